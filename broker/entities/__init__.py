@@ -1,0 +1,1 @@
+"""What exists and where messages go: exchanges, queues, consumers, vhosts. Synchronous."""

@@ -1,0 +1,1 @@
+"""The only package that waits: listeners, transport, committer, recovery, shutdown."""

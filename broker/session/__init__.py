@@ -1,0 +1,1 @@
+"""One client's conversation: handshake, connection, channels, handlers. Synchronous: bytes in, bytes out."""

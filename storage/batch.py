@@ -1,0 +1,178 @@
+"""What crosses from the queues to the message store: one batch of writes at a time.
+
+A batch has three states. While it is *gathering*, queues put messages into it and take them out again (a
+message acknowledged before it was written is never written). `WriteBatch.seal` turns it into an immutable
+`SealedBatch`, which is *in flight* until the store has committed it; from then on its messages are *stored*.
+An acknowledgement that arrives after the seal is a settlement in the next batch. The thread that commits
+reads sealed batches only, never a live object.
+
+Positions order a queue's messages. A position is `boot << 40 | counter`: the boot number is synced before the
+broker listens, so a position handed out before a crash is never handed out again. Gaps are normal.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+COUNTER_BITS = 40
+"""How many low bits of a position (or of a body id) count within one boot."""
+
+TRANSIENT_QUEUE = 1 << 63
+"""Queue ids from here up belong to queues that end with the process; the store drops their records at start."""
+
+PERSISTENT = 1
+"""Record flag: the message survives a restart. Without it the record is overflow and ends with its boot."""
+
+
+class Record(Protocol):
+    """A message as the store sees it: never changed once it has been put into a batch."""
+
+    flags: int
+    route: bytes
+    """Exchange and routing key, as two AMQP short strings."""
+    header: bytes
+    """The content header's payload, as it came."""
+    body: bytes
+    body_id: int
+    """0: the body is stored with the record. Otherwise it is stored once under this number, for several queues."""
+
+
+Put = tuple[Record, int]
+"""A record and the wall-clock milliseconds at which it expires in this queue (0: never)."""
+
+
+class LaneState:
+    """The counters of one lane of a queue: what a start needs to know without reading messages.
+
+    `messages` and `bytes` count the persistent messages that are neither settled nor purged, delivered ones
+    included. `delivered_up_to` is the highest position ever handed to a consumer, so that a restart knows
+    what is redelivered. Everything below `floor` has been purged, save the survivors that the purge named.
+    """
+
+    __slots__ = ("bytes", "delivered_up_to", "floor", "messages")
+
+    def __init__(self, messages: int = 0, bytes: int = 0, delivered_up_to: int = 0, floor: int = 0) -> None:
+        self.messages = messages
+        self.bytes = bytes
+        self.delivered_up_to = delivered_up_to
+        self.floor = floor
+
+    def snapshot(self) -> LaneCounters:
+        """The values of this moment."""
+        return LaneCounters(self.messages, self.bytes, self.delivered_up_to, self.floor)
+
+
+class LaneCounters(NamedTuple):
+    """A lane's counters as they stood when a batch was sealed."""
+
+    messages: int
+    bytes: int
+    delivered_up_to: int
+    floor: int
+
+
+class LaneWrites:
+    """What one lane of one queue wants written with the gathering batch.
+
+    `puts` maps positions, ascending, to records; taking one out again is `puts.pop(position)`.
+    `settled` lists positions written earlier that are finished with.
+    """
+
+    __slots__ = ("puts", "sealed", "settled", "state")
+
+    def __init__(self, state: LaneState) -> None:
+        self.puts: dict[int, Put] = {}
+        self.settled: list[int] = []
+        self.state = state
+        self.sealed = False
+
+
+class Waiter(Protocol):
+    """Somebody who may answer a client only once a batch is on disk."""
+
+    def stored(self, batch: int) -> None:
+        """Batch `batch`, and every one before it, is on disk."""
+
+
+class SealedLane(NamedTuple):
+    """One lane's share of a sealed batch."""
+
+    queue_id: int
+    lane: int
+    puts: tuple[tuple[int, Put], ...]
+    settled: tuple[int, ...]
+    counters: LaneCounters
+
+
+class Purge(NamedTuple):
+    """Everything of a lane below `floor` is dead, save `survivors` (positions still unacknowledged)."""
+
+    queue_id: int
+    lane: int
+    floor: int
+    survivors: tuple[int, ...]
+
+
+class SealedBatch(NamedTuple):
+    """A batch that nothing changes any more; what the store commits in one transaction."""
+
+    number: int
+    lanes: tuple[SealedLane, ...]
+    purges: tuple[Purge, ...]
+    deleted_queues: tuple[int, ...]
+    """Queues whose records are to be reclaimed, in bounded steps, from this batch on."""
+    waiters: tuple[Waiter, ...]
+
+
+class WriteBatch:
+    """The batch that is gathering. `waiters` are told when it is on disk; without any it may wait a little."""
+
+    __slots__ = ("_lanes", "bytes", "deleted_queues", "number", "purges", "waiters")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.bytes = 0
+        self.waiters: dict[Waiter, None] = {}
+        self.purges: list[Purge] = []
+        self.deleted_queues: list[int] = []
+        self._lanes: dict[tuple[int, int], LaneWrites] = {}
+
+    def lane(self, queue_id: int, lane: int, state: LaneState) -> LaneWrites:
+        """Open one lane of a queue for writing; its counters go to disk with this batch."""
+        writes = self._lanes.get((queue_id, lane))
+        if writes is None:
+            writes = self._lanes[(queue_id, lane)] = LaneWrites(state)
+        return writes
+
+    @property
+    def empty(self) -> bool:
+        """Nothing to write, and nobody who waits."""
+        return not (self._lanes or self.waiters or self.purges or self.deleted_queues)
+
+    def seal(self) -> SealedBatch:
+        """Freeze the batch as it is now. Later settlements of its messages belong to the next one."""
+        lanes = []
+        for (queue_id, lane), writes in self._lanes.items():
+            writes.sealed = True
+            lanes.append(
+                SealedLane(
+                    queue_id, lane, tuple(writes.puts.items()), tuple(writes.settled), writes.state.snapshot()
+                )
+            )
+        return SealedBatch(
+            self.number, tuple(lanes), tuple(self.purges), tuple(self.deleted_queues), tuple(self.waiters)
+        )
+
+
+class StoredMessage(NamedTuple):
+    """A message read back from the store."""
+
+    position: int
+    flags: int
+    delivery_count: int
+    expires_at: int
+    """Wall-clock milliseconds, 0: never."""
+    route: bytes
+    header: bytes
+    body: bytes
+    body_id: int
