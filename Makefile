@@ -1,0 +1,60 @@
+# One command per purpose. Needs make and a Python from 3.11 up; everything else goes into .venv.
+SHELL := /bin/sh
+VENV := .venv
+STAMP := $(VENV)/.installed
+BIN := $(VENV)/bin
+SOURCES := broker storage migrations tools tests
+
+# The first interpreter that is new enough; PYTHON=/path/to/python overrides it.
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
+	"$$HOME"/.pyenv/versions/3.13*/bin/python3 "$$HOME"/.pyenv/versions/3.12*/bin/python3 "$$HOME"/.pyenv/versions/3.11*/bin/python3; do \
+	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+
+.PHONY: help venv run test check format bench wire crash-states clean
+
+help:
+	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
+	@echo "make check         format, lint, strict types, import layers, fast tests"
+	@echo "make test          every test: crash states, client libraries, restarts"
+	@echo "make crash-states  the crash explorer alone, with its counts"
+	@echo "make bench         measurements (see bench/)"
+	@echo "make wire          generate broker/wire from the specification's XML"
+	@echo "make format        rewrite the sources in the house format"
+
+$(STAMP): pyproject.toml
+	@if [ -z "$(PYTHON)" ]; then echo "leveret: no Python from 3.11 up was found; install one, or run: make PYTHON=/path/to/python3" >&2; exit 1; fi
+	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	@touch $(STAMP)
+
+venv: $(STAMP)
+
+run: $(STAMP)
+	$(BIN)/leveret serve
+
+check: $(STAMP)
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/generate_wire.py --check
+	$(BIN)/python -m pytest -q -m "not slow"
+
+test: $(STAMP)
+	$(BIN)/python -m pytest -q
+
+crash-states: $(STAMP)
+	$(BIN)/python -m pytest -q -s tests/crash
+
+bench: $(STAMP)
+	@for script in bench/*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" || exit 1; done
+
+wire: $(STAMP)
+	$(BIN)/python tools/generate_wire.py
+
+format: $(STAMP)
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
