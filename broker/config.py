@@ -1,0 +1,287 @@
+"""Settings: what they are, their defaults and limits, and where they come from.
+
+A setting comes from, last wins: the default here, the TOML file, the environment (default user, password and
+vhost only, as container images set them), the command line. Names carry their unit. A setting that does not
+exist or does not fit is refused with the file, the key and what was expected; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+KIBIBYTE = 1024
+MEBIBYTE = 1024 * KIBIBYTE
+
+Count = Annotated[int, Meta(ge=0)]
+Positive = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+Text = Annotated[str, Meta(min_length=1)]
+
+
+class ConfigError(Exception):
+    """A setting, or the file that holds it, cannot be used; the message says which and what was expected."""
+
+
+class Address(NamedTuple):
+    """Where to listen. Port 0 lets the system choose one."""
+
+    host: str
+    port: int
+
+
+class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[server]`."""
+
+    listen: tuple[str, ...] = ("127.0.0.1:5672",)
+    data_dir: Text = "./leveret-data"
+    backlog: Positive = 1024
+
+    @property
+    def addresses(self) -> list[Address]:
+        """The parsed `listen`; `load` has already refused what cannot be parsed."""
+        return [parse_address(text) for text in self.listen]
+
+    @property
+    def directory(self) -> Path:
+        """The data directory, relative to the working directory."""
+        return Path(self.data_dir)
+
+
+class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[identity]`: what clients read in the server's properties, and choose their code paths by."""
+
+    product: Text = "RabbitMQ"
+    version: Text = "3.13.7"
+    cluster_name: str = ""
+
+    @property
+    def shown_cluster_name(self) -> str:
+        """`cluster_name`, or `leveret@` and the host's name."""
+        return self.cluster_name or f"leveret@{socket.gethostname()}"
+
+
+class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[limits]`."""
+
+    channel_max: Annotated[int, Meta(ge=0, le=65535)] = 2047
+    frame_max_bytes: Annotated[int, Meta(ge=4096, le=2**31 - 1)] = 128 * KIBIBYTE
+    heartbeat_seconds: Annotated[int, Meta(ge=0, le=65535)] = 60
+    handshake_timeout_seconds: Seconds = 10.0
+    message_bytes_max: Annotated[int, Meta(ge=0, le=512 * MEBIBYTE)] = 128 * MEBIBYTE
+    connections_max: Count = 0
+    consumers_per_channel_max: Count = 0
+    queue_window_messages: Positive = 4096
+    queue_window_bytes: Positive = 8 * MEBIBYTE
+    output_bytes_max: Positive = MEBIBYTE
+    held_bytes_max: Positive = MEBIBYTE
+
+
+class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[memory]`."""
+
+    high_watermark: Annotated[float, Meta(gt=0, le=1)] = 0.6
+    high_watermark_bytes: Count = 0
+    check_interval_seconds: Seconds = 1.0
+
+
+class Disk(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[disk]`."""
+
+    free_limit_bytes: Count = 50_000_000
+    check_interval_seconds: Seconds = 5.0
+
+
+class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[store]`."""
+
+    batch_bytes_max: Positive = 8 * MEBIBYTE
+    backlog_batches_max: Positive = 4
+    lazy_flush_milliseconds: Positive = 10
+
+
+class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[logs]`."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    form: Literal["text", "json"] = "text"
+
+
+class Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[defaults]`: what a new data directory begins with."""
+
+    user: Text = "guest"
+    password: Text = "guest"
+    vhost: Text = "/"
+    loopback_users: tuple[str, ...] = ("guest",)
+
+
+class Definitions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[definitions]`."""
+
+    file: str = ""
+
+
+class Shutdown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[shutdown]`."""
+
+    timeout_seconds: Seconds = 5.0
+
+
+class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """All settings; `config.example.toml` says what each is for."""
+
+    server: Server = Server()
+    identity: Identity = Identity()
+    limits: Limits = Limits()
+    memory: Memory = Memory()
+    disk: Disk = Disk()
+    store: Store = Store()
+    logs: Logs = Logs()
+    defaults: Defaults = Defaults()
+    definitions: Definitions = Definitions()
+    shutdown: Shutdown = Shutdown()
+
+
+ENVIRONMENT = (
+    ("user", ("LEVERET_DEFAULT_USER", "RABBITMQ_DEFAULT_USER")),
+    ("password", ("LEVERET_DEFAULT_PASS", "RABBITMQ_DEFAULT_PASS")),
+    ("vhost", ("LEVERET_DEFAULT_VHOST", "RABBITMQ_DEFAULT_VHOST")),
+)
+"""Fields of `[defaults]` and the variables that override them, the first that is set and not empty."""
+
+
+def load(
+    path: Path | None,
+    environ: Mapping[str, str],
+    *,
+    data_dir: str | None = None,
+    listen: Sequence[str] = (),
+    definitions: str | None = None,
+) -> Config:
+    """Read the settings: defaults, then the file (None: no file), the environment, the command line's values.
+
+    Raises ConfigError.
+    """
+    tree = {} if path is None else _read(path)
+    try:
+        config = msgspec.convert(tree, Config)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{path}: {_explain(str(error), tree)}") from error
+    _check_addresses(config.server.listen, f"{path}: server.listen")
+    _check_addresses(listen, "--listen")
+    return _overridden(config, environ, data_dir, listen, definitions)
+
+
+def parse_address(text: str) -> Address:
+    """`HOST:PORT`, an IPv6 host in brackets. Raises ConfigError."""
+    host, colon, port = text.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        colon = ""
+    if not (colon and host and port.isascii() and port.isdecimal() and int(port) <= 65535):
+        raise ConfigError(f'expected HOST:PORT or [IPV6]:PORT with a port between 0 and 65535, got "{text}"')
+    return Address(host, int(port))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: is not UTF-8 text") from error
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: is not TOML: {error}") from error
+
+
+def _check_addresses(texts: Sequence[str], where: str) -> None:
+    for text in texts:
+        try:
+            parse_address(text)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from error
+
+
+def _overridden(
+    config: Config, environ: Mapping[str, str], data_dir: str | None, listen: Sequence[str], definitions: str | None
+) -> Config:
+    found = {field: next((environ[name] for name in names if environ.get(name)), None) for field, names in ENVIRONMENT}
+    defaults = msgspec.structs.replace(config.defaults, **{field: value for field, value in found.items() if value})
+    server = config.server
+    if data_dir is not None:
+        server = msgspec.structs.replace(server, data_dir=data_dir)
+    if listen:
+        server = msgspec.structs.replace(server, listen=tuple(listen))
+    imported = config.definitions if definitions is None else Definitions(file=definitions)
+    return msgspec.structs.replace(config, defaults=defaults, server=server, definitions=imported)
+
+
+# What msgspec says names a path such as `$.limits.channel_max`; people think in TOML keys and want to see the
+# value that they wrote and what would have been right. So its message is only used to find the place.
+
+
+def _explain(message: str, tree: dict[str, Any]) -> str:
+    place = re.search(r" - at `\$\.?([^`]*)`$", message)
+    keys = re.findall(r"[^.\[\]]+", place.group(1)) if place else []
+    unknown = re.search(r"unknown field `([^`]*)`", message)
+    if unknown:
+        return f"{'.'.join([*keys, unknown.group(1)])}: there is no such setting{_suggest(keys, unknown.group(1))}"
+    value: Any = tree
+    for key in keys:
+        value = value[int(key)] if isinstance(value, list) else value[key]
+    return f"{'.'.join(keys)}: expected {_expected(keys)}, got {_shown(value)}"
+
+
+def _shown(value: object) -> str:
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def _suggest(section: list[str], name: str) -> str:
+    import difflib
+
+    known = getattr(Config(), section[0]) if section else Config()
+    close = difflib.get_close_matches(name, known.__struct_fields__, n=1)
+    return f"; did you mean {close[0]}?" if close else f" (known: {', '.join(known.__struct_fields__)})"
+
+
+def _expected(keys: list[str]) -> str:
+    import msgspec.inspect as inspect
+
+    kind: Any = inspect.type_info(Config)
+    for key in keys:
+        if isinstance(kind, inspect.VarTupleType):
+            kind = kind.item_type
+        else:
+            kind = next(field.type for field in kind.fields if field.name == key)
+    return _described(kind)
+
+
+def _described(kind: Any) -> str:
+    """What a value of this msgspec type looks like, for a person."""
+    name = type(kind).__name__
+    if name == "LiteralType":
+        return " or ".join(f'"{value}"' for value in kind.values)
+    if name in ("IntType", "FloatType"):
+        return ("int" if name == "IntType" else "number") + _range(kind)
+    if name == "StrType":
+        return "text" + (" that is not empty" if kind.min_length else "")
+    return "a list of texts" if name == "VarTupleType" else "a section"
+
+
+def _range(kind: Any) -> str:
+    low = kind.gt if kind.ge is None else kind.ge
+    if low is None:
+        return ""
+    above = "above" if kind.ge is None else "from"
+    if kind.le is None:
+        return f" {above} {low:g} up" if above == "from" else f" above {low:g}"
+    return f" between {low} and {kind.le}" if above == "from" else f" above {low:g}, at most {kind.le:g}"

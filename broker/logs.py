@@ -1,0 +1,55 @@
+"""Logging goes to standard error, one line an event, as text or as JSON."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+
+from broker.config import ConfigError, Logs
+
+NOISY = ("aiosqlite", "asyncio")
+"""Libraries whose debug lines say nothing about the broker."""
+
+
+class TextFormatter(logging.Formatter):
+    """`2026-01-31 12:00:00.123Z [info] message`; times are UTC."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s.%(msecs)03dZ [%(level)s] %(message)s", "%Y-%m-%d %H:%M:%S")
+        self.converter = time.gmtime
+
+    def format(self, record: logging.LogRecord) -> str:
+        record.level = record.levelname.lower()
+        return super().format(record)
+
+
+def set_up(logs: Logs) -> None:
+    """Send every logger's records of the chosen level to standard error.
+
+    Raises ConfigError when JSON was chosen and its library is not installed.
+    """
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(TextFormatter() if logs.form == "text" else _json_formatter())
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(logs.level.upper())
+    for name in NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def _json_formatter() -> logging.Formatter:
+    # Imported here: only who asks for JSON needs the library and pays for loading it.
+    try:
+        from pythonjsonlogger.json import JsonFormatter
+    except ImportError as error:
+        raise ConfigError(
+            'logs.form: "json" needs the library python-json-logger; pip install "leveret[json-logs]"'
+        ) from error
+    formatter: logging.Formatter = JsonFormatter(
+        "%(asctime)s %(levelname)s %(name)s %(message)s",
+        rename_fields={"asctime": "time", "levelname": "level", "name": "logger"},
+        datefmt="%Y-%m-%dT%H:%M:%SZ",
+    )
+    formatter.converter = time.gmtime
+    return formatter
