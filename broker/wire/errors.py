@@ -1,0 +1,49 @@
+"""AMQP's two scopes of error, and the one way a reply text is written."""
+
+from __future__ import annotations
+
+from broker.wire.constants import ReplyCode
+
+REPLY_TEXT_BYTES_MAX = 255
+
+
+class AmqpError(Exception):
+    """An error that the peer is told of: a reply code and the words after its name."""
+
+    def __init__(self, code: ReplyCode, text: str) -> None:
+        super().__init__(f"{code.name} - {text}")
+        self.code = code
+        self.text = text
+
+
+class ChannelException(AmqpError):
+    """Ends one channel: answered with channel.close. On channel 0 it ends the connection."""
+
+
+class ConnectionException(AmqpError):
+    """Ends the connection: answered with connection.close, naming the method at fault or 0/0."""
+
+    def __init__(self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0) -> None:
+        super().__init__(code, text)
+        self.class_id = class_id
+        self.method_id = method_id
+
+
+class DecodeError(Exception):
+    """Bytes that are no valid method, property list or table. The caller knows the frame, and so the reply code."""
+
+
+def reply_text(code: ReplyCode, text: str) -> str:
+    """Return `NOT_FOUND - <text>`, cut to the 255 bytes of a short string without splitting a character.
+
+    RabbitMQ writes every close in this form (rabbit_binary_generator, map_exception).
+    """
+    whole = f"{code.name} - {text}"
+    raw = whole.encode("utf-8", "surrogateescape")
+    if len(raw) <= REPLY_TEXT_BYTES_MAX:
+        return whole
+    end = REPLY_TEXT_BYTES_MAX
+    # A continuation byte at the cut: its character began earlier.
+    while end > REPLY_TEXT_BYTES_MAX - 4 and raw[end] & 0xC0 == 0x80:
+        end -= 1
+    return raw[:end].decode("utf-8", "surrogateescape")

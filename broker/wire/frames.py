@@ -1,0 +1,157 @@
+"""Frames: type (1), channel (2), payload size (4), payload, frame-end octet. And RabbitMQ's words for broken ones."""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from broker.wire.constants import (
+    FRAME_BODY,
+    FRAME_END,
+    FRAME_HEADER,
+    FRAME_HEARTBEAT,
+    FRAME_METHOD,
+    ReplyCode,
+)
+from broker.wire.errors import ConnectionException
+from broker.wire.method import Method
+
+FRAME_START = struct.Struct(">BHI")
+"""Type, channel, payload size in bytes."""
+FRAME_OVERHEAD = FRAME_START.size + 1
+END = bytes((FRAME_END,))
+HEARTBEAT = FRAME_START.pack(FRAME_HEARTBEAT, 0, 0) + END
+PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+FRAME_TYPES = frozenset((FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT))
+
+
+class Frame(NamedTuple):
+    """One frame without its end octet."""
+
+    kind: int
+    channel: int
+    payload: bytes
+
+
+def frame(kind: int, channel: int, payload: bytes) -> bytes:
+    """Return one frame as it goes on the wire."""
+    return FRAME_START.pack(kind, channel, len(payload)) + payload + END
+
+
+def method_frame(channel: int, method: Method) -> bytes:
+    """Return the frame of a method."""
+    return frame(FRAME_METHOD, channel, method.encode())
+
+
+def content_frames(channel: int, header_payload: bytes, body: bytes, frame_max: int) -> bytes:
+    """Return a content header frame and the body frames behind it, no frame larger than frame_max bytes (0: no limit).
+
+    An empty body has no body frame.
+    """
+    size = len(body)
+    header = FRAME_START.pack(FRAME_HEADER, channel, len(header_payload)) + header_payload
+    if not size:
+        return header + END
+    part_size = frame_max - FRAME_OVERHEAD if frame_max else size
+    if size <= part_size:
+        return b"".join((header, END, FRAME_START.pack(FRAME_BODY, channel, size), body, END))
+    parts = [header, END]
+    for start in range(0, size, part_size):
+        part = body[start : start + part_size]
+        parts += (FRAME_START.pack(FRAME_BODY, channel, len(part)), part, END)
+    return b"".join(parts)
+
+
+class FrameReader:
+    """Cuts a byte stream into frames. Does no I/O: feed it whatever arrived.
+
+    frame_max is in bytes; 0 means no limit. It may be changed between two calls, when tuning ends.
+    """
+
+    def __init__(self, frame_max: int) -> None:
+        self.frame_max = frame_max
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames that are whole now.
+
+        Raises ConnectionException (501, 505) at the first broken frame; the reader is of no use after that.
+        """
+        buffer = self._buffer
+        buffer += data
+        frames, start = [], 0
+        while len(buffer) - start >= FRAME_START.size:
+            kind, channel, size = FRAME_START.unpack_from(buffer, start)
+            if self.frame_max and size > self.frame_max - FRAME_OVERHEAD:
+                raise frame_too_large(kind, size, self.frame_max)
+            body = start + FRAME_START.size
+            end = body + size
+            if end >= len(buffer):
+                break  # the frame-end octet has not arrived yet
+            payload = bytes(buffer[body:end])
+            if buffer[end] != FRAME_END:
+                raise bad_frame_end(kind, payload, buffer[end])
+            if kind not in FRAME_TYPES:
+                raise unknown_frame(kind, payload)
+            frames.append(Frame(kind, channel, payload))
+            start = end + 1
+        del buffer[:start]
+        return frames
+
+
+# --- what RabbitMQ says of a broken frame (3.10.8, rabbit_reader: frame_error, unexpected_frame, payload_snippet) ---
+
+_SNIPPET_BYTES = 16
+_ESCAPES = {8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 27: "\\e", 34: '\\"', 92: "\\\\"}
+
+
+def render_octets(data: bytes) -> str:
+    """Write bytes as Erlang's `~p` does: `<<"abc">>` when every one is a printable Latin-1 character, else `<<0,20>>`.
+
+    Characters over 126 stay single bytes (surrogate escapes), as they do in RabbitMQ's own reply texts.
+    """
+    if data and all(byte in _ESCAPES or 32 <= byte <= 126 or byte >= 160 for byte in data):
+        shown = b"".join(_ESCAPES[byte].encode() if byte in _ESCAPES else bytes((byte,)) for byte in data)
+        return '<<"' + shown.decode("utf-8", "surrogateescape") + '">>'
+    return render_numbers(data)
+
+
+def render_numbers(data: bytes) -> str:
+    """Write bytes as Erlang's `~w` does: `<<0,20,97>>`, whatever they are."""
+    return f"<<{','.join(map(str, data))}>>"
+
+
+def frame_too_large(kind: int, size: int, frame_max: int) -> ConnectionException:
+    """A frame announces more than the negotiated frame_max allows. Raised before its payload is read."""
+    return _frame_error(kind, b"", f"{{frame_too_large,{size},{frame_max - FRAME_OVERHEAD}}}")
+
+
+def bad_frame_end(kind: int, payload: bytes, octet: int) -> ConnectionException:
+    """The octet behind the payload is not 0xCE."""
+    return _frame_error(kind, payload, f"{{invalid_frame_end_marker,{octet}}}")
+
+
+def unknown_frame(kind: int, payload: bytes) -> ConnectionException:
+    """A frame of a type outside method, header, body and heartbeat."""
+    return _frame_error(kind, payload, "unknown_frame")
+
+
+def unexpected_frame(kind: int, payload: bytes) -> ConnectionException:
+    """A known frame on a channel where its type has no place: a heartbeat elsewhere than on channel 0."""
+    return ConnectionException(ReplyCode.UNEXPECTED_FRAME, f"type {kind}, {_snippet(payload)}")
+
+
+def cannot_decode(payload: bytes) -> ConnectionException:
+    """A method frame whose arguments are broken; `payload` is the whole of it, the method's ids included."""
+    class_id, method_id = struct.unpack_from(">HH", payload)
+    text = f"cannot decode {render_numbers(payload[4:])}"
+    return ConnectionException(ReplyCode.FRAME_ERROR, text, class_id, method_id)
+
+
+def _frame_error(kind: int, payload: bytes, reason: str) -> ConnectionException:
+    return ConnectionException(ReplyCode.FRAME_ERROR, f"type {kind}, {_snippet(payload)}: {reason}")
+
+
+def _snippet(payload: bytes) -> str:
+    amount = "all" if len(payload) <= _SNIPPET_BYTES else f"first {_SNIPPET_BYTES}"
+    return f"{amount} octets = {render_octets(payload[:_SNIPPET_BYTES])}"
