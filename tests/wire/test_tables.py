@@ -1,0 +1,172 @@
+"""Field tables. The letters and their names were asked of rabbit_binary_parser, RabbitMQ 3.10.8."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.wire.errors import DecodeError
+from broker.wire.tables import (
+    NESTING_MAX,
+    TYPE_NAMES,
+    Field,
+    Table,
+    decode_table,
+    encode_table,
+    from_python,
+    skim_table,
+    to_python,
+)
+
+VECTORS = [
+    (b"t\x01", Field("t", True)),
+    (b"t\x00", Field("t", False)),
+    (b"b\xff", Field("b", -1)),
+    (b"B\xff", Field("B", 255)),
+    (b"s\xff\xfe", Field("s", -2)),
+    (b"u\xff\xfe", Field("u", 65534)),
+    (b"I\xff\xff\xff\xff", Field("I", -1)),
+    (b"i\xff\xff\xff\xff", Field("i", 2**32 - 1)),
+    (b"l\xff\xff\xff\xff\xff\xff\xff\xfe", Field("l", -2)),
+    (b"L\xff\xff\xff\xff\xff\xff\xff\xfe", Field("L", -2)),
+    (b"f\x3f\xc0\x00\x00", Field("f", 1.5)),
+    (b"d\x3f\xf8\x00\x00\x00\x00\x00\x00", Field("d", 1.5)),
+    (b"D\x02\x00\x00\x01\x3a", Field("D", (2, 314))),
+    (b"S\x00\x00\x00\x02hi", Field("S", b"hi")),
+    (b"x\x00\x00\x00\x02\x00\xff", Field("x", b"\x00\xff")),
+    (b"T\x00\x00\x00\x00\x65\x00\x00\x00", Field("T", 0x65000000)),
+    (b"A\x00\x00\x00\x03V" + b"t\x01", Field("A", [Field("V", None), Field("t", True)])),
+    (b"F\x00\x00\x00\x04\x01kt\x01", Field("F", {"k": Field("t", True)})),
+    (b"V", Field("V", None)),
+]
+
+_integers = {
+    "b": (-(2**7), 2**7 - 1),
+    "B": (0, 2**8 - 1),
+    "s": (-(2**15), 2**15 - 1),
+    "u": (0, 2**16 - 1),
+    "I": (-(2**31), 2**31 - 1),
+    "i": (0, 2**32 - 1),
+    "l": (-(2**63), 2**63 - 1),
+    "L": (-(2**63), 2**63 - 1),
+    "T": (0, 2**64 - 1),
+}
+_names = st.binary(max_size=12).map(lambda raw: raw.decode("utf-8", "surrogateescape"))
+_scalars = st.one_of(
+    *(st.builds(Field, st.just(kind), st.integers(*limits)) for kind, limits in _integers.items()),
+    st.builds(Field, st.just("t"), st.booleans()),
+    st.builds(Field, st.just("f"), st.floats(width=32, allow_nan=False)),
+    st.builds(Field, st.just("d"), st.floats(allow_nan=False)),
+    st.builds(Field, st.just("D"), st.tuples(st.integers(0, 255), st.integers(0, 2**32 - 1))),
+    st.builds(Field, st.sampled_from("Sx"), st.binary(max_size=40)),
+    st.just(Field("V", None)),
+)
+fields = st.recursive(
+    _scalars,
+    lambda inner: st.one_of(
+        st.builds(Field, st.just("A"), st.lists(inner, max_size=4)),
+        st.builds(Field, st.just("F"), st.dictionaries(_names, inner, max_size=4)),
+    ),
+    max_leaves=12,
+)
+tables = st.dictionaries(_names, fields, max_size=6)
+
+
+def block(content: bytes) -> bytes:
+    return len(content).to_bytes(4, "big") + content
+
+
+@pytest.mark.parametrize(("raw", "field"), VECTORS, ids=[repr(raw) for raw, _ in VECTORS])
+def test_each_letter_reads_and_writes_as_rabbitmq_does(raw: bytes, field: Field) -> None:
+    wire = block(b"\x01a" + raw)
+    assert decode_table(wire) == ({"a": field}, len(wire))
+    assert encode_table({"a": field}) == wire
+    assert skim_table(wire) == len(wire)
+
+
+def test_every_letter_has_a_vector_and_a_name() -> None:
+    assert {field.kind for _, field in VECTORS} == TYPE_NAMES.keys()
+
+
+@given(tables)
+def test_a_table_survives_the_wire(table: Table) -> None:
+    wire = encode_table(table)
+    decoded, end = decode_table(b"??" + wire + b"rest", 2)
+    assert (decoded, end) == (table, 2 + len(wire))
+    assert encode_table(decoded) == wire
+    assert skim_table(b"??" + wire + b"rest", 2) == 2 + len(wire)
+
+
+@given(st.binary(max_size=60))
+def test_skimming_accepts_exactly_what_decoding_accepts(content: bytes) -> None:
+    wire = block(content)
+    assert _outcome(decode_table, wire) == _outcome(skim_table, wire)
+
+
+@given(tables, st.data())
+def test_a_table_cut_anywhere_is_refused(table: Table, data: st.DataObject) -> None:
+    wire = encode_table(table)
+    cut = wire[: data.draw(st.integers(0, len(wire) - 1))]
+    assert _outcome(decode_table, cut) == _outcome(skim_table, cut) == "refused"
+
+
+def test_of_two_equal_keys_the_first_is_found() -> None:
+    wire = block(b"\x01at\x01" + b"\x01at\x00")
+    assert decode_table(wire)[0] == {"a": Field("t", True)}
+
+
+@pytest.mark.parametrize("raw", [b"\x01aU\x00\x00", b"\x01aS\x00\x00\x00\x09hi", b"\x05a", b"\x01a", b"\x01aI\x00"])
+def test_broken_content_is_refused(raw: bytes) -> None:
+    assert _outcome(decode_table, block(raw)) == _outcome(skim_table, block(raw)) == "refused"
+
+
+@pytest.mark.parametrize("letter", [b"F", b"A"])
+def test_nesting_has_a_limit(letter: bytes) -> None:
+    def nested(depth: int) -> bytes:
+        content = b""
+        for level in range(depth - 1):
+            named = b"" if letter == b"A" and level < depth - 2 else b"\x01a"
+            content = named + letter + block(content)
+        return block(content)
+
+    assert skim_table(nested(NESTING_MAX)) == len(nested(NESTING_MAX))
+    assert _outcome(decode_table, nested(NESTING_MAX)) != "refused"
+    for refused in (nested(NESTING_MAX + 1), nested(100_000)):
+        assert _outcome(decode_table, refused) == _outcome(skim_table, refused) == "refused"
+
+
+def test_python_values_come_and_go() -> None:
+    values: dict[str, Any] = {
+        "bool": True,
+        "int": -5,
+        "wide": 2**40,
+        "float": 0.25,
+        "str": "größe",
+        "none": None,
+        "list": [1, "a", [False]],
+        "dict": {"k": {"k": 1}},
+    }
+    table = from_python(values)
+    assert {name: field.kind for name, field in table.items()} == {
+        "bool": "t", "int": "I", "wide": "l", "float": "d", "str": "S", "none": "V", "list": "A", "dict": "F",
+    }  # fmt: skip
+    assert to_python(table) == values
+    assert from_python({"t": Field("T", 7)}) == {"t": Field("T", 7)}
+
+
+def test_python_values_without_a_field_type_are_refused() -> None:
+    with pytest.raises(TypeError):
+        from_python({"a": object()})
+    with pytest.raises(OverflowError):
+        from_python({"a": 2**63})
+
+
+def _outcome(read: Any, wire: bytes) -> Any:
+    try:
+        result = read(wire)
+    except DecodeError:
+        return "refused"
+    return result[1] if isinstance(result, tuple) else result
