@@ -1,0 +1,85 @@
+"""Brokers and clients for the tests that speak the protocol.
+
+With LEVERET_REFERENCE=host:port in the environment the shared broker is that one: so the same tests run against a real
+RabbitMQ and prove that what they expect is what RabbitMQ does.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.broker import BrokerProcess
+from tests.support.client import Address, Client
+
+REFERENCE = os.environ.get("LEVERET_REFERENCE", "")
+
+
+@pytest.fixture(scope="session")
+def shared_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One broker for all tests that need none of their own."""
+    process = BrokerProcess(tmp_path_factory.mktemp("shared") / "data")
+    process.start()
+    yield process
+    if process.running:
+        process.stop()
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Address:
+    """The address of the shared broker. Tests use names of their own in it (see `name`)."""
+    if REFERENCE:
+        host, _, port = REFERENCE.rpartition(":")
+        return host, int(port)
+    process: BrokerProcess = request.getfixturevalue("shared_process")
+    if not process.running:  # an earlier test brought it down, and has failed for it
+        process.start()
+    return process.address
+
+
+@pytest.fixture
+def fresh_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker for one test, which may stop, kill and restart it."""
+    process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data")
+    process.start()
+    yield process
+    if process.running:
+        process.kill()
+
+
+@pytest.fixture
+def connect(broker: Address) -> Iterator[Callable[..., Client]]:
+    """A function that opens further connections to the shared broker; all are dropped at the end."""
+    clients: list[Client] = []
+
+    def connected(**options: Any) -> Client:
+        clients.append(Client.connect(broker, **options))
+        return clients[-1]
+
+    yield connected
+    for client in clients:
+        client.close()
+
+
+@pytest.fixture
+def client(connect: Callable[..., Client]) -> Client:
+    """A connection to the shared broker with channel 1 open."""
+    return connect()
+
+
+@pytest.fixture
+def raw(broker: Address) -> Iterator[Client]:
+    """A socket to the shared broker over which nothing has been said."""
+    client = Client(broker)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def name() -> Callable[..., str]:
+    """A function that makes names no other test has."""
+    return lambda prefix="q": f"{prefix}-{secrets.token_hex(4)}"

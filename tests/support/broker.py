@@ -1,0 +1,94 @@
+"""The real broker as a process of its own: started, stopped, killed and started again on the same data."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+READY = re.compile(r"leveret ready: amqp://([\w.\-\[\]:]+):(\d+) ")
+STOP_SECONDS = 15
+
+
+class BrokerProcess:
+    """`python -m broker serve` on a data directory, on a port the system chooses at first and keeps at restarts."""
+
+    def __init__(self, data_dir: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+        self.data_dir = data_dir
+        self.options = options
+        self.environment = environment
+        self.address = ("127.0.0.1", 0)
+        self.ready_line = ""
+        self._process: subprocess.Popen[str] | None = None
+        self.log_file = data_dir.parent / f"{data_dir.name}.log"
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start the process and return when it says that it is ready. Fails with its log when it ends before."""
+        listen = f"{self.address[0]}:{self.address[1]}"
+        command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(self.data_dir), "--listen", listen]
+        with self.log_file.open("a") as log:
+            self._process = subprocess.Popen(
+                [*command, *self.options],
+                cwd=ROOT,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+        assert self._process.stdout is not None
+        self.ready_line = self._process.stdout.readline()
+        ready = READY.match(self.ready_line)
+        if ready is None:
+            self.kill()
+            raise AssertionError(f"the broker did not become ready: {self.ready_line!r}\n{self.log()}")
+        self.address = (ready[1], int(ready[2]))
+
+    def stop(self) -> int:
+        """Send SIGTERM; return the exit code."""
+        return self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """Send SIGKILL and wait until the process is gone."""
+        self._end(signal.SIGKILL)
+
+    def restart(self) -> None:
+        """Stop in order and start again on the same data and port."""
+        assert self.stop() == 0, self.log()
+        self.start()
+
+    def kill_and_restart(self) -> None:
+        """Crash and start again on the same data and port."""
+        self.kill()
+        self.start()
+
+    def log(self) -> str:
+        """What the process wrote to standard error so far, over all starts."""
+        return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
+
+    def _end(self, number: signal.Signals) -> int:
+        process = self._process
+        assert process is not None
+        if process.poll() is None:
+            process.send_signal(number)
+        try:
+            return process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise AssertionError(f"the broker did not stop within {STOP_SECONDS} s\n{self.log()}") from None
+        finally:
+            if process.stdout is not None:
+                process.stdout.close()
