@@ -1,0 +1,373 @@
+"""What the definitions store holds, and every change that can be made to it.
+
+Names are text; one that is not UTF-8 carries its bytes as surrogate escapes. `arguments` are an AMQP field
+table, encoded; `definition` and `value` of policies and parameters are JSON text. All of it is opaque here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class VhostRow(NamedTuple):
+    """A virtual host. `default_queue_type` is empty where none was chosen."""
+
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    default_queue_type: str = ""
+
+
+class UserRow(NamedTuple):
+    """A user. An empty `password_hash` never matches a password."""
+
+    name: str
+    password_hash: str
+    hashing_algorithm: str
+    tags: tuple[str, ...] = ()
+
+
+class PermissionRow(NamedTuple):
+    """Regular expressions for what a user may do in a virtual host."""
+
+    user: str
+    vhost: str
+    configure: str
+    write: str
+    read: str
+
+
+class TopicPermissionRow(NamedTuple):
+    """Regular expressions for the routing keys that a user may use with a topic exchange."""
+
+    user: str
+    vhost: str
+    exchange: str
+    write: str
+    read: str
+
+
+class ExchangeRow(NamedTuple):
+    """A durable exchange."""
+
+    vhost: str
+    name: str
+    type: str
+    auto_delete: bool
+    internal: bool
+    arguments: bytes
+
+
+class QueueRow(NamedTuple):
+    """A durable queue; `id` is its key in the message store."""
+
+    id: int
+    vhost: str
+    name: str
+    auto_delete: bool
+    arguments: bytes
+
+
+class BindingRow(NamedTuple):
+    """A binding between durable entities; every field is part of its identity."""
+
+    vhost: str
+    source: str
+    destination: str
+    destination_kind: str
+    """`queue` or `exchange`."""
+    routing_key: str
+    arguments: bytes
+
+
+class PolicyRow(NamedTuple):
+    """A policy, or an operator policy: the two have namespaces of their own."""
+
+    vhost: str
+    name: str
+    pattern: str
+    apply_to: str
+    definition: str
+    priority: int
+    operator: bool = False
+
+
+class ParameterRow(NamedTuple):
+    """A runtime parameter of a virtual host."""
+
+    vhost: str
+    component: str
+    name: str
+    value: str
+
+
+class GlobalParameterRow(NamedTuple):
+    """A runtime parameter of the whole broker."""
+
+    name: str
+    value: str
+
+
+class VhostLimitRow(NamedTuple):
+    """A limit of a virtual host, such as `max-connections`; negative means none."""
+
+    vhost: str
+    name: str
+    value: int
+
+
+class UserLimitRow(NamedTuple):
+    """A limit of a user, such as `max-channels`; negative means none."""
+
+    user: str
+    name: str
+    value: int
+
+
+class Definitions(NamedTuple):
+    """Everything in the store, rows in the order of their creation."""
+
+    vhosts: tuple[VhostRow, ...]
+    users: tuple[UserRow, ...]
+    permissions: tuple[PermissionRow, ...]
+    topic_permissions: tuple[TopicPermissionRow, ...]
+    exchanges: tuple[ExchangeRow, ...]
+    queues: tuple[QueueRow, ...]
+    bindings: tuple[BindingRow, ...]
+    policies: tuple[PolicyRow, ...]
+    parameters: tuple[ParameterRow, ...]
+    global_parameters: tuple[GlobalParameterRow, ...]
+    vhost_limits: tuple[VhostLimitRow, ...]
+    user_limits: tuple[UserLimitRow, ...]
+    tombstones: frozenset[int]
+    """Ids of deleted queues whose messages may still be in the message store."""
+    queue_id_sequence: int
+    """The highest queue id ever used or lifted to; the next queue takes a higher one."""
+    metadata: dict[str, bytes]
+
+
+# Putting what is there already replaces it. Deleting what is not there changes nothing.
+
+
+@dataclass(frozen=True, slots=True)
+class PutVhost:
+    """Create or update a virtual host."""
+
+    row: VhostRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteVhost:
+    """Remove a virtual host with all that is in it; its queues leave tombstones."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutUser:
+    """Create or update a user."""
+
+    row: UserRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteUser:
+    """Remove a user with its permissions and limits."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutPermission:
+    """Set what a user may do in a virtual host; both must exist."""
+
+    row: PermissionRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePermission:
+    """Take a user's permissions in a virtual host away."""
+
+    user: str
+    vhost: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutTopicPermission:
+    """Set a user's permissions on a topic exchange; user and virtual host must exist."""
+
+    row: TopicPermissionRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicPermission:
+    """Take a user's topic permissions away: on one exchange, or (None) on all of the virtual host."""
+
+    user: str
+    vhost: str
+    exchange: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PutExchange:
+    """Create or update a durable exchange."""
+
+    row: ExchangeRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteExchange:
+    """Remove an exchange with the bindings from it and to it."""
+
+    vhost: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutQueue:
+    """Create a durable queue, or update the one of the same id. The id of a deleted queue is refused."""
+
+    row: QueueRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteQueue:
+    """Remove a queue with its bindings and leave a tombstone, all in one transaction."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class PutBinding:
+    """Create a binding."""
+
+    row: BindingRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteBinding:
+    """Remove the binding that equals `row`."""
+
+    row: BindingRow
+
+
+@dataclass(frozen=True, slots=True)
+class PutPolicy:
+    """Create or update a policy."""
+
+    row: PolicyRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeletePolicy:
+    """Remove a policy."""
+
+    vhost: str
+    name: str
+    operator: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PutParameter:
+    """Create or update a runtime parameter."""
+
+    row: ParameterRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteParameter:
+    """Remove a runtime parameter."""
+
+    vhost: str
+    component: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutGlobalParameter:
+    """Create or update a global parameter."""
+
+    row: GlobalParameterRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteGlobalParameter:
+    """Remove a global parameter."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutVhostLimit:
+    """Set a limit of a virtual host."""
+
+    row: VhostLimitRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteVhostLimit:
+    """Lift a limit of a virtual host."""
+
+    vhost: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PutUserLimit:
+    """Set a limit of a user."""
+
+    row: UserLimitRow
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteUserLimit:
+    """Lift a limit of a user."""
+
+    user: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class DropTombstone:
+    """The message store holds nothing of this deleted queue any more."""
+
+    queue_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class SetMetadata:
+    """Remember a value under a key."""
+
+    key: str
+    value: bytes
+
+
+Change = (
+    PutVhost
+    | DeleteVhost
+    | PutUser
+    | DeleteUser
+    | PutPermission
+    | DeletePermission
+    | PutTopicPermission
+    | DeleteTopicPermission
+    | PutExchange
+    | DeleteExchange
+    | PutQueue
+    | DeleteQueue
+    | PutBinding
+    | DeleteBinding
+    | PutPolicy
+    | DeletePolicy
+    | PutParameter
+    | DeleteParameter
+    | PutGlobalParameter
+    | DeleteGlobalParameter
+    | PutVhostLimit
+    | DeleteVhostLimit
+    | PutUserLimit
+    | DeleteUserLimit
+    | DropTombstone
+    | SetMetadata
+)
