@@ -6,7 +6,6 @@ table, encoded; `definition` and `value` of policies and parameters are JSON tex
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 
@@ -148,60 +147,53 @@ class Definitions(NamedTuple):
 
 
 # Putting what is there already replaces it. Deleting what is not there changes nothing.
+# (Tuples, because thirty dataclasses would take ten milliseconds of every start to build.)
 
 
-@dataclass(frozen=True, slots=True)
-class PutVhost:
+class PutVhost(NamedTuple):
     """Create or update a virtual host."""
 
     row: VhostRow
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteVhost:
+class DeleteVhost(NamedTuple):
     """Remove a virtual host with all that is in it; its queues leave tombstones."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PutUser:
+class PutUser(NamedTuple):
     """Create or update a user."""
 
     row: UserRow
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteUser:
+class DeleteUser(NamedTuple):
     """Remove a user with its permissions and limits."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PutPermission:
+class PutPermission(NamedTuple):
     """Set what a user may do in a virtual host; both must exist."""
 
     row: PermissionRow
 
 
-@dataclass(frozen=True, slots=True)
-class DeletePermission:
+class DeletePermission(NamedTuple):
     """Take a user's permissions in a virtual host away."""
 
     user: str
     vhost: str
 
 
-@dataclass(frozen=True, slots=True)
-class PutTopicPermission:
+class PutTopicPermission(NamedTuple):
     """Set a user's permissions on a topic exchange; user and virtual host must exist."""
 
     row: TopicPermissionRow
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopicPermission:
+class DeleteTopicPermission(NamedTuple):
     """Take a user's topic permissions away: on one exchange, or (None) on all of the virtual host."""
 
     user: str
@@ -209,58 +201,50 @@ class DeleteTopicPermission:
     exchange: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PutExchange:
+class PutExchange(NamedTuple):
     """Create or update a durable exchange."""
 
     row: ExchangeRow
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteExchange:
+class DeleteExchange(NamedTuple):
     """Remove an exchange with the bindings from it and to it."""
 
     vhost: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PutQueue:
+class PutQueue(NamedTuple):
     """Create a durable queue, or update the one of the same id. The id of a deleted queue is refused."""
 
     row: QueueRow
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteQueue:
+class DeleteQueue(NamedTuple):
     """Remove a queue with its bindings and leave a tombstone, all in one transaction."""
 
     id: int
 
 
-@dataclass(frozen=True, slots=True)
-class PutBinding:
+class PutBinding(NamedTuple):
     """Create a binding."""
 
     row: BindingRow
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteBinding:
+class DeleteBinding(NamedTuple):
     """Remove the binding that equals `row`."""
 
     row: BindingRow
 
 
-@dataclass(frozen=True, slots=True)
-class PutPolicy:
+class PutPolicy(NamedTuple):
     """Create or update a policy."""
 
     row: PolicyRow
 
 
-@dataclass(frozen=True, slots=True)
-class DeletePolicy:
+class DeletePolicy(NamedTuple):
     """Remove a policy."""
 
     vhost: str
@@ -268,15 +252,13 @@ class DeletePolicy:
     operator: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class PutParameter:
+class PutParameter(NamedTuple):
     """Create or update a runtime parameter."""
 
     row: ParameterRow
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteParameter:
+class DeleteParameter(NamedTuple):
     """Remove a runtime parameter."""
 
     vhost: str
@@ -284,59 +266,51 @@ class DeleteParameter:
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PutGlobalParameter:
+class PutGlobalParameter(NamedTuple):
     """Create or update a global parameter."""
 
     row: GlobalParameterRow
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGlobalParameter:
+class DeleteGlobalParameter(NamedTuple):
     """Remove a global parameter."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PutVhostLimit:
+class PutVhostLimit(NamedTuple):
     """Set a limit of a virtual host."""
 
     row: VhostLimitRow
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteVhostLimit:
+class DeleteVhostLimit(NamedTuple):
     """Lift a limit of a virtual host."""
 
     vhost: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class PutUserLimit:
+class PutUserLimit(NamedTuple):
     """Set a limit of a user."""
 
     row: UserLimitRow
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteUserLimit:
+class DeleteUserLimit(NamedTuple):
     """Lift a limit of a user."""
 
     user: str
     name: str
 
 
-@dataclass(frozen=True, slots=True)
-class DropTombstone:
+class DropTombstone(NamedTuple):
     """The message store holds nothing of this deleted queue any more."""
 
     queue_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class SetMetadata:
+class SetMetadata(NamedTuple):
     """Remember a value under a key."""
 
     key: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import fields
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
 from storage.definition_changes import (
@@ -183,10 +182,8 @@ def rows(kind: type[Row], raw: Iterable[Iterable[object]]) -> tuple[Row, ...]:
 
 
 def _parameters(change: Change) -> dict[str, object]:
-    row = getattr(change, "row", None)
-    if row is not None:
-        return {name: _written(value) for name, value in zip(row._fields, row, strict=True)}
-    return {field.name: _written(getattr(change, field.name)) for field in fields(change)}
+    values = getattr(change, "row", change)
+    return {name: _written(value) for name, value in zip(values._fields, values, strict=True)}
 
 
 def _written(value: object) -> object:

@@ -38,6 +38,7 @@ from storage.definition_changes import (
     VhostRow,
 )
 from storage.definition_statements import Row, rows, select, steps
+from storage.errors import StoreError
 
 Result = TypeVar("Result")
 
@@ -48,7 +49,7 @@ BUSY_SECONDS = 1.0
 """How long to wait for another process that has the file open before giving up."""
 
 
-class DefinitionsError(Exception):
+class DefinitionsError(StoreError):
     """The definitions could not be read or changed; the message says where and why.
 
     When it came from `commit`, nothing of that call is kept in the running store. (A failed sync leaves open
