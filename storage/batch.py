@@ -155,9 +155,7 @@ class WriteBatch:
         for (queue_id, lane), writes in self._lanes.items():
             writes.sealed = True
             lanes.append(
-                SealedLane(
-                    queue_id, lane, tuple(writes.puts.items()), tuple(writes.settled), writes.state.snapshot()
-                )
+                SealedLane(queue_id, lane, tuple(writes.puts.items()), tuple(writes.settled), writes.state.snapshot())
             )
         return SealedBatch(
             self.number, tuple(lanes), tuple(self.purges), tuple(self.deleted_queues), tuple(self.waiters)

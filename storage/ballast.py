@@ -1,0 +1,53 @@
+"""A file that is there to be deleted.
+
+On a full disk even a deletion cannot be committed, because LMDB writes new pages for it. Giving these bytes back lets
+acknowledgements go on, and they in turn free pages inside the store.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from storage.creation import sync_directory
+
+BALLAST_BYTES = 16 << 20
+
+
+def _path(directory: Path) -> Path:
+    return directory / "ballast"
+
+
+def release(directory: Path) -> bool:
+    """Delete the ballast. False when there was none."""
+    try:
+        _path(directory).unlink()
+    except FileNotFoundError:
+        return False
+    sync_directory(directory)
+    return True
+
+
+def restore(directory: Path) -> bool:
+    """Have the ballast there, all of it. False when the disk has no room."""
+    path = _path(directory)
+    if path.exists() and path.stat().st_size == BALLAST_BYTES:
+        return True
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        _allocate(descriptor)
+        return True
+    except OSError:
+        path.unlink()
+        return False
+    finally:
+        os.close(descriptor)
+
+
+def _allocate(descriptor: int) -> None:
+    if hasattr(os, "posix_fallocate"):
+        os.posix_fallocate(descriptor, 0, BALLAST_BYTES)
+        return
+    block = bytes(1 << 20)  # macOS
+    for at in range(0, BALLAST_BYTES, len(block)):
+        os.pwrite(descriptor, block, at)

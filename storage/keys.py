@@ -1,0 +1,70 @@
+"""Keys: one letter for the kind of record, then big-endian numbers, so that byte order is queue order.
+
+Everything lives in LMDB's one unnamed database. The kinds, with their values:
+
+    I                            identity: whose store this is, and how often it was opened
+    L queue lane                 a lane's counters
+    S queue lane first           a segment: messages in ascending positions, none below `first`
+    s queue lane first           which slots of that segment are settled; no record: none
+    B body                       a body that several messages share
+    b body                       how many messages refer to it
+    W queue lane                 a sweep in progress: what is dead although its segments still hold it
+    T queue lane                 the lane has held messages that end with the process
+    D queue                      a deletion in progress
+    X queue lane position        the raw bytes of what failed its checksum
+"""
+
+from __future__ import annotations
+
+import struct
+
+IDENTITY = b"I"
+LANE = b"L"
+SEGMENT = b"S"
+SETTLED = b"s"
+BODY = b"B"
+REFERENCES = b"b"
+SWEEP = b"W"
+TRANSIENT_MARK = b"T"
+DELETION = b"D"
+SET_ASIDE = b"X"
+
+POSITION_END = (1 << 64) - 1
+"""No message has a position this high."""
+
+_NUMBER = struct.Struct(">cQ")
+_LANE = struct.Struct(">cQB")
+_PLACE = struct.Struct(">cQBQ")
+
+
+def number_key(kind: bytes, number: int) -> bytes:
+    """The key of a record that belongs to one queue or one body."""
+    return _NUMBER.pack(kind, number)
+
+
+def lane_key(kind: bytes, queue_id: int, lane: int) -> bytes:
+    """The key of a record that belongs to one lane of a queue."""
+    return _LANE.pack(kind, queue_id, lane)
+
+
+def place_key(kind: bytes, queue_id: int, lane: int, position: int) -> bytes:
+    """The key of a record that belongs to one place in a lane."""
+    return _PLACE.pack(kind, queue_id, lane, position)
+
+
+def number_of(key: bytes) -> int:
+    """The queue or body that a key belongs to."""
+    number: int = _NUMBER.unpack_from(key)[1]
+    return number
+
+
+def lane_of(key: bytes) -> tuple[int, int]:
+    """The queue and lane that a key belongs to."""
+    _kind, queue_id, lane = _LANE.unpack_from(key)
+    return queue_id, lane
+
+
+def place_of(key: bytes) -> tuple[int, int, int]:
+    """The queue, lane and position that a key belongs to."""
+    _kind, queue_id, lane, position = _PLACE.unpack(key)
+    return queue_id, lane, position

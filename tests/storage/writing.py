@@ -1,0 +1,131 @@
+"""The queues' side of the message store: gathers batches as queues do, and hands them over."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+
+from storage.batch import COUNTER_BITS, PERSISTENT, LaneState, LaneWrites, Purge, SealedBatch, WriteBatch
+from storage.messages import MessageStore
+
+ROUTE = b"\x02ex\x03key"
+HEADER = b"\x00\x3c\x00\x00" + bytes(8) + b"\x10\x00\x02"
+END = 1 << 64
+
+
+class Message:
+    """A message as a queue holds it."""
+
+    def __init__(self, body: bytes, *, persistent: bool = True, body_id: int = 0) -> None:
+        self.flags = PERSISTENT if persistent else 0
+        self.route = ROUTE
+        self.header = HEADER
+        self.body = body
+        self.body_id = body_id
+
+
+class Writer:
+    """Puts and settles messages of any queue, and commits when told to."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.store = store
+        self.batch = WriteBatch(1)
+        self._counter = store.boot << COUNTER_BITS
+        self._states: dict[tuple[int, int], LaneState] = defaultdict(LaneState)
+        self._sizes: dict[tuple[int, int], dict[int, int]] = defaultdict(dict)
+        for queue_id, lanes in store.lanes().items():
+            for lane, state in lanes.items():
+                self._states[(queue_id, lane)] = state
+
+    def next_position(self) -> int:
+        """A position above all before."""
+        self._counter += 1
+        return self._counter
+
+    def put(
+        self,
+        queue_id: int,
+        body: bytes,
+        *,
+        lane: int = 0,
+        persistent: bool = True,
+        body_id: int = 0,
+        expires_at: int = 0,
+        position: int = 0,
+    ) -> int:
+        """Put a message into the gathering batch; its position."""
+        position = position or self.next_position()
+        writes = self._lane(queue_id, lane)
+        writes.puts[position] = (Message(body, persistent=persistent, body_id=body_id), expires_at)
+        if persistent:
+            self._sizes[(queue_id, lane)][position] = len(body)
+            writes.state.messages += 1
+            writes.state.bytes += len(body)
+        return position
+
+    def puts(self, queue_id: int, bodies: Iterable[bytes]) -> list[int]:
+        """Put several messages."""
+        return [self.put(queue_id, body) for body in bodies]
+
+    def settle(self, queue_id: int, *positions: int, lane: int = 0) -> None:
+        """Be finished with messages, written or not."""
+        writes = self._lane(queue_id, lane)
+        for position in positions:
+            if writes.puts.pop(position, None) is None:
+                writes.settled.append(position)
+            self._uncount(queue_id, lane, position)
+
+    def purge(self, queue_id: int, survivors: Iterable[int] = (), *, lane: int = 0) -> None:
+        """Drop everything but the survivors."""
+        kept, floor = sorted(survivors), self.next_position()
+        writes = self._lane(queue_id, lane)
+        writes.puts = {position: put for position, put in writes.puts.items() if position in kept}
+        for position in [position for position in self._sizes[(queue_id, lane)] if position not in kept]:
+            self._uncount(queue_id, lane, position)
+        self.batch.purges.append(Purge(queue_id, lane, floor, tuple(kept)))
+
+    def delete(self, queue_id: int) -> None:
+        """Delete a queue."""
+        for writes in (self._lane(queue_id, lane) for queue, lane in list(self._states) if queue == queue_id):
+            writes.puts.clear()
+        self.batch.deleted_queues.append(queue_id)
+
+    def delivered(self, queue_id: int, position: int, *, lane: int = 0) -> None:
+        """A consumer has seen a message."""
+        self._lane(queue_id, lane).state.delivered_up_to = position
+
+    def seal(self) -> SealedBatch:
+        """Close the gathering batch."""
+        sealed = self.batch.seal()
+        self.batch = WriteBatch(self.batch.number + 1)
+        return sealed
+
+    def flush(self) -> None:
+        """Commit what was gathered."""
+        self.store.commit(self.seal())
+
+    def _lane(self, queue_id: int, lane: int) -> LaneWrites:
+        return self.batch.lane(queue_id, lane, self._states[(queue_id, lane)])
+
+    def _uncount(self, queue_id: int, lane: int, position: int) -> None:
+        size = self._sizes[(queue_id, lane)].pop(position, None)
+        if size is not None:
+            self._states[(queue_id, lane)].messages -= 1
+            self._states[(queue_id, lane)].bytes -= size
+
+
+def bodies(store: MessageStore, queue_id: int, lane: int = 0) -> list[bytes]:
+    """The bodies of a lane's live messages, in order, read in small portions as a queue does."""
+    found, after = [], 0
+    while messages := store.read(queue_id, lane, after, END, 7, 1 << 20):
+        found += [message.body for message in messages]
+        after = messages[-1].position
+    return found
+
+
+def clear_away(store: MessageStore, budget_records: int = 256) -> int:
+    """Reclaim until nothing is left; the number of steps."""
+    steps = 1
+    while store.reclaim(budget_records):
+        steps += 1
+    return steps
