@@ -10,10 +10,11 @@ COPY migrations /src/migrations
 RUN pip install --no-cache-dir '/src[json-logs]' && rm -rf /src \
     && useradd --system --home-dir /var/lib/leveret --create-home leveret
 
+ENV LEVERET_DATA_DIR=/var/lib/leveret
 USER leveret
 VOLUME /var/lib/leveret
 EXPOSE 5672
 # PID 1 receives SIGTERM itself, so that `docker stop` is a clean shutdown.
 ENTRYPOINT ["leveret"]
-CMD ["serve", "--data-dir", "/var/lib/leveret", "--listen", "0.0.0.0:5672"]
-HEALTHCHECK --interval=10s --timeout=5s --start-period=5s CMD ["leveret", "ping", "--data-dir", "/var/lib/leveret"]
+CMD ["serve", "--listen", "0.0.0.0:5672"]
+HEALTHCHECK --interval=10s --timeout=5s --start-period=5s CMD ["leveret", "ping"]

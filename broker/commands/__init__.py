@@ -1,0 +1,1 @@
+"""The command line's verbs, one file per subject; imported only when they are used."""

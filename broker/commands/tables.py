@@ -1,0 +1,60 @@
+"""What the command line prints: aligned columns for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import click
+
+
+def show_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str], as_json: bool) -> None:
+    """Print `columns` of each row under a heading. Raises click.UsageError for a column that the rows lack."""
+    for column in columns:
+        if rows and column not in rows[0]:
+            raise click.UsageError(f"there is no column {column}; known: {', '.join(rows[0])}")
+    if as_json:
+        click.echo(json.dumps([{column: row[column] for column in columns} for row in rows], indent=2))
+        return
+    for line in aligned([list(columns), *([text(row[column]) for column in columns] for row in rows)]):
+        click.echo(line)
+
+
+def show_tree(tree: Mapping[str, Any], as_json: bool) -> None:
+    """Print values by their names, sections indented."""
+    if as_json:
+        click.echo(json.dumps(tree, indent=2))
+        return
+    for line in _indented(tree, ""):
+        click.echo(line)
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+    """Cells padded so that columns stand under each other."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    padded = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in lines)
+    return [line.rstrip() for line in padded]
+
+
+def text(value: object) -> str:
+    """One cell. A name's control characters are escaped, so that no name can forge lines or colours."""
+    if isinstance(value, str):
+        return "".join(character if _plain(character) else ascii(character)[1:-1] for character in value)
+    return "" if value is None else json.dumps(value)
+
+
+def _plain(character: str) -> bool:
+    # A surrogate is a byte of a name that is not UTF-8; it is printed as that byte.
+    return character.isprintable() or "\udc80" <= character <= "\udcff"
+
+
+def _indented(tree: Mapping[str, Any], indent: str) -> list[str]:
+    width = max((len(name) for name, value in tree.items() if not isinstance(value, Mapping)), default=0)
+    lines = []
+    for name, value in tree.items():
+        if isinstance(value, Mapping):
+            lines += [f"{indent}{name}:", *_indented(value, indent + "  ")]
+        else:
+            lines.append(f"{indent}{name.ljust(width)}  {text(value)}".rstrip())
+    return lines
