@@ -26,6 +26,7 @@ COMPACT_LIVE_BYTES = 256 << 20
 COMPACT_RATIO = 4
 
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+_CUT_SHORT = "Input/output error"
 
 
 def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environment:
@@ -154,9 +155,30 @@ def sync_directory(directory: Path) -> None:
 
 
 def store_error(error: lmdb.Error, directory: Path) -> StoreError:
-    """What a failed transaction means for the broker."""
-    if isinstance(error, lmdb.MapFullError) or any(text in str(error) for text in _FULL):
+    """What a failed transaction means for the broker.
+
+    LMDB calls a write that was cut short an input/output error. That happens before anything refers to the new pages,
+    so when the file cannot grow it was the full disk. (Had it been the last write of a commit instead, LMDB would
+    refuse the next one, which is a StoreFailed then.)
+    """
+    full = isinstance(error, lmdb.MapFullError) or any(text in str(error) for text in _FULL)
+    if full or (_CUT_SHORT in str(error) and not _can_grow(directory)):
         return StoreFull(f"{directory}: the disk is full ({error}): free some space, or let consumers drain queues")
     return StoreFailed(
         f"{directory}: a commit failed ({error}), its outcome is unknown: look at the disk, then restart"
     )
+
+
+def _can_grow(directory: Path) -> bool:
+    """Could a file as large as the store's take another mebibyte?"""
+    probe = directory / "probe"
+    try:
+        descriptor = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            block = bytes(1 << 20)
+            return os.pwrite(descriptor, block, (directory / "data.mdb").stat().st_size) == len(block)
+        finally:
+            os.close(descriptor)
+            probe.unlink()
+    except OSError:
+        return False

@@ -191,8 +191,8 @@ def test_the_file_stays_near_the_live_data(store: MessageStore, writer: Writer) 
     random_numbers, live, size, live_limit = random.Random(4), [], 900, 4 << 20
     payload = random_numbers.randbytes(4096)
     for _ in range(400):
-        for _ in range(random_numbers.randrange(20, 400)):
-            live.append(writer.put(1, payload[: random_numbers.randrange(1, 2 * size)]))
+        sizes = [random_numbers.randrange(1, 2 * size) for _ in range(random_numbers.randrange(20, 400))]
+        live += writer.puts(1, [payload[:length] for length in sizes])
         excess = max(0, len(live) - live_limit // size)
         writer.settle(1, *live[:excess])
         del live[:excess]
