@@ -1,0 +1,82 @@
+"""The broker as a whole: virtual hosts, users, and what they share. No sockets, no files, no waiting."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import NamedTuple
+
+from broker.entities.alarms import Alarms
+from broker.entities.backlog import Window
+from broker.entities.clock import Clock
+from broker.entities.definitions import Definitions
+from broker.entities.journal import Journal
+from broker.entities.lane import MessageSource
+from broker.entities.message import Message
+from broker.entities.pending import Pending
+from broker.entities.queue import Queue, QueueContext
+from broker.entities.timers import Timers
+from broker.entities.turn import Turn
+from broker.entities.users import Users
+from broker.entities.vhost import VHost, VHostContext, new_transient_ids
+from storage.batch import SealedBatch
+
+
+class BrokerSettings(NamedTuple):
+    """What the entities take from the configuration."""
+
+    window: Window
+    batch_bytes_max: int
+
+
+class Broker:
+    """Everything that exists, by name."""
+
+    def __init__(
+        self, settings: BrokerSettings, clock: Clock, messages: MessageSource, definitions: Definitions, boot: int
+    ) -> None:
+        self.clock = clock
+        self.boot = boot
+        self.turn = Turn()
+        self.timers = Timers()
+        self.alarms = Alarms()
+        self.users = Users()
+        self.journal = Journal(settings.batch_bytes_max)
+        self.definitions = definitions
+        self.vhosts: dict[str, VHost] = {}
+        self.queues_by_id: dict[int, Queue] = {}
+        self._context = VHostContext(
+            QueueContext(self.turn, self.timers, settings.window, boot, clock.now, _no_dead_letters),
+            self.journal,
+            messages,
+            definitions,
+            new_transient_ids(),
+            count(1),
+            self.queues_by_id,
+        )
+
+    def stored(self, batch: SealedBatch) -> None:
+        """A batch is on disk: queues let go of what they kept for it, and whoever waited is told."""
+        for lane in batch.lanes:
+            queue = self.queues_by_id.get(lane.queue_id)
+            if queue is not None and lane.puts:
+                queue.stored(lane.puts[-1][0])
+        for waiter in batch.waiters:
+            waiter.stored(batch.number)
+
+    def add_vhost(self, name: str) -> VHost:
+        """Make a virtual host with its pre-declared exchanges; the one of that name if there is one."""
+        vhost = self.vhosts.get(name)
+        if vhost is None:
+            vhost = self.vhosts[name] = VHost(name, self._context)
+        return vhost
+
+    def remove_vhost(self, name: str) -> list[Pending[int]]:
+        """Take a virtual host away with everything in it."""
+        vhost = self.vhosts.pop(name)
+        vhost.deleted = True
+        self.users.forget_vhost(name)
+        return [vhost.delete_queue(queue) for queue in list(vhost.queues.values())]
+
+
+def _no_dead_letters(queue: Queue, message: Message, reason: str) -> None:
+    """Replaced by each virtual host with its own."""

@@ -1,0 +1,171 @@
+"""Consumers of a queue, and whose turn it is."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.entities.message import Entry
+    from broker.entities.queue import Queue
+    from broker.wire.tables import Table
+
+UNLIMITED = 1 << 32
+
+
+class Outlet(Protocol):
+    """The channel behind a consumer."""
+
+    def room(self) -> int:
+        """How many more messages the channel can take now: 0 while its connection's output is full."""
+
+    def allowance(self) -> int:
+        """How many more unacknowledged messages all its consumers together may hold."""
+
+    def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
+        """Send messages to the client. The consumer's credit has been reckoned with."""
+
+    def unacked_of(self, queue: Queue) -> Iterable[Entry]:
+        """What the channel has taken from a queue and not settled."""
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """The queue is gone, and the consumer with it."""
+
+
+class Consumer:
+    """One subscription: a tag on a channel, and how many unacknowledged messages it may hold.
+
+    `prefetch` 0 means no limit. `waiting` says that it stands in its queue's rotation; one without credit
+    leaves it until `resume`.
+    """
+
+    __slots__ = (
+        "arguments",
+        "ended",
+        "exclusive",
+        "no_ack",
+        "outlet",
+        "prefetch",
+        "priority",
+        "queue",
+        "tag",
+        "unacked",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        queue: Queue,
+        outlet: Outlet,
+        tag: str,
+        *,
+        no_ack: bool,
+        exclusive: bool,
+        prefetch: int,
+        priority: int,
+        arguments: Table,
+    ) -> None:
+        self.queue = queue
+        self.outlet = outlet
+        self.tag = tag
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.prefetch = prefetch
+        self.priority = priority
+        self.arguments = arguments
+        self.unacked = 0
+        self.waiting = False
+        self.ended = False
+
+    def credit(self) -> int:
+        """How many messages it may be given now."""
+        room = self.outlet.room()
+        if self.no_ack:
+            return room
+        own = self.prefetch - self.unacked if self.prefetch else UNLIMITED
+        return min(room, own, self.outlet.allowance())
+
+    def settled(self, count: int = 1) -> None:
+        """Messages it held are acknowledged or given back."""
+        self.unacked -= count
+        if not self.waiting:
+            self.resume()
+
+    def resume(self) -> None:
+        """There may be credit again: stand in line, unless the subscription has ended."""
+        self.queue.consumers.enlist(self)
+
+
+class Consumers:
+    """The consumers of one queue, served in turn, higher priorities first.
+
+    Only those that may have credit stand in the rotation, so that finding the next one does not mean asking
+    everybody. With a single active consumer only the first of `members` is ever enlisted.
+    """
+
+    def __init__(self, queue: Queue, *, single_active: bool) -> None:
+        self._queue = queue
+        self._single_active = single_active
+        self.members: list[Consumer] = []
+        self._lines: dict[int, deque[Consumer]] = {}
+        self._priorities: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def exclusive(self) -> bool:
+        """Somebody consumes exclusively."""
+        return any(member.exclusive for member in self.members)
+
+    def add(self, consumer: Consumer) -> None:
+        """Take in a new consumer, last in its line."""
+        self.members.append(consumer)
+        self.enlist(consumer)
+
+    def remove(self, consumer: Consumer) -> None:
+        """Let one go. A single active consumer's place passes to the next."""
+        self.members.remove(consumer)
+        consumer.ended = True
+        self._retire(consumer)
+        if self._single_active and self.members and not self.members[0].waiting:
+            self.enlist(self.members[0])
+
+    def active(self, consumer: Consumer) -> bool:
+        """It may be given messages; the others of a single-active-consumer queue stand by."""
+        return not self._single_active or self.members[:1] == [consumer]
+
+    def enlist(self, consumer: Consumer) -> None:
+        """Put a consumer that may have credit into the rotation."""
+        if consumer.waiting or consumer.ended or not self.active(consumer):
+            return
+        consumer.waiting = True
+        line = self._lines.get(consumer.priority)
+        if line is None:
+            line = self._lines[consumer.priority] = deque()
+            self._priorities = sorted(self._lines, reverse=True)
+        line.append(consumer)
+        self._queue.touch()
+
+    def next(self) -> tuple[Consumer, int, bool] | None:
+        """Whose turn it is, its credit, and whether nobody of its priority shares the turns with it."""
+        for priority in self._priorities:
+            line = self._lines[priority]
+            while line:
+                consumer = line[0]
+                credit = consumer.credit()
+                if credit > 0:
+                    line.rotate(-1)
+                    return consumer, credit, len(line) == 1
+                line.popleft()
+                consumer.waiting = False
+        return None
+
+    def _retire(self, consumer: Consumer) -> None:
+        if consumer.waiting:
+            self._lines[consumer.priority].remove(consumer)
+            consumer.waiting = False
+        if not self._lines.get(consumer.priority, True):
+            del self._lines[consumer.priority]
+            self._priorities = sorted(self._lines, reverse=True)

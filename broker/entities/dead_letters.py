@@ -1,0 +1,106 @@
+"""What becomes of a message that dies in a queue with a dead-letter exchange.
+
+The message is published again, with a note of where and why it died: the `x-death` header, an array of
+tables, latest first, one per queue and reason with a count. Deaths by expiry take the time to live away, so
+that the message does not die of it again. RabbitMQ 3.10 on the wire is the model for fields and their order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.entities.message import Message, route_of
+from broker.wire.properties import BasicProperties, decode_properties, encode_header
+from broker.wire.tables import Field, Table
+
+Deaths = list[Field]
+
+
+def died(message: Message, queue: str, reason: str, now: int, exchange: str, routing_key: str | None) -> Message:
+    """The message to publish to `exchange` in place of the dead one. `now` is in milliseconds."""
+    properties = decode_properties(message.header)
+    headers = dict(properties.headers or {})
+    keys = [message.routing_key, *_copied_to(headers, "CC")]
+    death = _death(message, properties, queue, reason, now, keys)
+    headers["x-death"] = Field("A", _counted(deaths(headers), death))
+    for name in ("reason", "queue", "exchange"):
+        headers.setdefault(f"x-first-death-{name}", death[name])
+    headers.pop("BCC", None)
+    if routing_key is not None:
+        headers.pop("CC", None)
+    changes: dict[str, Any] = {"headers": dict(sorted(headers.items()))}
+    if reason == "expired":
+        changes["expiration"] = None
+    key = message.routing_key if routing_key is None else routing_key
+    header = encode_header(len(message.body), properties._replace(**changes))
+    return Message(route_of(exchange, key), header, message.body, message.flags)
+
+
+def headers_of(message: Message) -> Table:
+    """A message's headers; empty without any."""
+    return decode_properties(message.header).headers or {}
+
+
+def keys_of(message: Message) -> list[str]:
+    """Every key a message is routed by: its own and those copied to, openly or blindly."""
+    headers = headers_of(message)
+    return [message.routing_key, *_copied_to(headers, "CC"), *_copied_to(headers, "BCC")]
+
+
+def deaths(headers: Table) -> list[Table]:
+    """The deaths a message has died so far, latest first."""
+    field = headers.get("x-death")
+    if field is None or field.kind != "A":
+        return []
+    found: Any = field.value
+    return [entry.value for entry in found if entry.kind == "F"]
+
+
+def in_circle(message: Message, queue: str) -> bool:
+    """The message would come back to a queue it has died in, with nobody on the way having rejected it."""
+    history = deaths(headers_of(message))
+    names = [_text(death, "queue") for death in history]
+    if queue not in names:
+        return False
+    circle = history[: names.index(queue) + 1]
+    return all(_text(death, "reason") != "rejected" for death in circle)
+
+
+def _death(message: Message, properties: BasicProperties, queue: str, reason: str, now: int, keys: list[str]) -> Table:
+    death: Table = {
+        "count": Field("l", 1),
+        "reason": _string(reason),
+        "queue": _string(queue),
+        "time": Field("T", now // 1000),
+        "exchange": _string(message.exchange),
+        "routing-keys": Field("A", [_string(key) for key in keys]),
+    }
+    if properties.expiration is not None:
+        death["original-expiration"] = _string(properties.expiration)
+    return death
+
+
+def _counted(history: list[Table], death: Table) -> Deaths:
+    """The history with one more death in it: the same queue and reason counts on, and moves to the front."""
+    same = [old for old in history if all(_text(old, name) == _text(death, name) for name in ("queue", "reason"))]
+    if same:
+        count: Any = same[0]["count"].value
+        death = {**same[0], "count": Field("l", count + 1)}
+    return [Field("F", entry) for entry in (death, *(old for old in history if old not in same))]
+
+
+def _copied_to(headers: Table, name: str) -> list[str]:
+    field = headers.get(name)
+    values: Any = field.value if field is not None and field.kind == "A" else []
+    return [value.value.decode("utf-8", "surrogateescape") for value in values if value.kind == "S"]
+
+
+def _string(text: str) -> Field:
+    return Field("S", text.encode("utf-8", "surrogateescape"))
+
+
+def _text(table: Table, name: str) -> str:
+    field = table.get(name)
+    return (
+        field.value.decode("utf-8", "surrogateescape") if field is not None and isinstance(field.value, bytes) else ""
+    )

@@ -1,0 +1,35 @@
+"""What the entities ask of whoever keeps the definitions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from broker.entities.pending import Pending
+
+if TYPE_CHECKING:
+    from broker.entities.exchanges import Binding, Exchange
+    from broker.entities.queue import Queue
+
+
+class Definitions(Protocol):
+    """Keeps durable entities. Changes reach the disk in the order they are made here.
+
+    Each method answers with a pending that settles once the change is on disk.
+    """
+
+    def new_queue_id(self) -> int:
+        """A number no durable queue has had."""
+
+    def exchange_declared(self, vhost: str, exchange: Exchange) -> Pending[None]: ...
+
+    def exchange_deleted(self, vhost: str, exchange: Exchange) -> Pending[None]:
+        """With it go its bindings."""
+
+    def queue_declared(self, vhost: str, queue: Queue) -> Pending[None]: ...
+
+    def queue_deleted(self, vhost: str, queue: Queue) -> Pending[None]:
+        """With it go its bindings; what the message store holds of it is remembered for removal."""
+
+    def bound(self, vhost: str, binding: Binding) -> Pending[None]: ...
+
+    def unbound(self, vhost: str, binding: Binding) -> Pending[None]: ...

@@ -1,0 +1,99 @@
+"""A queue's share of the message store: what it puts there, settles there and counts there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from broker.entities.journal import Journal
+from broker.entities.message import Entry
+from storage.batch import LaneState, LaneWrites, Purge, StoredMessage
+
+RECORD_BYTES = 64
+"""What a message costs on disk beside its parts, roughly: for keeping batches within their size."""
+
+
+class MessageSource(Protocol):
+    """The message store, as far as queues read it."""
+
+    def read(
+        self, queue_id: int, lane: int, after: int, before: int, max_messages: int, max_bytes: int
+    ) -> list[StoredMessage]:
+        """Stored live messages between two positions, ascending."""
+
+    def fetch(self, queue_id: int, lane: int, positions: Sequence[int]) -> list[StoredMessage]:
+        """The messages stored at these positions, ascending; those not found are missing from the answer."""
+
+
+class Lane:
+    """One ordered run of a queue's messages on disk. Priorities have a lane each."""
+
+    __slots__ = ("_journal", "_source", "_writes", "number", "queue_id", "state", "used")
+
+    def __init__(self, journal: Journal, source: MessageSource, queue_id: int, number: int, state: LaneState) -> None:
+        self._journal = journal
+        self._source = source
+        self._writes: LaneWrites | None = None
+        self.queue_id = queue_id
+        self.number = number
+        self.state = state
+        self.used = False
+
+    def put(self, entry: Entry, *, durable: bool) -> None:
+        """Have a message written with the gathering batch, to survive a restart if it is `durable`."""
+        message = entry.message
+        assert message is not None, "only what is in memory can be written"
+        self._open().puts[entry.position] = (message, entry.expires_at)
+        self._journal.current.bytes += entry.size + len(message.header) + RECORD_BYTES
+        entry.stored = True
+        if durable:
+            entry.persistent = True
+            self.state.messages += 1
+            self.state.bytes += entry.size
+
+    def settle(self, entry: Entry) -> None:
+        """A message is finished with. One that was not written yet never will be."""
+        writes = self._open()
+        if writes.puts.pop(entry.position, None) is None:
+            writes.settled.append(entry.position)
+        if entry.persistent:
+            self.state.messages -= 1
+            self.state.bytes -= entry.size
+
+    def delivered(self, position: int) -> None:
+        """A consumer has seen the message here: after a restart it, and all before it, are redelivered."""
+        if position > self.state.delivered_up_to:
+            self.state.delivered_up_to = position
+            self._open()
+
+    def purge(self, floor: int, survivors: Iterable[Entry]) -> None:
+        """Everything below `floor` is dead, save what is still out with consumers."""
+        if not self.used:
+            return
+        kept = sorted((entry for entry in survivors if entry.stored), key=lambda entry: entry.position)
+        durable = [entry for entry in kept if entry.persistent]
+        state = self.state
+        state.messages, state.bytes, state.floor = len(durable), sum(entry.size for entry in durable), floor
+        writes, positions = self._open(), {entry.position for entry in kept}
+        writes.puts = {position: put for position, put in writes.puts.items() if position in positions}
+        self._journal.current.purges.append(Purge(self.queue_id, self.number, floor, tuple(sorted(positions))))
+
+    def drop(self) -> None:
+        """The queue is gone for good: its records are to be reclaimed."""
+        if self.used:
+            self._journal.current.deleted_queues.append(self.queue_id)
+
+    def read(self, after: int, before: int, max_messages: int, max_bytes: int) -> list[StoredMessage]:
+        """Stored messages between two positions."""
+        return self._source.read(self.queue_id, self.number, after, before, max_messages, max_bytes)
+
+    def fetch(self, positions: Sequence[int]) -> list[StoredMessage]:
+        """Stored messages at these positions."""
+        return self._source.fetch(self.queue_id, self.number, positions)
+
+    def _open(self) -> LaneWrites:
+        writes = self._writes
+        if writes is None or writes.sealed:
+            writes = self._writes = self._journal.current.lane(self.queue_id, self.number, self.state)
+            self.used = True
+        return writes

@@ -1,0 +1,90 @@
+"""A message, and its place in a queue."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.batch import PERSISTENT
+
+if TYPE_CHECKING:
+    from broker.entities.consumer import Consumer
+    from broker.entities.queue import Queue
+
+
+class Message:
+    """What was published. Never changed afterwards: queues, consumers and the store share it.
+
+    `route` is exchange and routing key as two short strings, `header` the content header's payload: both stay
+    the bytes the publisher sent, and go out again as they are. `expiration` is the publisher's time to live
+    in milliseconds, None without one.
+    """
+
+    __slots__ = ("body", "body_id", "expiration", "flags", "header", "priority", "route")
+
+    def __init__(self, route: bytes, header: bytes, body: bytes, flags: int) -> None:
+        self.route = route
+        self.header = header
+        self.body = body
+        self.flags = flags
+        self.body_id = 0
+        self.expiration: int | None = None
+        self.priority = 0
+
+    @property
+    def persistent(self) -> bool:
+        """Published with delivery mode 2."""
+        return bool(self.flags & PERSISTENT)
+
+    @property
+    def exchange(self) -> str:
+        """The exchange it was published to."""
+        return _text(self.route[1 : 1 + self.route[0]])
+
+    @property
+    def routing_key(self) -> str:
+        """The routing key it was published with."""
+        return _text(self.route[2 + self.route[0] :])
+
+
+def route_of(exchange: str, routing_key: str) -> bytes:
+    """Exchange and routing key as two short strings.
+
+    Raises ValueError when either is longer than 255 bytes.
+    """
+    names = exchange.encode("utf-8", "surrogateescape"), routing_key.encode("utf-8", "surrogateescape")
+    return b"".join(bytes((len(name),)) + name for name in names)
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+class Entry:
+    """One message's place in one queue, from the publish until it is settled.
+
+    `message` is None while it is only on disk. `stored` says that the position has been given to the store,
+    `persistent` that it survives a restart there. `consumer` is set while a consumer's delivery is unsettled.
+    """
+
+    __slots__ = (
+        "consumer",
+        "expires_at",
+        "message",
+        "persistent",
+        "position",
+        "queue",
+        "redelivered",
+        "size",
+        "stored",
+    )
+
+    def __init__(self, queue: Queue, position: int, message: Message | None, size: int, expires_at: int) -> None:
+        self.queue = queue
+        self.position = position
+        self.message = message
+        self.size = size
+        self.expires_at = expires_at
+        self.persistent = False
+        self.stored = False
+        self.redelivered = False
+        self.consumer: Consumer | None = None

@@ -1,0 +1,209 @@
+"""The arguments of queue.declare: what each means, which values it may have, and when two sets are the same.
+
+Reply texts are RabbitMQ 3.10's to the letter, Erlang terms included: client suites match on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from broker.wire.constants import ReplyCode
+from broker.wire.errors import ChannelException
+from broker.wire.tables import TYPE_NAMES, Field, Table
+
+EXPIRY_MAX_MILLISECONDS = 315_360_000_000  # ten years, RabbitMQ's own bound
+_INTEGERS = frozenset("bBsuIilL")
+
+
+class QueueArguments(NamedTuple):
+    """What a queue was told by its arguments; None where nothing was said. Times are milliseconds."""
+
+    message_ttl: int | None = None
+    expires: int | None = None
+    dead_letter_exchange: str | None = None
+    dead_letter_routing_key: str | None = None
+    max_length: int | None = None
+    max_length_bytes: int | None = None
+    overflow: str = "drop-head"
+    single_active_consumer: bool = False
+
+
+def parse(arguments: Table) -> QueueArguments:
+    """Read arguments that `check` has accepted."""
+    values = {name: _plain(field) for name, field in arguments.items()}
+    return QueueArguments(
+        message_ttl=values.get("x-message-ttl"),
+        expires=values.get("x-expires"),
+        dead_letter_exchange=values.get("x-dead-letter-exchange"),
+        dead_letter_routing_key=values.get("x-dead-letter-routing-key"),
+        max_length=values.get("x-max-length"),
+        max_length_bytes=values.get("x-max-length-bytes"),
+        overflow=values.get("x-overflow", "drop-head"),
+        single_active_consumer=values.get("x-single-active-consumer", False),
+    )
+
+
+def check(queue: str, vhost: str, arguments: Table) -> None:
+    """Refuse what RabbitMQ refuses of a classic queue.
+
+    Raises ChannelException 406 for a known argument with an impossible value, and for one that only other
+    types of queue know. Arguments nobody knows are let through, as RabbitMQ does.
+    """
+    where = f"for queue '{queue}' in vhost '{vhost}'"
+    _check_type(arguments.get("x-queue-type"), where)
+    for name, field in arguments.items():
+        if name in _OF_OTHER_TYPES:
+            raise _refusal(f"invalid arg '{name}' {where} of queue type rabbit_classic_queue")
+        if name in _CHECKS:
+            _CHECKS[name](name, field, arguments, queue, vhost)
+
+
+def assert_equivalent(queue: str, vhost: str, current: Table, received: Table) -> None:
+    """Refuse a second declaration with other arguments.
+
+    Only arguments that mean something to the queue are compared, integers by value whatever their width, and
+    no type is the same as type classic. Raises ChannelException 406.
+    """
+    for name in _COMPARED:
+        was, now = (_with_default(name, table.get(name)) for table in (current, received))
+        if not same_value(was, now):
+            raise inequivalent(name, f"queue '{queue}' in vhost '{vhost}'", was, now)
+
+
+def same_value(one: Field | None, other: Field | None) -> bool:
+    """Two argument values mean the same to RabbitMQ."""
+    if one is None or other is None:
+        return one is other
+    same_type = one.kind == other.kind or {one.kind, other.kind} <= _INTEGERS
+    return same_type and one.value == other.value
+
+
+def inequivalent(name: str, entity: str, current: Field | None, received: Field | None) -> ChannelException:
+    """The 406 for an argument that differs from the declaration that made the entity."""
+    if current is not None and received is not None:
+        text = f"received '{render(received)}' but current is '{render(current)}'"
+    else:
+        text = f"received {_described(received)} but current is {_described(current)}"
+    return _refusal(f"inequivalent arg '{name}' for {entity}: {text}")
+
+
+def render(field: Field) -> str:
+    """A value as RabbitMQ writes it into a reply text."""
+    value = field.value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def _described(field: Field | None) -> str:
+    if field is None:
+        return "none"
+    return f"the value '{render(field)}' of type '{TYPE_NAMES[field.kind]}'"
+
+
+def _with_default(name: str, field: Field | None) -> Field | None:
+    classic = name == "x-queue-type" and field is not None and field.value == b"classic"
+    return None if classic else field
+
+
+def _plain(field: Field) -> Any:
+    return field.value.decode("utf-8", "surrogateescape") if isinstance(field.value, bytes) else field.value
+
+
+def _refusal(text: str) -> ChannelException:
+    return ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+
+
+def _check_type(field: Field | None, where: str) -> None:
+    if field is None:
+        return
+    if field.kind != "S":
+        raise _refusal(f"invalid arg 'x-queue-type' {where}: \"expected longstr, got {TYPE_NAMES[field.kind]}\"")
+    if field.value != b"classic":
+        raise _refusal(f"invalid arg 'x-queue-type' {where}: \"unsupported queue type '{render(field)}'\"")
+
+
+def _integer(lowest: int, highest: int | None = None) -> Check:
+    def check_integer(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+        where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
+        value: Any = field.value
+        if field.kind not in _INTEGERS:
+            raise _refusal(f'{where}: "expected integer, got {TYPE_NAMES[field.kind]}"')
+        if value < 0:
+            raise _refusal(f"{where}: {{value_negative,{value}}}")
+        if value < lowest:
+            raise _refusal(f"{where}: {{value_zero,{value}}}")
+        if highest is not None and value > highest:
+            raise _refusal(f"{where}: {{value_too_large,{value}}}")
+
+    return check_integer
+
+
+def _priority(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    _integer(0)(name, field, arguments, queue, vhost)
+    value: Any = field.value
+    if value > 255:
+        raise _refusal(f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {{max_value_exceeded,{value}}}")
+
+
+def _exchange_name(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    if field.kind != "S":
+        kind = TYPE_NAMES[field.kind]
+        raise _refusal(f"invalid type '{kind}' for arg '{name}' in queue '{queue}' in vhost '{vhost}'")
+
+
+def _dead_letter_key(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
+    if field.kind != "S":
+        raise _refusal(f"{where}: {{unacceptable_type,{TYPE_NAMES[field.kind]}}}")
+    if "x-dead-letter-exchange" not in arguments:
+        raise _refusal(f"{where}: routing_key_but_no_dlx_defined")
+
+
+def _one_of(invalid: str, *allowed: str) -> Check:
+    def check_choice(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+        where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
+        if field.kind != "S":
+            raise _refusal(f"{where}: {{unacceptable_type,{TYPE_NAMES[field.kind]}}}")
+        if render(field) not in allowed:
+            raise _refusal(f"{where}: {invalid}")
+
+    return check_choice
+
+
+def _boolean(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    if field.kind != "t":
+        kind = TYPE_NAMES[field.kind]
+        raise _refusal(f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {{unacceptable_type,{kind}}}")
+
+
+Check = Callable[[str, Field, Table, str, str], None]
+
+_CHECKS: dict[str, Check] = {
+    "x-expires": _integer(1, EXPIRY_MAX_MILLISECONDS),
+    "x-message-ttl": _integer(0, EXPIRY_MAX_MILLISECONDS),
+    "x-dead-letter-exchange": _exchange_name,
+    "x-dead-letter-routing-key": _dead_letter_key,
+    "x-max-length": _integer(0),
+    "x-max-length-bytes": _integer(0),
+    "x-max-priority": _priority,
+    "x-overflow": _one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
+    "x-queue-mode": _one_of("invalid_queue_mode", "default", "lazy"),
+    "x-single-active-consumer": _boolean,
+}
+
+_COMPARED = (*_CHECKS, "x-queue-type")
+
+_OF_OTHER_TYPES = frozenset(
+    {
+        "x-delivery-limit",
+        "x-dead-letter-strategy",
+        "x-max-in-memory-length",
+        "x-max-in-memory-bytes",
+        "x-quorum-initial-group-size",
+        "x-max-age",
+        "x-stream-max-segment-size-bytes",
+        "x-initial-cluster-size",
+    }
+)

@@ -1,0 +1,53 @@
+"""From an exchange and a routing key to queues.
+
+An exchange may lead to other exchanges, in circles too: each is asked once. One that matches nothing passes
+the message to its alternate exchange. A queue that is reached in several ways gets one copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from broker.entities.exchanges import Exchange
+from broker.entities.queue import Queue
+from broker.wire.tables import Table
+
+
+class Routes(NamedTuple):
+    """Where a message goes, and whether the next one with this key and other headers goes there too."""
+
+    queues: tuple[Queue, ...]
+    lasting: bool
+
+
+def route(
+    exchanges: Mapping[str, Exchange], start: Exchange, keys: Sequence[str], headers: Table, queues: Mapping[str, Queue]
+) -> Routes:
+    """The queues a message reaches from `start`, each once, in the order they are found."""
+    found: dict[Queue, None] = {}
+    pending, seen, lasting = [start], {start.name}, True
+    while pending:
+        exchange = pending.pop()
+        lasting = lasting and not exchange.router.by_headers
+        matched = False
+        for destination in _destinations(exchange, keys, headers, queues):
+            matched = True
+            if isinstance(destination, Queue):
+                found[destination] = None
+            elif destination.name not in seen:
+                seen.add(destination.name)
+                pending.append(destination)
+        alternate = None if matched or exchange.alternate is None else exchanges.get(exchange.alternate)
+        if alternate is not None and alternate.name not in seen:
+            seen.add(alternate.name)
+            pending.append(alternate)
+    return Routes(tuple(found), lasting)
+
+
+def _destinations(
+    exchange: Exchange, keys: Sequence[str], headers: Table, queues: Mapping[str, Queue]
+) -> list[Queue | Exchange]:
+    if not exchange.name:  # every queue is bound to the default exchange by its name
+        return [queues[key] for key in keys if key in queues]
+    return [destination for key in keys for destination in exchange.router.match(key, headers)]

@@ -1,0 +1,43 @@
+"""What one turn of the broker leaves to its end.
+
+A turn is everything that happens between two waits: some bytes of one client are taken apart and obeyed, or
+a batch has reached the disk. Queues that were touched deliver once, at the end of it, and every connection
+that has something to say says it in one piece.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.entities.queue import Queue
+
+
+class Outbound(Protocol):
+    """A connection with bytes to send."""
+
+    def flush(self) -> None:
+        """Hand over what is waiting to be sent."""
+
+
+class Turn:
+    """The queues and connections touched since the last turn ended."""
+
+    def __init__(self) -> None:
+        self.queues: list[Queue] = []
+        self.outbound: list[Outbound] = []
+
+    @property
+    def pending(self) -> bool:
+        """Something has been touched."""
+        return bool(self.queues or self.outbound)
+
+    def end(self) -> None:
+        """Deliver and flush. A flush that makes room touches queues again: those are the next turn's."""
+        while self.queues:
+            queues, self.queues = self.queues, []
+            for queue in queues:
+                queue.deliver()
+        outbound, self.outbound = self.outbound, []
+        for connection in outbound:
+            connection.flush()

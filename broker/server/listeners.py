@@ -1,0 +1,83 @@
+"""Sockets that clients connect to."""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import socket
+from collections.abc import Callable
+
+import trio
+
+from broker.config import Address
+from broker.session.connection import Peer
+
+log = logging.getLogger("leveret.listeners")
+
+OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
+RETRY_SECONDS = 0.1
+
+
+class ListenError(Exception):
+    """An address cannot be listened on; the message says which, why and what to do."""
+
+
+def bind(addresses: list[Address], backlog: int) -> list[socket.socket]:
+    """Listen on every address. Raises ListenError, with none of them open."""
+    listeners: list[socket.socket] = []
+    try:
+        listeners.extend(_bind(address, backlog) for address in addresses)
+    except ListenError:
+        for listener in listeners:
+            listener.close()
+        raise
+    return listeners
+
+
+def _bind(address: Address, backlog: int) -> socket.socket:
+    where = f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
+    try:
+        family, _, _, _, target = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.create_server(target[:2], family=family, backlog=backlog)
+    except OSError as error:
+        advice = "another program listens there: stop it, or choose another port with --listen"
+        reason = advice if error.errno == errno.EADDRINUSE else error.strerror
+        raise ListenError(f"cannot listen on {where}: {reason}") from error
+    listener.setblocking(False)
+    return listener
+
+
+async def accept_forever(listener: socket.socket, welcome: Callable[[socket.socket, Peer], None]) -> None:
+    """Take connections in until the listener is closed. Without a free descriptor new clients wait."""
+    while True:
+        try:
+            await trio.lowlevel.wait_readable(listener)
+            sock, address = listener.accept()
+        except BlockingIOError:
+            continue
+        except trio.ClosedResourceError:
+            return
+        except OSError as error:
+            if error.errno in OUT_OF_DESCRIPTORS:
+                log.error("cannot accept a connection: %s", error.strerror)
+                await trio.sleep(RETRY_SECONDS)
+            continue
+        try:
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            peer = _peer(address, sock.getsockname())
+        except OSError:
+            sock.close()  # gone before it was here
+            continue
+        welcome(sock, peer)
+
+
+def _peer(theirs: tuple[str, int], ours: tuple[str, int]) -> Peer:
+    host = ipaddress.ip_address(theirs[0].partition("%")[0])
+    mapped = getattr(host, "ipv4_mapped", None)
+    loopback = (mapped or host).is_loopback
+    return Peer(theirs[0], theirs[1], ours[0], ours[1], loopback)

@@ -1,0 +1,195 @@
+"""The running broker: what is started, in which order it ends.
+
+Outside in: the stores are open as long as anything runs; the committer and the definition log end when the
+last connection is gone and everything is written; connections end before them, listeners first of all. Read
+`_serve` from the top for the start and from the bottom for the end.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+
+import trio
+
+from broker.config import Config
+from broker.entities.broker import Broker
+from broker.server import listeners, recovery, resources
+from broker.server.committer import Committer
+from broker.server.definition_log import DefinitionLog
+from broker.server.engine import Engine
+from broker.server.heartbeats import beat_forever
+from broker.server.recovery import Recovered, Stores
+from broker.server.resources import ResourceWatch
+from broker.server.transport import Transport, TransportSettings
+from broker.session.connection import Peer
+from broker.session.registry import Registry
+from broker.session.settings import SessionSettings
+
+log = logging.getLogger("leveret.server")
+
+SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
+
+
+class Server:
+    """Everything that runs, put together."""
+
+    def __init__(self, config: Config, stores: Stores, broker: Broker, nursery: trio.Nursery) -> None:
+        self.config = config
+        self.stores = stores
+        self.broker = broker
+        self.nursery = nursery
+        self.registry = Registry(broker, session_settings(config))
+        self.resources = ResourceWatch(config, broker.alarms)
+        self.committer = Committer(broker, stores.messages, self.resources.disk_full)
+        self.engine = Engine(broker, stores.messages, self.committer, config.store.lazy_flush_milliseconds / 1000)
+        self.transports: dict[Transport, None] = {}
+        self.stopping = trio.Event()
+        self.addresses: list[tuple[str, int]] = []
+        self.started = time.time()
+        self.committer.after_commit = self.engine.end_turn
+        self.committer.after_reclaim = self.definition_log.drop_tombstones
+        self.definition_log.after_commit = self.engine.end_turn
+        broker.alarms.observe(self._unblock)
+        self._settings = TransportSettings(config.limits.handshake_timeout_seconds, config.store.backlog_batches_max)
+
+    @property
+    def definition_log(self) -> DefinitionLog:
+        """Where changes of definitions are written."""
+        assert isinstance(self.broker.definitions, DefinitionLog)
+        return self.broker.definitions
+
+    def welcome(self, sock: socket.socket, peer: Peer) -> None:
+        """Serve a new client."""
+        transport = Transport(sock, peer, self.registry, self.engine, self.committer, self._settings, self.nursery)
+        self.transports[transport] = None
+        self.nursery.start_soon(self._serve_client, transport)
+
+    async def _serve_client(self, transport: Transport) -> None:
+        try:
+            await transport.serve()
+        except Exception:
+            log.exception("error on connection %s", transport.connection.peer)
+        finally:
+            self.transports.pop(transport, None)
+            self._maybe_empty()
+
+    async def close_clients(self) -> None:
+        """Send everybody away, and wait until they are gone, but not longer than the configuration says."""
+        self.registry.close_connections(SHUTDOWN)
+        self.engine.end_turn()
+        with trio.move_on_after(self.config.shutdown.timeout_seconds * 0.6):
+            while self.transports:
+                self._empty = trio.Event()
+                await self._empty.wait()
+        for transport in list(self.transports):
+            transport.abort()
+
+    _empty: trio.Event | None = None
+
+    def _maybe_empty(self) -> None:
+        if self._empty is not None and not self.transports:
+            self._empty.set()
+
+    def _unblock(self) -> None:
+        if not self.broker.alarms.raised:
+            for connection in list(self.registry.connections):
+                connection.unblock()
+            self.engine.end_turn()
+
+
+def run(config: Config) -> int:
+    """Run the broker until it is told to stop; the process's exit code.
+
+    Raises StoreError and ListenError for what keeps it from starting.
+    """
+    return trio.run(_serve, config)
+
+
+async def _serve(config: Config) -> int:
+    directory = config.server.directory
+    resources.raise_open_files_limit()
+    sockets = listeners.bind(config.server.addresses, config.server.backlog)
+    try:
+        stores = recovery.open_stores(directory)
+        resources.warn_of_network_file_system(directory)
+        try:
+            recovered = recovery.recover(config, stores)
+            return await _run(config, stores, recovered, sockets)
+        finally:
+            stores.definitions.close()
+            stores.messages.close()
+            os.close(stores.lock)
+    finally:
+        for listener in sockets:
+            listener.close()
+
+
+async def _run(config: Config, stores: Stores, recovered: Recovered, sockets: list[socket.socket]) -> int:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async with trio.open_nursery() as writers, trio.open_nursery() as clients:
+            server = Server(config, stores, recovered.broker, clients)
+            server.committer.start(recovered.tombstones)
+            writers.start_soon(server.committer.watch)
+            writers.start_soon(server.definition_log.run)
+            writers.start_soon(server.engine.run)
+            for task in (server.resources.watch_memory, server.resources.watch_disk):
+                clients.start_soon(task)
+            clients.start_soon(beat_forever, server.transports, server.engine)
+            for listener in sockets:
+                clients.start_soon(listeners.accept_forever, listener, server.welcome)
+            server.addresses = [listener.getsockname()[:2] for listener in sockets]
+            _announce(server)
+            async for number in signals:
+                log.info("stopping on %s", signal.Signals(number).name)
+                break
+            await _stop(server, sockets)
+            clients.cancel_scope.cancel()
+            writers.cancel_scope.cancel()
+    return 0
+
+
+async def _stop(server: Server, sockets: list[socket.socket]) -> None:
+    for listener in sockets:
+        trio.lowlevel.notify_closing(listener)  # ends its accept task
+        listener.close()
+    await server.close_clients()
+    with trio.CancelScope(shield=True):
+        await server.definition_log.flush()
+        await server.committer.finish()
+
+
+def _announce(server: Server) -> None:
+    urls = ",".join(f"amqp://{_host(host)}:{port}" for host, port in server.addresses)
+    directory = server.config.server.directory
+    sys.stdout.write(
+        f"leveret ready: {urls} data={directory} pid={os.getpid()} start={resources.process_age_seconds():.2f}s\n"
+    )
+    sys.stdout.flush()
+
+
+def _host(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def session_settings(config: Config) -> SessionSettings:
+    """The part of the configuration that sessions see."""
+    limits, identity = config.limits, config.identity
+    return SessionSettings(
+        channel_max=limits.channel_max,
+        frame_max=limits.frame_max_bytes,
+        heartbeat=limits.heartbeat_seconds,
+        message_bytes_max=limits.message_bytes_max,
+        consumers_per_channel_max=limits.consumers_per_channel_max,
+        connections_max=limits.connections_max,
+        output_bytes_max=limits.output_bytes_max,
+        held_bytes_max=limits.held_bytes_max,
+        product=identity.product,
+        version=identity.version,
+        cluster_name=identity.shown_cluster_name,
+        loopback_users=frozenset(config.defaults.loopback_users),
+    )

@@ -1,0 +1,216 @@
+"""One client's socket.
+
+Reading is a task of its own, one `recv` a turn. Writing needs none while the client keeps up: at the end of
+a turn the output goes straight to the socket. What the socket does not take is sent by a task that lives until
+it is gone; meanwhile the connection counts as slow and its consumers are given nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from broker.server.engine import Engine
+from broker.session.connection import Connection, Peer
+from broker.session.handshake import Phase
+from broker.session.registry import Registry
+from broker.wire.frames import HEARTBEAT
+
+if TYPE_CHECKING:
+    from broker.server.committer import Committer
+
+log = logging.getLogger("leveret.connection")
+
+RECEIVE_BYTES = 256 * 1024
+CLOSE_SECONDS = 10.0
+"""How long a client may take to answer connection.close."""
+
+_buffer = bytearray(RECEIVE_BYTES)
+_view = memoryview(_buffer)
+
+
+class TransportSettings(NamedTuple):
+    """What sockets take from the configuration. Times are seconds."""
+
+    handshake_timeout: float
+    backlog_batches_max: int
+
+
+class Transport:
+    """Bytes between a socket and a connection."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: Peer,
+        registry: Registry,
+        engine: Engine,
+        committer: Committer,
+        settings: TransportSettings,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._socket = sock
+        self._engine = engine
+        self._committer = committer
+        self._settings = settings
+        self._nursery = nursery
+        self._reading = trio.CancelScope()
+        self._unsent: memoryview | None = None
+        self._sent = trio.Event()
+        self._flushed = trio.Event()
+        self._lost = False
+        self._paused = False
+        self._close_deadline_set = False
+        self.last_received = self.last_sent = trio.current_time()
+        self.connection = Connection(registry, peer, self.flush)
+
+    async def serve(self) -> None:
+        """Serve the client until either side has had enough."""
+        connection = self.connection
+        try:
+            self._reading.deadline = trio.current_time() + self._settings.handshake_timeout
+            with self._reading:
+                await self._read()
+            if self._reading.cancelled_caught and not connection.ended:
+                log.warning("closing connection %s: no answer in time", connection.peer)
+            connection.release()
+            self._engine.end_turn()
+            with trio.move_on_after(CLOSE_SECONDS + connection.linger):
+                await self._all_sent()
+                await trio.sleep(connection.linger)
+        finally:
+            self._lost = True
+            connection.release()
+            self._engine.end_turn()
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+    def beat(self, now: float) -> None:
+        """Send a heartbeat when nothing else was sent for half the interval; give up on a silent client.
+
+        RabbitMQ takes two intervals without a byte for the end, and says nothing then.
+        """
+        interval = self.connection.heartbeat
+        if not interval or self.connection.phase is not Phase.OPEN:
+            return
+        if now - self.last_sent >= interval / 2 and self._unsent is None:
+            self.connection.send(HEARTBEAT)
+        if self._paused:
+            self.last_received = now  # it is we who do not listen
+        elif now - self.last_received > 2 * interval:
+            peer = self.connection.peer
+            log.warning("closing connection %s: missed heartbeats from client, timeout: %ds", peer, interval)
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the socket without a word."""
+        self._lost = True
+        self.connection.ended = True
+        self._reading.cancel()
+
+    # Reading
+
+    async def _read(self) -> None:
+        connection = self.connection
+        while not connection.ended:
+            data = await self._receive()
+            if not data:
+                if not connection.ended:
+                    log.warning("connection %s: client unexpectedly closed TCP connection", connection.peer)
+                return
+            connection.receive(data)
+            self._engine.end_turn()
+            while connection.unfinished and not connection.ended:
+                await trio.lowlevel.checkpoint()
+                await self._hold_back()
+                connection.receive(b"")
+                self._engine.end_turn()
+            if connection.phase is Phase.OPEN and not self._close_deadline_set:
+                self._reading.deadline = float("inf")
+            await self._hold_back()
+
+    async def _receive(self) -> bytes:
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                size = self._socket.recv_into(_buffer)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return b""
+            self.last_received = trio.current_time()
+            return bytes(_view[:size])
+
+    async def _hold_back(self) -> None:
+        """Keep a client waiting that publishes faster than the disk takes it, or while memory or disk are short."""
+        connection = self.connection
+        self._paused = True
+        while not connection.readable and not connection.ended:
+            await self._flushed.wait()
+        if connection.publishes and self._committer.behind > self._settings.backlog_batches_max:
+            await self._committer.caught_up(self._settings.backlog_batches_max)
+        self._paused = False
+
+    # Writing
+
+    def flush(self) -> None:
+        """Send the connection's output, as far as the socket takes it."""
+        if self._paused:
+            self._flushed.set()
+            self._flushed = trio.Event()
+        if self._lost:
+            self.connection.take_output()
+            return
+        if self._unsent is None:
+            self._send(self.connection.take_output())
+        if self.connection.phase is Phase.CLOSING and not self._close_deadline_set:
+            self._close_deadline_set = True
+            self._reading.deadline = min(self._reading.deadline, trio.current_time() + CLOSE_SECONDS)
+        if self.connection.ended:
+            self._reading.cancel()
+
+    def _send(self, data: bytes) -> None:
+        if not data:
+            return
+        self.last_sent = trio.current_time()
+        try:
+            size = self._socket.send(data)
+        except BlockingIOError:
+            size = 0
+        except OSError as error:
+            log.warning("connection %s: client unexpectedly closed TCP connection: %s", self.connection.peer, error)
+            self.abort()
+            return
+        if size < len(data):
+            self._unsent = memoryview(data)[size:]
+            self.connection.stuck(len(self._unsent))
+            self._nursery.start_soon(self._send_rest)
+
+    async def _send_rest(self) -> None:
+        while self._unsent is not None and not self._lost:
+            try:
+                await trio.lowlevel.wait_writable(self._socket)
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+            except BlockingIOError:
+                continue
+            except (OSError, trio.ClosedResourceError):
+                self.abort()
+                break
+            self.last_sent = trio.current_time()
+            if not self._unsent:
+                self._take_more()
+        self._sent.set()
+        self._sent = trio.Event()
+        self._engine.end_turn()
+
+    def _take_more(self) -> None:
+        data = self.connection.take_output()
+        self._unsent = memoryview(data) if data else None
+        self.connection.stuck(len(data))
+
+    async def _all_sent(self) -> None:
+        while self._unsent is not None and not self._lost:
+            await self._sent.wait()

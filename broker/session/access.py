@@ -1,0 +1,103 @@
+"""What one user may do in one virtual host, remembered for as long as it holds."""
+
+from __future__ import annotations
+
+from broker.entities.exchanges import Exchange
+from broker.entities.queue import Queue
+from broker.entities.users import Users
+from broker.wire.constants import ReplyCode
+from broker.wire.errors import ChannelException
+
+REMEMBERED_MAX = 4096
+TARGETS_MAX = 16384
+
+
+class Target:
+    """Where publishes with the same arguments go: the parsed arguments, and the routes while they last.
+
+    `queues` is None when each message has to be routed by itself. The rest holds as long as neither the
+    exchange's version nor the permissions' generation has changed.
+    """
+
+    __slots__ = ("exchange", "generation", "key", "mandatory", "name", "queues", "route", "version")
+
+    def __init__(self, name: str, key: str, *, mandatory: bool, route: bytes) -> None:
+        self.name = name
+        self.key = key
+        self.mandatory = mandatory
+        self.route = route
+        self.exchange: Exchange | None = None
+        self.version = -1
+        self.generation = -1
+        self.queues: tuple[Queue, ...] | None = None
+
+
+class Access:
+    """Permission checks of a user in a virtual host, with RabbitMQ's refusals.
+
+    Checks happen with every method; what was allowed is remembered until anything about users changes.
+    """
+
+    def __init__(self, users: Users, user: str, vhost: str) -> None:
+        self._users = users
+        self.user = user
+        self.vhost = vhost
+        self.targets: dict[bytes, Target] = {}
+        self._allowed: set[tuple[str, str]] = set()
+        self._generation = users.generation
+
+    @property
+    def generation(self) -> int:
+        """Changes whenever anything about users or permissions does."""
+        return self._users.generation
+
+    @property
+    def impersonator(self) -> bool:
+        """The user may publish in the name of others."""
+        user = self._users.by_name.get(self.user)
+        return user is not None and "impersonator" in user.tags
+
+    def configure_queue(self, name: str) -> None:
+        """Raises ChannelException 403 unless the user may create and delete the queue."""
+        self._check("configure", "queue", name)
+
+    def write_queue(self, name: str) -> None:
+        """Raises ChannelException 403 unless the user may bind the queue."""
+        self._check("write", "queue", name)
+
+    def read_queue(self, name: str) -> None:
+        """Raises ChannelException 403 unless the user may consume from the queue."""
+        self._check("read", "queue", name)
+
+    def configure_exchange(self, name: str) -> None:
+        """Raises ChannelException 403 unless the user may create and delete the exchange."""
+        self._check("configure", "exchange", name)
+
+    def write_exchange(self, name: str) -> None:
+        """Raises ChannelException 403 unless the user may publish to the exchange."""
+        self._check("write", "exchange", name or "amq.default")
+
+    def read_exchange(self, name: str) -> None:
+        """Raises ChannelException 403 unless the user may bind to the exchange."""
+        self._check("read", "exchange", name or "amq.default")
+
+    def topic(self, exchange: Exchange, action: str, key: str) -> None:
+        """Raises ChannelException 403 unless the user may write or read (`action`) with this key."""
+        if exchange.type != "topic":
+            return
+        if not self._users.may_use_topic(self.user, self.vhost, exchange.name, action, key):
+            what = f"topic '{key}' in exchange '{exchange.name}' in vhost '{self.vhost}'"
+            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"access to {what} refused for user '{self.user}'")
+
+    def _check(self, action: str, kind: str, name: str) -> None:
+        if self._generation != self._users.generation:
+            self._allowed.clear()
+            self._generation = self._users.generation
+        if (action, name) in self._allowed:
+            return
+        if not self._users.may(self.user, self.vhost, action, name):
+            what = f"{kind} '{name}' in vhost '{self.vhost}'"
+            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"access to {what} refused for user '{self.user}'")
+        if len(self._allowed) >= REMEMBERED_MAX:
+            self._allowed.clear()
+        self._allowed.add((action, name))

@@ -1,0 +1,129 @@
+"""The basic class: qos, consume, cancel and get."""
+
+from __future__ import annotations
+
+from broker.entities.consumer import Consumer
+from broker.entities.queue import Queue
+from broker.session import content
+from broker.session.channel import Channel
+from broker.session.publishing import REPLY_TO
+from broker.session.queue_methods import current_queue
+from broker.session.registry import generated_name
+from broker.wire import methods
+from broker.wire.constants import ReplyCode
+from broker.wire.errors import ChannelException, ConnectionException
+from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Table
+
+
+def qos(channel: Channel, method: methods.BasicQos) -> None:
+    """basic.qos: RabbitMQ reads `global` as "the channel", and its absence as "each consumer started from now on"."""
+    if method.prefetch_size:
+        raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
+    if method.global_:
+        channel.prefetch_all = method.prefetch_count
+        channel.replenish()
+    else:
+        channel.prefetch = method.prefetch_count
+    channel.send(methods.BasicQosOk())
+
+
+def consume(channel: Channel, method: methods.BasicConsume) -> None:
+    """basic.consume. The answer goes out before the first delivery, which waits for the end of the turn."""
+    if method.queue == REPLY_TO:
+        _consume_replies(channel, method)
+        return
+    name = current_queue(channel, method.queue)
+    channel.access.read_queue(name)
+    tag = _consumer_tag(channel, method)
+    queue = channel.vhost.queue(name, channel.connection)
+    priority = _priority(method.arguments, name, channel.vhost.name)
+    _check_exclusive(queue, method, channel.vhost.name)
+    consumer = Consumer(
+        queue,
+        channel,
+        tag,
+        no_ack=method.no_ack,
+        exclusive=method.exclusive,
+        prefetch=channel.prefetch,
+        priority=priority,
+        arguments=method.arguments,
+    )
+    channel.consumers[tag] = consumer
+    channel.prefixes[consumer] = content.deliver_prefix(tag)
+    if not method.no_wait:
+        channel.send(methods.BasicConsumeOk(tag))
+    queue.consumers.add(consumer)
+
+
+def _consumer_tag(channel: Channel, method: methods.BasicConsume) -> str:
+    limit = channel.connection.settings.consumers_per_channel_max
+    if limit and len(channel.consumers) >= limit:
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, f"reached maximum ({limit}) of consumers per channel")
+    if method.consumer_tag in channel.consumers:
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{method.consumer_tag}'")
+    return method.consumer_tag or generated_name("amq.ctag-")
+
+
+def _priority(arguments: Table, queue: str, vhost: str) -> int:
+    field = arguments.get("x-priority")
+    if field is None:
+        return 0
+    if field.kind not in INTEGER_KINDS:
+        problem = f"expected integer, got {TYPE_NAMES[field.kind]}"
+        text = f"invalid arg 'x-priority' for queue '{queue}' in vhost '{vhost}': \"{problem}\""
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    return int(field.value)
+
+
+def _check_exclusive(queue: Queue, method: methods.BasicConsume, vhost: str) -> None:
+    taken = queue.consumers.exclusive or (
+        method.exclusive and (len(queue.consumers) or queue.arguments.single_active_consumer)
+    )
+    if taken:
+        text = f"queue '{queue.name}' in vhost '{vhost}' in exclusive use"
+        raise ChannelException(ReplyCode.ACCESS_REFUSED, text)
+
+
+def _consume_replies(channel: Channel, method: methods.BasicConsume) -> None:
+    """Direct reply-to: the consumer of a queue that does not exist, one per channel."""
+    if channel.reply_name:
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, "reply consumer already set")
+    if not method.no_ack:
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
+    tag = _consumer_tag(channel, method)
+    channel.expect_replies(tag, generated_name(REPLY_TO + "."))
+    if not method.no_wait:
+        channel.send(methods.BasicConsumeOk(tag))
+
+
+def cancel(channel: Channel, method: methods.BasicCancel) -> None:
+    """basic.cancel: what was delivered stays outstanding; an unknown tag is no error."""
+    consumer = channel.consumers.get(method.consumer_tag)
+    if not method.no_wait:
+        channel.send(methods.BasicCancelOk(method.consumer_tag))
+    if consumer is not None:
+        channel.end_consumer(consumer)
+    elif method.consumer_tag == channel.reply_tag:
+        channel.expect_no_replies()
+
+
+def cancel_ok(channel: Channel, method: methods.BasicCancelOk) -> None:
+    """A client's answer to the broker's basic.cancel asks for nothing."""
+
+
+def get(channel: Channel, method: methods.BasicGet) -> None:
+    """basic.get."""
+    name = current_queue(channel, method.queue)
+    channel.access.read_queue(name)
+    queue = channel.vhost.queue(name, channel.connection)
+    entry = queue.get(channel, no_ack=method.no_ack)
+    if entry is None:
+        channel.send(methods.BasicGetEmpty())
+        return
+    assert entry.message is not None, "a queue hands over what it has loaded"
+    ledger = channel.deliveries
+    tag = ledger.skip() if method.no_ack else ledger.add(entry)
+    frame_max = channel.connection.frame_max
+    channel.connection.send(
+        content.get_ok(channel.number, tag, entry.redelivered, len(queue.backlog), entry.message, frame_max)
+    )

@@ -1,0 +1,235 @@
+"""One channel: its state, and the order in which it obeys.
+
+A channel obeys its methods one after the other. When one has to wait - a durable declaration for its commit,
+a transaction for the disk - the channel is *gated*: what comes later is held, and obeyed when the gate opens,
+so that a publish right after a declaration without reply still finds its queue. Publishes are held too while
+memory or disk run short; acknowledgements pass by them, because they are what makes room.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+from broker.entities.consumer import UNLIMITED, Consumer
+from broker.entities.message import Entry, Message
+from broker.entities.pending import Pending
+from broker.entities.queue import Queue
+from broker.session import content, deliveries
+from broker.session.confirms import ConfirmLedger
+from broker.session.deliveries import DeliveryLedger
+from broker.session.transaction import Transaction
+from broker.wire import methods
+from broker.wire.assembler import Assembler
+from broker.wire.errors import ChannelException, reply_text
+from broker.wire.frames import method_frame
+from broker.wire.method import Method
+
+if TYPE_CHECKING:
+    from broker.session.connection import Connection
+
+T = TypeVar("T")
+
+Action = Callable[[], object]
+
+HELD_OVERHEAD_BYTES = 256
+"""What a held method costs beside its body, roughly."""
+
+
+class Channel:
+    """State of one channel of one connection."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.number = number
+        self.vhost = connection.vhost
+        self.access = connection.access
+        self.assembler = Assembler()
+        self.deliveries = DeliveryLedger()
+        self.consumers: dict[str, Consumer] = {}
+        self.prefixes: dict[Consumer, bytes] = {}
+        self.confirms: ConfirmLedger | None = None
+        self.transaction: Transaction | None = None
+        self.prefetch = 0
+        self.prefetch_all = 0
+        self.last_queue = ""
+        self.reply_name = ""
+        self.reply_tag = ""
+        self.closing = False
+        self.ended = False
+        self.gates = 0
+        self.held: deque[tuple[int, Action]] = deque()
+
+    # Order
+
+    @property
+    def free(self) -> bool:
+        """Whatever comes can be obeyed at once."""
+        return not (self.gates or self.held or self.closing)
+
+    def obey(self, action: Action, size: int, *, may_pass: bool = False) -> None:
+        """Do something now, or once everything before it is done; what `may_pass` does not wait for publishes."""
+        if self.free or (may_pass and not self.gates):
+            action()
+        else:
+            self.held.append((size, action))
+            self.connection.hold(size)
+
+    def hold_publish(self, action: Callable[[], object], body_bytes: int) -> None:
+        """A resource is short: keep a publish, and whatever follows it, until there is enough again."""
+        self.connection.block()
+        size = body_bytes + HELD_OVERHEAD_BYTES
+        self.held.append((size, action))
+        self.connection.hold(size)
+
+    def when(self, pending: Pending[T], go_on: Callable[[T], None]) -> None:
+        """Go on with a result once it is there; nothing else happens on this channel before."""
+        if pending.done:
+            go_on(pending.result())
+            return
+        self.gates += 1
+        failing = self.connection.obeying
+
+        def settled(outcome: Pending[T]) -> None:
+            self.gates -= 1
+            if not (self.closing or self.ended):
+                self.connection.guard(self, failing, lambda: go_on(outcome.result()))
+            self.go_on()
+
+        pending.then(settled)
+
+    def go_on(self) -> None:
+        """Obey what was held, up to the next gate."""
+        while self.held and not self.gates and not self.ended:
+            if self.connection.holds_publishes and not self.closing:
+                break
+            size, action = self.held.popleft()
+            self.connection.hold(-size)
+            if not self.closing:
+                self.connection.guard(self, 0, action)
+
+    # Out
+
+    def send(self, method: Method) -> None:
+        """Send a method on this channel."""
+        self.connection.send(method_frame(self.number, method))
+
+    def fail(self, error: ChannelException, failing: int) -> None:
+        """End the channel with an error; `failing` is the key of the method that caused it."""
+        text = reply_text(error.code, error.text)
+        self.send(methods.ChannelClose(error.code, text, failing >> 16, failing & 0xFFFF))
+        self.release()
+        self.closing = True
+
+    # Consumers
+
+    def room(self) -> int:
+        """How much more output its connection takes before it counts as slow."""
+        return self.connection.room()
+
+    def allowance(self) -> int:
+        """What the prefetch limit of the whole channel leaves."""
+        return self.prefetch_all - self.deliveries.consumed if self.prefetch_all else UNLIMITED
+
+    def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
+        """Send deliveries; those of a consumer that acknowledges are written into the ledger."""
+        prefix, ledger, frame_max = self.prefixes[consumer], self.deliveries, self.connection.frame_max
+        give_tag = ledger.skip if consumer.no_ack else None
+        for entry in entries:
+            message = entry.message
+            assert message is not None, "a queue hands over what it has loaded"
+            tag = give_tag() if give_tag else ledger.add(entry)
+            self.connection.send(content.deliver(self.number, prefix, tag, entry.redelivered, message, frame_max))
+
+    def deliver_reply(self, message: Message) -> None:
+        """Send an answer to a request straight to the asking client."""
+        prefix, tag = content.deliver_prefix(self.reply_tag), self.deliveries.skip()
+        self.connection.send(content.deliver(self.number, prefix, tag, False, message, self.connection.frame_max))
+
+    def expect_replies(self, tag: str, name: str) -> None:
+        """Requests of this channel are answered under `name`, to the consumer `tag`."""
+        self.reply_name, self.reply_tag = name, tag
+        self.connection.registry.reply_channels[name] = self
+
+    def expect_no_replies(self) -> None:
+        """The reply consumer is gone: answers find nobody."""
+        self.connection.registry.reply_channels.pop(self.reply_name, None)
+        self.reply_name = self.reply_tag = ""
+
+    def unacked_of(self, queue: Queue) -> Iterable[Entry]:
+        """What is out with the client of one queue."""
+        tx = self.transaction
+        settled = [entry for entry in tx.settled.values() if entry.queue is queue] if tx else []
+        return [*self.deliveries.of_queue(queue), *settled]
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """A queue is gone: its consumer ends, and a client that understands is told (RabbitMQ's extension)."""
+        self.forget(consumer)
+        if self.connection.knows("consumer_cancel_notify"):
+            self.send(methods.BasicCancel(consumer.tag, no_wait=True))
+
+    def forget(self, consumer: Consumer) -> None:
+        """A consumer has ended; what it was given stays outstanding."""
+        del self.consumers[consumer.tag]
+        del self.prefixes[consumer]
+
+    def replenish(self) -> None:
+        """Room has been made that any consumer may use."""
+        for consumer in self.consumers.values():
+            if not consumer.waiting:
+                consumer.resume()
+
+    # Confirms
+
+    def confirm_later(self, ledger: ConfirmLedger) -> None:
+        """The publish just made is confirmed with the batch that is gathering."""
+        journal = self.connection.broker.journal
+        if ledger.wait_for(journal.current.number):
+            journal.wait(ledger)
+
+    def confirms_ready(self) -> None:
+        """There are confirms to send at the end of the turn."""
+        self.connection.answer(self)
+
+    def answer_publishes(self) -> list[bytes]:
+        """The confirms that are due, as frames."""
+        if self.confirms is None or self.closing:
+            return []
+        return [
+            method_frame(
+                self.number,
+                methods.BasicNack(answer.tag, answer.multiple, True)
+                if answer.refused
+                else methods.BasicAck(answer.tag, answer.multiple),
+            )
+            for answer in self.confirms.answers()
+        ]
+
+    # End
+
+    def release(self) -> None:
+        """Give everything back: consumers end, what is unacknowledged returns to its queues."""
+        for consumer in list(self.consumers.values()):
+            self.end_consumer(consumer)
+        outstanding = self.deliveries.take(0, multiple=True)
+        if self.transaction is not None:
+            outstanding |= self.transaction.settled
+            self.transaction = None
+        queues = {id(entry.queue): entry.queue for entry in outstanding.values()}
+        deliveries.requeue(list(outstanding.values()))
+        for queue in queues.values():
+            queue.forget(self)
+        self.expect_no_replies()
+        self.confirms = None
+        self.connection.hold(-sum(size for size, _ in self.held))
+        self.held.clear()
+
+    def end_consumer(self, consumer: Consumer) -> None:
+        """Cancel a consumer; an auto-delete queue goes with its last one."""
+        self.forget(consumer)
+        queue = consumer.queue
+        queue.consumers.remove(consumer)
+        queue.touch()
+        if queue.spec.auto_delete and not queue.consumers.members and not queue.deleted:
+            self.vhost.delete_queue(queue)

@@ -1,0 +1,61 @@
+"""Messages on their way out: basic.deliver, basic.get-ok and basic.return with their content.
+
+Written out by hand because every delivery passes here. The method's arguments end in exchange and routing key
+exactly as the publisher wrote them, and so does the content header: both are passed on as bytes.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from broker.entities.message import Message
+from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, ReplyCode
+from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, content_frames
+
+_FRAME = FRAME_START.pack
+_TAG = struct.Struct(">QB").pack
+_DELIVER = struct.pack(">HH", 60, 60)
+_GET_OK = struct.pack(">HH", 60, 71)
+_RETURN = struct.pack(">HHH", 60, 50, ReplyCode.NO_ROUTE) + b"\x08NO_ROUTE"
+_COUNT = struct.Struct(">I").pack
+
+
+def deliver_prefix(consumer_tag: str) -> bytes:
+    """The part of basic.deliver that is the same for all of a consumer's messages."""
+    tag = consumer_tag.encode("utf-8", "surrogateescape")
+    return _DELIVER + bytes((len(tag),)) + tag
+
+
+def deliver(channel: int, prefix: bytes, tag: int, redelivered: bool, message: Message, frame_max: int) -> bytes:
+    """The frames of one delivery."""
+    route, header, body = message.route, message.header, message.body
+    size = len(body)
+    if not 0 < size <= frame_max - FRAME_OVERHEAD:
+        return _method(channel, prefix + _TAG(tag, redelivered) + route) + content_frames(
+            channel, header, body, frame_max
+        )
+    return b"%b%b%b%b\xce%b%b\xce%b%b\xce" % (
+        _FRAME(FRAME_METHOD, channel, len(prefix) + 9 + len(route)),
+        prefix,
+        _TAG(tag, redelivered),
+        route,
+        _FRAME(FRAME_HEADER, channel, len(header)),
+        header,
+        _FRAME(FRAME_BODY, channel, size),
+        body,
+    )
+
+
+def get_ok(channel: int, tag: int, redelivered: bool, remaining: int, message: Message, frame_max: int) -> bytes:
+    """The frames of basic.get-ok; `remaining` is the number of ready messages left."""
+    method = _GET_OK + _TAG(tag, redelivered) + message.route + _COUNT(remaining)
+    return _method(channel, method) + content_frames(channel, message.header, message.body, frame_max)
+
+
+def returned(channel: int, message: Message, frame_max: int) -> bytes:
+    """The frames of basic.return 312 NO_ROUTE."""
+    return _method(channel, _RETURN + message.route) + content_frames(channel, message.header, message.body, frame_max)
+
+
+def _method(channel: int, payload: bytes) -> bytes:
+    return _FRAME(FRAME_METHOD, channel, len(payload)) + payload + END

@@ -1,0 +1,106 @@
+"""The delivery tags of a channel: what is out with the client, and how it comes back.
+
+Tags count from 1 per channel and are never used again. An ack, nack or reject names a tag that must be
+outstanding, or the channel ends with "unknown delivery tag"; `multiple` means every outstanding tag up to it,
+and tag 0 with it means all there are, even none (0-9-1 specification, basic.ack; RabbitMQ for the rest). Tags
+are kept in a dict in rising order, so "up to" is a walk from the front.
+
+A delivered message that is on disk need not stay in memory while the client thinks: every so many deliveries
+the ones before are asked to let their content go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby, takewhile
+
+from broker.entities.message import Entry
+from broker.entities.queue import Queue
+from broker.wire.constants import ReplyCode
+from broker.wire.errors import ChannelException
+
+RELEASE_EVERY = 512
+
+
+class DeliveryLedger:
+    """Unacknowledged deliveries of one channel, by tag."""
+
+    __slots__ = ("consumed", "last", "unacked")
+
+    def __init__(self) -> None:
+        self.unacked: dict[int, Entry] = {}
+        self.last = 0
+        self.consumed = 0
+
+    def add(self, entry: Entry) -> int:
+        """A message goes out and wants an acknowledgement; its tag."""
+        self.last = tag = self.last + 1
+        self.unacked[tag] = entry
+        if entry.consumer is not None:
+            self.consumed += 1
+        if tag % RELEASE_EVERY == 0:
+            self._release(tag - 2 * RELEASE_EVERY, tag - RELEASE_EVERY)
+        return tag
+
+    def skip(self) -> int:
+        """The tag of a message that wants no acknowledgement."""
+        self.last += 1
+        return self.last
+
+    def take(self, tag: int, *, multiple: bool) -> dict[int, Entry]:
+        """Strike tags out. Raises ChannelException 406 for one that is not outstanding."""
+        if multiple and tag == 0:
+            tags = list(self.unacked)
+        elif tag not in self.unacked:
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+        else:
+            tags = list(takewhile(tag.__ge__, self.unacked)) if multiple else [tag]
+        taken = {number: self.unacked.pop(number) for number in tags}
+        self.consumed -= sum(entry.consumer is not None for entry in taken.values())
+        return taken
+
+    def put_back(self, entries: dict[int, Entry]) -> None:
+        """Undo `take`: a transaction was rolled back."""
+        self.unacked = dict(sorted({**self.unacked, **entries}.items()))
+        self.consumed += sum(entry.consumer is not None for entry in entries.values())
+
+    def of_queue(self, queue: Queue) -> Iterable[Entry]:
+        """What is outstanding of one queue."""
+        return (entry for entry in self.unacked.values() if entry.queue is queue)
+
+    def _release(self, first: int, last: int) -> None:
+        for tag in range(max(1, first), last):
+            entry = self.unacked.get(tag)
+            if entry is not None:
+                entry.queue.release(entry)
+
+
+def acknowledge(entries: Iterable[Entry]) -> None:
+    """The client has dealt with these messages."""
+    for entry in entries:
+        entry.queue.settle(entry)
+        if entry.consumer is not None:
+            entry.consumer.settled()
+
+
+def requeue(entries: Sequence[Entry]) -> None:
+    """These messages go back to their queues, to their places."""
+    for _, group in groupby(sorted(entries, key=_queue), key=_queue):
+        members = list(group)
+        consumers = [entry.consumer for entry in members]
+        members[0].queue.requeue(members)
+        for consumer in consumers:
+            if consumer is not None:
+                consumer.settled()
+
+
+def reject(entries: Iterable[Entry]) -> None:
+    """The client wants these messages neither now nor later."""
+    for entry in entries:
+        entry.queue.reject(entry)
+        if entry.consumer is not None:
+            entry.consumer.settled()
+
+
+def _queue(entry: Entry) -> int:
+    return id(entry.queue)

@@ -1,0 +1,104 @@
+"""The exchange class, with RabbitMQ's exchange-to-exchange bindings."""
+
+from __future__ import annotations
+
+from broker.entities.exchanges import ROUTERS, Exchange
+from broker.session import names
+from broker.session.channel import Channel
+from broker.wire import methods
+from broker.wire.constants import ReplyCode
+from broker.wire.errors import ChannelException, ConnectionException
+from broker.wire.tables import TYPE_NAMES, Table
+
+PLUGIN_TYPES = frozenset({"x-delayed-message", "x-consistent-hash", "x-random", "x-modulus-hash", "x-recent-history"})
+
+
+def declare(channel: Channel, method: methods.ExchangeDeclare) -> None:
+    """exchange.declare."""
+    name = names.stripped(method.exchange)
+    names.not_default_exchange(name)
+    if method.passive:
+        channel.vhost.exchange(name)
+        _answer(channel, method.no_wait, methods.ExchangeDeclareOk())
+        return
+    _check_type(method.type)
+    channel.access.configure_exchange(name)
+    _check_alternate(channel, name, method.arguments)
+    if name not in channel.vhost.exchanges:
+        names.not_reserved("exchange", name)
+    declared = channel.vhost.declare_exchange(
+        name,
+        method.type,
+        durable=method.durable,
+        auto_delete=method.auto_delete,
+        internal=method.internal,
+        arguments=method.arguments,
+    )
+    channel.when(declared, lambda _: _answer(channel, method.no_wait, methods.ExchangeDeclareOk()))
+
+
+def delete(channel: Channel, method: methods.ExchangeDelete) -> None:
+    """exchange.delete; of one that is not there too, as RabbitMQ does since 3.2."""
+    name = names.stripped(method.exchange)
+    names.not_default_exchange(name)
+    names.not_system_exchange(name, channel.vhost.name)
+    channel.access.configure_exchange(name)
+    exchange = channel.vhost.exchanges.get(name)
+    ok = methods.ExchangeDeleteOk()
+    if exchange is None:
+        _answer(channel, method.no_wait, ok)
+        return
+    if method.if_unused and exchange.bindings:
+        text = f"exchange '{name}' in vhost '{channel.vhost.name}' in use"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    channel.when(channel.vhost.delete_exchange(exchange), lambda _: _answer(channel, method.no_wait, ok))
+
+
+def bind(channel: Channel, method: methods.ExchangeBind) -> None:
+    """exchange.bind."""
+    source, destination = _both_ends(channel, method)
+    binding = source.binding(destination, method.routing_key, method.arguments)
+    ok = methods.ExchangeBindOk()
+    channel.when(channel.vhost.bind(binding, method.arguments), lambda _: _answer(channel, method.no_wait, ok))
+
+
+def unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
+    """exchange.unbind; of what is not bound too."""
+    source, destination = _both_ends(channel, method)
+    binding = source.binding(destination, method.routing_key, method.arguments)
+    ok = methods.ExchangeUnbindOk()
+    channel.when(channel.vhost.unbind(binding), lambda _: _answer(channel, method.no_wait, ok))
+
+
+def _both_ends(channel: Channel, method: methods.ExchangeBind | methods.ExchangeUnbind) -> tuple[Exchange, Exchange]:
+    names.not_default_exchange(method.destination)
+    names.not_default_exchange(method.source)
+    channel.access.write_exchange(method.destination)
+    channel.access.read_exchange(method.source)
+    source, destination = channel.vhost.exchange(method.source), channel.vhost.exchange(method.destination)
+    channel.access.topic(source, "read", method.routing_key)
+    return source, destination
+
+
+def _check_type(type_: str) -> None:
+    if type_ in PLUGIN_TYPES:
+        raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{type_}'")
+    if type_ not in ROUTERS:
+        raise ConnectionException(ReplyCode.COMMAND_INVALID, f"invalid exchange type '{type_}'")
+
+
+def _check_alternate(channel: Channel, name: str, arguments: Table) -> None:
+    alternate = arguments.get("alternate-exchange")
+    if alternate is None:
+        return
+    where = f"'alternate-exchange' in exchange '{name}' in vhost '{channel.vhost.name}'"
+    if alternate.kind != "S":
+        text = f"invalid type '{TYPE_NAMES[alternate.kind]}' for arg {where}"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    channel.access.read_exchange(name)
+    channel.access.write_exchange(alternate.value.decode("utf-8", "surrogateescape"))
+
+
+def _answer(channel: Channel, no_wait: bool, method: methods.Method) -> None:
+    if not no_wait:
+        channel.send(method)

@@ -1,0 +1,211 @@
+"""basic.publish, the method everything is about.
+
+A client publishes with the same arguments again and again. Their bytes are the key to a `Target`, which knows
+the parsed arguments, the exchange and - unless the message itself has a say - the queues. Of the properties
+only what the broker must know is read, once per distinct list of them; the rest stays bytes.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from broker.entities.message import Message
+from broker.entities.queue import Queue
+from broker.session import content
+from broker.session.access import TARGETS_MAX, Target
+from broker.session.channel import Channel
+from broker.wire.constants import ReplyCode
+from broker.wire.errors import ChannelException, ConnectionException, DecodeError
+from broker.wire.methods import BasicPublish, decode_basic_publish
+from broker.wire.properties import PropertySummary, decode_properties, encode_header, summarize
+from broker.wire.tables import TYPE_NAMES, Field, Table, decode_table
+from storage.batch import PERSISTENT
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+EXPIRATION_MAX_MILLISECONDS = 315_360_000_000
+
+_BASIC_PUBLISH = BasicPublish.KEY.to_bytes(4, "big")
+
+
+def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> int:
+    """Obey basic.publish; how many copies it made.
+
+    `arguments` are the method's, undecoded. Raises ChannelException and ConnectionException as RabbitMQ does.
+    """
+    if channel.connection.broker.alarms.raised:
+        channel.hold_publish(partial(publish, channel, arguments, header, body), len(body))
+        return 1
+    access = channel.access
+    target = access.targets.get(arguments) or _parse(channel, arguments)
+    exchange = target.exchange
+    if exchange is None or exchange.version != target.version or access.generation != target.generation:
+        _resolve(channel, target)
+    if len(body) > channel.connection.settings.message_bytes_max:
+        raise _too_large(channel, body)
+    try:
+        summary = summarize(header)
+    except DecodeError as error:
+        raise ConnectionException(ReplyCode.INTERNAL_ERROR, "") from error
+    message = Message(target.route, header, body, PERSISTENT if summary.persistent else 0)
+    queues = target.queues
+    if summary.delivery_mode not in (None, 1, 2) or summary.expiration is not None or summary.user_id is not None:
+        _check(channel, summary, message)
+    if summary.priority is not None:
+        message.priority = summary.priority
+    if summary.reply_to == REPLY_TO:
+        _promise_reply(channel, message)
+    if summary.headers is not None and b"CC" in summary.headers:
+        queues = _route(channel, target, message, summary)
+    elif queues is None:
+        queues = _route(channel, target, message, summary) if target.name else _by_name(channel, target)
+    if channel.transaction is not None:
+        channel.transaction.publishes.append(partial(_enqueue, channel, target, message, queues))
+        return 1
+    return _enqueue(channel, target, message, queues)
+
+
+def _parse(channel: Channel, arguments: bytes) -> Target:
+    method = decode_basic_publish(_BASIC_PUBLISH + arguments)
+    if method.immediate:
+        raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
+    targets = channel.access.targets
+    if len(targets) >= TARGETS_MAX:
+        targets.clear()
+    target = targets[arguments] = Target(
+        method.exchange, method.routing_key, mandatory=method.mandatory, route=arguments[2:-1]
+    )
+    return target
+
+
+def _resolve(channel: Channel, target: Target) -> None:
+    access = channel.access
+    access.write_exchange(target.name)
+    exchange = channel.vhost.exchange(target.name)
+    if exchange.internal:
+        where = f"internal exchange '{target.name}' in vhost '{channel.vhost.name}'"
+        raise ChannelException(ReplyCode.ACCESS_REFUSED, f"cannot publish to {where}")
+    access.topic(exchange, "write", target.key)
+    target.queues = None
+    if target.name:  # queues come and go by name on the default exchange: looked up each time
+        routes = channel.vhost.route(exchange, (target.key,), {})
+        target.queues = routes.queues if routes.lasting else None
+    target.exchange, target.version, target.generation = exchange, exchange.version, access.generation
+
+
+def _by_name(channel: Channel, target: Target) -> tuple[Queue, ...]:
+    queue = channel.vhost.queues.get(target.key)
+    return () if queue is None else (queue,)
+
+
+def _route(channel: Channel, target: Target, message: Message, summary: PropertySummary) -> tuple[Queue, ...]:
+    assert target.exchange is not None, "routes are asked of a resolved target"
+    headers: Table = decode_table(summary.headers, 0)[0] if summary.headers is not None else {}
+    keys = [target.key, *_copied_to(headers, "CC"), *_copied_to(headers, "BCC")]
+    if "BCC" in headers:
+        _strip_blind_copies(message)
+    return channel.vhost.route(target.exchange, keys, headers).queues
+
+
+def _enqueue(channel: Channel, target: Target, message: Message, queues: tuple[Queue, ...]) -> int:
+    ledger = channel.confirms
+    if not queues and not _reply(channel, target, message) and target.mandatory:
+        channel.connection.send(content.returned(channel.number, message, channel.connection.frame_max))
+    durable = refused = False
+    if len(queues) > 1:
+        channel.vhost.share_body(message, queues)
+    for queue in queues:
+        if queue.refuses:
+            refused = True
+            queue.turn_away(message)
+        elif queue.publish(message):
+            durable = True
+    if ledger is not None:
+        if durable and not refused:
+            channel.confirm_later(ledger)
+        else:
+            ledger.settle(refused=refused)
+    return len(queues) or 1
+
+
+# What the properties ask for
+
+
+def _check(channel: Channel, summary: PropertySummary, message: Message) -> None:
+    user = channel.connection.user
+    if summary.user_id is not None and summary.user_id != user and not channel.access.impersonator:
+        text = f"user_id property set to '{summary.user_id}' but authenticated user was '{user}'"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    if summary.delivery_mode not in (None, 1, 2):
+        raise _invalid_message(f"{{delivery_mode_unknown,{summary.delivery_mode}}}")
+    if summary.expiration is not None:
+        message.expiration = _milliseconds(summary.expiration)
+
+
+def _milliseconds(expiration: str) -> int:
+    """The time to live a publisher wrote as text. Raises ChannelException 406 in the words of RabbitMQ's parser."""
+    sign = expiration[:1] if expiration[:1] in ("-", "+") else ""
+    digits = expiration[len(sign) :]
+    number = digits[: len(digits) - len(digits.lstrip("0123456789"))]
+    rest = digits[len(number) :]
+    if not number:
+        problem = "no_integer"
+    elif rest:
+        problem = f'{{leftover_string,"{rest}"}}'
+    elif sign == "-" and int(number):
+        problem = f"{{value_negative,-{int(number)}}}"
+    elif int(number) > EXPIRATION_MAX_MILLISECONDS:
+        problem = f"{{value_too_large,{int(number)}}}"
+    else:
+        return int(number)
+    raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid expiration '{expiration}': {problem}")
+
+
+def _copied_to(headers: Table, name: str) -> list[str]:
+    """The further routing keys a sender named in the CC or BCC header."""
+    field = headers.get(name)
+    if field is None:
+        return []
+    if field.kind != "A":
+        raise _invalid_message(f'{{unacceptable_type_in_header,"{name}",{TYPE_NAMES[field.kind]}}}')
+    keys: list[Field] = field.value
+    for key in keys:
+        if key.kind != "S":
+            raise _invalid_message(f'{{unacceptable_type_in_header,"{name}",{TYPE_NAMES[key.kind]}}}')
+    return [key.value.decode("utf-8", "surrogateescape") for key in keys]
+
+
+def _strip_blind_copies(message: Message) -> None:
+    properties = decode_properties(message.header)
+    headers = {name: field for name, field in (properties.headers or {}).items() if name != "BCC"}
+    message.header = encode_header(len(message.body), properties._replace(headers=headers))
+
+
+# Direct reply-to: a request names a queue that is none, and the answer goes straight to the asking channel
+
+
+def _promise_reply(channel: Channel, message: Message) -> None:
+    if not channel.reply_name:
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist")
+    changes: dict[str, Any] = {"reply_to": channel.reply_name}
+    message.header = encode_header(len(message.body), decode_properties(message.header)._replace(**changes))
+
+
+def _reply(channel: Channel, target: Target, message: Message) -> bool:
+    if target.name or not target.key.startswith(REPLY_TO + "."):
+        return False
+    asking = channel.connection.registry.reply_channels.get(target.key)
+    if asking is None or asking.vhost is not channel.vhost:
+        return False
+    asking.deliver_reply(message)
+    return True
+
+
+def _invalid_message(problem: str) -> ChannelException:
+    return ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid message: {problem}")
+
+
+def _too_large(channel: Channel, body: bytes) -> ChannelException:
+    limit = channel.connection.settings.message_bytes_max
+    text = f"message size {len(body)} is larger than configured max size {limit}"
+    return ChannelException(ReplyCode.PRECONDITION_FAILED, text)

@@ -1,0 +1,153 @@
+"""The queue class."""
+
+from __future__ import annotations
+
+from broker.entities import queue_arguments
+from broker.entities.exchanges import Binding
+from broker.entities.queue import Queue, QueueSpec
+from broker.session import names
+from broker.session.channel import Channel
+from broker.session.publishing import REPLY_TO
+from broker.session.registry import generated_name
+from broker.wire import methods
+from broker.wire.constants import ReplyCode
+from broker.wire.errors import ChannelException
+from broker.wire.method import Method
+from broker.wire.tables import Table
+
+
+def declare(channel: Channel, method: methods.QueueDeclare) -> None:
+    """queue.declare."""
+    name = names.stripped(method.queue)
+    if method.passive:
+        _declare_passively(channel, method, current_queue(channel, name))
+        return
+    queue_arguments.check(name, channel.vhost.name, method.arguments)
+    name = name or generated_name("amq.gen-")
+    channel.access.configure_queue(name)
+    _check_dead_letter_access(channel, name, method.arguments)
+    if method.queue and name not in channel.vhost.queues:
+        names.not_reserved("queue", name)
+    # An exclusive queue ends with its connection, so it cannot outlast the broker: RabbitMQ makes it transient.
+    durable = method.durable and not method.exclusive
+    spec = QueueSpec(name, durable, method.exclusive, method.auto_delete, method.arguments)
+    owner = channel.connection if method.exclusive else None
+    declared = channel.vhost.declare_queue(spec, owner)
+    channel.when(declared, lambda queue: _declared(channel, method, queue))
+
+
+def _declared(channel: Channel, method: methods.QueueDeclare, queue: Queue) -> None:
+    channel.last_queue = queue.name
+    if queue.owner is not None and channel.connection.ended:
+        channel.vhost.release(channel.connection)
+    _answer(channel, method.no_wait, _declare_ok(queue))
+
+
+def _declare_passively(channel: Channel, method: methods.QueueDeclare, name: str) -> None:
+    if name.startswith(REPLY_TO):
+        _declare_reply_queue(channel, method, name)
+        return
+    queue = channel.vhost.queue(name, channel.connection)
+    channel.last_queue = queue.name
+    _answer(channel, method.no_wait, _declare_ok(queue))
+
+
+def _declare_reply_queue(channel: Channel, method: methods.QueueDeclare, name: str) -> None:
+    """A passive declaration asks whether somebody still waits for a direct reply."""
+    if name != REPLY_TO and name not in channel.connection.registry.reply_channels:
+        text = f"no queue '{name}' in vhost '{channel.vhost.name}'"
+        raise ChannelException(ReplyCode.NOT_FOUND, text)
+    _answer(channel, method.no_wait, methods.QueueDeclareOk(name, 0, 1))
+
+
+def _declare_ok(queue: Queue) -> methods.QueueDeclareOk:
+    return methods.QueueDeclareOk(queue.name, len(queue.backlog), len(queue.consumers))
+
+
+def _check_dead_letter_access(channel: Channel, name: str, arguments: Table) -> None:
+    dead_letters = arguments.get("x-dead-letter-exchange")
+    if dead_letters is not None:
+        channel.access.read_queue(name)
+        channel.access.write_exchange(dead_letters.value.decode("utf-8", "surrogateescape"))
+
+
+def bind(channel: Channel, method: methods.QueueBind) -> None:
+    """queue.bind."""
+    binding = _binding(channel, method)
+    bound = channel.vhost.bind(binding, method.arguments)
+    channel.when(bound, lambda _: _answer(channel, method.no_wait, methods.QueueBindOk()))
+
+
+def unbind(channel: Channel, method: methods.QueueUnbind) -> None:
+    """queue.unbind. RabbitMQ says yes where queue or exchange are not there, too."""
+    vhost = channel.vhost
+    name, _ = _name_and_key(channel, method)
+    names.not_default_exchange(method.exchange)
+    channel.access.write_queue(name)
+    channel.access.read_exchange(method.exchange)
+    if name not in vhost.queues or method.exchange not in vhost.exchanges:
+        channel.send(methods.QueueUnbindOk())
+        return
+    unbound = vhost.unbind(_binding(channel, method))
+    channel.when(unbound, lambda _: channel.send(methods.QueueUnbindOk()))
+
+
+def _binding(channel: Channel, method: methods.QueueBind | methods.QueueUnbind) -> Binding:
+    name, key = _name_and_key(channel, method)
+    names.not_default_exchange(method.exchange)
+    channel.access.write_queue(name)
+    channel.access.read_exchange(method.exchange)
+    queue = channel.vhost.queue(name, channel.connection)
+    exchange = channel.vhost.exchange(method.exchange)
+    channel.access.topic(exchange, "read", key)
+    return exchange.binding(queue, key, method.arguments)
+
+
+def _name_and_key(channel: Channel, method: methods.QueueBind | methods.QueueUnbind) -> tuple[str, str]:
+    """No name means the queue declared last; no key with it means its name (specification, queue.bind)."""
+    if method.queue:
+        return method.queue, method.routing_key
+    name = current_queue(channel, "")
+    return name, method.routing_key or name
+
+
+def purge(channel: Channel, method: methods.QueuePurge) -> None:
+    """queue.purge: drops what is ready, not what is out with consumers."""
+    name = current_queue(channel, method.queue)
+    channel.access.read_queue(name)
+    count = channel.vhost.queue(name, channel.connection).purge()
+    _answer(channel, method.no_wait, methods.QueuePurgeOk(count))
+
+
+def delete(channel: Channel, method: methods.QueueDelete) -> None:
+    """queue.delete; of one that is not there too, as RabbitMQ does since 3.2."""
+    name = current_queue(channel, names.stripped(method.queue))
+    channel.access.configure_queue(name)
+    if name not in channel.vhost.queues:
+        _answer(channel, method.no_wait, methods.QueueDeleteOk(0))
+        return
+    queue = channel.vhost.queue(name, channel.connection)
+    where = f"queue '{name}' in vhost '{channel.vhost.name}'"
+    if method.if_unused and len(queue.consumers):
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} in use")
+    if method.if_empty and len(queue.backlog):
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} not empty")
+    deleted = channel.vhost.delete_queue(queue)
+    channel.when(deleted, lambda count: _answer(channel, method.no_wait, methods.QueueDeleteOk(count)))
+
+
+def current_queue(channel: Channel, name: str) -> str:
+    """The queue a method means: the one declared last on the channel when it names none.
+
+    Raises ChannelException 404 when none was.
+    """
+    if name:
+        return name
+    if not channel.last_queue:
+        raise ChannelException(ReplyCode.NOT_FOUND, "no previously declared queue")
+    return channel.last_queue
+
+
+def _answer(channel: Channel, no_wait: bool, method: Method) -> None:
+    if not no_wait:
+        channel.send(method)

@@ -1,0 +1,45 @@
+"""What all connections of a broker share."""
+
+from __future__ import annotations
+
+import secrets
+from base64 import urlsafe_b64encode
+from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
+
+from broker.entities.broker import Broker
+from broker.session.access import Access
+from broker.session.settings import SessionSettings
+
+if TYPE_CHECKING:
+    from broker.session.channel import Channel
+    from broker.session.connection import Connection
+
+
+class Registry:
+    """The connections that are open, and the answers that hold for all of them."""
+
+    def __init__(self, broker: Broker, settings: SessionSettings) -> None:
+        self.broker = broker
+        self.settings = settings
+        self.connections: dict[Connection, None] = {}
+        self.reply_channels: dict[str, Channel] = {}
+        self._accesses: WeakValueDictionary[tuple[str, str], Access] = WeakValueDictionary()
+
+    def access(self, user: str, vhost: str) -> Access:
+        """The permissions of a user in a virtual host, shared by all its connections."""
+        access = self._accesses.get((user, vhost))
+        if access is None:
+            access = self._accesses[user, vhost] = Access(self.broker.users, user, vhost)
+        return access
+
+    def close_connections(self, text: str, *, user: str | None = None, vhost: str | None = None) -> None:
+        """Send connections away with 320 and a reason: all of them, or those of a user or a virtual host."""
+        for connection in list(self.connections):
+            if user in (None, connection.user) and vhost in (None, connection.vhost_name):
+                connection.force_close(text)
+
+
+def generated_name(prefix: str) -> str:
+    """A name for a queue or consumer that asked for one: "amq.gen-" and 22 characters, as RabbitMQ makes them."""
+    return prefix + urlsafe_b64encode(secrets.token_bytes(16)).rstrip(b"=").decode()

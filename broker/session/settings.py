@@ -1,0 +1,24 @@
+"""What sessions take from the configuration."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class SessionSettings(NamedTuple):
+    """Limits and identity. Sizes are bytes, times seconds; 0 means no limit where a comment does not say otherwise."""
+
+    channel_max: int = 2047
+    frame_max: int = 131072
+    heartbeat: int = 60  # what the broker proposes; 0: none
+    message_bytes_max: int = 134_217_728
+    consumers_per_channel_max: int = 0
+    connections_max: int = 0
+    output_bytes_max: int = 1 << 20  # beyond it a connection's consumers are given nothing
+    held_bytes_max: int = 4 << 20  # beyond it a connection is not read
+    turn_copies_max: int = 500  # routed copies before others have their turn
+    product: str = "RabbitMQ"
+    version: str = "3.13.7"
+    platform: str = ""
+    cluster_name: str = "leveret"
+    loopback_users: frozenset[str] = frozenset({"guest"})

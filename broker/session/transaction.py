@@ -1,0 +1,27 @@
+"""A channel in tx mode: publishes and settlements kept until tx.commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from broker.entities.message import Entry
+
+
+class Transaction:
+    """What the channel has asked for since the last commit or rollback.
+
+    Publishes were checked when they came (RabbitMQ reports errors at once), so that a commit cannot fail on them.
+    """
+
+    __slots__ = ("publishes", "settled", "settlements")
+
+    def __init__(self) -> None:
+        self.publishes: list[Callable[[], object]] = []
+        self.settlements: list[Callable[[], object]] = []
+        self.settled: dict[int, Entry] = {}
+
+    def clear(self) -> None:
+        """Start over."""
+        self.publishes = []
+        self.settlements = []
+        self.settled = {}

@@ -1,0 +1,79 @@
+"""The tx class, and confirm.select: a channel can be in one of the two modes.
+
+RabbitMQ's transactions are batches: publishes and settlements take effect at the commit, errors are reported
+at once, returns come with the commit. All of a commit is in one write to disk, and commit-ok waits for it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.entities.pending import Pending
+from broker.session.channel import Channel
+from broker.session.confirms import ConfirmLedger
+from broker.session.transaction import Transaction
+from broker.wire import methods
+from broker.wire.constants import ReplyCode
+from broker.wire.errors import ChannelException
+
+if TYPE_CHECKING:
+    from broker.entities.journal import Journal
+
+
+def select(channel: Channel, method: methods.TxSelect) -> None:
+    """tx.select."""
+    if channel.confirms is not None:
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
+    if channel.transaction is None:
+        channel.transaction = Transaction()
+    channel.send(methods.TxSelectOk())
+
+
+def commit(channel: Channel, method: methods.TxCommit) -> None:
+    """tx.commit."""
+    transaction = _transaction(channel)
+    publishes, settlements = transaction.publishes, transaction.settlements
+    transaction.clear()
+    for action in (*publishes, *settlements):
+        action()
+    if channel.prefetch_all:
+        channel.replenish()
+    stored = OnDisk(channel.connection.broker.journal) if publishes or settlements else Pending.resolved(None)
+    channel.when(stored, lambda _: channel.send(methods.TxCommitOk()))
+
+
+def rollback(channel: Channel, method: methods.TxRollback) -> None:
+    """tx.rollback: publishes are forgotten, settled deliveries are outstanding again."""
+    transaction = _transaction(channel)
+    channel.deliveries.put_back(transaction.settled)
+    transaction.clear()
+    channel.send(methods.TxRollbackOk())
+
+
+def confirm_select(channel: Channel, method: methods.ConfirmSelect) -> None:
+    """confirm.select, RabbitMQ's publisher confirms."""
+    if channel.transaction is not None:
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
+    if channel.confirms is None:
+        channel.confirms = ConfirmLedger(channel.confirms_ready)
+    if not method.no_wait:
+        channel.send(methods.ConfirmSelectOk())
+
+
+class OnDisk(Pending[None]):
+    """Resolves when everything gathered so far is on disk."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self._batch = journal.wait(self)
+
+    def stored(self, batch: int) -> None:
+        """A batch has reached the disk."""
+        if not self.done and batch >= self._batch:
+            self.resolve(None)
+
+
+def _transaction(channel: Channel) -> Transaction:
+    if channel.transaction is None:
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, "channel is not transactional")
+    return channel.transaction
