@@ -12,6 +12,7 @@ import time
 import uuid as uuids
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, final
 
@@ -275,7 +276,8 @@ class MessageStore:
         place, kinds = (lane.queue_id, lane.lane), 0
         if lane.puts:
             highest = self._highest.get(lane.queue_id, {}).get(lane.lane, self.boot << COUNTER_BITS)
-            kinds = changes.put(*place, lane.puts, highest)
+            # In order they should be already; out of order they could not be found again.
+            kinds = changes.put(*place, sorted(lane.puts, key=itemgetter(0)), highest)
         if lane.settled:
             changes.settle(*place, lane.settled)
         changes.txn.put(lane_key(LANE, *place), encode_counters(lane.counters))
@@ -286,7 +288,7 @@ class MessageStore:
         for lane in batch.lanes:
             if lane.puts:
                 highest = self._highest.setdefault(lane.queue_id, {})
-                highest[lane.lane] = max(lane.puts[-1][0], highest.get(lane.lane, 0))
+                highest[lane.lane] = max(max(lane.puts, key=itemgetter(0))[0], highest.get(lane.lane, 0))
         for queue_id in batch.deleted_queues:
             for lane_number in self._highest.pop(queue_id, ()):
                 self._marked.discard((queue_id, lane_number))

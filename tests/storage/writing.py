@@ -36,6 +36,9 @@ class Writer:
         for queue_id, lanes in store.lanes().items():
             for lane, state in lanes.items():
                 self._states[(queue_id, lane)] = state
+                for message in store.read(queue_id, lane, 0, END, 1 << 30, 1 << 40):
+                    if message.flags & PERSISTENT:
+                        self._sizes[(queue_id, lane)][message.position] = len(message.body)
 
     def next_position(self) -> int:
         """A position above all before."""
@@ -86,8 +89,11 @@ class Writer:
 
     def delete(self, queue_id: int) -> None:
         """Delete a queue."""
-        for writes in (self._lane(queue_id, lane) for queue, lane in list(self._states) if queue == queue_id):
-            writes.puts.clear()
+        for lane in [lane for queue, lane in self._states if queue == queue_id]:
+            self._lane(queue_id, lane).puts.clear()
+            self._lane(queue_id, lane).settled.clear()
+            for position in list(self._sizes[(queue_id, lane)]):
+                self._uncount(queue_id, lane, position)
         self.batch.deleted_queues.append(queue_id)
 
     def delivered(self, queue_id: int, position: int, *, lane: int = 0) -> None:
