@@ -40,8 +40,8 @@ Name = Callable[..., str]
         ({"x-max-priority": "1"}, "invalid arg 'x-max-priority' {q}: \"expected integer, got longstr\""),
         ({"x-single-active-consumer": "yes"},
          "invalid arg 'x-single-active-consumer' {q}: {{unacceptable_type,longstr}}"),
-        ({"x-queue-mode": "odd"}, "invalid arg 'x-queue-mode' {q}: invalid_queue_mode"),
-        ({"x-queue-version": 3}, "invalid arg 'x-queue-version' {q}: {{max_value_exceeded,3}}"),
+        ({"x-queue-mode": "odd"}, "invalid arg 'x-queue-mode' {q}: \"unsupported queue mode 'odd'\""),
+        ({"x-queue-version": 3}, "invalid arg 'x-queue-version' {q}: \"unsupported queue version '3'\""),
         ({"x-queue-type": "foo"}, "invalid arg 'x-queue-type' {q}: \"unsupported queue type 'foo'\""),
         ({"x-delivery-limit": 3}, "invalid arg 'x-delivery-limit' {q} of queue type rabbit_classic_queue"),
     ],
@@ -122,11 +122,9 @@ def test_a_quorum_queue_must_be_durable_and_shared(
 ) -> None:
     """RabbitMQ 3.10.8 on the wire."""
     queue = name()
+    named = f"'{queue}' in vhost '/'"
     refused = client.refusal(queue_declare(queue, **flags, arguments={"x-queue-type": "quorum"}))
-    assert refused in (
-        f"channel 406 PRECONDITION_FAILED - {text.format(n=f'{queue!r} in vhost {chr(39)}/{chr(39)}')}",
-        f"channel 406 PRECONDITION_FAILED - invalid property 'non-durable' for queue '{queue}' in vhost '/'",
-    )
+    assert refused == f"channel 406 PRECONDITION_FAILED - {text.format(n=named)}"
 
 
 def test_a_quorum_queue_needs_a_name(client: Client) -> None:

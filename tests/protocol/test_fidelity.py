@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.wire.frames import frame, method_frame
 from broker.wire.methods import BasicDeliver, BasicGetOk, BasicPublish, BasicReturn, ConnectionClose
 from broker.wire.properties import BasicProperties, encode_header
 from broker.wire.tables import Field, Table, encode_table
@@ -91,8 +92,6 @@ def test_bodies_of_every_size(client: Client, queue: str, size: int) -> None:
 
 def test_a_body_in_many_frames(client: Client, queue: str) -> None:
     """0-9-1 specification, 4.2.6.2: the publisher may cut as it likes, empty frames included."""
-    from broker.wire.frames import frame, method_frame
-
     wire = method_frame(1, BasicPublish("", queue, False, False)) + frame(2, 1, encode_header(5))
     for piece in (b"a", b"", b"bc", b"d", b"e"):
         wire += frame(3, 1, piece)

@@ -21,7 +21,7 @@ def drain(client: Client, queue: str, *, channel: int = 1) -> list[bytes]:
 
 def drain_messages(client: Client, queue: str, *, channel: int = 1) -> list[Message]:
     """Take every message out of a queue, acknowledged, and return them in order."""
-    messages = []
+    messages: list[Message] = []
     while True:
         client.send(get(queue, no_ack=True), channel=channel)
         item = client.receive(channel=channel)
