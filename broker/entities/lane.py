@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from broker.entities.journal import Journal
-from broker.entities.message import Entry
-from storage.batch import LaneState, LaneWrites, Purge, StoredMessage
+from broker.entities.message import Entry, Message
+from storage.batch import PERSISTENT, LaneState, LaneWrites, Purge, StoredMessage
+
+if TYPE_CHECKING:
+    from broker.entities.backlog import Window
+    from broker.entities.queue import Queue
 
 RECORD_BYTES = 64
 """What a message costs on disk beside its parts, roughly: for keeping batches within their size."""
@@ -28,7 +32,7 @@ class MessageSource(Protocol):
 class Lane:
     """One ordered run of a queue's messages on disk. Priorities have a lane each."""
 
-    __slots__ = ("_journal", "_source", "_writes", "number", "queue_id", "state", "used")
+    __slots__ = ("_journal", "_source", "_writes", "number", "queue_id", "redelivered_up_to", "state", "used")
 
     def __init__(self, journal: Journal, source: MessageSource, queue_id: int, number: int, state: LaneState) -> None:
         self._journal = journal
@@ -37,6 +41,7 @@ class Lane:
         self.queue_id = queue_id
         self.number = number
         self.state = state
+        self.redelivered_up_to = 0
         self.used = False
 
     def put(self, entry: Entry, *, durable: bool) -> None:
@@ -83,13 +88,29 @@ class Lane:
         if self.used:
             self._journal.current.deleted_queues.append(self.queue_id)
 
-    def read(self, after: int, before: int, max_messages: int, max_bytes: int) -> list[StoredMessage]:
-        """Stored messages between two positions."""
-        return self._source.read(self.queue_id, self.number, after, before, max_messages, max_bytes)
+    def restore(self) -> None:
+        """The lane was there before this start: what had been delivered is redelivered."""
+        self.used = True
+        self.redelivered_up_to = self.state.delivered_up_to
 
-    def fetch(self, positions: Sequence[int]) -> list[StoredMessage]:
-        """Stored messages at these positions."""
-        return self._source.fetch(self.queue_id, self.number, positions)
+    def read(self, queue: Queue, after: int, before: int, window: Window) -> list[Entry]:
+        """Stored messages of a queue between two positions, half a window of them."""
+        messages, size_bytes = max(1, window.messages // 2), max(1, window.bytes // 2)
+        found = self._source.read(self.queue_id, self.number, after, before, messages, size_bytes)
+        return [self._entry(queue, stored) for stored in found]
+
+    def load(self, entries: Iterable[Entry]) -> None:
+        """Read the content of messages back into memory; those that cannot be read stay without."""
+        wanted = {entry.position: entry for entry in entries}
+        for stored in self._source.fetch(self.queue_id, self.number, sorted(wanted)):
+            wanted[stored.position].message = _message(stored)
+
+    def _entry(self, queue: Queue, stored: StoredMessage) -> Entry:
+        entry = Entry(queue, stored.position, _message(stored), len(stored.body), stored.expires_at)
+        entry.stored = True
+        entry.persistent = bool(stored.flags & PERSISTENT) and queue.durable
+        entry.redelivered = stored.position <= self.redelivered_up_to
+        return entry
 
     def _open(self) -> LaneWrites:
         writes = self._writes
@@ -97,3 +118,9 @@ class Lane:
             writes = self._writes = self._journal.current.lane(self.queue_id, self.number, self.state)
             self.used = True
         return writes
+
+
+def _message(stored: StoredMessage) -> Message:
+    message = Message(stored.route, stored.header, stored.body, stored.flags)
+    message.body_id = stored.body_id
+    return message

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.entities.backlog import Backlog, Window
 from broker.entities.consumer import Consumer, Consumers, Outlet
 from broker.entities.lane import Lane
+from broker.entities.limits import Limits
 from broker.entities.message import Entry, Message
 from broker.entities.queue_arguments import QueueArguments, parse
 from broker.wire.tables import Table
-from storage.batch import COUNTER_BITS, PERSISTENT, StoredMessage
+from storage.batch import COUNTER_BITS, PERSISTENT
 
 if TYPE_CHECKING:
     from broker.entities.exchanges import Binding
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 RUN_BYTES = 256 * 1024
 """How much one consumer is given before the next is asked."""
 
-FETCH_MESSAGES = 256
+LOAD_MESSAGES = 256
 """How many given-back messages are read from disk at a time."""
 
 
@@ -67,42 +68,28 @@ class Queue:
         self.consumers = Consumers(self, single_active=self.arguments.single_active_consumer)
         self.inbound: dict[Binding, None] = {}
         self.backlog = Backlog(context.window, self._read_back)
+        self.limits = Limits(self, context.timers, context.now)
         self.unacked = 0
         self.deleted = False
         self.last_used = context.now()
         self._context = context
         self._position = context.boot << COUNTER_BITS
         self._stored_up_to = 0
-        self._redelivered_up_to = 0
         self._touched = False
-        self._watched = 0
         self._holders: dict[Outlet, None] = {}
-        self._has_limits = self.arguments.max_length is not None or self.arguments.max_length_bytes is not None
-
-    # In: publish, and what a limit makes of it
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end. True if a confirm of it has to wait for the disk."""
         self._position = position = self._position + 1
-        entry = Entry(self, position, message, len(message.body), self._expires_at(message))
+        entry = Entry(self, position, message, len(message.body), self.limits.expires_at(message))
         durable = self.durable and bool(message.flags & PERSISTENT)
         if durable or self.backlog.paging:
             self.lane.put(entry, durable=durable)
         self.backlog.append(entry)
-        if self._has_limits:
-            self._drop_overflow()
+        if self.limits.on_length:
+            self.limits.drop_head()
         self.touch()
         return durable
-
-    @property
-    def refuses(self) -> bool:
-        """A limit with overflow reject-publish has been reached."""
-        return self._has_limits and self.arguments.overflow != "drop-head" and self._over_limit(margin=1)
-
-    def turn_away(self, message: Message) -> None:
-        """A message the queue refuses: gone, or dead-lettered where overflow is reject-publish-dlx."""
-        if self.arguments.overflow == "reject-publish-dlx" and self.arguments.dead_letter_exchange is not None:
-            self._context.dead_letter(self, message, "maxlen")
 
     def touch(self) -> None:
         """There may be something to deliver at the end of this turn."""
@@ -110,73 +97,46 @@ class Queue:
             self._touched = True
             self._context.turn.queues.append(self)
 
-    def _expires_at(self, message: Message) -> int:
-        own, given = self.arguments.message_ttl, message.expiration
-        if own is None and given is None:
-            return 0
-        return self._context.now() + min(ttl for ttl in (own, given) if ttl is not None)
-
-    def _over_limit(self, margin: int = 0) -> bool:
-        messages, size_bytes = self.arguments.max_length, self.arguments.max_length_bytes
-        if messages is not None and len(self.backlog) + margin > messages:
-            return True
-        return size_bytes is not None and self.backlog.bytes + margin > size_bytes
-
-    def _drop_overflow(self) -> None:
-        while self._over_limit():
-            entry = self._pop()
-            if entry is None:
-                break
-            self._die(entry, "maxlen")
-
-    # Out: to consumers, to getters, and past their time
+    # Out: to consumers and getters
 
     def deliver(self) -> None:
         """Hand ready messages to the consumers that have credit, one each in turn."""
         self._touched = False
         while len(self.backlog):
-            self.expire(strictly=True)
+            self.limits.expire(strictly=True)
             turn = self.consumers.next()
             if turn is None:
                 break
             consumer, credit, alone = turn
             self._hand_over(consumer, self._take(credit if alone else 1))
-        self.expire()
-        self._watch_head()
+        self.limits.expire()
+        self.limits.watch()
 
     def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
         """Take the first ready message for a channel that asked for one."""
         self.last_used = self._context.now()
-        self.expire()
-        entry = self._pop()
+        self.limits.expire()
+        entry = self.pop()
         if entry is None:
             return None
         if no_ack:
-            self._settle_stored((entry,))
+            self._finish((entry,))
         else:
             self._hold(outlet, (entry,))
         return entry
 
-    def expire(self, *, strictly: bool = False) -> None:
-        """Let go of messages at the head whose time has passed; `strictly` spares those due this very moment."""
-        while (entry := self.backlog.peek()) is not None and entry.expires_at:
-            if entry.expires_at > self._context.now() - strictly:
-                break
-            self._load(entry)
-            self.backlog.pop()
-            self._die(entry, "expired")
-
-    def _watch_head(self) -> None:
-        entry = self.backlog.peek()
-        if entry is not None and entry.expires_at and entry.expires_at != self._watched:
-            self._watched = entry.expires_at
-            self._context.timers.at(entry.expires_at, self.touch)
+    def pop(self) -> Entry | None:
+        """Take the first ready message, its content in memory. One whose record cannot be read is passed over."""
+        while (entry := self.backlog.pop()) is not None:
+            if self._load(entry):
+                return entry
+        return None
 
     def _take(self, limit: int) -> list[Entry]:
         taken: list[Entry] = []
         size_bytes = 0
         while len(taken) < limit and size_bytes < RUN_BYTES:
-            entry = self._pop()
+            entry = self.pop()
             if entry is None:
                 break
             taken.append(entry)
@@ -184,12 +144,6 @@ class Queue:
             if entry.expires_at:
                 break  # the next one may have expired: `deliver` looks again
         return taken
-
-    def _pop(self) -> Entry | None:
-        while (entry := self.backlog.pop()) is not None:
-            if entry.message is not None or self._load(entry):
-                return entry  # one whose record cannot be read is set aside by the store, the rest goes on
-        return None
 
     def _hand_over(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
         if not entries:
@@ -201,7 +155,7 @@ class Queue:
             self._hold(consumer.outlet, entries)
         consumer.outlet.deliver(consumer, entries)
         if consumer.no_ack:
-            self._settle_stored(entries)
+            self._finish(entries)
 
     def _hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
         self.unacked += len(entries)
@@ -234,7 +188,7 @@ class Queue:
         self.unacked -= 1
         if not self.deleted:
             self._load(entry)
-            self._die(entry, "rejected")
+            self.discard(entry, "rejected")
 
     def forget(self, outlet: Outlet) -> None:
         """A channel is gone, and everything it held has been given back."""
@@ -245,12 +199,24 @@ class Queue:
         if entry.stored and entry.position <= self._stored_up_to:
             entry.message = None
 
-    def _die(self, entry: Entry, reason: str) -> None:
-        if self.arguments.dead_letter_exchange is not None and entry.message is not None:
-            self._context.dead_letter(self, entry.message, reason)
-        self._settle_stored((entry,))
+    def held(self) -> Iterable[Entry]:
+        """The unacknowledged messages."""
+        return (entry for outlet in self._holders for entry in outlet.unacked_of(self))
 
-    def _settle_stored(self, entries: Iterable[Entry]) -> None:
+    # Gone: dead letters, or nothing
+
+    def discard(self, entry: Entry, reason: str) -> None:
+        """A message leaves without having been acknowledged: a dead letter, if the queue has a place for them."""
+        if entry.message is not None:
+            self.dead_letter(entry.message, reason)
+        self._finish((entry,))
+
+    def dead_letter(self, message: Message, reason: str) -> None:
+        """Publish a message to the queue's dead-letter exchange, if it has one."""
+        if self.arguments.dead_letter_exchange is not None:
+            self._context.dead_letter(self, message, reason)
+
+    def _finish(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             if entry.stored:
                 self.lane.settle(entry)
@@ -259,8 +225,7 @@ class Queue:
 
     def purge(self) -> int:
         """Drop every ready message; their number."""
-        survivors = [entry for outlet in self._holders for entry in outlet.unacked_of(self)]
-        self.lane.purge(self._position + 1, survivors)
+        self.lane.purge(self._position + 1, self.held())
         return self.backlog.clear()
 
     def delete(self) -> int:
@@ -273,11 +238,9 @@ class Queue:
 
     def restore(self) -> None:
         """Start with what the store says is there."""
-        state = self.lane.state
-        self.lane.used = True
+        self.lane.restore()
         self._stored_up_to = self._position
-        self._redelivered_up_to = state.delivered_up_to
-        self.backlog.restore(state.messages, state.bytes)
+        self.backlog.restore(self.lane.state.messages, self.lane.state.bytes)
 
     def stored(self, up_to: int) -> None:
         """Everything this queue gave to the store up to a position is on disk."""
@@ -289,36 +252,12 @@ class Queue:
         """The store has set records aside that it could not read."""
         self.lane.state.messages -= messages
 
-    def held(self) -> Iterable[Entry]:
-        """The unacknowledged messages."""
-        return (entry for outlet in self._holders for entry in outlet.unacked_of(self))
-
-    # From disk
-
     def _read_back(self, after: int, before: int, window: Window) -> list[Entry]:
-        found = self.lane.read(after, before, max(1, window.messages // 2), max(1, window.bytes // 2))
-        return [self._entry(stored) for stored in found]
-
-    def _entry(self, stored: StoredMessage) -> Entry:
-        message = _message(stored)
-        entry = Entry(self, stored.position, message, len(stored.body), stored.expires_at)
-        entry.stored = True
-        entry.persistent = bool(stored.flags & PERSISTENT) and self.durable
-        entry.redelivered = stored.position <= self._redelivered_up_to
-        return entry
+        return self.lane.read(self, after, before, window)
 
     def _load(self, entry: Entry) -> bool:
-        """Read a message's content, and that of its neighbours, back into memory; False if it is not there."""
-        if entry.message is not None:
-            return True
-        missing = takewhile(lambda other: other.message is None, self.backlog.next_returned(FETCH_MESSAGES))
-        wanted = {other.position: other for other in (entry, *missing)}
-        for stored in self.lane.fetch(sorted(wanted)):
-            wanted[stored.position].message = _message(stored)
+        """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
+        if entry.message is None:
+            missing = takewhile(lambda other: other.message is None, self.backlog.next_returned(LOAD_MESSAGES))
+            self.lane.load((entry, *missing))
         return entry.message is not None
-
-
-def _message(stored: StoredMessage) -> Message:
-    message = Message(stored.route, stored.header, stored.body, stored.flags)
-    message.body_id = stored.body_id
-    return message

@@ -12,8 +12,9 @@ from itertools import count
 from typing import NamedTuple, TypeVar
 
 from broker.entities import dead_letters, queue_arguments
+from broker.entities.bindings import Bindings
 from broker.entities.definitions import Definitions
-from broker.entities.exchanges import Binding, Destination, Exchange
+from broker.entities.exchanges import Exchange
 from broker.entities.journal import Journal
 from broker.entities.lane import Lane, MessageSource
 from broker.entities.message import Message
@@ -62,6 +63,7 @@ class VHost:
         self.queues: dict[str, Queue] = {}
         self.deleted = False
         self.context = context
+        self.bindings = Bindings(self, context.definitions)
         self._definitions = context.definitions
         self._creating: dict[tuple[type, str], Pending[Queue] | Pending[Exchange]] = {}
         for exchange, type_ in DEFAULT_EXCHANGES.items():
@@ -88,7 +90,7 @@ class VHost:
         if queue is None:
             raise ChannelException(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '{self.name}'")
         if queue.owner is not None and queue.owner is not owner:
-            raise self._locked(name)
+            raise _locked(name, self.name)
         return queue
 
     # Declaring
@@ -127,7 +129,7 @@ class VHost:
 
         def same(queue: Queue) -> None:
             if queue.owner is not owner:
-                raise self._locked(spec.name)
+                raise _locked(spec.name, self.name)
             _assert_queue_equivalent(queue, self.name, spec)
             queue.last_used = self.context.queue.now()
 
@@ -198,72 +200,13 @@ class VHost:
             self._watch_expiry(entity)
         else:
             self.exchanges[entity.name] = entity
-            self._changed_everywhere()
+            self.bindings.changed_everywhere()
 
     def _new_queue(self, spec: QueueSpec, queue_id: int, state: LaneState, owner: object | None) -> Queue:
         lane = Lane(self.context.journal, self.context.messages, queue_id, 0, state)
         queue = Queue(spec, lane, self.context.queue._replace(dead_letter=self._dead_letter), owner)
         self.context.queues_by_id[queue_id] = queue
         return queue
-
-    def _locked(self, name: str) -> ChannelException:
-        return ChannelException(
-            ReplyCode.RESOURCE_LOCKED,
-            f"cannot obtain exclusive access to locked queue '{name}' in vhost '{self.name}'. It could be originally "
-            "declared on another connection or the exclusive property value does not match that of the original "
-            "declaration.",
-        )
-
-    # Binding
-
-    def bind(self, binding: Binding, arguments: Table) -> Pending[None]:
-        """Add a binding; one that is there already stays as it is.
-
-        Raises ChannelException 406 when the exchange's type cannot make sense of it.
-        """
-        source = binding.source
-        if binding in source.bindings:
-            return Pending.resolved(None)
-        if not (source.durable and _is_durable(binding.destination)):
-            self._add_binding(binding, arguments)
-            return Pending.resolved(None)
-        type(source.router)().bind(binding, arguments)  # refused before it is written, if at all
-
-        def add(_: None) -> Pending[None]:
-            if self._alive(source) and self._alive(binding.destination) and binding not in source.bindings:
-                self._add_binding(binding, arguments)
-            return Pending.resolved(None)
-
-        return self._definitions.bound(self.name, binding).chain(add)
-
-    def unbind(self, binding: Binding) -> Pending[None]:
-        """Remove a binding, if it is there. An auto-delete exchange goes with its last one."""
-        if binding not in binding.source.bindings:
-            return Pending.resolved(None)
-        self._remove_binding(binding)
-        if binding.source.durable and _is_durable(binding.destination):
-            return self._definitions.unbound(self.name, binding)
-        return Pending.resolved(None)
-
-    def restore_binding(self, binding: Binding, arguments: Table) -> None:
-        """Bring a binding back as the store describes it."""
-        self._add_binding(binding, arguments)
-
-    def _add_binding(self, binding: Binding, arguments: Table) -> None:
-        binding.source.bind(binding, arguments)
-        self._changed(binding.source)
-
-    def _remove_binding(self, binding: Binding) -> None:
-        source = binding.source
-        source.unbind(binding)
-        self._changed(source)
-        if source.auto_delete and not source.bindings and self._alive(source):
-            self.delete_exchange(source)
-
-    def _alive(self, entity: Destination) -> bool:
-        registry: dict[str, Queue] | dict[str, Exchange]
-        registry = self.queues if isinstance(entity, Queue) else self.exchanges
-        return registry.get(entity.name) is entity
 
     # Deleting
 
@@ -272,8 +215,8 @@ class VHost:
         del self.exchanges[exchange.name]
         for binding in list(exchange.bindings):
             exchange.unbind(binding)
-        self._remove_inbound(exchange)
-        self._changed_everywhere()
+        self.bindings.remove_inbound(exchange)
+        self.bindings.changed_everywhere()
         exchange.version += 1
         if exchange.durable:
             return self._definitions.exchange_deleted(self.name, exchange)
@@ -283,7 +226,7 @@ class VHost:
         """Remove a queue with its bindings and messages; answers with the number of ready messages."""
         del self.queues[queue.name]
         self.context.queues_by_id.pop(queue.lane.queue_id, None)
-        self._remove_inbound(queue)
+        self.bindings.remove_inbound(queue)
         messages = queue.delete()
         if not queue.durable:
             queue.lane.drop()
@@ -299,10 +242,6 @@ class VHost:
         """A connection is gone: so are the queues exclusive to it."""
         for queue in [queue for queue in self.queues.values() if queue.owner is owner]:
             self.delete_queue(queue)
-
-    def _remove_inbound(self, entity: Destination) -> None:
-        for binding in list(entity.inbound):
-            self._remove_binding(binding)
 
     def _watch_expiry(self, queue: Queue) -> None:
         lease = queue.arguments.expires
@@ -346,25 +285,10 @@ class VHost:
         for target in targets:
             target.publish(letter)
 
-    # What cached routes depend on
-
-    def _changed(self, exchange: Exchange) -> None:
-        if exchange.inbound or any(other.alternate == exchange.name for other in self.exchanges.values()):
-            self._changed_everywhere()
-        exchange.version += 1
-
-    def _changed_everywhere(self) -> None:
-        for exchange in self.exchanges.values():
-            exchange.version += 1
-
 
 def new_transient_ids() -> count[int]:
     """Numbers for queues that end with the process."""
     return count(TRANSIENT_QUEUE)
-
-
-def _is_durable(destination: Destination) -> bool:
-    return destination.durable
 
 
 def _assert_exchange_equivalent(
@@ -399,3 +323,12 @@ def _differs(name: str, entity: str, received: str, current: str) -> ChannelExce
 
 def _word(value: bool) -> str:
     return "true" if value else "false"
+
+
+def _locked(queue: str, vhost: str) -> ChannelException:
+    return ChannelException(
+        ReplyCode.RESOURCE_LOCKED,
+        f"cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'. It could be originally "
+        "declared on another connection or the exclusive property value does not match that of the original "
+        "declaration.",
+    )

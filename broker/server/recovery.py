@@ -148,7 +148,7 @@ def _restore_binding(vhost: VHost, row: BindingRow) -> None:
     destination = (vhost.queues if row.destination_kind == "queue" else vhost.exchanges)[row.destination]
     arguments = _table(row.arguments)
     source = vhost.exchanges[row.source]
-    vhost.restore_binding(source.binding(destination, row.routing_key, arguments), arguments)
+    vhost.bindings.add(source.binding(destination, row.routing_key, arguments), arguments)
 
 
 def _sweep(stores: Stores, found: Definitions, lanes: dict[int, dict[int, LaneState]]) -> None:

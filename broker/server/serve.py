@@ -165,10 +165,8 @@ async def _stop(server: Server, sockets: list[socket.socket]) -> None:
 
 def _announce(server: Server) -> None:
     urls = ",".join(f"amqp://{_host(host)}:{port}" for host, port in server.addresses)
-    directory = server.config.server.directory
-    sys.stdout.write(
-        f"leveret ready: {urls} data={directory} pid={os.getpid()} start={resources.process_age_seconds():.2f}s\n"
-    )
+    data, age = server.config.server.directory, resources.process_age_seconds()
+    sys.stdout.write(f"leveret ready: {urls} data={data} pid={os.getpid()} start={age:.2f}s\n")
     sys.stdout.flush()
 
 

@@ -97,7 +97,7 @@ class Transport:
         if not interval or self.connection.phase is not Phase.OPEN:
             return
         if now - self.last_sent >= interval / 2 and self._unsent is None:
-            self.connection.send(HEARTBEAT)
+            self.connection.output.send(HEARTBEAT)
         if self._paused:
             self.last_received = now  # it is we who do not listen
         elif now - self.last_received > 2 * interval:
@@ -162,10 +162,10 @@ class Transport:
             self._flushed.set()
             self._flushed = trio.Event()
         if self._lost:
-            self.connection.take_output()
+            self.connection.output.take()
             return
         if self._unsent is None:
-            self._send(self.connection.take_output())
+            self._send(self.connection.output.take())
         if self.connection.phase is Phase.CLOSING and not self._close_deadline_set:
             self._close_deadline_set = True
             self._reading.deadline = min(self._reading.deadline, trio.current_time() + CLOSE_SECONDS)
@@ -186,7 +186,7 @@ class Transport:
             return
         if size < len(data):
             self._unsent = memoryview(data)[size:]
-            self.connection.stuck(len(self._unsent))
+            self.connection.output.stuck(len(self._unsent))
             self._nursery.start_soon(self._send_rest)
 
     async def _send_rest(self) -> None:
@@ -207,9 +207,9 @@ class Transport:
         self._engine.end_turn()
 
     def _take_more(self) -> None:
-        data = self.connection.take_output()
+        data = self.connection.output.take()
         self._unsent = memoryview(data) if data else None
-        self.connection.stuck(len(data))
+        self.connection.output.stuck(len(data))
 
     async def _all_sent(self) -> None:
         while self._unsent is not None and not self._lost:

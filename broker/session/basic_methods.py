@@ -124,6 +124,6 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     ledger = channel.deliveries
     tag = ledger.skip() if method.no_ack else ledger.add(entry)
     frame_max = channel.connection.frame_max
-    channel.connection.send(
+    channel.connection.output.send(
         content.get_ok(channel.number, tag, entry.redelivered, len(queue.backlog), entry.message, frame_max)
     )

@@ -113,7 +113,7 @@ class Channel:
 
     def send(self, method: Method) -> None:
         """Send a method on this channel."""
-        self.connection.send(method_frame(self.number, method))
+        self.connection.output.send(method_frame(self.number, method))
 
     def fail(self, error: ChannelException, failing: int) -> None:
         """End the channel with an error; `failing` is the key of the method that caused it."""
@@ -126,7 +126,7 @@ class Channel:
 
     def room(self) -> int:
         """How much more output its connection takes before it counts as slow."""
-        return self.connection.room()
+        return self.connection.output.room()
 
     def allowance(self) -> int:
         """What the prefetch limit of the whole channel leaves."""
@@ -135,17 +135,19 @@ class Channel:
     def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
         """Send deliveries; those of a consumer that acknowledges are written into the ledger."""
         prefix, ledger, frame_max = self.prefixes[consumer], self.deliveries, self.connection.frame_max
-        give_tag = ledger.skip if consumer.no_ack else None
+        send = self.connection.output.send
         for entry in entries:
             message = entry.message
             assert message is not None, "a queue hands over what it has loaded"
-            tag = give_tag() if give_tag else ledger.add(entry)
-            self.connection.send(content.deliver(self.number, prefix, tag, entry.redelivered, message, frame_max))
+            tag = ledger.skip() if consumer.no_ack else ledger.add(entry)
+            send(content.deliver(self.number, prefix, tag, entry.redelivered, message, frame_max))
 
     def deliver_reply(self, message: Message) -> None:
         """Send an answer to a request straight to the asking client."""
         prefix, tag = content.deliver_prefix(self.reply_tag), self.deliveries.skip()
-        self.connection.send(content.deliver(self.number, prefix, tag, False, message, self.connection.frame_max))
+        self.connection.output.send(
+            content.deliver(self.number, prefix, tag, False, message, self.connection.frame_max)
+        )
 
     def expect_replies(self, tag: str, name: str) -> None:
         """Requests of this channel are answered under `name`, to the consumer `tag`."""
@@ -190,7 +192,7 @@ class Channel:
 
     def confirms_ready(self) -> None:
         """There are confirms to send at the end of the turn."""
-        self.connection.answer(self)
+        self.connection.output.answer(self)
 
     def answer_publishes(self) -> list[bytes]:
         """The confirms that are due, as frames."""

@@ -59,7 +59,7 @@ def bind(channel: Channel, method: methods.ExchangeBind) -> None:
     source, destination = _both_ends(channel, method)
     binding = source.binding(destination, method.routing_key, method.arguments)
     ok = methods.ExchangeBindOk()
-    channel.when(channel.vhost.bind(binding, method.arguments), lambda _: _answer(channel, method.no_wait, ok))
+    channel.when(channel.vhost.bindings.bind(binding, method.arguments), lambda _: _answer(channel, method.no_wait, ok))
 
 
 def unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
@@ -67,7 +67,7 @@ def unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
     source, destination = _both_ends(channel, method)
     binding = source.binding(destination, method.routing_key, method.arguments)
     ok = methods.ExchangeUnbindOk()
-    channel.when(channel.vhost.unbind(binding), lambda _: _answer(channel, method.no_wait, ok))
+    channel.when(channel.vhost.bindings.unbind(binding), lambda _: _answer(channel, method.no_wait, ok))
 
 
 def _both_ends(channel: Channel, method: methods.ExchangeBind | methods.ExchangeUnbind) -> tuple[Exchange, Exchange]:

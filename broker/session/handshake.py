@@ -67,12 +67,12 @@ def read_header(connection: Connection, data: bytes) -> bytes:
         return data
     if data[:8] not in ACCEPTED_HEADERS:
         log.warning("closing connection %s: it opened with %r instead of AMQP 0-9-1", connection.peer, data[:8])
-        connection.send(PROTOCOL_HEADER)
+        connection.output.send(PROTOCOL_HEADER)
         connection.end()
         return b""
     connection.phase = Phase.START
     properties = server_properties(connection)
-    connection.send_on_connection(methods.ConnectionStart(0, 9, properties, sasl.MECHANISMS, b"en_US"))
+    connection.send(methods.ConnectionStart(0, 9, properties, sasl.MECHANISMS, b"en_US"))
     return data[8:]
 
 
@@ -128,7 +128,7 @@ def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None
     connection.user = login.user
     connection.phase = Phase.TUNE
     settings = connection.settings
-    connection.send_on_connection(methods.ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
+    connection.send(methods.ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
 
 
 def _refuse_login(connection: Connection, mechanism: str, reason: str) -> None:
@@ -138,9 +138,7 @@ def _refuse_login(connection: Connection, mechanism: str, reason: str) -> None:
     log.warning("closing connection %s: login refused: %s", connection.peer, reason)
     text = f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
     connection.phase = Phase.CLOSING
-    connection.send_on_connection(
-        methods.ConnectionClose(ReplyCode.ACCESS_REFUSED, reply_text(ReplyCode.ACCESS_REFUSED, text), 0, 0)
-    )
+    connection.send(methods.ConnectionClose(ReplyCode.ACCESS_REFUSED, reply_text(ReplyCode.ACCESS_REFUSED, text), 0, 0))
 
 
 def _tune_ok(connection: Connection, method: methods.ConnectionTuneOk) -> None:
@@ -173,7 +171,7 @@ def _open(connection: Connection, method: methods.ConnectionOpen) -> None:
     connection.vhost, connection.vhost_name = vhost, name
     connection.access = connection.registry.access(user, name)
     connection.phase = Phase.OPEN
-    connection.send_on_connection(methods.ConnectionOpenOk())
+    connection.send(methods.ConnectionOpenOk())
     log.info("connection %s: user '%s' authenticated and granted access to vhost '%s'", connection.peer, user, name)
 
 
@@ -181,7 +179,7 @@ def _close(connection: Connection, method: methods.ConnectionClose) -> None:
     log.info("connection %s closed by the client: %d %s", connection.peer, method.reply_code, method.reply_text)
     connection.release()
     connection.phase = Phase.CLOSING
-    connection.send_on_connection(methods.ConnectionCloseOk())
+    connection.send(methods.ConnectionCloseOk())
     connection.end()
 
 
@@ -189,14 +187,14 @@ def _while_closing(connection: Connection, method: Method) -> None:
     if isinstance(method, methods.ConnectionCloseOk):
         connection.end()
     elif isinstance(method, methods.ConnectionClose):
-        connection.send_on_connection(methods.ConnectionCloseOk())
+        connection.send(methods.ConnectionCloseOk())
         connection.end()
 
 
 def _update_secret(connection: Connection, method: methods.ConnectionUpdateSecret) -> None:
     """Only tokens that expire can be renewed. A password stays what it is; RabbitMQ takes the renewal all the same."""
     log.info("connection %s: secret of user '%s' updated: %s", connection.peer, connection.user, method.reason)
-    connection.send_on_connection(methods.ConnectionUpdateSecretOk())
+    connection.send(methods.ConnectionUpdateSecretOk())
 
 
 def _string(text: str) -> Field:

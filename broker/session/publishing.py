@@ -110,14 +110,14 @@ def _route(channel: Channel, target: Target, message: Message, summary: Property
 def _enqueue(channel: Channel, target: Target, message: Message, queues: tuple[Queue, ...]) -> int:
     ledger = channel.confirms
     if not queues and not _reply(channel, target, message) and target.mandatory:
-        channel.connection.send(content.returned(channel.number, message, channel.connection.frame_max))
+        channel.connection.output.send(content.returned(channel.number, message, channel.connection.frame_max))
     durable = refused = False
     if len(queues) > 1:
         channel.vhost.share_body(message, queues)
     for queue in queues:
-        if queue.refuses:
+        if queue.limits.refuses:
             refused = True
-            queue.turn_away(message)
+            queue.limits.turn_away(message)
         elif queue.publish(message):
             durable = True
     if ledger is not None:

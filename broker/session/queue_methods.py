@@ -74,7 +74,7 @@ def _check_dead_letter_access(channel: Channel, name: str, arguments: Table) -> 
 def bind(channel: Channel, method: methods.QueueBind) -> None:
     """queue.bind."""
     binding = _binding(channel, method)
-    bound = channel.vhost.bind(binding, method.arguments)
+    bound = channel.vhost.bindings.bind(binding, method.arguments)
     channel.when(bound, lambda _: _answer(channel, method.no_wait, methods.QueueBindOk()))
 
 
@@ -88,7 +88,7 @@ def unbind(channel: Channel, method: methods.QueueUnbind) -> None:
     if name not in vhost.queues or method.exchange not in vhost.exchanges:
         channel.send(methods.QueueUnbindOk())
         return
-    unbound = vhost.unbind(_binding(channel, method))
+    unbound = vhost.bindings.unbind(_binding(channel, method))
     channel.when(unbound, lambda _: channel.send(methods.QueueUnbindOk()))
 
 

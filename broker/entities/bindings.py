@@ -1,0 +1,93 @@
+"""Bindings of a virtual host: made, removed, and gone with either end.
+
+Between durable ends a binding is durable: on disk before it matches anything.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.entities.exchanges import Binding, Destination
+from broker.entities.pending import Pending
+from broker.entities.queue import Queue
+from broker.wire.tables import Table
+
+if TYPE_CHECKING:
+    from broker.entities.definitions import Definitions
+    from broker.entities.exchanges import Exchange
+    from broker.entities.vhost import VHost
+
+
+class Bindings:
+    """Adds and removes the bindings of one virtual host."""
+
+    def __init__(self, vhost: VHost, definitions: Definitions) -> None:
+        self._vhost = vhost
+        self._definitions = definitions
+
+    def bind(self, binding: Binding, arguments: Table) -> Pending[None]:
+        """Add a binding; one that is there already stays as it is.
+
+        Raises ChannelException 406 when the exchange's type cannot make sense of it.
+        """
+        source = binding.source
+        if binding in source.bindings:
+            return Pending.resolved(None)
+        if not _durable(binding):
+            self.add(binding, arguments)
+            return Pending.resolved(None)
+        type(source.router)().bind(binding, arguments)  # refused before it is written, if at all
+
+        def add(_: None) -> Pending[None]:
+            if self._alive(source) and self._alive(binding.destination) and binding not in source.bindings:
+                self.add(binding, arguments)
+            return Pending.resolved(None)
+
+        return self._definitions.bound(self._vhost.name, binding).chain(add)
+
+    def unbind(self, binding: Binding) -> Pending[None]:
+        """Remove a binding, if it is there. An auto-delete exchange goes with its last one."""
+        if binding not in binding.source.bindings:
+            return Pending.resolved(None)
+        self._remove(binding)
+        if _durable(binding):
+            return self._definitions.unbound(self._vhost.name, binding)
+        return Pending.resolved(None)
+
+    def add(self, binding: Binding, arguments: Table) -> None:
+        """Have a binding match from now on, in memory."""
+        binding.source.bind(binding, arguments)
+        self.changed(binding.source)
+
+    def remove_inbound(self, entity: Destination) -> None:
+        """An exchange or queue is going: nothing leads there any more."""
+        for binding in list(entity.inbound):
+            self._remove(binding)
+
+    def changed(self, exchange: Exchange) -> None:
+        """Routes that were remembered for an exchange, and for those that lead to it, no longer hold."""
+        exchanges = self._vhost.exchanges.values()
+        if exchange.inbound or any(other.alternate == exchange.name for other in exchanges):
+            self.changed_everywhere()
+        exchange.version += 1
+
+    def changed_everywhere(self) -> None:
+        """No remembered route holds any more."""
+        for exchange in self._vhost.exchanges.values():
+            exchange.version += 1
+
+    def _remove(self, binding: Binding) -> None:
+        source = binding.source
+        source.unbind(binding)
+        self.changed(source)
+        if source.auto_delete and not source.bindings and self._alive(source):
+            self._vhost.delete_exchange(source)
+
+    def _alive(self, entity: Destination) -> bool:
+        registry: dict[str, Queue] | dict[str, Exchange]
+        registry = self._vhost.queues if isinstance(entity, Queue) else self._vhost.exchanges
+        return registry.get(entity.name) is entity
+
+
+def _durable(binding: Binding) -> bool:
+    return binding.source.durable and binding.destination.durable

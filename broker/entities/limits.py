@@ -1,0 +1,80 @@
+"""What a queue lets go of by itself: messages past their time, and messages too many.
+
+Both leave at the head, in order, as in RabbitMQ: a message whose time has passed behind one whose time has
+not stays until it gets there. With overflow reject-publish the queue refuses new messages instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.entities.message import Message
+
+if TYPE_CHECKING:
+    from broker.entities.queue import Queue
+    from broker.entities.timers import Timers
+
+
+class Limits:
+    """Time to live and length limits of one queue."""
+
+    def __init__(self, queue: Queue, timers: Timers, now: Callable[[], int]) -> None:
+        self._queue = queue
+        self._timers = timers
+        self._now = now
+        self._watched = 0
+        arguments = queue.arguments
+        self._message_ttl = arguments.message_ttl
+        self._messages = arguments.max_length
+        self._bytes = arguments.max_length_bytes
+        self._overflow = arguments.overflow
+        self.on_length = self._messages is not None or self._bytes is not None
+
+    def expires_at(self, message: Message) -> int:
+        """When a message published now expires, in milliseconds since the epoch; 0: never."""
+        own, given = self._message_ttl, message.expiration
+        if own is None and given is None:
+            return 0
+        return self._now() + min(ttl for ttl in (own, given) if ttl is not None)
+
+    @property
+    def refuses(self) -> bool:
+        """The queue is full and takes no more."""
+        return self.on_length and self._overflow != "drop-head" and self._over(margin=1)
+
+    def turn_away(self, message: Message) -> None:
+        """A message the queue refuses is gone, or a dead letter with overflow reject-publish-dlx."""
+        if self._overflow == "reject-publish-dlx":
+            self._queue.dead_letter(message, "maxlen")
+
+    def drop_head(self) -> None:
+        """Let go of the oldest messages while there are too many."""
+        while self._over():
+            entry = self._queue.pop()
+            if entry is None:
+                break
+            self._queue.discard(entry, "maxlen")
+
+    def expire(self, *, strictly: bool = False) -> None:
+        """Let go of messages at the head whose time has passed; `strictly` spares those due this very moment."""
+        queue = self._queue
+        while (entry := queue.backlog.peek()) is not None and entry.expires_at:
+            if entry.expires_at > self._now() - strictly:
+                break
+            popped = queue.pop()
+            if popped is not None:
+                queue.discard(popped, "expired")
+
+    def watch(self) -> None:
+        """Come back when the message now at the head expires."""
+        entry = self._queue.backlog.peek()
+        if entry is not None and entry.expires_at and entry.expires_at != self._watched:
+            self._watched = entry.expires_at
+            self._timers.at(entry.expires_at, self._queue.touch)
+
+    def _over(self, margin: int = 0) -> bool:
+        backlog = self._queue.backlog
+        if self._messages is not None and len(backlog) + margin > self._messages:
+            return True
+        return self._bytes is not None and backlog.bytes + margin > self._bytes

@@ -1,0 +1,181 @@
+"""From received bytes to obeyed methods.
+
+Frames are cut where they lie. A publish that is there whole - method, header and one body frame - and an
+acknowledgement are obeyed on the spot; everything else takes the general way: decoded, assembled into a
+command, dispatched by its type.
+"""
+
+from __future__ import annotations
+
+import struct
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.session import dispatch, handshake, publishing
+from broker.session.channel import HELD_OVERHEAD_BYTES, Action, Channel
+from broker.session.deliveries import acknowledge
+from broker.session.settlement import settle
+from broker.wire import frames, methods
+from broker.wire.assembler import Command
+from broker.wire.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, ReplyCode
+from broker.wire.errors import ChannelException, ConnectionException, DecodeError
+from broker.wire.method import Method
+
+if TYPE_CHECKING:
+    from broker.session.connection import Connection
+
+_PUBLISH = methods.BasicPublish.KEY.to_bytes(4, "big")
+_ACK = methods.BasicAck.KEY.to_bytes(4, "big")
+_ACK_BYTES = 13
+_ACK_ARGUMENTS = struct.Struct(">QB").unpack_from
+_BASIC = b"\x00\x3c"
+_SIZE = struct.Struct(">Q").unpack_from
+_KEY = struct.Struct(">I").unpack_from
+_FRAME = frames.FRAME_START.unpack_from
+_OVERHEAD = frames.FRAME_OVERHEAD
+
+
+def obey_frames(connection: Connection, data: bytes) -> int:
+    """Obey whole frames until the turn's budget is spent; how far that was.
+
+    Raises ConnectionException for a broken frame. Long and flat because each frame passes here.
+    """
+    at, end, budget = 0, len(data), connection.settings.turn_copies_max
+    while end - at >= _OVERHEAD and not connection.ended:
+        kind, number, size = _FRAME(data, at)
+        if size > connection.frame_max - _OVERHEAD:
+            raise frames.frame_too_large(kind, size, connection.frame_max)
+        stop = at + 7 + size
+        if stop >= end:
+            break
+        if data[stop] != FRAME_END:
+            raise frames.bad_frame_end(kind, data[at + 7 : stop], data[stop])
+        if kind == FRAME_METHOD:
+            channel = connection.channels.get(number)
+            if channel is not None and channel.free and channel.assembler.idle:
+                name = data[at + 7 : at + 11]
+                if name == _PUBLISH:
+                    after = _publish_whole(channel, data, at + 11, stop, end)
+                    if after:
+                        at = after
+                        budget -= connection.copies
+                        if budget <= 0:
+                            connection.unfinished = True
+                            break
+                        continue
+                elif name == _ACK and size == _ACK_BYTES:
+                    tag, multiple = _ACK_ARGUMENTS(data, at + 11)
+                    _acknowledge(channel, tag, bool(multiple & 1))
+                    at = stop + 1
+                    continue
+        _obey_frame(connection, kind, number, data[at + 7 : stop])
+        at = stop + 1
+    return at
+
+
+def _publish_whole(channel: Channel, data: bytes, at: int, stop: int, end: int) -> int:
+    """Publish if header and body follow in one frame each; where that ends, or 0 if they do not."""
+    at_header = stop + 1
+    if end - at_header < 30:
+        return 0
+    kind, number, size = _FRAME(data, at_header)
+    header_stop = at_header + 7 + size
+    if kind != FRAME_HEADER or number != channel.number or size < 14 or header_stop + _OVERHEAD >= end:
+        return 0
+    (body_size,) = _SIZE(data, at_header + 11)
+    at_body = header_stop + 1
+    kind, number, size = _FRAME(data, at_body)
+    body_stop = at_body + 7 + size
+    if kind != FRAME_BODY or number != channel.number or size != body_size or body_stop >= end:
+        return 0
+    if data[header_stop] != FRAME_END or data[body_stop] != FRAME_END or data[at_header + 7 : at_header + 9] != _BASIC:
+        return 0
+    connection = channel.connection
+    if max(size, header_stop - at_header - 7) > connection.frame_max - _OVERHEAD:
+        return 0
+    connection.obeying = methods.BasicPublish.KEY
+    connection.publishes = True
+    try:
+        connection.copies = publishing.publish(
+            channel, data[at:stop], data[at_header + 7 : header_stop], data[at_body + 7 : body_stop]
+        )
+    except ChannelException as error:
+        channel.fail(error, methods.BasicPublish.KEY)
+    except ConnectionException as error:
+        connection.fail(error, methods.BasicPublish.KEY)
+    return int(body_stop) + 1
+
+
+def _acknowledge(channel: Channel, tag: int, multiple: bool) -> None:
+    try:
+        settle(channel, tag, acknowledge, multiple=multiple)
+    except ChannelException as error:
+        channel.fail(error, methods.BasicAck.KEY)
+
+
+def _obey_frame(connection: Connection, kind: int, number: int, payload: bytes) -> None:
+    if kind not in frames.FRAME_TYPES:
+        raise frames.unknown_frame(kind, payload)
+    if kind == FRAME_HEARTBEAT:
+        if number:
+            raise frames.unexpected_frame(kind, payload)
+    elif number == 0:
+        _obey_on_connection(connection, kind, payload)
+    elif connection.phase is handshake.Phase.OPEN:
+        _obey_on_channel(connection, kind, number, payload)
+    elif connection.phase is not handshake.Phase.CLOSING:
+        handshake.refuse(connection, f"frame on channel {number} before the connection was open")
+
+
+def _obey_on_connection(connection: Connection, kind: int, payload: bytes) -> None:
+    if kind != FRAME_METHOD:
+        text = "expected method frame, got non method frame instead"
+        raise ConnectionException(ReplyCode.UNEXPECTED_FRAME, text)
+    method = _decode(connection, payload)
+    if method is None:
+        return
+    try:
+        handshake.obey(connection, method)
+    except ChannelException as error:  # on channel 0 every error is the connection's
+        raise ConnectionException(error.code, error.text, method.CLASS_ID, method.METHOD_ID) from error
+
+
+def _obey_on_channel(connection: Connection, kind: int, number: int, payload: bytes) -> None:
+    channel = connection.channels.get(number)
+    method = _decode(connection, payload) if kind == FRAME_METHOD else None
+    if kind == FRAME_METHOD and method is None:
+        return
+    if channel is None or channel.closing:
+        dispatch.obey_unopened(connection, number, channel, method)
+        return
+    if method is not None:
+        command = channel.assembler.method(method)
+    elif kind == FRAME_HEADER:
+        command = channel.assembler.header(payload)
+    else:
+        command = channel.assembler.body(payload)
+    if command is not None:
+        _obey_command(channel, command)
+
+
+def _obey_command(channel: Channel, command: Command) -> None:
+    key, size = command.method.KEY, len(command.body) + HELD_OVERHEAD_BYTES
+    action = partial(_obey_as, channel, key, partial(dispatch.obey, channel, command))
+    may_pass = type(command.method) in dispatch.MAKES_ROOM and channel.transaction is None
+    channel.connection.guard(channel, key, lambda: channel.obey(action, size, may_pass=may_pass))
+
+
+def _obey_as(channel: Channel, key: int, action: Action) -> None:
+    """Do it under its own name, which an error will bear, even if it was held meanwhile."""
+    channel.connection.obeying = key
+    action()
+
+
+def _decode(connection: Connection, payload: bytes) -> Method | None:
+    try:
+        return methods.DECODERS[_KEY(payload)[0]](payload)
+    except (KeyError, struct.error):
+        handshake.refuse(connection, f"unknown method {payload[:4].hex()}")
+        return None
+    except DecodeError:
+        raise frames.cannot_decode(payload) from None
