@@ -12,8 +12,8 @@ from broker.entities.definitions import Definitions
 from broker.entities.journal import Journal
 from broker.entities.lane import MessageSource
 from broker.entities.message import Message
-from broker.entities.pending import Pending
 from broker.entities.queue import Queue, QueueContext
+from broker.entities.quotas import Quotas
 from broker.entities.timers import Timers
 from broker.entities.turn import Turn
 from broker.entities.users import Users
@@ -40,6 +40,7 @@ class Broker:
         self.timers = Timers()
         self.alarms = Alarms()
         self.users = Users()
+        self.quotas = Quotas()
         self.journal = Journal(settings.batch_bytes_max)
         self.definitions = definitions
         self.vhosts: dict[str, VHost] = {}
@@ -70,12 +71,18 @@ class Broker:
             vhost = self.vhosts[name] = VHost(name, self._context)
         return vhost
 
-    def remove_vhost(self, name: str) -> list[Pending[int]]:
-        """Take a virtual host away with everything in it."""
+    def remove_vhost(self, name: str) -> None:
+        """Take a virtual host away with everything in it, once the disk has no definitions of it any more."""
         vhost = self.vhosts.pop(name)
         vhost.deleted = True
         self.users.forget_vhost(name)
-        return [vhost.delete_queue(queue) for queue in list(vhost.queues.values())]
+        self.quotas.vhosts.pop(name, None)
+        for queue in vhost.queues.values():
+            self.queues_by_id.pop(queue.lane.queue_id, None)
+            queue.delete()
+            queue.lane.drop()
+        vhost.queues.clear()
+        vhost.exchanges.clear()
 
 
 def _no_dead_letters(queue: Queue, message: Message, reason: str) -> None:

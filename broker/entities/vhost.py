@@ -42,6 +42,14 @@ DEFAULT_EXCHANGES = {
 E = TypeVar("E", Queue, Exchange)
 
 
+class VHostDescription(NamedTuple):
+    """What an operator has said of a virtual host. `default_queue_type` is empty where none was chosen."""
+
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    default_queue_type: str = ""
+
+
 class VHostContext(NamedTuple):
     """What every virtual host of a broker shares."""
 
@@ -59,6 +67,7 @@ class VHost:
 
     def __init__(self, name: str, context: VHostContext) -> None:
         self.name = name
+        self.description = VHostDescription()
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.deleted = False
@@ -228,14 +237,14 @@ class VHost:
         self.context.queues_by_id.pop(queue.lane.queue_id, None)
         self.bindings.remove_inbound(queue)
         messages = queue.delete()
-        if not queue.durable:
-            queue.lane.drop()
-            return Pending.resolved(messages)
 
         def drop(_: None) -> Pending[int]:
             queue.lane.drop()
+            queue.bid_farewell()
             return Pending.resolved(messages)
 
+        if not queue.durable:
+            return drop(None)
         return self._definitions.queue_deleted(self.name, queue).chain(drop)
 
     def release(self, owner: object) -> None:

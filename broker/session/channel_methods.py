@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from broker.entities.quotas import MAX_CHANNELS
 from broker.session.channel import Channel
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
@@ -19,6 +20,13 @@ def open_first(connection: Connection, number: int) -> None:
     if len(connection.channels) >= limit:
         text = (
             f"number of channels opened ({len(connection.channels)}) has reached the negotiated channel_max ({limit})"
+        )
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, text)
+    user = connection.user
+    user_limit = connection.broker.quotas.user_reached(user, MAX_CHANNELS, connection.registry.count_channels(user))
+    if user_limit is not None:
+        text = (
+            f"number of channels opened for user '{user}' has reached the maximum allowed user limit of ({user_limit})"
         )
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text)
     channel = connection.channels[number] = Channel(connection, number)

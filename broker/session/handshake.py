@@ -14,6 +14,7 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from broker import __version__
+from broker.entities.quotas import MAX_CONNECTIONS
 from broker.session import sasl
 from broker.wire import methods
 from broker.wire.constants import FRAME_MIN_SIZE, ReplyCode
@@ -162,17 +163,30 @@ def _open(connection: Connection, method: methods.ConnectionOpen) -> None:
     vhost = connection.broker.vhosts.get(name)
     if vhost is None:
         raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {name} not found", 10, 40)
+    _check_connection_limits(connection, name)
     if not connection.broker.users.may_enter(user, name):
         raise ConnectionException(ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{user}'", 10, 40)
-    limit = connection.settings.connections_max
-    if limit and len(connection.registry.connections) > limit:
-        text = f"connection refused: node connection limit ({limit}) is reached"
-        raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)
     connection.vhost, connection.vhost_name = vhost, name
     connection.access = connection.registry.access(user, name)
     connection.phase = Phase.OPEN
     connection.send(methods.ConnectionOpenOk())
     log.info("connection %s: user '%s' authenticated and granted access to vhost '%s'", connection.peer, user, name)
+
+
+def _check_connection_limits(connection: Connection, vhost: str) -> None:
+    registry, quotas, user = connection.registry, connection.broker.quotas, connection.user
+    limit: int | None = connection.settings.connections_max
+    if limit and len(registry.connections) > limit:
+        text = f"connection refused: node connection limit ({limit}) is reached"
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)
+    limit = quotas.vhost_reached(vhost, MAX_CONNECTIONS, registry.count_connections(vhost=vhost))
+    if limit is not None:
+        text = f"access to vhost '{vhost}' refused for user '{user}': connection limit ({limit}) is reached"
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)
+    limit = quotas.user_reached(user, MAX_CONNECTIONS, registry.count_connections(user=user))
+    if limit is not None:
+        text = f"connection refused for user '{user}': user connection limit ({limit}) is reached"
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)
 
 
 def _close(connection: Connection, method: methods.ConnectionClose) -> None:

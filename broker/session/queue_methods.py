@@ -5,6 +5,7 @@ from __future__ import annotations
 from broker.entities import queue_arguments
 from broker.entities.exchanges import Binding
 from broker.entities.queue import Queue, QueueSpec
+from broker.entities.quotas import MAX_QUEUES
 from broker.session import names
 from broker.session.channel import Channel
 from broker.session.publishing import REPLY_TO
@@ -26,8 +27,10 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
     name = name or generated_name("amq.gen-")
     channel.access.configure_queue(name)
     _check_dead_letter_access(channel, name, method.arguments)
-    if method.queue and name not in channel.vhost.queues:
-        names.not_reserved("queue", name)
+    if name not in channel.vhost.queues:
+        if method.queue:
+            names.not_reserved("queue", name)
+        _check_limit(channel, name)
     # An exclusive queue ends with its connection, so it cannot outlast the broker: RabbitMQ makes it transient.
     durable = method.durable and not method.exclusive
     spec = QueueSpec(name, durable, method.exclusive, method.auto_delete, method.arguments)
@@ -41,6 +44,14 @@ def _declared(channel: Channel, method: methods.QueueDeclare, queue: Queue) -> N
     if queue.owner is not None and channel.connection.ended:
         channel.vhost.release(channel.connection)
     _answer(channel, method.no_wait, _declare_ok(queue))
+
+
+def _check_limit(channel: Channel, name: str) -> None:
+    vhost = channel.vhost
+    limit = channel.connection.broker.quotas.vhost_reached(vhost.name, MAX_QUEUES, len(vhost.queues))
+    if limit is not None:
+        text = f"cannot declare queue '{name}': queue limit in vhost '{vhost.name}' ({limit}) is reached"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def _declare_passively(channel: Channel, method: methods.QueueDeclare, name: str) -> None:

@@ -33,6 +33,17 @@ class Registry:
             access = self._accesses[user, vhost] = Access(self.broker.users, user, vhost)
         return access
 
+    def count_connections(self, *, user: str | None = None, vhost: str | None = None) -> int:
+        """How many connections of a user, or in a virtual host, are open."""
+        return sum(
+            bool(connection.vhost_name) and user in (None, connection.user) and vhost in (None, connection.vhost_name)
+            for connection in self.connections
+        )
+
+    def count_channels(self, user: str) -> int:
+        """How many channels a user has open, over all its connections."""
+        return sum(len(connection.channels) for connection in self.connections if connection.user == user)
+
     def close_connections(self, text: str, *, user: str | None = None, vhost: str | None = None) -> None:
         """Send connections away with 320 and a reason: all of them, or those of a user or a virtual host."""
         for connection in list(self.connections):

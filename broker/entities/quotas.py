@@ -1,0 +1,31 @@
+"""How much users and virtual hosts may have: RabbitMQ's limits, set by an operator, looked up where they bite."""
+
+from __future__ import annotations
+
+MAX_CONNECTIONS = "max-connections"
+MAX_CHANNELS = "max-channels"
+MAX_QUEUES = "max-queues"
+
+OF_USERS = frozenset({MAX_CONNECTIONS, MAX_CHANNELS})
+OF_VHOSTS = frozenset({MAX_CONNECTIONS, MAX_QUEUES})
+
+
+class Quotas:
+    """The limits that are set, by user and by virtual host. A negative value means none, as in RabbitMQ."""
+
+    def __init__(self) -> None:
+        self.users: dict[str, dict[str, int]] = {}
+        self.vhosts: dict[str, dict[str, int]] = {}
+
+    def user_reached(self, user: str, limit: str, count: int) -> int | None:
+        """The limit, if a user that has so many may have no more."""
+        return _reached(self.users.get(user), limit, count)
+
+    def vhost_reached(self, vhost: str, limit: str, count: int) -> int | None:
+        """The limit, if a virtual host that has so many may have no more."""
+        return _reached(self.vhosts.get(vhost), limit, count)
+
+
+def _reached(limits: dict[str, int] | None, name: str, count: int) -> int | None:
+    limit = None if limits is None else limits.get(name)
+    return limit if limit is not None and 0 <= limit <= count else None
