@@ -6,7 +6,6 @@ RabbitMQ and prove that what they expect is what RabbitMQ does.
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,8 +14,7 @@ import pytest
 
 from tests.support.broker import BrokerProcess
 from tests.support.client import Address, Client
-
-REFERENCE = os.environ.get("LEVERET_REFERENCE", "")
+from tests.support.reference import REFERENCE
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,11 @@ import pytest
 
 from broker.wire.tables import Field
 from tests.support.client import Client
-from tests.support.shorthand import queue_declare
+from tests.support.reference import differs
+from tests.support.shorthand import queue_declare, queue_delete
 
 Name = Callable[..., str]
+NO_QUORUM = differs("Leveret has one queue type; a single node has no quorum")
 
 
 @pytest.mark.parametrize(
@@ -108,6 +110,7 @@ def test_arguments_that_are_equal(client: Client, name: Name, first: dict[str, A
     client.ask(queue_declare(queue, exclusive=True, arguments=second))
 
 
+@NO_QUORUM
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
@@ -127,6 +130,7 @@ def test_a_quorum_queue_must_be_durable_and_shared(
     assert refused == f"channel 406 PRECONDITION_FAILED - {text.format(n=named)}"
 
 
+@NO_QUORUM
 def test_a_quorum_queue_needs_a_name(client: Client) -> None:
     """RabbitMQ 3.10.8 on the wire."""
     assert client.refusal(queue_declare("", durable=True, arguments={"x-queue-type": "quorum"})) == (
@@ -134,12 +138,30 @@ def test_a_quorum_queue_needs_a_name(client: Client) -> None:
     )
 
 
-def test_another_queue_type_than_before(client: Client, name: Name) -> None:
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ({"x-queue-type": "quorum"}, "'x-queue-type' {q}: received the value 'quorum' of type 'longstr'"),
+        ({"x-message-ttl": "abc"}, "'x-message-ttl' {q}: received the value 'abc' of type 'longstr'"),
+        ({"x-overflow": "abc"}, "'x-overflow' {q}: received the value 'abc' of type 'longstr'"),
+    ],
+    ids=str,
+)
+def test_an_existing_queue_is_compared_before_arguments_are_judged(
+    client: Client, name: Name, arguments: dict[str, Any], text: str
+) -> None:
     """RabbitMQ 3.10.8 on the wire."""
     queue = name()
-    client.ask(queue_declare(queue, durable=True, auto_delete=False))
-    refused = client.refusal(queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"}))
-    assert refused == (
-        f"channel 406 PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue '{queue}' in vhost '/': "
-        "received the value 'quorum' of type 'longstr' but current is none"
+    client.ask(queue_declare(queue))
+    where = f"for queue '{queue}' in vhost '/'"
+    assert client.refusal(queue_declare(queue, arguments=arguments)) == (
+        f"channel 406 PRECONDITION_FAILED - inequivalent arg {text.format(q=where)} but current is none"
+    )
+    client.ask(queue_delete(queue))
+
+
+def test_a_reserved_name_is_refused_before_its_arguments(client: Client) -> None:
+    """RabbitMQ 3.10.8 on the wire."""
+    assert client.refusal(queue_declare("amq.foo", arguments={"x-message-ttl": "abc"})) == (
+        "channel 403 ACCESS_REFUSED - queue name 'amq.foo' contains reserved prefix 'amq.*'"
     )

@@ -94,6 +94,11 @@ def test_access_request_is_answered_for_old_clients(client: Client) -> None:
     assert client.expect(AccessRequestOk).ticket == 1
 
 
+def test_an_answer_that_only_servers_give(client: Client) -> None:
+    """RabbitMQ 3.10.8 on the wire."""
+    assert client.refusal(ChannelOpenOk()) == "connection 503 COMMAND_INVALID - unimplemented method"
+
+
 @pytest.mark.parametrize("count", [100])
 def test_many_channels(connect: Callable[..., Client], name: Callable[..., str], count: int) -> None:
     """0-9-1 specification, 2.2.2: channels work side by side."""

@@ -123,6 +123,14 @@ def test_reserved_names(client: Client) -> None:
     )
 
 
+def test_reserved_names_that_only_look(client: Client) -> None:
+    """RabbitMQ 3.10.8 on the wire: only making one is reserved."""
+    missing = "channel 404 NOT_FOUND - no queue 'amq.foo' in vhost '/'"
+    assert client.refusal(queue_declare("amq.foo", passive=True)) == missing
+    assert client.refusal(QueuePurge("amq.foo", False)) == missing
+    assert client.ask(queue_delete("amq.foo")).message_count == 0
+
+
 def test_a_line_end_in_a_name_is_dropped(client: Client, name: Name) -> None:
     """RabbitMQ 3.10.8 on the wire (strip_cr_lf)."""
     queue = name()
@@ -266,6 +274,7 @@ def test_an_empty_name_means_the_last_declared_queue(client: Client) -> None:
 @pytest.mark.parametrize(
     "method",
     [
+        queue_delete(""),
         get(""),
         consume(""),
         queue_bind("", "amq.direct", "k"),

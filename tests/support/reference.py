@@ -1,0 +1,15 @@
+"""The real RabbitMQ that the protocol tests can be held against, and the places where Leveret differs on purpose."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+REFERENCE = os.environ.get("LEVERET_REFERENCE", "")
+"""`host:port` of a RabbitMQ to test instead of a broker of our own."""
+
+
+def differs(reason: str) -> pytest.MarkDecorator:
+    """Mark a test that holds for RabbitMQ and, for the reason given, not yet or never for Leveret."""
+    return pytest.mark.xfail(not REFERENCE, reason=reason, strict=True)
