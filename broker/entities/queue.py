@@ -9,6 +9,7 @@ to the turn, and does it at the turn's end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -77,6 +78,7 @@ class Queue:
         self._stored_up_to = 0
         self._touched = False
         self._holders: dict[Outlet, None] = {}
+        self._orphans: list[Consumer] = []
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end. True if a confirm of it has to wait for the disk."""
@@ -229,12 +231,17 @@ class Queue:
         return self.backlog.clear()
 
     def delete(self) -> int:
-        """End: consumers are told, messages are gone. The number of ready messages."""
+        """End: nobody consumes any more, messages are gone. The number of ready messages."""
         self.deleted = True
-        for consumer in list(self.consumers.members):
+        self._orphans = list(self.consumers.members)
+        for consumer in self._orphans:
             self.consumers.remove(consumer)
-            consumer.outlet.cancelled(consumer)
         return self.backlog.clear()
+
+    def bid_farewell(self) -> None:
+        """The deletion is certain: consumers are told, after whoever asked for it."""
+        for consumer in self._orphans:
+            self._context.turn.last(partial(consumer.outlet.cancelled, consumer))
 
     def restore(self) -> None:
         """Start with what the store says is there."""

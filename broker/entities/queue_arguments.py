@@ -172,6 +172,19 @@ def _one_of(invalid: str, *allowed: str) -> Check:
     return check_choice
 
 
+def _queue_mode(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    if field.kind != "S" or field.value not in (b"default", b"lazy"):
+        where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
+        raise _refusal(f"{where}: \"unsupported queue mode '{render(field)}'\"")
+
+
+def _queue_version(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    _integer(0)(name, field, arguments, queue, vhost)
+    if field.value not in (1, 2):
+        where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
+        raise _refusal(f"{where}: \"unsupported queue version '{field.value}'\"")
+
+
 def _boolean(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
     if field.kind != "t":
         kind = TYPE_NAMES[field.kind]
@@ -189,7 +202,8 @@ _CHECKS: dict[str, Check] = {
     "x-max-length-bytes": _integer(0),
     "x-max-priority": _priority,
     "x-overflow": _one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
-    "x-queue-mode": _one_of("invalid_queue_mode", "default", "lazy"),
+    "x-queue-mode": _queue_mode,
+    "x-queue-version": _queue_version,
     "x-single-active-consumer": _boolean,
 }
 

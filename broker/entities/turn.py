@@ -7,6 +7,7 @@ that has something to say says it in one piece.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -26,6 +27,11 @@ class Turn:
     def __init__(self) -> None:
         self.queues: list[Queue] = []
         self.outbound: list[Outbound] = []
+        self._last: list[Callable[[], None]] = []
+
+    def last(self, action: Callable[[], None]) -> None:
+        """Do something when everything else of this turn is done: what must be said after the turn's answers."""
+        self._last.append(action)
 
     @property
     def pending(self) -> bool:
@@ -38,6 +44,9 @@ class Turn:
             queues, self.queues = self.queues, []
             for queue in queues:
                 queue.deliver()
+        last, self._last = self._last, []
+        for action in last:
+            action()
         outbound, self.outbound = self.outbound, []
         for connection in outbound:
             connection.flush()

@@ -167,6 +167,8 @@ class Channel:
 
     def cancelled(self, consumer: Consumer) -> None:
         """A queue is gone: its consumer ends, and a client that understands is told (RabbitMQ's extension)."""
+        if self.consumers.get(consumer.tag) is not consumer:
+            return  # cancelled by the client meanwhile
         self.forget(consumer)
         if self.connection.knows("consumer_cancel_notify"):
             self.send(methods.BasicCancel(consumer.tag, no_wait=True))
@@ -231,7 +233,9 @@ class Channel:
         """Cancel a consumer; an auto-delete queue goes with its last one."""
         self.forget(consumer)
         queue = consumer.queue
+        if queue.deleted:
+            return
         queue.consumers.remove(consumer)
         queue.touch()
-        if queue.spec.auto_delete and not queue.consumers.members and not queue.deleted:
+        if queue.spec.auto_delete and not queue.consumers.members:
             self.vhost.delete_queue(queue)

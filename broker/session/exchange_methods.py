@@ -56,6 +56,7 @@ def delete(channel: Channel, method: methods.ExchangeDelete) -> None:
 
 def bind(channel: Channel, method: methods.ExchangeBind) -> None:
     """exchange.bind."""
+    _check_binding_access(channel, method)
     source, destination = _both_ends(channel, method)
     binding = source.binding(destination, method.routing_key, method.arguments)
     ok = methods.ExchangeBindOk()
@@ -63,18 +64,25 @@ def bind(channel: Channel, method: methods.ExchangeBind) -> None:
 
 
 def unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
-    """exchange.unbind; of what is not bound too."""
+    """exchange.unbind; of what is not bound, or not there, too."""
+    ok = methods.ExchangeUnbindOk()
+    _check_binding_access(channel, method)
+    if not {method.source, method.destination} <= channel.vhost.exchanges.keys():
+        _answer(channel, method.no_wait, ok)
+        return
     source, destination = _both_ends(channel, method)
     binding = source.binding(destination, method.routing_key, method.arguments)
-    ok = methods.ExchangeUnbindOk()
     channel.when(channel.vhost.bindings.unbind(binding), lambda _: _answer(channel, method.no_wait, ok))
 
 
-def _both_ends(channel: Channel, method: methods.ExchangeBind | methods.ExchangeUnbind) -> tuple[Exchange, Exchange]:
+def _check_binding_access(channel: Channel, method: methods.ExchangeBind | methods.ExchangeUnbind) -> None:
     names.not_default_exchange(method.destination)
     names.not_default_exchange(method.source)
     channel.access.write_exchange(method.destination)
     channel.access.read_exchange(method.source)
+
+
+def _both_ends(channel: Channel, method: methods.ExchangeBind | methods.ExchangeUnbind) -> tuple[Exchange, Exchange]:
     source, destination = channel.vhost.exchange(method.source), channel.vhost.exchange(method.destination)
     channel.access.topic(source, "read", method.routing_key)
     return source, destination

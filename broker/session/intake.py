@@ -32,6 +32,7 @@ _BASIC = b"\x00\x3c"
 _SIZE = struct.Struct(">Q").unpack_from
 _KEY = struct.Struct(">I").unpack_from
 _FRAME = frames.FRAME_START.unpack_from
+_START = frames.FRAME_START.size
 _OVERHEAD = frames.FRAME_OVERHEAD
 
 
@@ -41,7 +42,7 @@ def obey_frames(connection: Connection, data: bytes) -> int:
     Raises ConnectionException for a broken frame. Long and flat because each frame passes here.
     """
     at, end, budget = 0, len(data), connection.settings.turn_copies_max
-    while end - at >= _OVERHEAD and not connection.ended:
+    while end - at >= _START and not connection.ended:
         kind, number, size = _FRAME(data, at)
         if size > connection.frame_max - _OVERHEAD:
             raise frames.frame_too_large(kind, size, connection.frame_max)

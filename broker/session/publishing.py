@@ -109,7 +109,9 @@ def _route(channel: Channel, target: Target, message: Message, summary: Property
 
 def _enqueue(channel: Channel, target: Target, message: Message, queues: tuple[Queue, ...]) -> int:
     ledger = channel.confirms
-    if not queues and not _reply(channel, target, message) and target.mandatory:
+    if not queues:
+        _reply(channel, target, message)  # which is no queue: a mandatory answer is returned all the same
+    if not queues and target.mandatory:
         channel.connection.output.send(content.returned(channel.number, message, channel.connection.frame_max))
     durable = refused = False
     if len(queues) > 1:
@@ -191,14 +193,12 @@ def _promise_reply(channel: Channel, message: Message) -> None:
     message.header = encode_header(len(message.body), decode_properties(message.header)._replace(**changes))
 
 
-def _reply(channel: Channel, target: Target, message: Message) -> bool:
+def _reply(channel: Channel, target: Target, message: Message) -> None:
     if target.name or not target.key.startswith(REPLY_TO + "."):
-        return False
+        return
     asking = channel.connection.registry.reply_channels.get(target.key)
-    if asking is None or asking.vhost is not channel.vhost:
-        return False
-    asking.deliver_reply(message)
-    return True
+    if asking is not None and asking.vhost is channel.vhost:
+        asking.deliver_reply(message)
 
 
 def _invalid_message(problem: str) -> ChannelException:
