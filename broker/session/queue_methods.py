@@ -23,14 +23,13 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
     if method.passive:
         _declare_passively(channel, method, current_queue(channel, name))
         return
-    queue_arguments.check(name, channel.vhost.name, method.arguments)
+    names.not_reserved("queue", name)
     name = name or generated_name("amq.gen-")
     channel.access.configure_queue(name)
-    _check_dead_letter_access(channel, name, method.arguments)
     if name not in channel.vhost.queues:
-        if method.queue:
-            names.not_reserved("queue", name)
         _check_limit(channel, name)
+        _check_dead_letter_access(channel, name, method.arguments)
+        queue_arguments.check(name, channel.vhost.name, method.arguments)
     # An exclusive queue ends with its connection, so it cannot outlast the broker: RabbitMQ makes it transient.
     durable = method.durable and not method.exclusive
     spec = QueueSpec(name, durable, method.exclusive, method.auto_delete, method.arguments)
@@ -41,8 +40,6 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
 
 def _declared(channel: Channel, method: methods.QueueDeclare, queue: Queue) -> None:
     channel.last_queue = queue.name
-    if queue.owner is not None and channel.connection.ended:
-        channel.vhost.release(channel.connection)
     _answer(channel, method.no_wait, _declare_ok(queue))
 
 
@@ -77,7 +74,7 @@ def _declare_ok(queue: Queue) -> methods.QueueDeclareOk:
 
 def _check_dead_letter_access(channel: Channel, name: str, arguments: Table) -> None:
     dead_letters = arguments.get("x-dead-letter-exchange")
-    if dead_letters is not None:
+    if dead_letters is not None and dead_letters.kind == "S":
         channel.access.read_queue(name)
         channel.access.write_exchange(dead_letters.value.decode("utf-8", "surrogateescape"))
 
