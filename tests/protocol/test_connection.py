@@ -54,6 +54,7 @@ def test_heartbeats_come_when_nothing_else_does(connect: Callable[..., Client]) 
     client.await_heartbeats(2)
 
 
+@pytest.mark.slow
 def test_a_silent_client_is_dropped_without_a_word(connect: Callable[..., Client]) -> None:
     """RabbitMQ 3.10.8 on the wire: no connection.close, the socket ends."""
     client = connect(tune=ConnectionTuneOk(2047, 131072, 1))

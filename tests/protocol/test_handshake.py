@@ -81,12 +81,14 @@ def test_a_refused_login_is_told_to_clients_that_can_hear_it(raw: Client, user: 
     assert raw.closing(channel=0) == REFUSED_LOGIN
 
 
+@pytest.mark.slow  # the broker waits three seconds, as RabbitMQ does
 def test_a_refused_login_ends_other_clients_without_a_word(raw: Client) -> None:
     """RabbitMQ 3.10.8 on the wire; 0-9-1 specification, 2.2.4."""
     raw.start(password="wrong", capabilities=CAPABILITIES | {"authentication_failure_close": False})
     assert raw.expect_gone() == []
 
 
+@pytest.mark.slow
 def test_an_unknown_mechanism_ends_the_connection(raw: Client) -> None:
     """RabbitMQ 3.10.8 on the wire: no tune follows."""
     raw.start(mechanism="X-NONE")
@@ -112,6 +114,7 @@ def test_the_proposal_of_the_server(client: Client) -> None:
     assert client.server_tune == ConnectionTune(2047, 131072, 60)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "answer",
     [
