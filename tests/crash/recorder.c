@@ -1,0 +1,350 @@
+/* Records what a process does to the files below one directory, in order, so that crash states can be built from it.
+ *
+ * Loaded with LD_PRELOAD. From the environment:
+ *   RECORDER_DIRECTORY  absolute path without symbolic links; files below it are recorded
+ *   RECORDER_LOG        where the record goes; several processes may append to one
+ *   RECORDER_MARKS      a path: what is written to it becomes a mark in the record and goes no further
+ *   RECORDER_SOCKETS    when set, bytes sent to and received from sockets are recorded as well
+ *
+ * One lock is held over each operation and its record, so the record's order is the true order. A promise (a mark, or
+ * bytes sent to a client) is recorded before it is made. Files are named by a handle that each open gives out, never
+ * by inode, which file systems use again. Writes through mmap are not seen: LMDB makes none outside its lock file.
+ *
+ * A record is: size of what follows (4 bytes), kind (1), flags (1), handle (4), number (8), payload; little-endian.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define HANDLES 65536
+#define MARKS UINT32_MAX
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t handles[HANDLES]; /* by descriptor; 0: not recorded */
+static uint8_t synchronous[HANDLES];
+static uint32_t next_handle;
+static int log_fd = -1;
+static char directory[PATH_MAX], marks[PATH_MAX];
+static size_t directory_length;
+static int with_sockets;
+
+#define REAL(name) __typeof__(&name) real_##name = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+
+__attribute__((constructor)) static void begin(void) {
+    const char *path = getenv("RECORDER_LOG");
+    if (!path || !getenv("RECORDER_DIRECTORY")) return;
+    REAL(open);
+    strncpy(directory, getenv("RECORDER_DIRECTORY"), PATH_MAX - 1);
+    directory_length = strlen(directory);
+    if (getenv("RECORDER_MARKS")) strncpy(marks, getenv("RECORDER_MARKS"), PATH_MAX - 1);
+    with_sockets = getenv("RECORDER_SOCKETS") != NULL;
+    log_fd = real_open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    next_handle = (uint32_t)getpid() << 12; /* handles of two processes stay apart */
+}
+
+static void record(char kind, uint8_t flags, uint32_t handle, uint64_t number, const struct iovec *parts, int count) {
+    REAL(writev);
+    uint8_t head[18];
+    struct iovec all[1 + 64];
+    uint32_t size = sizeof head - 4;
+    if (count > 64) abort();
+    for (int i = 0; i < count; i++) {
+        all[1 + i] = parts[i];
+        size += (uint32_t)parts[i].iov_len;
+    }
+    memcpy(head, &size, 4);
+    head[4] = (uint8_t)kind;
+    head[5] = flags;
+    memcpy(head + 6, &handle, 4);
+    memcpy(head + 10, &number, 8);
+    all[0] = (struct iovec){head, sizeof head};
+    if (real_writev(log_fd, all, 1 + count) != (ssize_t)size + 4) abort(); /* a record with a hole proves nothing */
+}
+
+static void record_text(char kind, uint8_t flags, uint32_t handle, const char *text) {
+    struct iovec part = {(void *)text, strlen(text)};
+    record(kind, flags, handle, 0, &part, 1);
+}
+
+/* The absolute form of a path; whether it lies below the directory. */
+static int inside(int at, const char *path, char *absolute) {
+    if (log_fd < 0 || !path) return 0;
+    if (path[0] == '/') {
+        snprintf(absolute, PATH_MAX, "%s", path);
+    } else if (at == AT_FDCWD) {
+        char here[PATH_MAX];
+        if (!getcwd(here, sizeof here)) return 0;
+        snprintf(absolute, PATH_MAX, "%.2040s/%.2040s", here, path);
+    } else {
+        char link[64], here[PATH_MAX];
+        snprintf(link, sizeof link, "/proc/self/fd/%d", at);
+        ssize_t length = readlink(link, here, sizeof here - 1);
+        if (length < 0) return 0;
+        here[length] = 0;
+        snprintf(absolute, PATH_MAX, "%.2040s/%.2040s", here, path);
+    }
+    return !strncmp(absolute, directory, directory_length) &&
+           (absolute[directory_length] == '/' || !absolute[directory_length]);
+}
+
+static uint32_t handle_of(int fd) { return fd >= 0 && fd < HANDLES && log_fd >= 0 ? handles[fd] : 0; }
+
+static void opened(int fd, int flags, const char *absolute) {
+    if (fd < 0 || fd >= HANDLES) return;
+    if (marks[0] && !strcmp(absolute, marks)) {
+        handles[fd] = MARKS;
+        return;
+    }
+    handles[fd] = ++next_handle;
+    synchronous[fd] = (flags & O_DSYNC) != 0;
+    record_text('o', (uint8_t)(((flags & O_CREAT) != 0) | ((flags & O_TRUNC) != 0) << 1), handles[fd], absolute);
+}
+
+static int open_recorded(int at, const char *path, int flags, mode_t mode) {
+    REAL(openat);
+    char absolute[PATH_MAX];
+    int ours = inside(at, path, absolute) || (log_fd >= 0 && marks[0] && path && !strcmp(path, marks));
+    if (!ours) return real_openat(at, path, flags, mode);
+    if (!strcmp(path, marks)) strcpy(absolute, marks);
+    pthread_mutex_lock(&lock);
+    int fd = real_openat(at, path, flags, mode), saved = errno;
+    opened(fd, flags, absolute);
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+    return fd;
+}
+
+#define MODE(flags, mode) \
+    mode_t mode = 0; \
+    if ((flags) & (O_CREAT | O_TMPFILE)) { \
+        va_list arguments; \
+        va_start(arguments, flags); \
+        mode = va_arg(arguments, mode_t); \
+        va_end(arguments); \
+    }
+
+int open(const char *path, int flags, ...) {
+    MODE(flags, mode)
+    return open_recorded(AT_FDCWD, path, flags, mode);
+}
+int open64(const char *path, int flags, ...) {
+    MODE(flags, mode)
+    return open_recorded(AT_FDCWD, path, flags, mode);
+}
+int openat(int at, const char *path, int flags, ...) {
+    MODE(flags, mode)
+    return open_recorded(at, path, flags, mode);
+}
+int openat64(int at, const char *path, int flags, ...) {
+    MODE(flags, mode)
+    return open_recorded(at, path, flags, mode);
+}
+
+int close(int fd) {
+    REAL(close);
+    if (!handle_of(fd)) return real_close(fd);
+    pthread_mutex_lock(&lock);
+    handles[fd] = 0;
+    int result = real_close(fd), saved = errno;
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+    return result;
+}
+
+static size_t total(const struct iovec *parts, int count) {
+    size_t size = 0;
+    for (int i = 0; i < count; i++) size += parts[i].iov_len;
+    return size;
+}
+
+/* Record the first `size` bytes that were written from these parts. */
+static void wrote(int fd, off_t offset, const struct iovec *parts, int count, size_t size) {
+    struct iovec cut[64];
+    int used = 0;
+    for (; used < count && size; used++) {
+        cut[used] = parts[used];
+        if (cut[used].iov_len > size) cut[used].iov_len = size;
+        size -= cut[used].iov_len;
+    }
+    record('w', synchronous[fd], handles[fd], (uint64_t)offset, cut, used);
+}
+
+static off_t place(int fd) {
+    struct stat status;
+    int flags = fcntl(fd, F_GETFL);
+    if (flags & O_APPEND && !fstat(fd, &status)) return status.st_size;
+    return lseek(fd, 0, SEEK_CUR);
+}
+
+/* Every way to write ends here. `offset` is -1 for the descriptor's own place. */
+static ssize_t write_recorded(int fd, const struct iovec *parts, int count, off_t offset) {
+    REAL(writev);
+    REAL(pwritev);
+    uint32_t handle = handle_of(fd);
+    if (handle == MARKS) {
+        pthread_mutex_lock(&lock);
+        record('m', 0, 0, 0, parts, count);
+        pthread_mutex_unlock(&lock);
+        return (ssize_t)total(parts, count);
+    }
+    pthread_mutex_lock(&lock);
+    off_t at = offset < 0 ? place(fd) : offset;
+    ssize_t size = offset < 0 ? real_writev(fd, parts, count) : real_pwritev(fd, parts, count, offset);
+    int saved = errno;
+    if (size > 0) wrote(fd, at, parts, count, (size_t)size);
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+    return size;
+}
+
+static int is_socket(int fd) {
+    struct stat status;
+    return with_sockets && log_fd >= 0 && !fstat(fd, &status) && S_ISSOCK(status.st_mode);
+}
+
+static void record_socket(char kind, int fd, const struct iovec *parts, int count) {
+    pthread_mutex_lock(&lock);
+    record(kind, 0, (uint32_t)fd, 0, parts, count);
+    pthread_mutex_unlock(&lock);
+}
+
+ssize_t write(int fd, const void *data, size_t size) {
+    REAL(write);
+    struct iovec part = {(void *)data, size};
+    if (handle_of(fd)) return write_recorded(fd, &part, 1, -1);
+    if (is_socket(fd)) record_socket('s', fd, &part, 1);
+    return real_write(fd, data, size);
+}
+ssize_t writev(int fd, const struct iovec *parts, int count) {
+    REAL(writev);
+    if (handle_of(fd)) return write_recorded(fd, parts, count, -1);
+    if (is_socket(fd)) record_socket('s', fd, parts, count);
+    return real_writev(fd, parts, count);
+}
+ssize_t pwrite(int fd, const void *data, size_t size, off_t offset) {
+    REAL(pwrite);
+    struct iovec part = {(void *)data, size};
+    return handle_of(fd) ? write_recorded(fd, &part, 1, offset) : real_pwrite(fd, data, size, offset);
+}
+ssize_t pwrite64(int fd, const void *data, size_t size, off64_t offset) { return pwrite(fd, data, size, offset); }
+ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset) {
+    REAL(pwritev);
+    return handle_of(fd) ? write_recorded(fd, parts, count, offset) : real_pwritev(fd, parts, count, offset);
+}
+ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset) {
+    return pwritev(fd, parts, count, offset);
+}
+
+ssize_t send(int fd, const void *data, size_t size, int flags) {
+    REAL(send);
+    struct iovec part = {(void *)data, size};
+    if (is_socket(fd)) record_socket('s', fd, &part, 1);
+    return real_send(fd, data, size, flags);
+}
+ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
+    REAL(sendmsg);
+    if (is_socket(fd)) record_socket('s', fd, message->msg_iov, (int)message->msg_iovlen);
+    return real_sendmsg(fd, message, flags);
+}
+ssize_t recv(int fd, void *data, size_t size, int flags) {
+    REAL(recv);
+    ssize_t got = real_recv(fd, data, size, flags);
+    int saved = errno;
+    struct iovec part = {data, got > 0 ? (size_t)got : 0};
+    if (got > 0 && is_socket(fd)) record_socket('r', fd, &part, 1);
+    errno = saved;
+    return got;
+}
+
+/* Copies inside the kernel would not be seen: callers fall back to read and write. */
+ssize_t sendfile64(int out, int in, off64_t *offset, size_t size) {
+    REAL(sendfile64);
+    if (!handle_of(out)) return real_sendfile64(out, in, offset, size);
+    errno = EINVAL;
+    return -1;
+}
+ssize_t sendfile(int out, int in, off_t *offset, size_t size) { return sendfile64(out, in, offset, size); }
+ssize_t copy_file_range(int in, off64_t *from, int out, off64_t *to, size_t size, unsigned flags) {
+    REAL(copy_file_range);
+    if (!handle_of(out)) return real_copy_file_range(in, from, out, to, size, flags);
+    errno = EXDEV;
+    return -1;
+}
+
+#define ON_DESCRIPTOR(kind, number, call) \
+    if (!handle_of(fd)) return call; \
+    pthread_mutex_lock(&lock); \
+    int result = call, saved = errno; \
+    if (!result) record(kind, 0, handles[fd], (uint64_t)(number), NULL, 0); \
+    pthread_mutex_unlock(&lock); \
+    errno = saved; \
+    return result;
+
+int fsync(int fd) {
+    REAL(fsync);
+    ON_DESCRIPTOR('f', 0, real_fsync(fd))
+}
+int fdatasync(int fd) {
+    REAL(fdatasync);
+    ON_DESCRIPTOR('f', 0, real_fdatasync(fd))
+}
+int ftruncate(int fd, off_t size) {
+    REAL(ftruncate);
+    ON_DESCRIPTOR('t', size, real_ftruncate(fd, size))
+}
+int ftruncate64(int fd, off64_t size) { return ftruncate(fd, size); }
+int posix_fallocate(int fd, off_t offset, off_t size) {
+    REAL(posix_fallocate);
+    ON_DESCRIPTOR('a', offset + size, real_posix_fallocate(fd, offset, size))
+}
+int posix_fallocate64(int fd, off64_t offset, off64_t size) { return posix_fallocate(fd, offset, size); }
+
+/* Operations on names: recorded with the absolute path, a rename with both, apart by a zero byte. */
+#define ON_NAME(kind, at, path, call) \
+    char absolute[PATH_MAX]; \
+    if (!inside(at, path, absolute)) return call; \
+    pthread_mutex_lock(&lock); \
+    int result = call, saved = errno; \
+    if (!result) record_text(kind, 0, 0, absolute); \
+    pthread_mutex_unlock(&lock); \
+    errno = saved; \
+    return result;
+
+int unlinkat(int at, const char *path, int flags) {
+    REAL(unlinkat);
+    ON_NAME('u', at, path, real_unlinkat(at, path, flags))
+}
+int unlink(const char *path) { return unlinkat(AT_FDCWD, path, 0); }
+int rmdir(const char *path) { return unlinkat(AT_FDCWD, path, AT_REMOVEDIR); }
+int mkdirat(int at, const char *path, mode_t mode) {
+    REAL(mkdirat);
+    ON_NAME('d', at, path, real_mkdirat(at, path, mode))
+}
+int mkdir(const char *path, mode_t mode) { return mkdirat(AT_FDCWD, path, mode); }
+
+int renameat(int from_at, const char *from, int to_at, const char *to) {
+    REAL(renameat);
+    char old[PATH_MAX], new[PATH_MAX];
+    if (!inside(from_at, from, old) || !inside(to_at, to, new)) return real_renameat(from_at, from, to_at, to);
+    pthread_mutex_lock(&lock);
+    int result = real_renameat(from_at, from, to_at, to), saved = errno;
+    struct iovec parts[2] = {{old, strlen(old) + 1}, {new, strlen(new)}};
+    if (!result) record('n', 0, 0, 0, parts, 2);
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+    return result;
+}
+int rename(const char *from, const char *to) { return renameat(AT_FDCWD, from, AT_FDCWD, to); }
