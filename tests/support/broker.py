@@ -56,6 +56,15 @@ class BrokerProcess:
             raise AssertionError(f"the broker did not become ready: {self.ready_line!r}\n{self.log()}")
         self.address = (ready[1], int(ready[2]))
 
+    def terminate(self) -> None:
+        """Send SIGTERM and wait for nothing, so that a test may see how it ends; see `wait`."""
+        assert self._process is not None
+        self._process.terminate()
+
+    def wait(self) -> int:
+        """Await the end of a process that was told to stop; return the exit code."""
+        return self._await_end()
+
     def stop(self) -> int:
         """Send SIGTERM; return the exit code."""
         return self._end(signal.SIGTERM)
@@ -79,10 +88,14 @@ class BrokerProcess:
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
     def _end(self, number: signal.Signals) -> int:
+        assert self._process is not None
+        if self._process.poll() is None:
+            self._process.send_signal(number)
+        return self._await_end()
+
+    def _await_end(self) -> int:
         process = self._process
         assert process is not None
-        if process.poll() is None:
-            process.send_signal(number)
         try:
             return process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:

@@ -1,0 +1,28 @@
+"""Waiting for something to become true, with a deadline and a word on what was awaited."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+DEADLINE_SECONDS = 15.0
+STEP_SECONDS = 0.01
+Found = TypeVar("Found")
+
+
+def eventually(look: Callable[[], Found], what: str, *, seconds: float = DEADLINE_SECONDS) -> Found:
+    """Look again and again until what is seen is true, and return it. Fails after `seconds`, naming `what`."""
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found:
+            return found
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds:g} s: {what}; last seen: {found!r}")
+        time.sleep(STEP_SECONDS)
+
+
+def pass_by(monotonic_seconds: float) -> None:
+    """Return when the monotonic clock is past a moment: for what the broker must not do before, or must have done."""
+    eventually(lambda: time.monotonic() > monotonic_seconds, "the moment to pass", seconds=60)
