@@ -12,6 +12,7 @@ import os
 import resource
 import shutil
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import trio
@@ -103,10 +104,12 @@ def file_system(directory: Path) -> str:
 class ResourceWatch:
     """Raises and clears the alarms that make publishers wait."""
 
-    def __init__(self, config: Config, alarms: Alarms) -> None:
+    def __init__(self, config: Config, alarms: Alarms, restore_ballast: Callable[[], bool]) -> None:
         self._config = config
         self._alarms = alarms
+        self._restore_ballast = restore_ballast
         self._disk_full = False
+        self._ballast_spent = False
         self.memory_limit = memory_limit(config)
 
     async def watch_memory(self) -> None:
@@ -124,11 +127,15 @@ class ResourceWatch:
     def check_disk(self) -> None:
         """Look at the disk now."""
         free = disk_free(self._config.server.directory)
-        self._set(DISK, self._disk_full or free < self._config.disk.free_limit_bytes)
+        short = self._disk_full or free < self._config.disk.free_limit_bytes
+        self._set(DISK, short)
+        if self._ballast_spent and not short:
+            self._ballast_spent = not self._restore_ballast()
 
     def disk_full(self, full: bool) -> None:
         """The message store has met, or overcome, a full disk."""
         self._disk_full = full
+        self._ballast_spent = True
         self.check_disk()
 
     def _set(self, name: str, short: bool) -> None:

@@ -44,7 +44,7 @@ class Server:
         self.broker = broker
         self.nursery = nursery
         self.registry = Registry(broker, session_settings(config))
-        self.resources = ResourceWatch(config, broker.alarms)
+        self.resources = ResourceWatch(config, broker.alarms, stores.messages.restore_ballast)
         self.committer = Committer(broker, stores.messages, self.resources.disk_full)
         self.engine = Engine(broker, stores.messages, self.committer, config.store.lazy_flush_milliseconds / 1000)
         self.transports: dict[Transport, None] = {}
@@ -158,9 +158,13 @@ async def _stop(server: Server, sockets: list[socket.socket]) -> None:
         trio.lowlevel.notify_closing(listener)  # ends its accept task
         listener.close()
     await server.close_clients()
-    with trio.CancelScope(shield=True):
+    with trio.CancelScope(
+        shield=True, deadline=trio.current_time() + server.config.shutdown.timeout_seconds
+    ) as writing:
         await server.definition_log.flush()
         await server.committer.finish()
+    if writing.cancelled_caught:
+        log.error("stopping although not everything could be written: the disk takes no more")
 
 
 def _announce(server: Server) -> None:

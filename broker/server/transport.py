@@ -63,6 +63,7 @@ class Transport:
         self._flushed = trio.Event()
         self._lost = False
         self._paused = False
+        self._handshaking = True
         self._close_deadline_set = False
         self.last_received = self.last_sent = trio.current_time()
         self.connection = Connection(registry, peer, self.flush)
@@ -128,7 +129,8 @@ class Transport:
                 await self._hold_back()
                 connection.receive(b"")
                 self._engine.end_turn()
-            if connection.phase is Phase.OPEN and not self._close_deadline_set:
+            if self._handshaking and connection.phase is Phase.OPEN:
+                self._handshaking = False
                 self._reading.deadline = float("inf")
             await self._hold_back()
 
@@ -184,9 +186,9 @@ class Transport:
             log.warning("connection %s: client unexpectedly closed TCP connection: %s", self.connection.peer, error)
             self.abort()
             return
+        self.connection.output.unsent(len(data) - size)
         if size < len(data):
             self._unsent = memoryview(data)[size:]
-            self.connection.output.stuck(len(self._unsent))
             self._nursery.start_soon(self._send_rest)
 
     async def _send_rest(self) -> None:
@@ -209,7 +211,7 @@ class Transport:
     def _take_more(self) -> None:
         data = self.connection.output.take()
         self._unsent = memoryview(data) if data else None
-        self.connection.output.stuck(len(data))
+        self.connection.output.unsent(len(data))
 
     async def _all_sent(self) -> None:
         while self._unsent is not None and not self._lost:

@@ -33,6 +33,9 @@ T = TypeVar("T")
 
 Action = Callable[[], object]
 
+BODY_BYTES_MAX = 536_870_912
+"""No message may be larger, whatever the configuration says; RabbitMQ's own ceiling."""
+
 HELD_OVERHEAD_BYTES = 256
 """What a held method costs beside its body, roughly."""
 
@@ -45,7 +48,7 @@ class Channel:
         self.number = number
         self.vhost = connection.vhost
         self.access = connection.access
-        self.assembler = Assembler()
+        self.assembler = Assembler(BODY_BYTES_MAX)
         self.deliveries = DeliveryLedger()
         self.consumers: dict[str, Consumer] = {}
         self.prefixes: dict[Consumer, bytes] = {}

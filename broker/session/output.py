@@ -18,7 +18,18 @@ class Output(Outbound):
     `on_flush` is called at the end of a turn that had something to say, `on_room` when there is room again.
     """
 
-    __slots__ = ("_answering", "_bytes", "_bytes_max", "_dirty", "_on_flush", "_on_room", "_parts", "_stuck", "_turn")
+    __slots__ = (
+        "_answering",
+        "_bytes",
+        "_bytes_max",
+        "_dirty",
+        "_on_flush",
+        "_on_room",
+        "_parts",
+        "_turn",
+        "_unsent",
+        "_was_full",
+    )
 
     def __init__(self, turn: Turn, bytes_max: int, on_flush: Callable[[], None], on_room: Callable[[], None]) -> None:
         self._turn = turn
@@ -27,7 +38,8 @@ class Output(Outbound):
         self._on_room = on_room
         self._parts: list[bytes] = []
         self._bytes = 0
-        self._stuck = 0
+        self._unsent = 0
+        self._was_full = False
         self._dirty = False
         self._answering: dict[Channel, None] = {}
 
@@ -64,13 +76,17 @@ class Output(Outbound):
         self._bytes = 0
         return data
 
-    def stuck(self, unsent_bytes: int) -> None:
-        """The client has not yet taken this much of what was taken from here."""
-        was_full = self.room() <= 0
-        self._stuck = unsent_bytes
-        if was_full and self.room() > 0:
+    def unsent(self, size: int) -> None:
+        """So much of what was taken is still on its way to the client: told after every attempt to send."""
+        self._unsent = size
+        if self._was_full and self.room() > 0:
+            self._was_full = False
             self._on_room()
 
     def room(self) -> int:
-        """How many more bytes are welcome; 0 or less: none."""
-        return self._bytes_max - self._bytes - self._stuck
+        """How many more bytes are welcome; 0: none."""
+        room = self._bytes_max - self._bytes - self._unsent
+        if room > 0:
+            return room
+        self._was_full = True
+        return 0
