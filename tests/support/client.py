@@ -59,6 +59,63 @@ class Message(NamedTuple):
         return decode_properties(self.header)
 
 
+class Inbox:
+    """What has arrived, put together into methods and messages, waiting in a queue per channel.
+
+    Checks what a server owes: content in one piece per channel, no frame over the negotiated size.
+    """
+
+    def __init__(self) -> None:
+        self.frame_max = 131072
+        self.heartbeats = 0
+        self._items: dict[int, deque[Method | Message]] = {}
+        self._partial: dict[int, tuple[Method, bytes, bytes]] = {}
+
+    def put(self, frame: Frame) -> None:
+        if frame.kind == FRAME_HEARTBEAT:
+            self.heartbeats += 1
+        elif frame.kind == FRAME_METHOD:
+            assert frame.channel not in self._partial, "a method interrupts content"
+            method = DECODERS[int.from_bytes(frame.payload[:4], "big")](frame.payload)
+            if method.HAS_CONTENT:
+                self._partial[frame.channel] = (method, b"", b"")
+            else:
+                self._append(frame.channel, method)
+        else:
+            self._put_content(frame)
+
+    def take(self, channel: int) -> Method | Message | None:
+        """The oldest item of a channel, or None."""
+        items = self._items.get(channel)
+        return items.popleft() if items else None
+
+    def take_all(self, channel: int) -> list[Method | Message]:
+        return list(self._items.pop(channel, ()))
+
+    def everything(self) -> list[Method | Message]:
+        """Every item of every channel, left where it is."""
+        return [item for items in self._items.values() for item in items]
+
+    def _append(self, channel: int, item: Method | Message) -> None:
+        self._items.setdefault(channel, deque()).append(item)
+
+    def _put_content(self, frame: Frame) -> None:
+        assert len(frame.payload) <= self.frame_max - 8, "a frame over the negotiated size"
+        method, header, body = self._partial.pop(frame.channel)
+        if frame.kind == FRAME_HEADER:
+            assert not header
+            header = frame.payload
+        else:
+            assert frame.kind == FRAME_BODY
+            assert header
+            body += frame.payload
+        if len(body) < body_size(header):
+            self._partial[frame.channel] = (method, header, body)
+        else:
+            assert len(body) == body_size(header)
+            self._append(frame.channel, Message(method, header, body))
+
+
 class Client:
     """One connection. Items that arrive wait in a queue per channel until a test asks for them."""
 
@@ -66,13 +123,9 @@ class Client:
         self._socket = socket.create_connection(address, timeout=TIMEOUT_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._reader = FrameReader(0)
-        self._frames: deque[Frame] = deque()
-        self._inbox: dict[int, deque[Method | Message]] = {}
-        self._partial: dict[int, tuple[Method, bytes, bytes]] = {}
-        self.frame_max = 131072
+        self._inbox = Inbox()
         self.server_start: ConnectionStart | None = None
         self.server_tune: ConnectionTune | None = None
-        self.heartbeats = 0
 
     @classmethod
     def connect(
@@ -95,6 +148,11 @@ class Client:
         for channel in channels:
             client.open_channel(channel)
         return client
+
+    @property
+    def heartbeats(self) -> int:
+        """How many have come since the connection began."""
+        return self._inbox.heartbeats
 
     # --- the handshake, step by step ---
 
@@ -119,7 +177,7 @@ class Client:
         """Await connection.tune and accept it, heartbeats off, or answer with something else."""
         tune = self.server_tune = self.expect(ConnectionTune, channel=0)
         answer = answer or ConnectionTuneOk(tune.channel_max, tune.frame_max, 0)
-        self.frame_max = answer.frame_max
+        self._inbox.frame_max = answer.frame_max
         self.send(answer, channel=0)
 
     def open_channel(self, channel: int = 1) -> None:
@@ -153,7 +211,7 @@ class Client:
         """Publish one message; `header` replaces the content header made of the properties."""
         method = BasicPublish(exchange, key, mandatory, False)
         header = encode_header(len(body), properties or BasicProperties()) if header is None else header
-        self.send_raw(method_frame(channel, method) + content_frames(channel, header, body, self.frame_max))
+        self.send_raw(method_frame(channel, method) + content_frames(channel, header, body, self._inbox.frame_max))
 
     # --- receiving ---
 
@@ -164,9 +222,9 @@ class Client:
         """
         deadline = time.monotonic() + timeout
         while True:
-            for number in (channel, 0):
-                if self._inbox.get(number):
-                    return self._inbox[number].popleft()
+            item = self._inbox.take(channel) or self._inbox.take(0)
+            if item is not None:
+                return item
             self._read(deadline)
 
     def expect(self, method: type[AnyMethod], *, channel: int = 1) -> AnyMethod:
@@ -191,9 +249,7 @@ class Client:
 
     def arrived(self, *, channel: int = 1) -> list[Method | Message]:
         """Take what has already been read for a channel. Nothing is awaited: ask for something first."""
-        items = list(self._inbox.get(channel, ()))
-        self._inbox.pop(channel, None)
-        return items
+        return self._inbox.take_all(channel)
 
     def refusal(self, method: Method, *, channel: int = 1) -> str:
         """Send a method that must be refused, and return how: see `closing`."""
@@ -225,11 +281,11 @@ class Client:
         try:
             while True:
                 self._read(deadline)
-                if not answered and any(isinstance(item, ConnectionClose) for item in self._inbox.get(0, ())):
+                if not answered and any(isinstance(item, ConnectionClose) for item in self._inbox.everything()):
                     self.send(ConnectionCloseOk(), channel=0)
                     answered = True
         except (EOFError, ConnectionError):
-            return [item for items in self._inbox.values() for item in items]
+            return self._inbox.everything()
 
     def await_heartbeats(self, count: int) -> None:
         """Return when so many heartbeats have come since the connection began."""
@@ -254,7 +310,7 @@ class Client:
 
     def _read(self, deadline: float) -> None:
         for frame in self._reader.feed(self._receive_some(deadline)):
-            self._take(frame)
+            self._inbox.put(frame)
 
     def _receive_some(self, deadline: float) -> bytes:
         self._socket.settimeout(max(0.01, deadline - time.monotonic()))
@@ -262,33 +318,3 @@ class Client:
         if not data:
             raise EOFError("the peer closed the socket")
         return data
-
-    def _take(self, frame: Frame) -> None:
-        inbox = self._inbox.setdefault(frame.channel, deque())
-        if frame.kind == FRAME_HEARTBEAT:
-            self.heartbeats += 1
-        elif frame.kind == FRAME_METHOD:
-            assert frame.channel not in self._partial, "a method interrupts content"
-            method = DECODERS[int.from_bytes(frame.payload[:4], "big")](frame.payload)
-            if method.HAS_CONTENT:
-                self._partial[frame.channel] = (method, b"", b"")
-            else:
-                inbox.append(method)
-        else:
-            self._take_content(frame, inbox)
-
-    def _take_content(self, frame: Frame, inbox: deque[Method | Message]) -> None:
-        assert len(frame.payload) <= self.frame_max - 8, "a frame over the negotiated size"
-        method, header, body = self._partial.pop(frame.channel)
-        if frame.kind == FRAME_HEADER:
-            assert not header
-            header = frame.payload
-        else:
-            assert frame.kind == FRAME_BODY
-            assert header
-            body += frame.payload
-        if len(body) < body_size(header):
-            self._partial[frame.channel] = (method, header, body)
-        else:
-            assert len(body) == body_size(header)
-            inbox.append(Message(method, header, body))
