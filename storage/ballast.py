@@ -33,15 +33,16 @@ def restore(directory: Path) -> bool:
     path = _path(directory)
     if path.exists() and path.stat().st_size == BALLAST_BYTES:
         return True
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        _allocate(descriptor)
-        return True
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            _allocate(descriptor)
+        finally:
+            os.close(descriptor)
     except OSError:
-        path.unlink()
+        path.unlink(missing_ok=True)
         return False
-    finally:
-        os.close(descriptor)
+    return True
 
 
 def _allocate(descriptor: int) -> None:

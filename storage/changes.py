@@ -30,7 +30,7 @@ from storage.keys import (
 )
 from storage.places import seek_segment
 from storage.records import Settled, decode_number, encode_number, frame
-from storage.segments import ENTRY, SHARED, Segment, kinds_of, pack, repack
+from storage.segments import ENTRY, SHARED, Segment, kinds_of, likely_loss, pack, repack
 
 if TYPE_CHECKING:
     import lmdb
@@ -41,7 +41,8 @@ PAGE_BYTES = 4096
 class CorruptRecord(NamedTuple):
     """Messages that cannot be read any more. Their raw bytes are kept under a key of their own.
 
-    `messages` is how many were lost, 1 unless a whole segment is unreadable; `position` is then the segment's first.
+    `messages` and `bytes` are what the lane's counters counted of them: exact for a message, the most likely for a
+    whole segment that is unreadable, of which `position` is the first.
     """
 
     queue_id: int
@@ -49,6 +50,7 @@ class CorruptRecord(NamedTuple):
     position: int
     reason: str
     messages: int
+    bytes: int
     whole_segment: bool
 
 
@@ -224,9 +226,10 @@ class Changes:
         """Move an unreadable segment out of its lane, and report it."""
         queue_id, lane, first = place_of(key)
         value = bytes(self.txn.get(key) or b"")
+        loss = likely_loss(value, self.txn.get(_bitmap_key(key)))
         self.txn.put(place_key(SET_ASIDE, queue_id, lane, first), frame(value))
         self._delete(key)
-        self.corrupt.append(CorruptRecord(queue_id, lane, first, reason, likely_count(value), True))
+        self.corrupt.append(CorruptRecord(queue_id, lane, first, reason, *loss, whole_segment=True))
 
     def _set_aside_message(self, queue_id: int, lane: int, position: int) -> None:
         key = seek_segment(self._cursor, queue_id, lane, position)
@@ -262,9 +265,3 @@ class Changes:
 
 def _bitmap_key(segment_key: bytes) -> bytes:
     return SETTLED + segment_key[1:]
-
-
-def likely_count(value: bytes | memoryview) -> int:
-    """How many messages an unreadable segment most likely held: what its header says, if that can be."""
-    count = int.from_bytes(value[2:4], "big")
-    return count if 0 < count * ENTRY.size < len(value) else 1

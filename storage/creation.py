@@ -78,6 +78,8 @@ def create(directory: Path, uuid: bytes) -> None:
 
 def check_identity(directory: Path, uuid: bytes | None) -> Identity:
     """Read whose store this is, and write nothing. Raises StoreIncompatible, or StoreCorrupt."""
+    if not directory.exists():
+        raise StoreIncompatible(f"{directory} does not exist: name the data directory of a broker")
     if not (directory / "data.mdb").is_file():
         raise StoreIncompatible(f"{directory} holds files but no message store: choose another directory")
     try:

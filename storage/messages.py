@@ -21,7 +21,7 @@ import lmdb
 from storage import ballast, creation, reclaim
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneState, SealedBatch, SealedLane, StoredMessage
 from storage.changes import Changes, CorruptRecord
-from storage.errors import StoreCorrupt, StoreIncompatible
+from storage.errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
 from storage.keys import DELETION, IDENTITY, LANE, SEGMENT, lane_key, lane_of, number_key, number_of
 from storage.places import records
 from storage.reading import LaneReader
@@ -77,27 +77,39 @@ class MessageStore:
         """Open the store in a directory, or make it there; count the boot, and sync that before returning.
 
         `store_uuid` (16 bytes) is whose messages they must be. Messages that end with their boot are dead from here
-        on. Raises StoreLocked, StoreIncompatible and StoreCorrupt, each before anything was changed; StoreFull.
+        on. Raises StoreLocked, StoreIncompatible and StoreCorrupt, each before anything was changed; StoreFull; and
+        StoreError when the system does not let us.
         """
         lock = creation.lock(directory)
         try:
-            if not creation.exists(directory):
-                if not create:
-                    raise StoreIncompatible(f"{directory} does not exist, although it should: restore it from a backup")
-                creation.create(directory, store_uuid or uuids.uuid4().bytes)
-            identity = creation.check_identity(directory, store_uuid)
-            if compact:
-                creation.compact_if_worth_it(directory)
-            environment = creation.open_environment(directory)
-            try:
-                identity = _begin_boot(environment, identity, directory)
-                ballast.restore(directory)
-                return cls(directory, environment, identity, lock)
-            except BaseException:
-                environment.close()
-                raise
+            return cls._open_locked(directory, lock, store_uuid, compact=compact, create=create)
+        except (OSError, lmdb.Error) as error:
+            os.close(lock)
+            raise StoreError(
+                f"{directory} cannot be opened ({error}): see that this user may read and write there"
+            ) from error
         except BaseException:
             os.close(lock)
+            raise
+
+    @classmethod
+    def _open_locked(
+        cls, directory: Path, lock: int, uuid: bytes | None, *, compact: bool, create: bool
+    ) -> MessageStore:
+        if not creation.exists(directory):
+            if not create:
+                raise StoreIncompatible(f"{directory} does not exist, although it should: restore it from a backup")
+            creation.create(directory, uuid or uuids.uuid4().bytes)
+        identity = creation.check_identity(directory, uuid)
+        if compact:
+            creation.compact_if_worth_it(directory)
+        environment = creation.open_environment(directory)
+        try:
+            identity = _begin_boot(environment, identity, directory)
+            ballast.restore(directory)
+            return cls(directory, environment, identity, lock)
+        except BaseException:
+            environment.close()
             raise
 
     def close(self) -> None:
@@ -114,11 +126,14 @@ class MessageStore:
     # What a start needs to know
 
     def lanes(self) -> dict[int, dict[int, LaneState]]:
-        """The counters of every lane of every queue, as they were last committed."""
+        """The counters of every lane of every queue that is not being deleted, as they were last committed."""
         found: dict[int, dict[int, LaneState]] = {}
         with self._environment.begin(buffers=True) as txn:
+            deleted = {number_of(key) for key, _value in records(txn, DELETION)}
             for key, value in records(txn, LANE):
                 queue_id, lane = lane_of(key)
+                if queue_id in deleted and queue_id < TRANSIENT_QUEUE:
+                    continue
                 try:
                     state = LaneState(*decode_counters(value))
                 except StoreCorrupt:
@@ -295,6 +310,16 @@ class MessageStore:
 
 
 def _begin_boot(environment: lmdb.Environment, identity: Identity, directory: Path) -> Identity:
+    """Count the boot. On a full disk with what the ballast gives: consumers can make room only in a running broker."""
+    try:
+        return _count_boot(environment, identity, directory)
+    except StoreFull:
+        if not ballast.release(directory):
+            raise
+        return _count_boot(environment, identity, directory)
+
+
+def _count_boot(environment: lmdb.Environment, identity: Identity, directory: Path) -> Identity:
     identity = identity._replace(boot=identity.boot + 1)
     try:
         with environment.begin(write=True, buffers=True) as txn:

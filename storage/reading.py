@@ -6,13 +6,13 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from storage.batch import StoredMessage
-from storage.changes import CorruptRecord, likely_count
+from storage.batch import PERSISTENT, StoredMessage
+from storage.changes import CorruptRecord
 from storage.errors import StoreCorrupt
 from storage.keys import BODY, SEGMENT, SETTLED, SWEEP, lane_key, number_key, place_of
 from storage.places import records, seek_segment
 from storage.records import Settled, Sweep, unframe
-from storage.segments import ENTRY, HEADER, Segment
+from storage.segments import ENTRY, HEADER, Entry, Segment, likely_loss
 
 if TYPE_CHECKING:
     import lmdb
@@ -66,8 +66,10 @@ class LaneReader:
         try:
             return Segment(value)
         except StoreCorrupt as error:
-            first = place_of(key)[2]
-            self.corrupt.append(CorruptRecord(self._queue_id, self._lane, first, str(error), likely_count(value), True))
+            loss = likely_loss(value, self._txn.get(SETTLED + key[1:]))
+            self.corrupt.append(
+                CorruptRecord(self._queue_id, self._lane, place_of(key)[2], str(error), *loss, whole_segment=True)
+            )
             return None
 
     def _messages(self, key: bytes, segment: Segment, slots: Iterable[int]) -> Iterator[StoredMessage]:
@@ -96,11 +98,11 @@ class LaneReader:
             body_at = route_size + header_size
             payload = bytes(value[start : start + body_at + (0 if body_id else body_size)])
             if zlib.crc32(payload) != checksum:
-                self._damaged(position, "a message fails its checksum")
+                self._damaged(segment.entry(slot), "a message fails its checksum")
                 continue
             body = self._body(body_id) if body_id else payload[body_at:]
             if body is None:
-                self._damaged(position, f"shared body {body_id} is missing or fails its checksum")
+                self._damaged(segment.entry(slot), f"shared body {body_id} is missing or fails its checksum")
                 continue
             yield StoredMessage(
                 position, flags, count, expires_at, payload[:route_size], payload[route_size:body_at], body, body_id
@@ -124,8 +126,11 @@ class LaneReader:
         except StoreCorrupt:
             return None
 
-    def _damaged(self, position: int, reason: str) -> None:
-        self.corrupt.append(CorruptRecord(self._queue_id, self._lane, position, reason, 1, False))
+    def _damaged(self, entry: Entry, reason: str) -> None:
+        loss = (1, entry.body_size) if entry.flags & PERSISTENT else (0, 0)
+        self.corrupt.append(
+            CorruptRecord(self._queue_id, self._lane, entry.position, reason, *loss, whole_segment=False)
+        )
 
 
 def read_sweep(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> Sweep:

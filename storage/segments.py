@@ -163,6 +163,24 @@ def kinds_of(value: bytes) -> int:
     return value[1]
 
 
+def likely_loss(value: bytes | memoryview, bitmap: bytes | memoryview | None) -> tuple[int, int]:
+    """How many live persistent messages an unreadable segment most likely held, and how many bytes of bodies.
+
+    What damaged the index mostly left the rest of it alone.
+    """
+    count = int.from_bytes(value[2:4], "big")
+    if not count or len(value) < HEADER.size + count * ENTRY.size:
+        return 1, 0
+    settled = readable_bitmap(bitmap, count)
+    index = value[HEADER.size : HEADER.size + count * ENTRY.size]
+    lost = [
+        entry.body_size
+        for slot, entry in enumerate(map(Entry._make, ENTRY.iter_unpack(index)))
+        if entry.flags & PERSISTENT and not (settled and slot in settled)
+    ]
+    return len(lost), min(sum(lost), len(value)) if not value[1] & SHARED else sum(lost)
+
+
 class Segment:
     """Reads one segment's bytes in place. They must stay valid while this is used.
 
@@ -249,10 +267,14 @@ class Segment:
 
         A damaged one counts as nothing settled: better a message twice than not at all.
         """
-        none = Settled.none(self.count, len(self.value) - HEADER.size)
-        if record is None:
-            return none
-        try:
-            return Settled.decode(record, self.count)
-        except StoreCorrupt:
-            return none
+        return readable_bitmap(record, self.count) or Settled.none(self.count, len(self.value) - HEADER.size)
+
+
+def readable_bitmap(record: bytes | memoryview | None, count: int) -> Settled | None:
+    """The bitmap of a segment of so many messages, None when there is none that can be read."""
+    if record is None:
+        return None
+    try:
+        return Settled.decode(record, count)
+    except StoreCorrupt:
+        return None

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from storage import creation
+from storage.batch import TRANSIENT_QUEUE
 from storage.errors import StoreCorrupt
 from storage.keys import (
     BODY,
@@ -78,14 +79,16 @@ def verify(directory: Path) -> Report:
 
 def _survey(txn: lmdb.Transaction[memoryview]) -> Report:
     report = Report()
-    deleted = {number_of(key) for key, _value in records(txn, DELETION)}
-    report.pending_deletions = len(deleted)
+    deletions = {number_of(key) for key, _value in records(txn, DELETION)}
+    report.pending_deletions = len(deletions)
     report.pending_sweeps = _count(txn, SWEEP)
     report.set_aside = _count(txn, SET_ASIDE)
     references: Counter[int] = Counter()
     for queue_id, lane in _lanes_with_segments(txn):
-        _check_lane(txn, queue_id, lane, report, references, deleted=queue_id in deleted)
-    _check_counters_without_segments(txn, report, deleted)
+        # Counters count what a restart keeps, which is nothing of a queue that is deleted or ends with its process.
+        kept = queue_id not in deletions and queue_id < TRANSIENT_QUEUE
+        _check_lane(txn, queue_id, lane, report, references, kept=kept)
+    _check_counters_without_segments(txn, report, deletions)
     _check_bitmaps(txn, report)
     _check_bodies(txn, report, references)
     _check_kinds(txn, report)
@@ -112,12 +115,12 @@ def _check_lane(
     report: Report,
     references: Counter[int],
     *,
-    deleted: bool,
+    kept: bool,
 ) -> None:
     name = f"queue {queue_id} lane {lane}"
     _check_order(txn, queue_id, lane, report)
     messages, size_bytes = count_lane(txn, queue_id, lane, references)
-    if deleted:
+    if not kept:
         return
     report.lanes += 1
     report.messages += messages
@@ -165,7 +168,11 @@ def _check_order(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int, re
 def _check_counters_without_segments(txn: lmdb.Transaction[memoryview], report: Report, deleted: set[int]) -> None:
     for key, value in records(txn, LANE):
         queue_id, lane = lane_of(key)
-        if queue_id in deleted or next(records(txn, lane_key(SEGMENT, queue_id, lane)), None):
+        if (
+            queue_id in deleted
+            or queue_id >= TRANSIENT_QUEUE
+            or next(records(txn, lane_key(SEGMENT, queue_id, lane)), None)
+        ):
             continue
         report.lanes += 1
         _check_counters(f"queue {queue_id} lane {lane}", value, (0, 0), report)

@@ -17,7 +17,7 @@ import pytest
 
 from storage import ballast, creation
 from storage.backup import backup
-from storage.batch import LaneState
+from storage.batch import TRANSIENT_QUEUE, LaneState
 from storage.errors import StoreCorrupt, StoreError, StoreFailed, StoreFull, StoreIncompatible, StoreLocked
 from storage.keys import BODY, IDENTITY, LANE, REFERENCES, SEGMENT, SET_ASIDE, SETTLED, number_key, place_key
 from storage.messages import MessageStore
@@ -131,6 +131,12 @@ def test_an_empty_directory_becomes_a_store(path: Path) -> None:
     assert len(filled(path)) == 10
 
 
+def test_a_place_that_cannot_be_written_is_said_clearly(path: Path) -> None:
+    path.parent.joinpath("messages.new").write_bytes(b"a file where the new store would be made")
+    with pytest.raises(StoreError, match="cannot be opened"):
+        MessageStore.open(path)
+
+
 def test_leftovers_of_an_interrupted_creation_do_not_matter(path: Path) -> None:
     fresh = path.with_name("messages.new")
     fresh.mkdir()
@@ -149,6 +155,7 @@ def test_a_damaged_message_is_set_aside_and_the_others_go_on(path: Path) -> None
         assert bodies(store, 1) == [b"message %d" % number for number in range(9)]
         (record,) = store.corrupt
         assert (record.queue_id, record.lane, record.position, record.messages) == (1, 0, positions[9], 1)
+        assert (record.bytes, record.whole_segment) == (9, False)
         assert "checksum" in record.reason
         writer = Writer(store)
         writer.settle(1, positions[9])  # as the broker does with what it was told of
@@ -173,7 +180,7 @@ def test_a_damaged_index_costs_its_segment_only(path: Path) -> None:
         assert bodies(store, 1) == [b"later"]
         assert store.fetch(1, 0, [later])[0].body == b"later"
         (record,) = store.corrupt
-        assert (record.messages, record.whole_segment) == (10, True)
+        assert (record.messages, record.bytes, record.whole_segment) == (10, 90, True)
         store.reclaim()
         assert bodies(store, 1) == [b"later"]
     report = verify(path)
@@ -233,6 +240,23 @@ def test_verify_finds_a_sound_store_sound(path: Path) -> None:
     report = verify(path)
     assert report.sound
     assert (report.messages, report.lanes, report.segments, report.bodies) == (11, 2, 2, 1)
+
+
+def test_verify_asks_no_counters_of_what_ends_with_the_process(path: Path) -> None:
+    with MessageStore.open(path) as store:
+        writer = Writer(store)
+        writer.put(TRANSIENT_QUEUE, b"persistent message in a transient queue", persistent=True)
+        sealed = writer.seal()
+        uncounted = [lane._replace(counters=LaneState().snapshot()) for lane in sealed.lanes]
+        store.commit(sealed._replace(lanes=tuple(uncounted)))
+    report = verify(path)
+    assert report.sound
+    assert report.messages == 0
+
+
+def test_verify_of_nothing_says_so(path: Path) -> None:
+    with pytest.raises(StoreIncompatible, match="does not exist"):
+        verify(path)
 
 
 @pytest.mark.parametrize(
@@ -304,6 +328,17 @@ def test_acks_go_on_when_the_disk_is_full_and_the_ballast_was_released(path: Pat
                 writer.settle(1, position)
                 writer.flush()
         assert bodies(store, 1) == []
+
+
+def test_a_start_on_a_full_disk_gives_the_ballast_for_it(path: Path) -> None:
+    filled(path)
+    with files_no_larger_than((path / "data.mdb").stat().st_size):
+        with pytest.raises(StoreFull):  # this limit, unlike a disk, gains nothing from a file that goes
+            MessageStore.open(path)
+    assert not (path / "ballast").exists()
+    with MessageStore.open(path) as store:
+        assert len(bodies(store, 1)) == 10
+        assert (path / "ballast").exists()
 
 
 def test_the_ballast_is_released_once_and_taken_again(path: Path) -> None:
