@@ -86,6 +86,18 @@ class Consumer:
         own = self.prefetch - self.unacked if self.prefetch else UNLIMITED
         return min(room, own, self.outlet.allowance())
 
+    def give(self, entries: Sequence[Entry]) -> None:
+        """Messages for this consumer: out to the client, and finished with if it does not acknowledge."""
+        if self.no_ack:
+            self.outlet.deliver(self, entries)
+            self.queue.finish(entries)
+            return
+        self.unacked += len(entries)
+        for entry in entries:
+            entry.consumer = self
+        self.queue.hold(self.outlet, entries)
+        self.outlet.deliver(self, entries)
+
     def settled(self, count: int = 1) -> None:
         """Messages it held are acknowledged or given back."""
         self.unacked -= count

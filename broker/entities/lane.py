@@ -83,6 +83,10 @@ class Lane:
         writes.puts = {position: put for position, put in writes.puts.items() if position in positions}
         self._journal.current.purges.append(Purge(self.queue_id, self.number, floor, tuple(sorted(positions))))
 
+    def lost(self, messages: int) -> None:
+        """The store has set aside records that it could not read."""
+        self.state.messages -= messages
+
     def drop(self) -> None:
         """The queue is gone for good: its records are to be reclaimed."""
         if self.used:

@@ -88,3 +88,8 @@ class Entry:
         self.stored = False
         self.redelivered = False
         self.consumer: Consumer | None = None
+
+    def release(self) -> None:
+        """Let the content go from memory if it is on disk: it can be read again."""
+        if self.stored and self.position <= self.queue.stored_up_to:
+            self.message = None

@@ -68,14 +68,14 @@ class Queue:
         self.lane = lane
         self.consumers = Consumers(self, single_active=self.arguments.single_active_consumer)
         self.inbound: dict[Binding, None] = {}
-        self.backlog = Backlog(context.window, self._read_back)
+        self.backlog = Backlog(context.window, partial(lane.read, self))
         self.limits = Limits(self, context.timers, context.now)
         self.unacked = 0
         self.deleted = False
         self.last_used = context.now()
         self._context = context
         self._position = context.boot << COUNTER_BITS
-        self._stored_up_to = 0
+        self.stored_up_to = 0
         self._touched = False
         self._holders: dict[Outlet, None] = {}
         self._orphans: list[Consumer] = []
@@ -110,7 +110,9 @@ class Queue:
             if turn is None:
                 break
             consumer, credit, alone = turn
-            self._hand_over(consumer, self._take(credit if alone else 1))
+            entries = _take(self, credit if alone else 1)
+            if entries:
+                consumer.give(entries)
         self.limits.expire()
         self.limits.watch()
 
@@ -122,9 +124,9 @@ class Queue:
         if entry is None:
             return None
         if no_ack:
-            self._finish((entry,))
+            self.finish((entry,))
         else:
-            self._hold(outlet, (entry,))
+            self.hold(outlet, (entry,))
         return entry
 
     def pop(self) -> Entry | None:
@@ -134,37 +136,19 @@ class Queue:
                 return entry
         return None
 
-    def _take(self, limit: int) -> list[Entry]:
-        taken: list[Entry] = []
-        size_bytes = 0
-        while len(taken) < limit and size_bytes < RUN_BYTES:
-            entry = self.pop()
-            if entry is None:
-                break
-            taken.append(entry)
-            size_bytes += entry.size
-            if entry.expires_at:
-                break  # the next one may have expired: `deliver` looks again
-        return taken
-
-    def _hand_over(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
-        if not entries:
-            return
-        if not consumer.no_ack:
-            consumer.unacked += len(entries)
-            for entry in entries:
-                entry.consumer = consumer
-            self._hold(consumer.outlet, entries)
-        consumer.outlet.deliver(consumer, entries)
-        if consumer.no_ack:
-            self._finish(entries)
-
-    def _hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
+    def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
+        """Messages go out to a channel that has to acknowledge them."""
         self.unacked += len(entries)
         self._holders[outlet] = None
         last = max((entry.position for entry in entries if entry.persistent), default=0)
         if last:
             self.lane.delivered(last)
+
+    def finish(self, entries: Iterable[Entry]) -> None:
+        """Messages have left for good, without ever having been unacknowledged."""
+        for entry in entries:
+            if entry.stored:
+                self.lane.settle(entry)
 
     # Back: settled, requeued, rejected
 
@@ -196,11 +180,6 @@ class Queue:
         """A channel is gone, and everything it held has been given back."""
         self._holders.pop(outlet, None)
 
-    def release(self, entry: Entry) -> None:
-        """Drop a delivered message's content from memory if it is on disk."""
-        if entry.stored and entry.position <= self._stored_up_to:
-            entry.message = None
-
     def held(self) -> Iterable[Entry]:
         """The unacknowledged messages."""
         return (entry for outlet in self._holders for entry in outlet.unacked_of(self))
@@ -211,17 +190,12 @@ class Queue:
         """A message leaves without having been acknowledged: a dead letter, if the queue has a place for them."""
         if entry.message is not None:
             self.dead_letter(entry.message, reason)
-        self._finish((entry,))
+        self.finish((entry,))
 
     def dead_letter(self, message: Message, reason: str) -> None:
         """Publish a message to the queue's dead-letter exchange, if it has one."""
         if self.arguments.dead_letter_exchange is not None:
             self._context.dead_letter(self, message, reason)
-
-    def _finish(self, entries: Iterable[Entry]) -> None:
-        for entry in entries:
-            if entry.stored:
-                self.lane.settle(entry)
 
     # The whole: purge, delete, restore
 
@@ -246,21 +220,14 @@ class Queue:
     def restore(self) -> None:
         """Start with what the store says is there."""
         self.lane.restore()
-        self._stored_up_to = self._position
+        self.stored_up_to = self._position
         self.backlog.restore(self.lane.state.messages, self.lane.state.bytes)
 
     def stored(self, up_to: int) -> None:
         """Everything this queue gave to the store up to a position is on disk."""
-        self._stored_up_to = up_to
+        self.stored_up_to = up_to
         if self.backlog.paging:
             self.backlog.stored(up_to)
-
-    def lost(self, messages: int) -> None:
-        """The store has set records aside that it could not read."""
-        self.lane.state.messages -= messages
-
-    def _read_back(self, after: int, before: int, window: Window) -> list[Entry]:
-        return self.lane.read(self, after, before, window)
 
     def _load(self, entry: Entry) -> bool:
         """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
@@ -268,3 +235,18 @@ class Queue:
             missing = takewhile(lambda other: other.message is None, self.backlog.next_returned(LOAD_MESSAGES))
             self.lane.load((entry, *missing))
         return entry.message is not None
+
+
+def _take(queue: Queue, limit: int) -> list[Entry]:
+    """The next messages for one consumer: a run of them, as long as none may have expired meanwhile."""
+    taken: list[Entry] = []
+    size_bytes = 0
+    while len(taken) < limit and size_bytes < RUN_BYTES:
+        entry = queue.pop()
+        if entry is None:
+            break
+        taken.append(entry)
+        size_bytes += entry.size
+        if entry.expires_at:
+            break
+    return taken

@@ -73,5 +73,5 @@ class Engine:
             log.error("a record of queue %d was set aside: %s", record.queue_id, record)
             queue = self.broker.queues_by_id.get(record.queue_id)
             if queue is not None:
-                queue.lost(1)
+                queue.lane.lost(1)
         self._store.corrupt.clear()

@@ -6,9 +6,9 @@ from broker.entities.consumer import Consumer
 from broker.entities.queue import Queue
 from broker.session import content
 from broker.session.channel import Channel
-from broker.session.publishing import REPLY_TO
 from broker.session.queue_methods import current_queue
 from broker.session.registry import generated_name
+from broker.session.replies import REPLY_TO
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException
@@ -86,12 +86,12 @@ def _check_exclusive(queue: Queue, method: methods.BasicConsume, vhost: str) -> 
 
 def _consume_replies(channel: Channel, method: methods.BasicConsume) -> None:
     """Direct reply-to: the consumer of a queue that does not exist, one per channel."""
-    if channel.reply_name:
+    if channel.replies.tag:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, "reply consumer already set")
     if not method.no_ack:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
     tag = _consumer_tag(channel, method)
-    channel.expect_replies(tag, generated_name(REPLY_TO + "."))
+    channel.replies.expect(tag)
     if not method.no_wait:
         channel.send(methods.BasicConsumeOk(tag))
 
@@ -103,8 +103,8 @@ def cancel(channel: Channel, method: methods.BasicCancel) -> None:
         channel.send(methods.BasicCancelOk(method.consumer_tag))
     if consumer is not None:
         channel.end_consumer(consumer)
-    elif method.consumer_tag == channel.reply_tag:
-        channel.expect_no_replies()
+    elif method.consumer_tag and method.consumer_tag == channel.replies.tag:
+        channel.replies.stop()
 
 
 def cancel_ok(channel: Channel, method: methods.BasicCancelOk) -> None:

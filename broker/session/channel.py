@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from broker.entities.consumer import UNLIMITED, Consumer
-from broker.entities.message import Entry, Message
+from broker.entities.message import Entry
 from broker.entities.pending import Pending
 from broker.entities.queue import Queue
 from broker.session import content, deliveries
 from broker.session.confirms import ConfirmLedger
 from broker.session.deliveries import DeliveryLedger
+from broker.session.replies import Replies
 from broker.session.transaction import Transaction
 from broker.wire import methods
 from broker.wire.assembler import Assembler
@@ -57,8 +58,7 @@ class Channel:
         self.prefetch = 0
         self.prefetch_all = 0
         self.last_queue = ""
-        self.reply_name = ""
-        self.reply_tag = ""
+        self.replies = Replies(self)
         self.closing = False
         self.ended = False
         self.gates = 0
@@ -145,23 +145,6 @@ class Channel:
             tag = ledger.skip() if consumer.no_ack else ledger.add(entry)
             send(content.deliver(self.number, prefix, tag, entry.redelivered, message, frame_max))
 
-    def deliver_reply(self, message: Message) -> None:
-        """Send an answer to a request straight to the asking client."""
-        prefix, tag = content.deliver_prefix(self.reply_tag), self.deliveries.skip()
-        self.connection.output.send(
-            content.deliver(self.number, prefix, tag, False, message, self.connection.frame_max)
-        )
-
-    def expect_replies(self, tag: str, name: str) -> None:
-        """Requests of this channel are answered under `name`, to the consumer `tag`."""
-        self.reply_name, self.reply_tag = name, tag
-        self.connection.registry.reply_channels[name] = self
-
-    def expect_no_replies(self) -> None:
-        """The reply consumer is gone: answers find nobody."""
-        self.connection.registry.reply_channels.pop(self.reply_name, None)
-        self.reply_name = self.reply_tag = ""
-
     def unacked_of(self, queue: Queue) -> Iterable[Entry]:
         """What is out with the client of one queue."""
         tx = self.transaction
@@ -227,7 +210,7 @@ class Channel:
         deliveries.requeue(list(outstanding.values()))
         for queue in queues.values():
             queue.forget(self)
-        self.expect_no_replies()
+        self.replies.stop()
         self.confirms = None
         self.connection.hold(-sum(size for size, _ in self.held))
         self.held.clear()

@@ -72,7 +72,7 @@ class DeliveryLedger:
         for tag in range(max(1, first), last):
             entry = self.unacked.get(tag)
             if entry is not None:
-                entry.queue.release(entry)
+                entry.release()
 
 
 def acknowledge(entries: Iterable[Entry]) -> None:

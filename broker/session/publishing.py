@@ -15,6 +15,7 @@ from broker.entities.queue import Queue
 from broker.session import content
 from broker.session.access import TARGETS_MAX, Target
 from broker.session.channel import Channel
+from broker.session.replies import REPLY_TO
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException, DecodeError
 from broker.wire.methods import BasicPublish, decode_basic_publish
@@ -22,7 +23,6 @@ from broker.wire.properties import PropertySummary, decode_properties, encode_he
 from broker.wire.tables import TYPE_NAMES, Field, Table, decode_table
 from storage.batch import PERSISTENT
 
-REPLY_TO = "amq.rabbitmq.reply-to"
 EXPIRATION_MAX_MILLISECONDS = 315_360_000_000
 
 _BASIC_PUBLISH = BasicPublish.KEY.to_bytes(4, "big")
@@ -187,9 +187,9 @@ def _strip_blind_copies(message: Message) -> None:
 
 
 def _promise_reply(channel: Channel, message: Message) -> None:
-    if not channel.reply_name:
+    if not channel.replies.address:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist")
-    changes: dict[str, Any] = {"reply_to": channel.reply_name}
+    changes: dict[str, Any] = {"reply_to": channel.replies.address}
     message.header = encode_header(len(message.body), decode_properties(message.header)._replace(**changes))
 
 
@@ -198,7 +198,7 @@ def _reply(channel: Channel, target: Target, message: Message) -> None:
         return
     asking = channel.connection.registry.reply_channels.get(target.key)
     if asking is not None and asking.vhost is channel.vhost:
-        asking.deliver_reply(message)
+        asking.replies.deliver(message)
 
 
 def _invalid_message(problem: str) -> ChannelException:

@@ -8,8 +8,8 @@ from broker.entities.queue import Queue, QueueSpec
 from broker.entities.quotas import MAX_QUEUES
 from broker.session import names
 from broker.session.channel import Channel
-from broker.session.publishing import REPLY_TO
 from broker.session.registry import generated_name
+from broker.session.replies import REPLY_TO
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
