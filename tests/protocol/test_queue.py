@@ -78,6 +78,12 @@ def test_a_passive_declare(client: Client, name: Name) -> None:
     client.ask(queue_delete(queue))
 
 
+def test_a_passive_declare_takes_no_short_cut(client: Client) -> None:
+    """RabbitMQ 3.10.8 on the wire: here an empty name is a name, whatever was declared last."""
+    client.ask(queue_declare("", exclusive=True))
+    assert client.refusal(queue_declare("", passive=True)) == "channel 404 NOT_FOUND - no queue '' in vhost '/'"
+
+
 @pytest.mark.parametrize(
     ("first", "second", "text"),
     [
@@ -231,6 +237,9 @@ def test_binding_what_is_not_there(client: Client, name: Name) -> None:
         f"channel 404 NOT_FOUND - no queue '{missing}' in vhost '/'"
     )
     assert client.refusal(queue_bind(queue, missing, "k")) == (
+        f"channel 404 NOT_FOUND - no exchange '{missing}' in vhost '/'"
+    )
+    assert client.refusal(queue_bind(missing, missing, "k")) == (
         f"channel 404 NOT_FOUND - no exchange '{missing}' in vhost '/'"
     )
     client.ask(queue_unbind(queue, missing, "k"))
