@@ -56,10 +56,14 @@ class BrokerProcess:
             raise AssertionError(f"the broker did not become ready: {self.ready_line!r}\n{self.log()}")
         self.address = (ready[1], int(ready[2]))
 
-    def terminate(self) -> None:
-        """Send SIGTERM and wait for nothing, so that a test may see how it ends; see `wait`."""
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal and wait for nothing, so that a test may see what it does; see `wait`."""
         assert self._process is not None
-        self._process.terminate()
+        self._process.send_signal(number)
+
+    def terminate(self) -> None:
+        """Send SIGTERM, as `signal` does."""
+        self.signal(signal.SIGTERM)
 
     def wait(self) -> int:
         """Await the end of a process that was told to stop; return the exit code."""

@@ -1,0 +1,69 @@
+"""Killed twenty times in the middle of everything: what the ledgers of its clients say must hold each time."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from tests.restart.conftest import expect_sound_store
+from tests.restart.ledger import Ledger
+from tests.support.broker import BrokerProcess
+from tests.support.client import Client
+from tests.support.shorthand import queue_declare
+
+Dial = Callable[[], Client]
+
+CYCLES = 20
+QUEUES = ("a", "b", "c")
+
+
+class Worker(threading.Thread):
+    """Works a ledger's queue until the broker dies under it."""
+
+    def __init__(self, client: Client, ledger: Ledger, confirms: int) -> None:
+        super().__init__()
+        self.client = client
+        self.ledger = ledger
+        self.confirms = confirms
+        self.far_enough = threading.Event()
+        self.failure: BaseException | None = None
+        ledger.begin(client)
+
+    def run(self) -> None:
+        try:
+            while True:
+                if self.ledger.step(self.client) >= self.confirms:
+                    self.far_enough.set()
+        except (ConnectionError, EOFError):
+            pass
+        except BaseException as error:
+            self.failure = error
+        finally:
+            self.far_enough.set()
+
+
+@pytest.mark.slow
+def test_twenty_kills(fresh_broker: BrokerProcess, dial: Dial) -> None:
+    """Confirmed and not acknowledged: there, once, in order. Synced acks: gone. Marks as far as provable."""
+    dice = random.Random(20)
+    ledgers = [Ledger(queue, random.Random(queue)) for queue in QUEUES]
+    setup = dial()
+    for queue in QUEUES:
+        setup.ask(queue_declare(queue, durable=True))
+    for _ in range(CYCLES):
+        workers = [Worker(dial(), ledger, dice.randint(20, 400)) for ledger in ledgers]
+        for worker in workers:
+            worker.start()
+        workers[dice.randrange(len(workers))].far_enough.wait()
+        fresh_broker.kill_and_restart()
+        for worker in workers:
+            worker.join()
+            assert worker.failure is None, worker.failure
+            client = dial()
+            worker.ledger.inspect(client)
+            client.close()
+    assert fresh_broker.stop() == 0
+    expect_sound_store(fresh_broker)
