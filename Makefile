@@ -3,7 +3,7 @@ SHELL := /bin/sh
 VENV := .venv
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
-SOURCES := broker storage migrations tools tests
+SOURCES := broker storage migrations tools tests bench
 
 # The first interpreter that is new enough; PYTHON=/path/to/python overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
@@ -47,7 +47,7 @@ crash-states: $(STAMP)
 	$(BIN)/python -m pytest -q -s tests/crash
 
 bench: $(STAMP)
-	@for script in bench/*.py; do echo "== $$script"; PYTHONPATH=. $(BIN)/python "$$script" || exit 1; done
+	$(BIN)/python -m bench.scenarios
 
 wire: $(STAMP)
 	$(BIN)/python tools/generate_wire.py

@@ -24,6 +24,8 @@ class Bindings:
     def __init__(self, vhost: VHost, definitions: Definitions) -> None:
         self._vhost = vhost
         self._definitions = definitions
+        self.alternates: set[str] = set()
+        """Names that some exchange has, or has had, for its alternate."""
 
     def bind(self, binding: Binding, arguments: Table) -> Pending[None]:
         """Add a binding; one that is there already stays as it is.
@@ -66,8 +68,7 @@ class Bindings:
 
     def changed(self, exchange: Exchange) -> None:
         """Routes that were remembered for an exchange, and for those that lead to it, no longer hold."""
-        exchanges = self._vhost.exchanges.values()
-        if exchange.inbound or any(other.alternate == exchange.name for other in exchanges):
+        if exchange.inbound or exchange.name in self.alternates:
             self.changed_everywhere()
         exchange.version += 1
 

@@ -67,11 +67,15 @@ class Limits:
                 queue.discard(popped, "expired")
 
     def watch(self) -> None:
-        """Come back when the message now at the head expires."""
+        """Come back when the message now at the head expires; no oftener, whatever passes the head meanwhile."""
         entry = self._queue.backlog.peek()
-        if entry is not None and entry.expires_at and entry.expires_at != self._watched:
+        if entry is not None and entry.expires_at and not 0 < self._watched <= entry.expires_at:
             self._watched = entry.expires_at
-            self._timers.at(entry.expires_at, self._queue.touch)
+            self._timers.at(entry.expires_at, self._look)
+
+    def _look(self) -> None:
+        self._watched = 0
+        self._queue.touch()
 
     def _over(self, margin: int = 0) -> bool:
         backlog = self._queue.backlog

@@ -72,6 +72,7 @@ class VHost:
         self.queues: dict[str, Queue] = {}
         self.deleted = False
         self.context = context
+        self._owned: dict[object, dict[Queue, None]] = {}
         self.bindings = Bindings(self, context.definitions)
         self._definitions = context.definitions
         self._creating: dict[tuple[type, str], Pending[Queue] | Pending[Exchange]] = {}
@@ -158,9 +159,8 @@ class VHost:
         self, name: str, type_: str, *, auto_delete: bool, internal: bool, arguments: Table
     ) -> Exchange:
         """Bring a durable exchange back as the store describes it."""
-        exchange = self.exchanges[name] = Exchange(
-            name, type_, durable=True, auto_delete=auto_delete, internal=internal, arguments=arguments
-        )
+        exchange = Exchange(name, type_, durable=True, auto_delete=auto_delete, internal=internal, arguments=arguments)
+        self._appear(exchange)
         return exchange
 
     def _declare(
@@ -207,8 +207,13 @@ class VHost:
         if isinstance(entity, Queue):
             self.queues[entity.name] = entity
             self._watch_expiry(entity)
-        else:
-            self.exchanges[entity.name] = entity
+            if entity.owner is not None:
+                self._owned.setdefault(entity.owner, {})[entity] = None
+            return
+        self.exchanges[entity.name] = entity
+        if entity.alternate is not None:
+            self.bindings.alternates.add(entity.alternate)
+        if entity.name in self.bindings.alternates:
             self.bindings.changed_everywhere()
 
     def _new_queue(self, spec: QueueSpec, queue_id: int, state: LaneState, owner: object | None) -> Queue:
@@ -235,6 +240,7 @@ class VHost:
         """Remove a queue with its bindings and messages; answers with the number of ready messages."""
         del self.queues[queue.name]
         self.context.queues_by_id.pop(queue.lane.queue_id, None)
+        self._owned.get(queue.owner, {}).pop(queue, None)
         self.bindings.remove_inbound(queue)
         messages = queue.delete()
 
@@ -249,7 +255,7 @@ class VHost:
 
     def release(self, owner: object) -> None:
         """A connection is gone: so are the queues exclusive to it."""
-        for queue in [queue for queue in self.queues.values() if queue.owner is owner]:
+        for queue in list(self._owned.pop(owner, ())):
             self.delete_queue(queue)
 
     def _watch_expiry(self, queue: Queue) -> None:
