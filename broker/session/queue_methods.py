@@ -21,7 +21,7 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
     """queue.declare."""
     name = names.stripped(method.queue)
     if method.passive:
-        _declare_passively(channel, method, current_queue(channel, name))
+        _declare_passively(channel, method, name)
         return
     names.not_reserved("queue", name)
     name = name or generated_name("amq.gen-")
@@ -105,8 +105,8 @@ def _binding(channel: Channel, method: methods.QueueBind | methods.QueueUnbind) 
     names.not_default_exchange(method.exchange)
     channel.access.write_queue(name)
     channel.access.read_exchange(method.exchange)
-    queue = channel.vhost.queue(name, channel.connection)
     exchange = channel.vhost.exchange(method.exchange)
+    queue = channel.vhost.queue(name, channel.connection)
     channel.access.topic(exchange, "read", key)
     return exchange.binding(queue, key, method.arguments)
 
