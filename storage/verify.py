@@ -54,6 +54,8 @@ class Report:
     set_aside: int = 0
     pending_deletions: int = 0
     pending_sweeps: int = 0
+    queue_ids: set[int] = field(default_factory=set)
+    """Durable queues that are not deleted."""
     problems: list[str] = field(default_factory=list)
 
     @property
@@ -123,6 +125,7 @@ def _check_lane(
     if not kept:
         return
     report.lanes += 1
+    report.queue_ids |= {queue_id} if queue_id < TRANSIENT_QUEUE else set()
     report.messages += messages
     report.bytes += size_bytes
     reader = LaneReader(txn, queue_id, lane)
@@ -175,6 +178,7 @@ def _check_counters_without_segments(txn: lmdb.Transaction[memoryview], report: 
         ):
             continue
         report.lanes += 1
+        report.queue_ids |= {queue_id} if queue_id < TRANSIENT_QUEUE else set()
         _check_counters(f"queue {queue_id} lane {lane}", value, (0, 0), report)
 
 

@@ -28,6 +28,7 @@ from storage.definition_changes import (
     PutQueue,
     QueueRow,
 )
+from storage.definition_changes import Definitions as StoredDefinitions
 from storage.definitions import DefinitionsError, DefinitionStore
 
 log = logging.getLogger("leveret.definitions")
@@ -89,6 +90,10 @@ class DefinitionLog(Definitions):
             return
         for _, pending in groups:
             pending.resolve(None)
+
+    async def load(self) -> StoredDefinitions:
+        """Everything that is on disk. Raises DefinitionsError."""
+        return await trio.to_thread.run_sync(self._store.load, limiter=self._limiter)
 
     # What the entities ask for
 

@@ -19,7 +19,7 @@ OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 RETRY_SECONDS = 0.1
 
 
-class ListenError(Exception):
+class ListenError(OSError):
     """An address cannot be listened on; the message says which, why and what to do."""
 
 

@@ -8,6 +8,7 @@ so a definitions file that was lost or swapped costs no messages: the start is r
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,21 +18,25 @@ from broker.entities.broker import Broker, BrokerSettings
 from broker.entities.clock import SteadyClock
 from broker.entities.exchanges import Destination
 from broker.entities.queue import QueueSpec
-from broker.entities.users import Permission, TopicPermission, User
 from broker.entities.vhost import VHost
 from broker.server.definition_log import DefinitionLog
+from broker.server.effects import take_effect
 from broker.session.passwords import SHA256, hash_password
 from broker.wire.tables import Table, decode_table
 from storage import creation
 from storage.batch import LaneState
 from storage.definition_changes import (
     BindingRow,
+    Change,
     Definitions,
     ExchangeRow,
     PermissionRow,
     PutPermission,
+    PutTopicPermission,
     PutUser,
+    PutUserLimit,
     PutVhost,
+    PutVhostLimit,
     QueueRow,
     SetMetadata,
     UserRow,
@@ -79,9 +84,9 @@ class Recovered(NamedTuple):
     tombstones: frozenset[int]
 
 
-def recover(config: Config, stores: Stores) -> Recovered:
-    """Bring back everything durable."""
-    found = _with_defaults(config, stores)
+def recover(config: Config, stores: Stores, *, default_user: bool = True) -> Recovered:
+    """Bring back everything durable. New stores begin with the default virtual host and, if wanted, its user."""
+    found = _with_defaults(config, stores, default_user=default_user)
     lanes = stores.messages.lanes()
     limits = config.limits
     broker = Broker(
@@ -91,9 +96,8 @@ def recover(config: Config, stores: Stores) -> Recovered:
         DefinitionLog(stores.definitions, max(found.queue_id_sequence, stores.messages.highest_queue_id())),
         stores.messages.boot,
     )
-    _restore_users(broker, found)
-    for vhost in found.vhosts:
-        broker.add_vhost(vhost.name)
+    for change in _access_of(found):
+        take_effect(broker, change)
     for exchange in found.exchanges:
         _restore_exchange(broker.vhosts[exchange.vhost], exchange)
     for queue in found.queues:
@@ -104,32 +108,28 @@ def recover(config: Config, stores: Stores) -> Recovered:
     return Recovered(broker, found.tombstones)
 
 
-def _with_defaults(config: Config, stores: Stores) -> Definitions:
-    """What the definitions store holds; a new one begins with the default virtual host and user."""
+def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Definitions:
     found = stores.definitions.load()
-    if found.vhosts:
+    if found.vhosts or found.users:
         return found
     defaults = config.defaults
-    stores.definitions.commit(
-        [
-            PutVhost(VhostRow(defaults.vhost, "Default virtual host")),
-            PutUser(UserRow(defaults.user, hash_password(defaults.password.encode()), SHA256, ("administrator",))),
-            PutPermission(PermissionRow(defaults.user, defaults.vhost, ".*", ".*", ".*")),
-        ]
-    )
+    changes: list[Change] = [PutVhost(VhostRow(defaults.vhost, "Default virtual host"))]
+    if default_user:
+        hashed = hash_password(defaults.password.encode())
+        changes.append(PutUser(UserRow(defaults.user, hashed, SHA256, ("administrator",))))
+        changes.append(PutPermission(PermissionRow(defaults.user, defaults.vhost, ".*", ".*", ".*")))
+    stores.definitions.commit(changes)
     return stores.definitions.load()
 
 
-def _restore_users(broker: Broker, found: Definitions) -> None:
-    users = broker.users
-    for user in found.users:
-        users.by_name[user.name] = User(*user)
-    for permission in found.permissions:
-        users.permissions[permission.vhost, permission.user] = Permission(
-            permission.configure, permission.write, permission.read
-        )
-    for topic in found.topic_permissions:
-        users.topic_permissions[topic.vhost, topic.user, topic.exchange] = TopicPermission(topic.write, topic.read)
+def _access_of(found: Definitions) -> Iterator[Change]:
+    """The changes that make virtual hosts, users, permissions and limits what the store says they are."""
+    yield from map(PutVhost, found.vhosts)
+    yield from map(PutUser, found.users)
+    yield from map(PutPermission, found.permissions)
+    yield from map(PutTopicPermission, found.topic_permissions)
+    yield from map(PutVhostLimit, found.vhost_limits)
+    yield from map(PutUserLimit, found.user_limits)
 
 
 def _restore_exchange(vhost: VHost, row: ExchangeRow) -> None:

@@ -13,12 +13,16 @@ import signal
 import socket
 import sys
 import time
+from pathlib import Path
 
 import trio
 
-from broker.config import Config
+from broker.config import Config, Defaults
 from broker.entities.broker import Broker
-from broker.server import listeners, recovery, resources
+from broker.server import admin, listeners, recovery, resources
+from broker.server.commands import definitions
+from broker.server.commands.administration import Administration
+from broker.server.commands.definitions_file import DefinitionsFile, read_file
 from broker.server.committer import Committer
 from broker.server.definition_log import DefinitionLog
 from broker.server.engine import Engine
@@ -112,14 +116,16 @@ def run(config: Config) -> int:
 
 async def _serve(config: Config) -> int:
     directory = config.server.directory
+    os.umask(0o077)  # whatever is made in the data directory is its owner's alone
+    imported = read_file(Path(config.definitions.file)) if config.definitions.file else None
     resources.raise_open_files_limit()
     sockets = listeners.bind(config.server.addresses, config.server.backlog)
     try:
         stores = recovery.open_stores(directory)
         resources.warn_of_network_file_system(directory)
         try:
-            recovered = recovery.recover(config, stores)
-            return await _run(config, stores, recovered, sockets)
+            recovered = recovery.recover(config, stores, default_user=_wants_default_user(config, imported))
+            return await _run(config, stores, recovered, sockets, imported)
         finally:
             stores.definitions.close()
             stores.messages.close()
@@ -129,13 +135,28 @@ async def _serve(config: Config) -> int:
             listener.close()
 
 
-async def _run(config: Config, stores: Stores, recovered: Recovered, sockets: list[socket.socket]) -> int:
+def _wants_default_user(config: Config, imported: DefinitionsFile | None) -> bool:
+    """A new data directory has no default user where a definitions file brings users, unless settings name one."""
+    named = config.defaults.user, config.defaults.password
+    return imported is None or not imported.users or named != (Defaults().user, Defaults().password)
+
+
+async def _run(
+    config: Config,
+    stores: Stores,
+    recovered: Recovered,
+    sockets: list[socket.socket],
+    imported: DefinitionsFile | None,
+) -> int:
     with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async with trio.open_nursery() as writers, trio.open_nursery() as clients:
             server = Server(config, stores, recovered.broker, clients)
+            administration = Administration(server)
+            writers.start_soon(server.definition_log.run)
+            if imported is not None:
+                log.info("definitions imported: %s", await definitions.add(administration, imported))
             server.committer.start(recovered.tombstones)
             writers.start_soon(server.committer.watch)
-            writers.start_soon(server.definition_log.run)
             writers.start_soon(server.engine.run)
             for task in (server.resources.watch_memory, server.resources.watch_disk):
                 clients.start_soon(task)
@@ -143,11 +164,13 @@ async def _run(config: Config, stores: Stores, recovered: Recovered, sockets: li
             for listener in sockets:
                 clients.start_soon(listeners.accept_forever, listener, server.welcome)
             server.addresses = [listener.getsockname()[:2] for listener in sockets]
-            _announce(server)
-            async for number in signals:
-                log.info("stopping on %s", signal.Signals(number).name)
-                break
-            await _stop(server, sockets)
+            with admin.listening(config.server.directory) as operators:
+                clients.start_soon(admin.serve, administration, operators)
+                _announce(server)
+                async for number in signals:
+                    log.info("stopping on %s", signal.Signals(number).name)
+                    break
+                await _stop(server, sockets)
             clients.cancel_scope.cancel()
             writers.cancel_scope.cancel()
     return 0

@@ -1,0 +1,1 @@
+"""What an operator can ask of a broker, one file per subject."""

@@ -1,0 +1,143 @@
+"""What could go wrong with definitions, found before the first change: against the file itself and what exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+from broker.administration import AdministrationError
+from broker.entities import queue_arguments
+from broker.entities.broker import Broker
+from broker.entities.exchanges import ROUTERS, Exchange
+from broker.entities.quotas import OF_USERS, OF_VHOSTS
+from broker.entities.vhost import DEFAULT_EXCHANGES
+from broker.server.commands.arguments import check_pattern, invalid
+from broker.server.commands.definitions_file import (
+    BindingEntry,
+    DefinitionsFile,
+    ExchangeEntry,
+    ParameterEntry,
+    PermissionEntry,
+    PolicyEntry,
+    QueueEntry,
+    TopicPermissionEntry,
+    UserEntry,
+    operator_policy,
+)
+from broker.server.commands.export import OPERATOR_POLICY, VHOST_LIMITS
+from broker.server.commands.limits import checked
+from broker.server.commands.plain import table
+from broker.session.passwords import ALGORITHMS
+from broker.wire.errors import ChannelException
+
+Place = tuple[str, str]
+"""A virtual host, and a name in it."""
+
+
+def check(broker: Broker, file: DefinitionsFile) -> None:
+    """Raises AdministrationError `invalid` with the place of the first thing that cannot be taken in."""
+    users = {user.name for user in file.users} | broker.users.by_name.keys()
+    vhosts = {vhost.name for vhost in file.vhosts} | broker.vhosts.keys()
+    exchanges, queues = _exchanges(broker, file), _queues(broker, file)
+    for place, entry in _entries(file):
+        try:
+            _check_references(entry, users, vhosts)
+            if isinstance(entry, BindingEntry):
+                _check_binding(entry, exchanges, queues)
+            elif type(entry) in _CHECKS:
+                _CHECKS[type(entry)](entry)
+        except ChannelException as error:
+            raise invalid(f"definitions: {place}: {error.text}") from None
+        except (AdministrationError, ValueError, TypeError, OverflowError) as error:
+            raise invalid(f"definitions: {place}: {error}") from None
+
+
+def _entries(file: DefinitionsFile) -> Iterator[tuple[str, Any]]:
+    for kind in file.__struct_fields__:
+        for number, entry in enumerate(getattr(file, kind)):
+            yield f"{kind}[{number}]", entry
+
+
+def _check_references(entry: Any, users: Collection[str], vhosts: Collection[str]) -> None:
+    if hasattr(entry, "vhost") and entry.vhost not in vhosts:
+        raise invalid(f"Virtual host '{entry.vhost}' does not exist")
+    if hasattr(entry, "user") and entry.user not in users:
+        raise invalid(f'User "{entry.user}" does not exist')
+
+
+def _exchanges(broker: Broker, file: DefinitionsFile) -> dict[Place, str]:
+    """The type of every exchange that there will be."""
+    types = {(vhost.name, name): type_ for vhost in file.vhosts for name, type_ in DEFAULT_EXCHANGES.items()}
+    types |= {(exchange.vhost, exchange.name): exchange.type for exchange in file.exchanges}
+    return types | {
+        (vhost.name, name): exchange.type
+        for vhost in broker.vhosts.values()
+        for name, exchange in vhost.exchanges.items()
+    }
+
+
+def _queues(broker: Broker, file: DefinitionsFile) -> set[Place]:
+    found = {(vhost.name, name) for vhost in broker.vhosts.values() for name in vhost.queues}
+    return found | {(queue.vhost, queue.name) for queue in file.queues}
+
+
+def _check_user(user: UserEntry) -> None:
+    if user.hashing_algorithm not in ALGORITHMS:
+        raise invalid(f"hashing algorithm {user.hashing_algorithm} is not known; known: {', '.join(ALGORITHMS)}")
+    checked(user.limits or {}, OF_USERS)
+
+
+def _check_permission(permission: PermissionEntry) -> None:
+    for pattern in (permission.configure, permission.write, permission.read):
+        check_pattern(pattern)
+
+
+def _check_topic_permission(permission: TopicPermissionEntry) -> None:
+    check_pattern(permission.write)
+    check_pattern(permission.read)
+
+
+def _check_policy(policy: PolicyEntry) -> None:
+    check_pattern(policy.pattern)
+
+
+def _check_parameter(parameter: ParameterEntry) -> None:
+    if parameter.component == VHOST_LIMITS:
+        checked(parameter.value or {}, OF_VHOSTS)
+    elif parameter.component == OPERATOR_POLICY:
+        _check_policy(operator_policy(parameter))
+
+
+def _check_exchange(exchange: ExchangeEntry) -> None:
+    if exchange.type not in ROUTERS:
+        raise invalid(f"unknown exchange type '{exchange.type}'")
+    alternate = table(exchange.arguments).get("alternate-exchange")
+    if alternate is not None and alternate.kind != "S":
+        raise invalid("argument alternate-exchange: expected a text")
+
+
+def _check_queue(queue: QueueEntry) -> None:
+    queue_arguments.check(queue.name, queue.vhost, table(queue.arguments))
+
+
+def _check_binding(entry: BindingEntry, exchanges: dict[Place, str], queues: set[Place]) -> None:
+    source, destination = (entry.vhost, entry.source), (entry.vhost, entry.destination)
+    if source not in exchanges:
+        raise invalid(f"no exchange '{entry.source}' in vhost '{entry.vhost}'")
+    if destination not in (queues if entry.destination_type == "queue" else exchanges):
+        raise invalid(f"no {entry.destination_type} '{entry.destination}' in vhost '{entry.vhost}'")
+    # Whether the arguments make sense is for the exchange's type to say: one is asked that nobody will use.
+    arguments = table(entry.arguments)
+    stand_in = Exchange("", exchanges[source], durable=False, auto_delete=False, internal=False, arguments={})
+    stand_in.bind(stand_in.binding(stand_in, entry.routing_key, arguments), arguments)
+
+
+_CHECKS: dict[type[Any], Callable[[Any], None]] = {
+    UserEntry: _check_user,
+    PermissionEntry: _check_permission,
+    TopicPermissionEntry: _check_topic_permission,
+    PolicyEntry: _check_policy,
+    ParameterEntry: _check_parameter,
+    ExchangeEntry: _check_exchange,
+    QueueEntry: _check_queue,
+}

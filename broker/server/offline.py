@@ -1,0 +1,64 @@
+"""Commands on the data directory of a stopped broker.
+
+The stores are opened and recovered as for a start, by the same code; only nobody is listened to. While a broker
+runs they are locked, and this refuses.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import trio
+
+from broker.administration import AdministrationError
+from broker.config import Config
+from broker.server import recovery
+from broker.server.checkup import check
+from broker.server.commands.administration import Administration
+from broker.server.commands.table import carry_out
+from broker.server.recovery import DEFINITIONS_FILE, Recovered, Stores
+from broker.server.serve import Server
+
+
+def run(config: Config, command: str, arguments: Mapping[str, object]) -> object:
+    """Carry out a command and return its answer. Raises AdministrationError and StoreError."""
+    directory = config.server.directory
+    if not (directory / DEFINITIONS_FILE).exists():
+        raise AdministrationError("not_found", f"{directory}: no broker has run on this data directory yet")
+    if command == "check":
+        return check(directory)
+    return trio.run(_run, config, directory, command, arguments)
+
+
+async def _run(config: Config, directory: Path, command: str, arguments: Mapping[str, object]) -> object:
+    os.umask(0o077)
+    stores = recovery.open_stores(directory)
+    try:
+        return await _carry_out(config, stores, recovery.recover(config, stores), command, arguments)
+    finally:
+        stores.definitions.close()
+        stores.messages.close()
+        os.close(stores.lock)
+
+
+async def _carry_out(
+    config: Config, stores: Stores, recovered: Recovered, command: str, arguments: Mapping[str, object]
+) -> object:
+    answer, failure = None, None
+    async with trio.open_nursery() as nursery:
+        server = Server(config, stores, recovered.broker, nursery)
+        server.committer.start(recovered.tombstones)
+        for task in (server.committer.watch, server.definition_log.run, server.engine.run):
+            nursery.start_soon(task)
+        try:
+            answer = await carry_out(Administration(server), command, arguments)
+        except AdministrationError as error:
+            failure = error  # raised outside of the nursery, which would wrap it
+        await server.definition_log.flush()
+        await server.committer.finish()
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+    return answer
