@@ -157,7 +157,7 @@ def _user(entry: UserEntry) -> UserRow:
 
 
 def _policy(entry: PolicyEntry, *, operator: bool) -> PolicyRow:
-    definition = json.dumps(entry.definition)
+    definition = json.dumps(dict(entry.definition))
     return PolicyRow(entry.vhost, entry.name, entry.pattern, entry.apply_to, definition, entry.priority, operator)
 
 

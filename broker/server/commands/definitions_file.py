@@ -111,7 +111,8 @@ class PolicyEntry(msgspec.Struct, frozen=True):
     vhost: Name
     name: Name
     pattern: str
-    definition: dict[str, Any]
+    definition: dict[str, Any] | list[tuple[str, Any]]
+    """Of operator policies, RabbitMQ's command line writes pairs instead of an object."""
     priority: int = 0
     apply_to: str = field(default="all", name="apply-to")
 
