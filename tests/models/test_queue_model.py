@@ -1,0 +1,363 @@
+"""A durable queue and its graveyard against lists: whatever is published, delivered, settled and crashed in between.
+
+The lists hold what must be ready, in order, and what must be out with the consumer; beside them stands what has
+reached the disk. A crash leaves exactly that, in order, unacknowledged messages included; a message that was delivered
+before is redelivered, unless its delivery had not reached the disk either. The window is four messages, so that nearly
+everything lives on disk alone for a while.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from collections.abc import Callable
+from copy import deepcopy
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from broker.entities.backlog import Window
+from broker.entities.consumer import Consumer
+from storage.batch import SealedBatch
+from storage.verify import verify
+from tests.support.core import Core, Reader, message
+
+WINDOW = Window(4, 400)
+MAIN, GRAVE = "q", "dl"
+
+
+class Lists:
+    """What the two queues must hold, by serial number. Serials ascend, so sorted means in publish order."""
+
+    def __init__(self) -> None:
+        self.ready: dict[str, list[int]] = {MAIN: [], GRAVE: []}
+        self.held: list[int] = []
+        self.delivered: set[int] = set()
+
+    def survivors(self, transient: set[int]) -> Lists:
+        """What of it is left when the process dies with all of it on disk."""
+        left = Lists()
+        for name in (MAIN, GRAVE):
+            held = self.held if name == MAIN else []
+            left.ready[name] = [serial for serial in (*self.ready[name], *held) if serial not in transient]
+        left.ready[MAIN].sort()
+        left.delivered = self.delivered - transient
+        return left
+
+
+class Pair:
+    """A broker core, and the lists that say what it must hold."""
+
+    def __init__(self) -> None:
+        self.directory = Path(tempfile.mkdtemp(prefix="leveret-queue-"))
+        self.core = Core(self.directory / "messages", WINDOW)
+        self.lists, self.disk = Lists(), Lists()
+        self.bodies: dict[int, bytes] = {}
+        self.transient: set[int] = set()
+        self.redelivered: set[int] = set()
+        self.in_doubt: set[int] = set()
+        self.flying: list[tuple[SealedBatch, Lists]] = []
+        self.serial = 0
+        self.core.queue(GRAVE)
+        self.core.queue(MAIN, dead_letter_exchange="", dead_letter_routing_key=GRAVE)
+        self._attach()
+
+    def _attach(self) -> None:
+        self.main, self.grave = self.core.queue_named(MAIN), self.core.queue_named(GRAVE)
+        self.reader = Reader()
+        self.consumer: Consumer | None = None
+
+    # What clients do
+
+    def publish(self, count: int, size: int, *, persistent: bool) -> None:
+        """Publish messages in one turn."""
+        for _ in range(count):
+            self.serial += 1
+            self.bodies[self.serial] = b"%d." % self.serial + b"x" * size
+            if not persistent:
+                self.transient.add(self.serial)
+            self.main.publish(message(self.bodies[self.serial], key=MAIN, persistent=persistent))
+            self.lists.ready[MAIN].append(self.serial)
+        self._end_turn()
+
+    def get(self) -> None:
+        """Take one message, unacknowledged."""
+        body = self.reader.get(self.main)
+        if not self.lists.ready[MAIN]:
+            assert body is None
+            return
+        serial = self.lists.ready[MAIN][0]
+        assert body == self.bodies[serial]
+        self._check_redelivered(serial, self.reader.held[-1].redelivered)
+        self._hand_out(serial)
+
+    def consume(self, prefetch: int) -> None:
+        """Subscribe, or end the subscription."""
+        if self.consumer is None:
+            self.consumer = self.reader.consume(self.main, prefetch=prefetch)
+        else:
+            self.main.consumers.remove(self.consumer)
+            self.consumer = None
+        self._end_turn()
+
+    def settle(self, how: str, picks: list[int]) -> None:
+        """Acknowledge, requeue or reject some of what is out, in any order."""
+        for pick in picks:
+            if not self.lists.held:
+                break
+            index = pick % len(self.lists.held)
+            serial, entry = self.lists.held.pop(index), self.reader.held.pop(index)
+            consumer = entry.consumer
+            if how == "ack":
+                entry.queue.settle(entry)
+            elif how == "requeue":
+                entry.queue.requeue((entry,))
+                self.redelivered.add(serial)
+                self.lists.ready[MAIN].append(serial)
+                self.lists.ready[MAIN].sort()
+            else:
+                entry.queue.reject(entry)
+                self.lists.ready[GRAVE].append(serial)
+            if consumer is not None:
+                consumer.settled()
+        self._end_turn()
+
+    def bury(self) -> None:
+        """Take the first message out of the graveyard for good."""
+        body = self.reader.get(self.grave, no_ack=True)
+        ready = self.lists.ready[GRAVE]
+        assert body == (self.bodies[ready.pop(0)] if ready else None)
+
+    def purge(self) -> None:
+        """Drop what is ready."""
+        assert self.main.purge() == len(self.lists.ready[MAIN])
+        self.lists.ready[MAIN].clear()
+        self._end_turn()
+
+    def forget_contents(self) -> None:
+        """Let go of what is in memory and on disk, as a channel with many deliveries does."""
+        for entry in self.reader.held:
+            entry.release()
+
+    # What the disk and fate do
+
+    def seal(self) -> None:
+        """Cut a batch; it is in flight from now on."""
+        batch = self.core.seal()
+        if batch is not None:
+            self.flying.append((batch, deepcopy(self.lists)))
+
+    def land(self) -> None:
+        """The oldest batch in flight reaches the disk."""
+        if self.flying:
+            batch, lists = self.flying.pop(0)
+            self.core.land(batch)
+            self.disk = lists
+            self._end_turn()
+
+    def commit(self) -> None:
+        """Bring everything to disk."""
+        self.seal()
+        while self.flying:
+            self.land()
+
+    def crash(self) -> None:
+        """Lose what is not on disk."""
+        self.flying.clear()
+        self.core.crash()
+        ever = self.lists.delivered
+        self.lists = self.disk.survivors(self.transient)
+        self.redelivered = set(self.lists.delivered)
+        self.in_doubt = ever - self.redelivered
+        self.disk = deepcopy(self.lists)
+        self._attach()
+        self.check()
+
+    def restart(self) -> None:
+        """Stop in order: nothing persistent is lost, not even that it was delivered."""
+        self.commit()
+        self.crash()
+
+    # Comparing
+
+    def check(self) -> None:
+        """Counts agree."""
+        for queue in (self.main, self.grave):
+            ready = self.lists.ready[queue.name]
+            assert len(queue.backlog) == len(ready), queue.name
+            assert queue.backlog.bytes == sum(len(self.bodies[serial]) for serial in ready), queue.name
+        assert self.main.unacked == len(self.lists.held) == len(self.reader.held)
+
+    def check_disk(self) -> None:
+        """The store counts what the lists hold."""
+        self.commit()
+        lanes = self.core.store.lanes()
+        left = self.lists.survivors(self.transient)
+        for queue in (self.main, self.grave):
+            state = lanes.get(queue.lane.queue_id, {}).get(0)
+            counted = (state.messages, state.bytes) if state else (0, 0)
+            serials = left.ready[queue.name]
+            assert counted == (len(serials), sum(len(self.bodies[serial]) for serial in serials)), queue.name
+
+    def end(self) -> None:
+        """Compare everything that is left, message by message, and look at the files from the outside."""
+        try:
+            self.check_disk()
+            self.restart()
+            while self.lists.ready[MAIN]:
+                self.get()
+            while self.lists.ready[GRAVE]:
+                self.bury()
+            self.settle("ack", [0] * len(self.lists.held))
+            self.check_disk()
+            self.core.close()
+            assert verify(self.directory / "messages").problems == []
+        finally:
+            shutil.rmtree(self.directory)
+
+    def _end_turn(self) -> None:
+        """Deliveries happen; each must be the next one ready."""
+        self.core.end_turn()
+        for body, redelivered in self.reader.take():
+            serial = self.lists.ready[MAIN][0]
+            assert body == self.bodies[serial]
+            self._check_redelivered(serial, redelivered)
+            self._hand_out(serial)
+        if self.consumer is not None and self.lists.ready[MAIN]:
+            assert self.consumer.unacked >= self.consumer.prefetch, "a consumer with credit was left waiting"
+
+    def _hand_out(self, serial: int) -> None:
+        self.lists.ready[MAIN].pop(0)
+        self.lists.held.append(serial)
+        self.lists.delivered.add(serial)
+
+    def _check_redelivered(self, serial: int, redelivered: bool) -> None:
+        if serial not in self.in_doubt:
+            assert redelivered == (serial in self.redelivered), serial
+        self.in_doubt.discard(serial)
+
+
+picks = st.lists(st.integers(0, 50), min_size=1, max_size=6)
+
+
+class QueueMachine(RuleBasedStateMachine):
+    """Any order of everything."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pair = Pair()
+
+    @rule(count=st.integers(1, 9), size=st.sampled_from([0, 10, 150]), persistent=st.booleans())
+    def publish(self, count: int, size: int, persistent: bool) -> None:
+        self.pair.publish(count, size, persistent=persistent)
+
+    @rule()
+    def get(self) -> None:
+        self.pair.get()
+
+    @rule(prefetch=st.integers(1, 6))
+    def consume(self, prefetch: int) -> None:
+        self.pair.consume(prefetch)
+
+    @rule(how=st.sampled_from(["ack", "requeue", "reject"]), picks=picks)
+    def settle(self, how: str, picks: list[int]) -> None:
+        self.pair.settle(how, picks)
+
+    @rule()
+    def bury(self) -> None:
+        self.pair.bury()
+
+    @rule()
+    def purge(self) -> None:
+        self.pair.purge()
+
+    @rule()
+    def forget_contents(self) -> None:
+        self.pair.forget_contents()
+
+    @rule()
+    def seal(self) -> None:
+        self.pair.seal()
+
+    @rule()
+    def land(self) -> None:
+        self.pair.land()
+
+    @rule()
+    def commit(self) -> None:
+        self.pair.commit()
+
+    @rule()
+    def crash(self) -> None:
+        self.pair.crash()
+
+    @rule()
+    def restart(self) -> None:
+        self.pair.restart()
+
+    @rule()
+    def count_on_disk(self) -> None:
+        self.pair.check_disk()
+
+    @invariant()
+    def counts_agree(self) -> None:
+        self.pair.check()
+
+    def teardown(self) -> None:
+        self.pair.end()
+
+
+TestQueueMachine = QueueMachine.TestCase
+TestQueueMachine.settings = settings(
+    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+def walk(seed: int, steps: int) -> None:
+    """A long run in which acknowledgements are common and purges rare, as in life."""
+    chance, pair = random.Random(seed), Pair()
+
+    def some() -> list[int]:
+        return [chance.randrange(50) for _ in range(chance.randint(1, 6))]
+
+    actions: list[tuple[int, Callable[[], None]]] = [
+        (10, lambda: pair.publish(chance.randint(1, 9), chance.choice([0, 10, 150]), persistent=chance.random() < 0.7)),
+        (6, pair.get),
+        (2, lambda: pair.consume(chance.randint(1, 6))),
+        (18, lambda: pair.settle("ack", some())),
+        (5, lambda: pair.settle("requeue", some())),
+        (3, lambda: pair.settle("reject", some())),
+        (3, pair.bury),
+        (1, pair.purge),
+        (3, pair.forget_contents),
+        (4, pair.seal),
+        (4, pair.land),
+        (4, pair.commit),
+        (2, pair.crash),
+        (1, pair.restart),
+        (1, pair.check_disk),
+    ]
+    weights, verbs = zip(*actions, strict=True)
+    for step, act in enumerate(chance.choices(verbs, weights, k=steps)):
+        try:
+            act()
+            pair.check()
+        except BaseException:
+            print(f"seed {seed}, step {step}")
+            raise
+    pair.end()
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_long_walks(seed: int) -> None:
+    walk(seed, 400)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_longer_walks(seed: int) -> None:
+    walk(seed, 1200)

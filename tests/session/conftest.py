@@ -1,0 +1,17 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.conversation import Party
+from tests.support.core import Core
+
+
+@pytest.fixture
+def party(tmp_path: Path) -> Iterator[Party]:
+    """A broker with sessions and without sockets. Durable things are on disk when the test says so."""
+    core = Core(tmp_path / "messages")
+    yield Party(core)
+    core.close()

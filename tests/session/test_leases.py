@@ -1,0 +1,51 @@
+"""x-expires seen from the protocol: who uses a queue renews its lease."""
+
+from __future__ import annotations
+
+from broker.wire.methods import BasicCancel
+from tests.support.conversation import Party
+from tests.support.shorthand import consume, queue_declare
+
+
+def test_the_lease_begins_when_the_last_consumer_goes(party: Party) -> None:
+    """However long the queue had been consumed from before (RabbitMQ documentation, Queue TTL)."""
+    client = party.join()
+    client.ask(queue_declare("q", arguments={"x-expires": 1000}))
+    client.ask(consume("q", "t"))
+    party.core.advance(900)
+    client.ask(BasicCancel("t", False))
+    party.core.advance(999)
+    assert "q" in party.core.vhost.queues
+    party.core.advance(1)
+    assert "q" not in party.core.vhost.queues
+
+
+def test_the_lease_begins_when_the_consumers_connection_is_lost(party: Party) -> None:
+    client = party.join()
+    client.ask(queue_declare("q", arguments={"x-expires": 1000}))
+    client.ask(consume("q", "t"))
+    party.core.advance(900)
+    client.drop()
+    party.core.advance(999)
+    assert "q" in party.core.vhost.queues
+    party.core.advance(1)
+    assert "q" not in party.core.vhost.queues
+
+
+def test_a_consumer_keeps_the_queue(party: Party) -> None:
+    client = party.join()
+    client.ask(queue_declare("q", arguments={"x-expires": 1000}))
+    client.ask(consume("q", "t"))
+    for _ in range(5):
+        party.core.advance(999)
+    assert "q" in party.core.vhost.queues
+
+
+def test_asking_for_the_queue_renews_the_lease(party: Party) -> None:
+    """A passive declaration counts as use (3.10.8 on the wire)."""
+    client = party.join()
+    client.ask(queue_declare("q", arguments={"x-expires": 1000}))
+    party.core.advance(900)
+    client.ask(queue_declare("q", passive=True))
+    party.core.advance(900)
+    assert "q" in party.core.vhost.queues

@@ -1,0 +1,132 @@
+"""Definitions kept in dictionaries: the other implementation of what the entities ask for, beside SQLite's."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from broker.entities.definitions import Definitions
+from broker.entities.exchanges import Binding, Exchange
+from broker.entities.pending import Pending
+from broker.entities.queue import Queue, QueueSpec
+from broker.entities.vhost import VHost
+from broker.wire.tables import Table, decode_table
+
+
+class ExchangeRecord(NamedTuple):
+    """A durable exchange as it was declared."""
+
+    type: str
+    auto_delete: bool
+    internal: bool
+    arguments: Table
+
+
+class BindingRecord(NamedTuple):
+    """A durable binding by the names of its ends."""
+
+    source: str
+    destination: str
+    to_queue: bool
+    key: str
+    arguments: bytes
+
+
+class RecordedDefinitions(Definitions):
+    """Durable entities of one virtual host. A change holds at once, or while `holding`, when `settle` is called."""
+
+    def __init__(self) -> None:
+        self.queues: dict[int, QueueSpec] = {}
+        self.exchanges: dict[str, ExchangeRecord] = {}
+        self.bindings: dict[BindingRecord, None] = {}
+        self.deleted_queues: set[int] = set()
+        self.holding = False
+        self.changes = 0
+        self._queue_id = 0
+        self._held: deque[tuple[Callable[[], object], Pending[None]]] = deque()
+
+    def settle(self, error: Exception | None = None) -> None:
+        """Let the oldest change that is held reach the disk, or fail with an error."""
+        change, pending = self._held.popleft()
+        if error is not None:
+            pending.fail(error)
+            return
+        change()
+        pending.resolve(None)
+
+    @property
+    def held(self) -> int:
+        """How many changes wait for `settle`."""
+        return len(self._held)
+
+    def restore(self, vhost: VHost, states: Callable[[int], object]) -> None:
+        """Bring everything recorded back in a new virtual host; `states` finds a queue's counters."""
+        for name, exchange in self.exchanges.items():
+            vhost.restore_exchange(
+                name,
+                exchange.type,
+                auto_delete=exchange.auto_delete,
+                internal=exchange.internal,
+                arguments=exchange.arguments,
+            )
+        for queue_id, spec in self.queues.items():
+            vhost.restore_queue(spec, queue_id, states(queue_id))  # type: ignore[arg-type]
+        for record in self.bindings:
+            destination = (vhost.queues if record.to_queue else vhost.exchanges)[record.destination]
+            arguments = decode_table(record.arguments)[0]
+            source = vhost.exchanges[record.source]
+            vhost.bindings.add(source.binding(destination, record.key, arguments), arguments)
+
+    # What the entities ask for
+
+    def new_queue_id(self) -> int:
+        self._queue_id += 1
+        return self._queue_id
+
+    def exchange_declared(self, vhost: str, exchange: Exchange) -> Pending[None]:
+        record = ExchangeRecord(exchange.type, exchange.auto_delete, exchange.internal, exchange.arguments)
+        return self._do(lambda: self.exchanges.__setitem__(exchange.name, record))
+
+    def exchange_deleted(self, vhost: str, exchange: Exchange) -> Pending[None]:
+        return self._do(lambda: self._drop_exchange(exchange.name))
+
+    def queue_declared(self, vhost: str, queue: Queue) -> Pending[None]:
+        return self._do(lambda: self.queues.__setitem__(queue.lane.queue_id, queue.spec))
+
+    def queue_deleted(self, vhost: str, queue: Queue) -> Pending[None]:
+        return self._do(lambda: self._drop_queue(queue.lane.queue_id))
+
+    def bound(self, vhost: str, binding: Binding) -> Pending[None]:
+        return self._do(lambda: self.bindings.__setitem__(_record(binding), None))
+
+    def unbound(self, vhost: str, binding: Binding) -> Pending[None]:
+        return self._do(lambda: self.bindings.pop(_record(binding), None))
+
+    def _do(self, change: Callable[[], object]) -> Pending[None]:
+        self.changes += 1
+        pending: Pending[None] = Pending()
+        self._held.append((change, pending))
+        if not self.holding:
+            self.settle()
+        return pending
+
+    def _drop_exchange(self, name: str) -> None:
+        self.exchanges.pop(name, None)
+        self.bindings = {
+            binding: None
+            for binding in self.bindings
+            if binding.source != name and (binding.to_queue or binding.destination != name)
+        }
+
+    def _drop_queue(self, queue_id: int) -> None:
+        name = self.queues.pop(queue_id).name
+        self.deleted_queues.add(queue_id)
+        self.bindings = {
+            binding: None for binding in self.bindings if not binding.to_queue or binding.destination != name
+        }
+
+
+def _record(binding: Binding) -> BindingRecord:
+    to_queue = isinstance(binding.destination, Queue)
+    return BindingRecord(binding.source.name, binding.destination.name, to_queue, binding.key, binding.arguments)
