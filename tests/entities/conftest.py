@@ -1,3 +1,5 @@
+"""A core for the tests of the entities."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator

@@ -1,3 +1,5 @@
+"""A party of sessions for the tests of the session layer."""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
