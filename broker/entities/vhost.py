@@ -7,13 +7,16 @@ takes effect at once in memory; whoever asked is answered when the disk has foll
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from functools import partial
 from itertools import count
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
-from broker.entities import dead_letters, queue_arguments
+from broker.entities import dead_letters
 from broker.entities.bindings import Bindings
+from broker.entities.creation import Creations, Plan
 from broker.entities.definitions import Definitions
+from broker.entities.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
 from broker.entities.exchanges import Exchange
 from broker.entities.journal import Journal
 from broker.entities.lane import Lane, MessageSource
@@ -38,8 +41,6 @@ DEFAULT_EXCHANGES = {
     "amq.match": "headers",
     "amq.rabbitmq.trace": "topic",
 }
-
-E = TypeVar("E", Queue, Exchange)
 
 
 class VHostDescription(NamedTuple):
@@ -75,7 +76,8 @@ class VHost:
         self._owned: dict[object, dict[Queue, None]] = {}
         self.bindings = Bindings(self, context.definitions)
         self._definitions = context.definitions
-        self._creating: dict[tuple[type, str], Pending[Queue] | Pending[Exchange]] = {}
+        self._new_queues = Creations(self.queues, self._queue_appears)
+        self._new_exchanges = Creations(self.exchanges, self._exchange_appears)
         for exchange, type_ in DEFAULT_EXCHANGES.items():
             internal = exchange == "amq.rabbitmq.trace"
             self.exchanges[exchange] = Exchange(
@@ -100,7 +102,7 @@ class VHost:
         if queue is None:
             raise ChannelException(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '{self.name}'")
         if queue.owner is not None and queue.owner is not owner:
-            raise _locked(name, self.name)
+            raise locked(name, self.name)
         return queue
 
     # Declaring
@@ -112,47 +114,33 @@ class VHost:
 
         Raises ChannelException 406 when it is there with another description.
         """
-
-        def make() -> Exchange:
-            return Exchange(
-                name, type_, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments
-            )
-
-        def same(exchange: Exchange) -> None:
-            flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
-            _assert_exchange_equivalent(exchange, self.name, type_, flags, arguments)
-
-        def commit(exchange: Exchange) -> Pending[None]:
-            return self._definitions.exchange_declared(self.name, exchange)
-
-        return self._declare(Exchange, name, self.exchanges, make, same, commit, durable=durable)
+        flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
+        plan = Plan(
+            make=lambda: Exchange(name, type_, **flags, arguments=arguments),
+            compare=lambda found: assert_exchange_equivalent(found, self.name, type_, flags, arguments),
+            write=partial(self._definitions.exchange_declared, self.name),
+            durable=durable,
+        )
+        return self._new_exchanges.declare(name, plan)
 
     def declare_queue(self, spec: QueueSpec, owner: object | None) -> Pending[Queue]:
         """Create a queue, or find that it is there as described. `owner` is the connection it is exclusive to.
 
         Raises ChannelException 405 or 406 when it is there with another owner or another description.
         """
-
-        def make() -> Queue:
-            queue_id = self._definitions.new_queue_id() if spec.durable else next(self.context.transient_ids)
-            return self._new_queue(spec, queue_id, LaneState(), owner)
-
-        def same(queue: Queue) -> None:
-            if queue.owner is not owner:
-                raise _locked(spec.name, self.name)
-            _assert_queue_equivalent(queue, self.name, spec)
-            queue.last_used = self.context.queue.now()
-
-        def commit(queue: Queue) -> Pending[None]:
-            return self._definitions.queue_declared(self.name, queue)
-
-        return self._declare(Queue, spec.name, self.queues, make, same, commit, durable=spec.durable)
+        plan = Plan(
+            make=partial(self._make_queue, spec, owner),
+            compare=partial(self._compare_queue, spec, owner),
+            write=partial(self._definitions.queue_declared, self.name),
+            durable=spec.durable,
+        )
+        return self._new_queues.declare(spec.name, plan)
 
     def restore_queue(self, spec: QueueSpec, queue_id: int, state: LaneState) -> Queue:
         """Bring a durable queue back as the stores describe it."""
-        queue = self.queues[spec.name] = self._new_queue(spec, queue_id, state, None)
+        queue = self._new_queue(spec, queue_id, state, None)
         queue.restore()
-        self._watch_expiry(queue)
+        self._queue_appears(queue)
         return queue
 
     def restore_exchange(
@@ -160,60 +148,30 @@ class VHost:
     ) -> Exchange:
         """Bring a durable exchange back as the store describes it."""
         exchange = Exchange(name, type_, durable=True, auto_delete=auto_delete, internal=internal, arguments=arguments)
-        self._appear(exchange)
+        self._exchange_appears(exchange)
         return exchange
 
-    def _declare(
-        self,
-        kind: type[E],
-        name: str,
-        existing: dict[str, E],
-        make: Callable[[], E],
-        same: Callable[[E], None],
-        commit: Callable[[E], Pending[None]],
-        *,
-        durable: bool,
-    ) -> Pending[E]:
-        def again(_: object) -> Pending[E]:
-            return self._declare(kind, name, existing, make, same, commit, durable=durable)
+    def _make_queue(self, spec: QueueSpec, owner: object | None) -> Queue:
+        queue_id = self._definitions.new_queue_id() if spec.durable else next(self.context.transient_ids)
+        return self._new_queue(spec, queue_id, LaneState(), owner)
 
-        if name in existing:
-            same(existing[name])
-            return Pending.resolved(existing[name])
-        creating = self._creating.get((kind, name))
-        if creating is not None:
-            return creating.chain(again)
-        entity = make()
-        if not durable:
-            self._appear(entity)
-            return Pending.resolved(entity)
-        created: Pending[E] = Pending()
-        self._creating[kind, name] = created
+    def _compare_queue(self, spec: QueueSpec, owner: object | None, found: Queue) -> None:
+        if found.owner is not owner:
+            raise locked(spec.name, self.name)
+        assert_queue_equivalent(found, self.name, spec)
+        found.last_used = self.context.queue.now()
 
-        def committed(outcome: Pending[None]) -> None:
-            del self._creating[kind, name]
-            try:
-                outcome.result()
-            except Exception as error:  # whoever declared is told
-                created.fail(error)
-            else:
-                self._appear(entity)
-                created.resolve(entity)
+    def _queue_appears(self, queue: Queue) -> None:
+        self.queues[queue.name] = queue
+        self._watch_expiry(queue)
+        if queue.owner is not None:
+            self._owned.setdefault(queue.owner, {})[queue] = None
 
-        commit(entity).then(committed)
-        return created
-
-    def _appear(self, entity: Queue | Exchange) -> None:
-        if isinstance(entity, Queue):
-            self.queues[entity.name] = entity
-            self._watch_expiry(entity)
-            if entity.owner is not None:
-                self._owned.setdefault(entity.owner, {})[entity] = None
-            return
-        self.exchanges[entity.name] = entity
-        if entity.alternate is not None:
-            self.bindings.alternates.add(entity.alternate)
-        if entity.name in self.bindings.alternates:
+    def _exchange_appears(self, exchange: Exchange) -> None:
+        self.exchanges[exchange.name] = exchange
+        if exchange.alternate is not None:
+            self.bindings.alternates.add(exchange.alternate)
+        if exchange.name in self.bindings.alternates:
             self.bindings.changed_everywhere()
 
     def _new_queue(self, spec: QueueSpec, queue_id: int, state: LaneState, owner: object | None) -> Queue:
@@ -304,46 +262,3 @@ class VHost:
 def new_transient_ids() -> count[int]:
     """Numbers for queues that end with the process."""
     return count(TRANSIENT_QUEUE)
-
-
-def _assert_exchange_equivalent(
-    exchange: Exchange, vhost: str, type_: str, flags: dict[str, bool], arguments: Table
-) -> None:
-    entity = f"exchange '{exchange.name}' in vhost '{vhost}'"
-    if exchange.type != type_:
-        raise _differs("type", entity, type_, exchange.type)
-    for name, received in flags.items():
-        current = getattr(exchange, name)
-        if current != received:
-            raise _differs(name, entity, _word(received), _word(current))
-    alternate = "alternate-exchange"
-    was, now = exchange.arguments.get(alternate), arguments.get(alternate)
-    if not queue_arguments.same_value(was, now):
-        raise queue_arguments.inequivalent(alternate, entity, was, now)
-
-
-def _assert_queue_equivalent(queue: Queue, vhost: str, spec: QueueSpec) -> None:
-    entity = f"queue '{queue.name}' in vhost '{vhost}'"
-    for name in ("durable", "auto_delete"):
-        current, received = getattr(queue.spec, name), getattr(spec, name)
-        if current != received:
-            raise _differs(name, entity, _word(received), _word(current))
-    queue_arguments.assert_equivalent(queue.name, vhost, queue.spec.arguments, spec.arguments)
-
-
-def _differs(name: str, entity: str, received: str, current: str) -> ChannelException:
-    text = f"inequivalent arg '{name}' for {entity}: received '{received}' but current is '{current}'"
-    return ChannelException(ReplyCode.PRECONDITION_FAILED, text)
-
-
-def _word(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _locked(queue: str, vhost: str) -> ChannelException:
-    return ChannelException(
-        ReplyCode.RESOURCE_LOCKED,
-        f"cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'. It could be originally "
-        "declared on another connection or the exclusive property value does not match that of the original "
-        "declaration.",
-    )
