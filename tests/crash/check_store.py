@@ -1,32 +1,18 @@
-"""Opens each disk that a crash of the store's workload may leave, and holds it against what was promised.
-
-Each state is opened by the real recovery code in a process of its own: LMDB maps its file, and a bad one would kill
-the checker.
-"""
+"""Opens each disk that a crash of the store's workload may leave, and holds it against what was promised."""
 
 from __future__ import annotations
 
-import argparse
-import json
-import os
-import random
-import shutil
-import signal
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 
 from storage.batch import LaneState
 from storage.messages import MessageStore
 from storage.verify import verify
+from tests.crash.explorer import Case, check_all, crashes, options
 from tests.crash.ledger import Contents, Ledger
-from tests.crash.recorder import Event, read_events
-from tests.crash.states import Chance, Disk, Remains, fingerprint, write_out
+from tests.crash.recorder import Event
 from tests.storage.writing import END, Writer, clear_away
-
-SECONDS_PER_STATE = 30
 
 
 def contents_of(store: MessageStore) -> Contents:
@@ -92,94 +78,15 @@ def difference(found: Contents, promised: Contents) -> str:
     return f"missing {sorted(missing)[:3]}, not promised {sorted(extra)[:3]}, other content {sorted(wrong)[:3]}"
 
 
-def in_a_child(work: Callable[[], None]) -> str:
-    """Do work in a process of its own; what went wrong, or nothing."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        signal.alarm(SECONDS_PER_STATE)
-        try:
-            work()
-        except BaseException as error:
-            os.write(writing, f"{type(error).__name__}: {error}".encode()[:2000])
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read().decode()
-    _child, status = os.waitpid(child, 0)
-    return said or (f"killed by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "")
-
-
-def crashes(directory: Path, events: list[Event], wanted: Wanted) -> Iterator[tuple[int, Remains, Ledger]]:
-    """A share of the different disks, each with the number of the last event and the promises made by then.
-
-    What lies between two marks belongs to one share, so that no disk is checked twice against the same promises.
-    """
-    each = max(len(Chance.KINDS), wanted.states // max(1, len(events)) + 1)
-    disk, ledger, promises = Disk(directory), Ledger(), 0
-    seen: set[int] = set()
-    for number, event in enumerate(events):
-        disk.follow(event)
+def cases(_directory: Path, events: list[Event]) -> Iterator[Case]:
+    """The record, with what was promised by each event."""
+    ledger = Ledger()
+    for event in events:
         if event.kind == "m":
             ledger.follow(event.payload)
-            promises += 1
-            seen.clear()
-        if promises % wanted.shares != wanted.share:
-            continue
-        choose, uncertain = random.Random(f"{wanted.seed}/{number}"), disk.uncertain
-        for attempt in range(each if uncertain else 1):
-            remains = disk.crash(Chance(Chance.KINDS[attempt % len(Chance.KINDS)], choose, uncertain))
-            mark = fingerprint(remains)
-            if mark not in seen:
-                seen.add(mark)
-                yield number, remains, ledger
-
-
-class Wanted(argparse.Namespace):
-    """What to check: see the options."""
-
-    directory: Path
-    log: Path
-    states: int
-    seed: int
-    share: int
-    shares: int
-    first: bool
-
-
-def wanted_from(arguments: list[str]) -> Wanted:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description="Check the crash states of a recording")
-    parser.add_argument("directory", type=Path, help="where the recorded process worked")
-    parser.add_argument("log", type=Path, help="its record")
-    parser.add_argument("--states", type=int, default=1000, help="about how many states there are to be")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--share", type=int, default=0, help="which share of them to check")
-    parser.add_argument("--shares", type=int, default=1)
-    parser.add_argument("--first", action="store_true", help="stop at the first failure")
-    return parser.parse_args(arguments, namespace=Wanted())
-
-
-def main(arguments: list[str]) -> None:
-    """Check a share of the states, and print what was found as a line of JSON."""
-    wanted = wanted_from(arguments)
-    events = list(read_events(wanted.log))
-    memory = Path("/dev/shm")
-    root = Path(tempfile.mkdtemp(prefix="leveret-crash-", dir=memory if os.access(memory, os.W_OK) else None))
-    failures, checked = [], 0
-    for number, remains, ledger in crashes(wanted.directory, events, wanted):
-        target = root / str(checked)
-        write_out(remains, target)
-        problem = in_a_child(partial(check, target / "messages", ledger))
-        shutil.rmtree(target)
-        checked += 1
-        if problem:
-            failures.append(f"after event {number} ({events[number].kind}): {problem}")
-            if wanted.first:
-                break
-    shutil.rmtree(root)
-    print(json.dumps({"states": checked, "failed": len(failures), "failures": failures[:20]}))
+        yield Case(event, event.kind == "m", lambda root: check(root / "messages", ledger))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    wanted = options(sys.argv[1:])
+    check_all(crashes(wanted, cases), wanted)

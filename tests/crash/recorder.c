@@ -248,11 +248,17 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset) 
     return pwritev(fd, parts, count, offset);
 }
 
+/* What was promised was recorded before; if less of it left, that is recorded too. */
 ssize_t send(int fd, const void *data, size_t size, int flags) {
     REAL(send);
     struct iovec part = {(void *)data, size};
-    if (is_socket(fd)) record_socket('s', fd, &part, 1);
-    return real_send(fd, data, size, flags);
+    int ours = is_socket(fd);
+    if (ours) record_socket('s', fd, &part, 1);
+    ssize_t sent = real_send(fd, data, size, flags);
+    int saved = errno;
+    if (ours && sent != (ssize_t)size) record_socket('x', fd, NULL, 0);
+    errno = saved;
+    return sent;
 }
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     REAL(sendmsg);

@@ -24,7 +24,7 @@ class Event:
     w written: handle, number offset, payload data, flags 1 synced at once   f synced: handle
     t truncated, a allocated: handle, number size                            u removed, d directory made: payload path
     n renamed: payload old path, zero byte, new path                         m mark: payload
-    s sent, r received: handle descriptor of the socket, payload data
+    s sent, r received: handle descriptor of the socket, payload data      x less was sent than was recorded: handle
     """
 
     kind: str

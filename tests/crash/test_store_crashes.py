@@ -38,12 +38,19 @@ def recorded(library: Path, tmp_path: Path, batches: int, *, seed: int = SEED, b
     return recording
 
 
-def checked(recording: Recording, states: int, *, shares: int = 2, first: bool = False) -> tuple[int, list[str]]:
+def checked(
+    recording: Recording,
+    states: int,
+    *,
+    program: str = "tests.crash.check_store",
+    shares: int = 2,
+    first: bool = False,
+) -> tuple[int, list[str]]:
     """Check the states of a recording; how many there were, and what was wrong."""
-    program = [sys.executable, "-m", "tests.crash.check_store", str(recording.directory), str(recording.log)]
+    command = [sys.executable, "-m", program, str(recording.directory), str(recording.log)]
     options = ["--states", str(states), "--seed", str(SEED), "--shares", str(shares), *["--first"] * first]
     running = [
-        subprocess.Popen([*program, *options, "--share", str(share)], stdout=subprocess.PIPE, cwd=PROJECT)
+        subprocess.Popen([*command, *options, "--share", str(share)], stdout=subprocess.PIPE, cwd=PROJECT)
         for share in range(shares)
     ]
     outputs = [process.communicate()[0] for process in running]

@@ -1,0 +1,65 @@
+"""Opens each data directory that a crash of a whole broker may leave, and holds its queues against what was promised.
+
+Both stores are opened and everything is recovered as at a start of the broker, without the sockets.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from broker.config import Config
+from broker.server.recovery import open_stores, recover
+from storage.verify import verify
+from tests.crash.broker_ledger import BrokerLedger, number_of
+from tests.crash.conversation import Conversations
+from tests.crash.explorer import Case, check_all, crashes, options
+from tests.crash.recorder import Event
+
+
+def check(data: Path, ledger: BrokerLedger) -> None:
+    """Recover a broker, and hold it against its ledger. Raises when anything is not as promised."""
+    data.mkdir(exist_ok=True)  # as the broker does first of all
+    for _start in range(2):
+        held = recovered(data)
+        problems = ledger.problems(held)
+        assert not problems, problems[:4]
+    report = verify(data / "messages")
+    assert report.problems == []
+
+
+def recovered(data: Path) -> dict[str, list[int]]:
+    """The numbers of the messages in every queue after a start, as a consumer would get them."""
+    stores = open_stores(data)
+    try:
+        broker = recover(Config(), stores).broker
+        held: dict[str, list[int]] = {}
+        for vhost in broker.vhosts.values():
+            for name, queue in vhost.queues.items():
+                held[name] = []
+                expected = len(queue.backlog)
+                while (entry := queue.pop()) is not None and entry.message is not None:
+                    held[name].append(number_of(entry.message.body))
+                assert len(held[name]) == expected, f"{name} counts {expected} and holds {held[name]}"
+        return held
+    finally:
+        stores.definitions.close()
+        stores.messages.close()
+        os.close(stores.lock)
+
+
+def cases(directory: Path, events: list[Event]) -> Iterator[Case]:
+    """The record, with what was promised by each event."""
+    conversations, ledger = Conversations(), BrokerLedger()
+    for event in events:
+        said = list(conversations.follow(event)) if event.kind in "rsx" else []
+        for client, method, message in said:
+            ledger.follow(client, method, message)
+        yield Case(event, bool(said), lambda root: check(root / "data", ledger))
+
+
+if __name__ == "__main__":
+    wanted = options(sys.argv[1:])
+    check_all(crashes(wanted, cases), wanted)

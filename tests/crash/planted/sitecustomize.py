@@ -1,0 +1,59 @@
+"""Plants a mistake in a broker's process, named by PLANTED. Python imports this at its start from PYTHONPATH."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from storage import creation
+from storage.batch import SealedBatch, WriteBatch
+from storage.messages import MessageStore
+
+
+def confirm_before_commit() -> None:
+    """Return from each commit with the batch still in hand, and write it with the next one."""
+    commit, in_hand = MessageStore.commit, list[SealedBatch]()
+
+    def commit_later(store: MessageStore, batch: SealedBatch) -> None:
+        for earlier in in_hand:
+            commit(store, earlier)
+        in_hand[:] = [batch]
+
+    MessageStore.commit = commit_later  # type: ignore[method-assign, assignment]
+
+
+def settle_lost_in_flight() -> None:
+    """Lose an acknowledgement of a message that is in the batch before."""
+    seal, before = WriteBatch.seal, set[int]()
+
+    def seal_losing(batch: WriteBatch) -> SealedBatch:
+        sealed = seal(batch)
+        kept = [
+            lane._replace(settled=tuple(position for position in lane.settled if position not in before))
+            for lane in sealed.lanes
+        ]
+        before.clear()
+        before.update(position for lane in sealed.lanes for position, _put in lane.puts)
+        return sealed._replace(lanes=tuple(kept))
+
+    WriteBatch.seal = seal_losing  # type: ignore[method-assign, assignment]
+
+
+def no_directory_sync() -> None:
+    """Leave directories unsynced."""
+
+    def sync_directory(directory: Path) -> None:
+        """Do nothing."""
+
+    creation.sync_directory = sync_directory
+
+
+PLANTS: dict[str, Callable[[], None]] = {
+    "confirm before commit": confirm_before_commit,
+    "settle lost in flight": settle_lost_in_flight,
+    "no directory sync": no_directory_sync,
+}
+
+if "PLANTED" in os.environ:
+    PLANTS[os.environ["PLANTED"]]()
