@@ -65,5 +65,5 @@ def test_twenty_kills(fresh_broker: BrokerProcess, dial: Dial) -> None:
             client = dial()
             worker.ledger.inspect(client)
             client.close()
-    assert fresh_broker.stop() == 0
+    assert fresh_broker.stop() == 0, fresh_broker.log()
     expect_sound_store(fresh_broker)

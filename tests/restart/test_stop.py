@@ -116,7 +116,7 @@ def test_an_idle_client_is_told(fresh_broker: BrokerProcess, dial: Dial) -> None
     client = dial()
     fresh_broker.terminate()
     assert client.expect_gone() == [SHUTDOWN]
-    assert fresh_broker.wait() == 0
+    assert fresh_broker.wait() == 0, fresh_broker.log()
 
 
 def test_what_was_unconfirmed_in_memory_is_flushed_by_a_stop(fresh_broker: BrokerProcess, dial: Dial) -> None:
@@ -130,7 +130,7 @@ def test_what_was_unconfirmed_in_memory_is_flushed_by_a_stop(fresh_broker: Broke
     fresh_broker.terminate()
     items = client.expect_gone()
     delivered = 1 + sum(1 for item in items if not isinstance(item, ConnectionClose))
-    assert fresh_broker.wait() == 0
+    assert fresh_broker.wait() == 0, fresh_broker.log()
     fresh_broker.start()
     client = dial()
     left = drain(client, "q")
@@ -173,7 +173,7 @@ def stopped(fresh_broker: BrokerProcess, dial: Dial) -> Path:
     client.ask(queue_declare("q", durable=True))
     deposit(client, b"kept", key="q", properties=PERSISTENT)
     client.close()
-    assert fresh_broker.stop() == 0
+    assert fresh_broker.stop() == 0, fresh_broker.log()
     return fresh_broker.data_dir
 
 
@@ -249,7 +249,7 @@ def test_definitions_of_another_broker(stopped: Path, tmp_path: Path) -> None:
     """Two brokers' files must not be mixed: each names the other's identity."""
     other = BrokerProcess(tmp_path / "other")
     other.start()
-    assert other.stop() == 0
+    assert other.stop() == 0, other.log()
     for path in stopped.glob("definitions.sqlite*"):
         path.unlink()
     for path in other.data_dir.glob("definitions.sqlite*"):
