@@ -73,16 +73,9 @@ class Broker:
 
     def remove_vhost(self, name: str) -> None:
         """Take a virtual host away with everything in it, once the disk has no definitions of it any more."""
-        vhost = self.vhosts.pop(name)
-        vhost.deleted = True
+        self.vhosts.pop(name).end()
         self.users.forget_vhost(name)
         self.quotas.vhosts.pop(name, None)
-        for queue in vhost.queues.values():
-            self.queues_by_id.pop(queue.lane.queue_id, None)
-            queue.delete()
-            queue.lane.drop()
-        vhost.queues.clear()
-        vhost.exchanges.clear()
 
 
 def _no_dead_letters(queue: Queue, message: Message, reason: str) -> None:

@@ -29,8 +29,13 @@ from broker.wire.errors import ChannelException
 from broker.wire.tables import Table
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneState
 
+SHORT_STRING_BYTES = 255
+
 SHARED_BODY_BYTES = 4096
 """From this size on, a body that goes to several durable queues is stored once."""
+
+RESTORE_SPREAD_MILLISECONDS = 2000
+"""Over what time after a start the heads of queues are looked at."""
 
 DEFAULT_EXCHANGES = {
     "": "direct",
@@ -141,6 +146,11 @@ class VHost:
         queue = self._new_queue(spec, queue_id, state, None)
         queue.restore()
         self._queue_appears(queue)
+        # Messages may have expired meanwhile. Without a time to live of the queue's own that is a look at the head
+        # on disk: not all queues at once.
+        spread = 0 if queue.arguments.message_ttl is not None else RESTORE_SPREAD_MILLISECONDS
+        context = self.context.queue
+        context.timers.at(context.now() + queue_id % (spread + 1), queue.touch)
         return queue
 
     def restore_exchange(
@@ -159,10 +169,11 @@ class VHost:
         if found.owner is not owner:
             raise locked(spec.name, self.name)
         assert_queue_equivalent(found, self.name, spec)
-        found.last_used = self.context.queue.now()
+        found.use()
 
     def _queue_appears(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
+        self.context.queues_by_id[queue.lane.queue_id] = queue
         self._watch_expiry(queue)
         if queue.owner is not None:
             self._owned.setdefault(queue.owner, {})[queue] = None
@@ -176,9 +187,7 @@ class VHost:
 
     def _new_queue(self, spec: QueueSpec, queue_id: int, state: LaneState, owner: object | None) -> Queue:
         lane = Lane(self.context.journal, self.context.messages, queue_id, 0, state)
-        queue = Queue(spec, lane, self.context.queue._replace(dead_letter=self._dead_letter), owner)
-        self.context.queues_by_id[queue_id] = queue
-        return queue
+        return Queue(spec, lane, self.context.queue._replace(dead_letter=self._dead_letter), owner)
 
     # Deleting
 
@@ -210,6 +219,18 @@ class VHost:
         if not queue.durable:
             return drop(None)
         return self._definitions.queue_deleted(self.name, queue).chain(drop)
+
+    def end(self) -> None:
+        """Everything in it is gone; the definitions on disk are already."""
+        self.deleted = True
+        for queue in self.queues.values():
+            self.context.queues_by_id.pop(queue.lane.queue_id, None)
+            queue.delete()
+            queue.lane.drop()
+            queue.bid_farewell()
+        self.queues.clear()
+        self.exchanges.clear()
+        self._owned.clear()
 
     def release(self, owner: object) -> None:
         """A connection is gone: so are the queues exclusive to it."""
@@ -251,6 +272,8 @@ class VHost:
         if exchange is None:
             return
         key = queue.arguments.dead_letter_routing_key
+        if key is not None and len(key.encode("utf-8", "surrogateescape")) > SHORT_STRING_BYTES:
+            return  # nothing can be published with it
         letter = dead_letters.died(message, queue.name, reason, self.context.queue.now(), exchange.name, key)
         routes = self.route(exchange, dead_letters.keys_of(letter), dead_letters.headers_of(letter))
         targets = [target for target in routes.queues if not dead_letters.in_circle(letter, target.name)]

@@ -54,7 +54,7 @@ async def serve(administration: Administration, listener: trio.SocketListener) -
 
 
 async def _serve_caller(administration: Administration, stream: trio.SocketStream) -> None:
-    lines = _Lines(stream)
+    lines = Lines(stream)
     try:
         while True:
             answer, last = await _answer(administration, lines)
@@ -68,7 +68,7 @@ async def _serve_caller(administration: Administration, stream: trio.SocketStrea
         await trio.aclose_forcefully(stream)
 
 
-async def _answer(administration: Administration, lines: _Lines) -> tuple[dict[str, Any] | None, bool]:
+async def _answer(administration: Administration, lines: Lines) -> tuple[dict[str, Any] | None, bool]:
     """What to say to the next request, and whether it is the last."""
     try:
         line = await lines.next()
@@ -100,7 +100,7 @@ def _refusal(error: AdministrationError) -> dict[str, Any]:
     return {"error": {"kind": error.kind, "message": str(error)}}
 
 
-class _Lines:
+class Lines:
     """Lines from a stream, none longer than REQUEST_BYTES_MAX."""
 
     def __init__(self, stream: trio.SocketStream) -> None:
