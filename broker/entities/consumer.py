@@ -140,6 +140,7 @@ class Consumers:
         """Let one go. A single active consumer's place passes to the next."""
         self.members.remove(consumer)
         consumer.ended = True
+        self._queue.use()
         self._retire(consumer)
         if self._single_active and self.members and not self.members[0].waiting:
             self.enlist(self.members[0])

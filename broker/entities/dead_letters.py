@@ -1,8 +1,9 @@
 """What becomes of a message that dies in a queue with a dead-letter exchange.
 
 The message is published again, with a note of where and why it died: the `x-death` header, an array of
-tables, latest first, one per queue and reason with a count. Deaths by expiry take the time to live away, so
-that the message does not die of it again. RabbitMQ 3.10 on the wire is the model for fields and their order.
+tables, latest first, one per queue and reason with a count. The time to live goes from the properties into
+that note, so that the message does not die of it again. RabbitMQ 3.10 on the wire is the model for fields and
+their order.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import Any
 
 from broker.entities.message import Message, route_of
 from broker.wire.properties import BasicProperties, decode_properties, encode_header
-from broker.wire.tables import Field, Table
+from broker.wire.tables import INTEGER_KINDS, Field, Table
 
 Deaths = list[Field]
+
+COUNT_MAX = (1 << 63) - 1
 
 
 def died(message: Message, queue: str, reason: str, now: int, exchange: str, routing_key: str | None) -> Message:
@@ -21,16 +24,15 @@ def died(message: Message, queue: str, reason: str, now: int, exchange: str, rou
     properties = decode_properties(message.header)
     headers = dict(properties.headers or {})
     keys = [message.routing_key, *_copied_to(headers, "CC")]
+    history = deaths(headers)
     death = _death(message, properties, queue, reason, now, keys)
-    headers["x-death"] = Field("A", _counted(deaths(headers), death))
-    for name in ("reason", "queue", "exchange"):
-        headers.setdefault(f"x-first-death-{name}", death[name])
+    headers["x-death"] = Field("A", _counted(history, death))
+    if not history:
+        headers.update({f"x-first-death-{name}": death[name] for name in ("reason", "queue", "exchange")})
     headers.pop("BCC", None)
     if routing_key is not None:
         headers.pop("CC", None)
-    changes: dict[str, Any] = {"headers": dict(sorted(headers.items()))}
-    if reason == "expired":
-        changes["expiration"] = None
+    changes: dict[str, Any] = {"headers": dict(sorted(headers.items())), "expiration": None}
     key = message.routing_key if routing_key is None else routing_key
     header = encode_header(len(message.body), properties._replace(**changes))
     return Message(route_of(exchange, key), header, message.body, message.flags)
@@ -81,12 +83,22 @@ def _death(message: Message, properties: BasicProperties, queue: str, reason: st
 
 
 def _counted(history: list[Table], death: Table) -> Deaths:
-    """The history with one more death in it: the same queue and reason counts on, and moves to the front."""
+    """The history with one more death in it: the same queue and reason counts on, and moves to the front.
+
+    Only a message's first death has its fields in the order they are written in; RabbitMQ sorts the later ones.
+    """
     same = [old for old in history if all(_text(old, name) == _text(death, name) for name in ("queue", "reason"))]
     if same:
-        count: Any = same[0]["count"].value
-        death = {**same[0], "count": Field("l", count + 1)}
+        death = {**same[0], "count": Field("l", min(_count(same[0]) + 1, COUNT_MAX))}
+    if history:
+        death = dict(sorted(death.items()))
     return [Field("F", entry) for entry in (death, *(old for old in history if old not in same))]
+
+
+def _count(death: Table) -> int:
+    """How often it says; publishers may have written what they like there."""
+    field = death.get("count")
+    return field.value if field is not None and field.kind in INTEGER_KINDS else 0
 
 
 def _copied_to(headers: Table, name: str) -> list[str]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 from broker.entities.topics import TopicTrie
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
-from broker.wire.tables import TYPE_NAMES, Field, Table, encode_table
+from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Field, Table, encode_table
 
 if TYPE_CHECKING:
     from broker.entities.queue import Queue
@@ -135,7 +135,8 @@ class Headers:
 
 
 _MATCH_MODES = ("all", "any", "all-with-x", "any-with-x")
-_INTEGERS = frozenset("bBsuIilL")
+_NUMBERS = INTEGER_KINDS | {"f", "d", "T"}
+_STRINGS = frozenset("Sx")
 
 
 def _match_mode(arguments: Table) -> str:
@@ -153,13 +154,13 @@ def _match_mode(arguments: Table) -> str:
 
 
 def _agrees(wanted: Field, found: Field | None) -> bool:
-    """A void asks only that the header is there. Integers of any width compare by value, others by type too."""
+    """A void asks only that the header is there. Numbers compare by value and strings by bytes, others by type too."""
     if found is None:
         return False
     if wanted.kind == "V":
         return True
-    same_type = wanted.kind == found.kind or {wanted.kind, found.kind} <= _INTEGERS
-    return same_type and wanted.value == found.value
+    kinds = {wanted.kind, found.kind}
+    return (len(kinds) == 1 or kinds <= _NUMBERS or kinds <= _STRINGS) and wanted.value == found.value
 
 
 ROUTERS: dict[str, type[Direct | Fanout | Topic | Headers]] = {
@@ -201,15 +202,16 @@ class Exchange:
         self.internal = internal
         self.arguments = arguments
         alternate = arguments.get("alternate-exchange")
-        self.alternate = None if alternate is None else bytes(alternate.value).decode("utf-8", "surrogateescape")
+        name_of_alternate = b"" if alternate is None else bytes(alternate.value)
+        self.alternate = name_of_alternate.decode("utf-8", "surrogateescape") or None
         self.router: Router = ROUTERS[type_]()
         self.bindings: dict[Binding, None] = {}
         self.inbound: dict[Binding, None] = {}
         self.version = 0
 
     def binding(self, destination: Destination, key: str, arguments: Table) -> Binding:
-        """What a binding from here to there is known by."""
-        return Binding(self, destination, key, encode_table(arguments))
+        """What a binding from here to there is known by; the order of its arguments is not part of it."""
+        return Binding(self, destination, key, encode_table(dict(sorted(arguments.items()))))
 
     def bind(self, binding: Binding, arguments: Table) -> None:
         """Add a binding. Raises ChannelException when the exchange's type refuses its arguments."""

@@ -83,9 +83,10 @@ class Lane:
         writes.puts = {position: put for position, put in writes.puts.items() if position in positions}
         self._journal.current.purges.append(Purge(self.queue_id, self.number, floor, tuple(sorted(positions))))
 
-    def lost(self, messages: int) -> None:
+    def lost(self, messages: int, size_bytes: int) -> None:
         """The store has set aside records that it could not read."""
-        self.state.messages -= messages
+        self.state.messages = max(0, self.state.messages - messages)
+        self.state.bytes = max(0, self.state.bytes - size_bytes)
 
     def drop(self) -> None:
         """The queue is gone for good: its records are to be reclaimed."""

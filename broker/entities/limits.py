@@ -38,18 +38,19 @@ class Limits:
             return 0
         return self._now() + min(ttl for ttl in (own, given) if ttl is not None)
 
-    @property
-    def refuses(self) -> bool:
-        """The queue is full and takes no more."""
-        return self.on_length and self._overflow != "drop-head" and self._over(margin=1)
+    def refuses(self, message: Message) -> bool:
+        """The queue has no room for a message, and does not make any."""
+        return self.on_length and self._overflow != "drop-head" and self._over(1, len(message.body))
 
     def turn_away(self, message: Message) -> None:
         """A message the queue refuses is gone, or a dead letter with overflow reject-publish-dlx."""
         if self._overflow == "reject-publish-dlx":
             self._queue.dead_letter(message, "maxlen")
 
-    def drop_head(self) -> None:
-        """Let go of the oldest messages while there are too many."""
+    def make_room(self) -> None:
+        """Let go of the oldest messages while there are too many, after consumers had their chance."""
+        if self._over():
+            self._queue.deliver()
         while self._over():
             entry = self._queue.pop()
             if entry is None:
@@ -77,8 +78,9 @@ class Limits:
         self._watched = 0
         self._queue.touch()
 
-    def _over(self, margin: int = 0) -> bool:
+    def _over(self, messages: int = 0, size_bytes: int = 0) -> bool:
+        """There would be too much with so much more."""
         backlog = self._queue.backlog
-        if self._messages is not None and len(backlog) + margin > self._messages:
+        if self._messages is not None and len(backlog) + messages > self._messages:
             return True
-        return self._bytes is not None and backlog.bytes + margin > self._bytes
+        return self._bytes is not None and backlog.bytes + size_bytes > self._bytes

@@ -89,9 +89,13 @@ class Queue:
             self.lane.put(entry, durable=durable)
         self.backlog.append(entry)
         if self.limits.on_length:
-            self.limits.drop_head()
+            self.limits.make_room()
         self.touch()
         return durable
+
+    def use(self) -> None:
+        """Somebody has an interest in the queue: its lease, if it has one, begins anew."""
+        self.last_used = self._context.now()
 
     def touch(self) -> None:
         """There may be something to deliver at the end of this turn."""
@@ -118,7 +122,7 @@ class Queue:
 
     def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
         """Take the first ready message for a channel that asked for one."""
-        self.last_used = self._context.now()
+        self.use()
         self.limits.expire()
         entry = self.pop()
         if entry is None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable
 from itertools import count
+
+log = logging.getLogger("leveret.timers")
 
 
 class Timers:
@@ -28,7 +31,11 @@ class Timers:
     def run(self, now: int) -> None:
         """Call back everything that is due."""
         while self._due and self._due[0][0] <= now:
-            heapq.heappop(self._due)[2]()
+            _, _, callback = heapq.heappop(self._due)
+            try:
+                callback()
+            except Exception:  # one queue's trouble is not the broker's
+                log.exception("a timer failed")
 
 
 def _nothing() -> None:

@@ -7,11 +7,14 @@ that has something to say says it in one piece.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from broker.entities.queue import Queue
+
+log = logging.getLogger("leveret.queue")
 
 
 class Outbound(Protocol):
@@ -43,10 +46,16 @@ class Turn:
         while self.queues:
             queues, self.queues = self.queues, []
             for queue in queues:
-                queue.deliver()
+                self._deliver(queue)
         last, self._last = self._last, []
         for action in last:
             action()
         outbound, self.outbound = self.outbound, []
         for connection in outbound:
             connection.flush()
+
+    def _deliver(self, queue: Queue) -> None:
+        try:
+            queue.deliver()
+        except Exception:  # one queue's trouble is not the broker's
+            log.exception("queue '%s' could not deliver", queue.name)

@@ -70,8 +70,9 @@ class Engine:
 
     def _report_corrupt(self) -> None:
         for record in self._store.corrupt:
-            log.error("a record of queue %d was set aside: %s", record.queue_id, record)
             queue = self.broker.queues_by_id.get(record.queue_id)
+            name = record.queue_id if queue is None else f"'{queue.name}'"
+            log.error("%d messages of queue %s cannot be read and were set aside: %s", record.messages, name, record)
             if queue is not None:
-                queue.lane.lost(1)
+                queue.lane.lost(record.messages, record.bytes)
         self._store.corrupt.clear()

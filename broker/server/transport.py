@@ -160,9 +160,7 @@ class Transport:
 
     def flush(self) -> None:
         """Send the connection's output, as far as the socket takes it."""
-        if self._paused:
-            self._flushed.set()
-            self._flushed = trio.Event()
+        self._resume()
         if self._lost:
             self.connection.output.take()
             return
@@ -173,6 +171,11 @@ class Transport:
             self._reading.deadline = min(self._reading.deadline, trio.current_time() + CLOSE_SECONDS)
         if self.connection.ended:
             self._reading.cancel()
+
+    def _resume(self) -> None:
+        if self._paused:
+            self._flushed.set()
+            self._flushed = trio.Event()
 
     def _send(self, data: bytes) -> None:
         if not data:
@@ -212,6 +215,7 @@ class Transport:
         data = self.connection.output.take()
         self._unsent = memoryview(data) if data else None
         self.connection.output.unsent(len(data))
+        self._resume()
 
     async def _all_sent(self) -> None:
         while self._unsent is not None and not self._lost:

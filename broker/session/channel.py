@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from broker.entities.consumer import UNLIMITED, Consumer
 from broker.entities.message import Entry
@@ -41,6 +41,14 @@ HELD_OVERHEAD_BYTES = 256
 """What a held method costs beside its body, roughly."""
 
 
+class Held(NamedTuple):
+    """A method that waits: its key, what it does, and roughly how much memory it takes."""
+
+    key: int
+    action: Action
+    size: int
+
+
 class Channel:
     """State of one channel of one connection."""
 
@@ -62,7 +70,7 @@ class Channel:
         self.closing = False
         self.ended = False
         self.gates = 0
-        self.held: deque[tuple[int, Action]] = deque()
+        self.held: deque[Held] = deque()
 
     # Order
 
@@ -71,19 +79,20 @@ class Channel:
         """Whatever comes can be obeyed at once."""
         return not (self.gates or self.held or self.closing)
 
-    def obey(self, action: Action, size: int, *, may_pass: bool = False) -> None:
+    def obey(self, key: int, action: Action, size: int, *, may_pass: bool = False) -> None:
         """Do something now, or once everything before it is done; what `may_pass` does not wait for publishes."""
         if self.free or (may_pass and not self.gates):
             action()
         else:
-            self.held.append((size, action))
-            self.connection.hold(size)
+            self._hold(key, action, size)
 
     def hold_publish(self, action: Callable[[], object], body_bytes: int) -> None:
         """A resource is short: keep a publish, and whatever follows it, until there is enough again."""
         self.connection.block()
-        size = body_bytes + HELD_OVERHEAD_BYTES
-        self.held.append((size, action))
+        self._hold(methods.BasicPublish.KEY, action, body_bytes + HELD_OVERHEAD_BYTES)
+
+    def _hold(self, key: int, action: Action, size: int) -> None:
+        self.held.append(Held(key, action, size))
         self.connection.hold(size)
 
     def when(self, pending: Pending[T], go_on: Callable[[T], None]) -> None:
@@ -105,12 +114,13 @@ class Channel:
     def go_on(self) -> None:
         """Obey what was held, up to the next gate."""
         while self.held and not self.gates and not self.ended:
-            if self.connection.holds_publishes and not self.closing:
+            if self.held[0].key == methods.BasicPublish.KEY and self.connection.broker.alarms.raised:
+                self.connection.block()
                 break
-            size, action = self.held.popleft()
+            key, action, size = self.held.popleft()
             self.connection.hold(-size)
             if not self.closing:
-                self.connection.guard(self, 0, action)
+                self.connection.guard(self, key, action)
 
     # Out
 
@@ -212,7 +222,7 @@ class Channel:
             queue.forget(self)
         self.replies.stop()
         self.confirms = None
-        self.connection.hold(-sum(size for size, _ in self.held))
+        self.connection.hold(-sum(held.size for held in self.held))
         self.held.clear()
 
     def end_consumer(self, consumer: Consumer) -> None:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("leveret.connection")
 
 FRAME_MAX_BEFORE_TUNE = 131072
+UNREAD_OUTPUTS = 4
+"""At how many times the output limit a connection is no longer read."""
 
 
 class Peer(NamedTuple):
@@ -123,13 +125,12 @@ class Connection:
 
     @property
     def readable(self) -> bool:
-        """The client may be read from: it is not held, or not so much is."""
-        return self._held_bytes <= self.settings.held_bytes_max
+        """The client may be read from: not too much of it is held, and it reads what it asked for.
 
-    @property
-    def holds_publishes(self) -> bool:
-        """A resource is short, and this connection publishes."""
-        return self.blocked and self.broker.alarms.raised
+        Confirms do not count, they are not written out while nobody reads. Returns and answers do.
+        """
+        unread = self.output.pending > UNREAD_OUTPUTS * self.settings.output_bytes_max
+        return self._held_bytes <= self.settings.held_bytes_max and not unread
 
     def hold(self, size: int) -> None:
         """Count what is held for this connection, in bytes."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.session import dispatch, handshake, publishing
-from broker.session.channel import HELD_OVERHEAD_BYTES, Action, Channel
+from broker.session.channel import HELD_OVERHEAD_BYTES, Channel
 from broker.session.deliveries import acknowledge
 from broker.session.settlement import settle
 from broker.wire import frames, methods
@@ -161,15 +161,9 @@ def _obey_on_channel(connection: Connection, kind: int, number: int, payload: by
 
 def _obey_command(channel: Channel, command: Command) -> None:
     key, size = command.method.KEY, len(command.body) + HELD_OVERHEAD_BYTES
-    action = partial(_obey_as, channel, key, partial(dispatch.obey, channel, command))
+    action = partial(dispatch.obey, channel, command)
     may_pass = type(command.method) in dispatch.MAKES_ROOM and channel.transaction is None
-    channel.connection.guard(channel, key, lambda: channel.obey(action, size, may_pass=may_pass))
-
-
-def _obey_as(channel: Channel, key: int, action: Action) -> None:
-    """Do it under its own name, which an error will bear, even if it was held meanwhile."""
-    channel.connection.obeying = key
-    action()
+    channel.connection.guard(channel, key, lambda: channel.obey(key, action, size, may_pass=may_pass))
 
 
 def _decode(connection: Connection, payload: bytes) -> Method | None:

@@ -83,6 +83,11 @@ class Output(Outbound):
             self._was_full = False
             self._on_room()
 
+    @property
+    def pending(self) -> int:
+        """Bytes that the client has not taken yet."""
+        return self._bytes + self._unsent
+
     def room(self) -> int:
         """How many more bytes are welcome; 0: none."""
         room = self._bytes_max - self._bytes - self._unsent

@@ -18,6 +18,7 @@ from broker.session.channel import Channel
 from broker.session.replies import REPLY_TO
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException, DecodeError
+from broker.wire.frames import cannot_decode
 from broker.wire.methods import BasicPublish, decode_basic_publish
 from broker.wire.properties import PropertySummary, decode_properties, encode_header, summarize
 from broker.wire.tables import TYPE_NAMES, Field, Table, decode_table
@@ -60,13 +61,17 @@ def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> i
     elif queues is None:
         queues = _route(channel, target, message, summary) if target.name else _by_name(channel, target)
     if channel.transaction is not None:
-        channel.transaction.publishes.append(partial(_enqueue, channel, target, message, queues))
+        names = [queue.name for queue in queues]
+        channel.transaction.publishes.append(partial(_enqueue_by_name, channel, target, message, names))
         return 1
     return _enqueue(channel, target, message, queues)
 
 
 def _parse(channel: Channel, arguments: bytes) -> Target:
-    method = decode_basic_publish(_BASIC_PUBLISH + arguments)
+    try:
+        method = decode_basic_publish(_BASIC_PUBLISH + arguments)
+    except DecodeError:
+        raise cannot_decode(_BASIC_PUBLISH + arguments) from None
     if method.immediate:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
     targets = channel.access.targets
@@ -107,6 +112,12 @@ def _route(channel: Channel, target: Target, message: Message, summary: Property
     return channel.vhost.route(target.exchange, keys, headers).queues
 
 
+def _enqueue_by_name(channel: Channel, target: Target, message: Message, names: list[str]) -> None:
+    """At a transaction's commit: to the queues that have these names then."""
+    queues = channel.vhost.queues
+    _enqueue(channel, target, message, tuple(queues[name] for name in names if name in queues))
+
+
 def _enqueue(channel: Channel, target: Target, message: Message, queues: tuple[Queue, ...]) -> int:
     ledger = channel.confirms
     if not queues:
@@ -117,7 +128,7 @@ def _enqueue(channel: Channel, target: Target, message: Message, queues: tuple[Q
     if len(queues) > 1:
         channel.vhost.share_body(message, queues)
     for queue in queues:
-        if queue.limits.refuses:
+        if queue.limits.refuses(message):
             refused = True
             queue.limits.turn_away(message)
         elif queue.publish(message):

@@ -56,6 +56,7 @@ def _declare_passively(channel: Channel, method: methods.QueueDeclare, name: str
         _declare_reply_queue(channel, method, name)
         return
     queue = channel.vhost.queue(name, channel.connection)
+    queue.use()
     channel.last_queue = queue.name
     _answer(channel, method.no_wait, _declare_ok(queue))
 
