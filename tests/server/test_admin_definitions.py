@@ -1,0 +1,358 @@
+"""Definitions files: RabbitMQ's form in and out, at the start and while the broker runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.administration import AdministrationError, ask
+from broker.wire.methods import ConnectionClose
+from tests.support.broker import ROOT, BrokerProcess
+from tests.support.client import Client
+from tests.support.queues import deposit, drain
+from tests.support.shorthand import exchange_declare, queue_bind, queue_declare
+
+# What `rabbitmqctl export_definitions` of RabbitMQ 3.10.8 wrote, with its odd spots: an operator policy's definition as
+# pairs, a virtual host's tags as text and its limits twice. The user's password is "pw".
+EXPORTED: dict[str, Any] = {
+    "rabbit_version": "3.10.8",
+    "rabbitmq_version": "3.10.8",
+    "users": [
+        {
+            "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "limits": {"max-channels": 7},
+            "name": "kim",
+            "password_hash": "+Wj5+rtBW0znj5AuBpyAIR3fALroDKHmbGSvWOtZscwyyc9m",
+            "tags": ["management", "policymaker"],
+        }
+    ],
+    "vhosts": [
+        {"limits": [], "metadata": {"description": "Default virtual host", "tags": []}, "name": "/"},
+        {"limits": [["max-queues", 9]], "metadata": {"description": "a b", "tags": "x,y"}, "name": "west"},
+    ],
+    "permissions": [{"configure": "^k", "read": "a|b", "user": "kim", "vhost": "west", "write": ".*"}],
+    "topic_permissions": [
+        {"exchange": "amq.topic", "read": "{username}", "user": "kim", "vhost": "west", "write": "^a"}
+    ],
+    "parameters": [
+        {
+            "component": "operator_policy",
+            "name": "OP",
+            "value": {"apply-to": "all", "definition": [["max-length", 50]], "pattern": ".*", "priority": 0},
+            "vhost": "west",
+        },
+        {"component": "vhost-limits", "name": "limits", "value": {"max-queues": 9}, "vhost": "west"},
+    ],
+    "global_parameters": [{"name": "gp", "value": {"a": [1, 2]}}],
+    "policies": [
+        {
+            "apply-to": "queues",
+            "definition": {"max-length": 5},
+            "name": "P",
+            "pattern": "^q",
+            "priority": 3,
+            "vhost": "west",
+        }
+    ],
+    "queues": [
+        {
+            "arguments": {"x-dead-letter-exchange": "dlx", "x-max-length": 10, "x-message-ttl": 60000},
+            "auto_delete": False,
+            "durable": True,
+            "name": "q1",
+            "type": "classic",
+            "vhost": "west",
+        }
+    ],
+    "exchanges": [
+        {
+            "arguments": {},
+            "auto_delete": True,
+            "durable": True,
+            "internal": False,
+            "name": "hx",
+            "type": "headers",
+            "vhost": "west",
+        },
+        {
+            "arguments": {"alternate-exchange": "alt"},
+            "auto_delete": False,
+            "durable": True,
+            "internal": False,
+            "name": "ex",
+            "type": "topic",
+            "vhost": "west",
+        },
+    ],
+    "bindings": [
+        {
+            "arguments": {},
+            "destination": "q1",
+            "destination_type": "queue",
+            "routing_key": "a.#",
+            "source": "ex",
+            "vhost": "west",
+        },
+        {
+            "arguments": {"z": [1, "x", {"y": 2}]},
+            "destination": "hx",
+            "destination_type": "exchange",
+            "routing_key": "k.*",
+            "source": "ex",
+            "vhost": "west",
+        },
+        {
+            "arguments": {"b": True, "n": 5, "s": "str", "x-match": "any"},
+            "destination": "q1",
+            "destination_type": "queue",
+            "routing_key": "",
+            "source": "hx",
+            "vhost": "west",
+        },
+    ],
+}
+CREATED = {
+    "vhosts": 1,
+    "users": 1,
+    "permissions": 1,
+    "topic_permissions": 1,
+    "user_limits": 1,
+    "vhost_limits": 1,
+    "policies": 2,
+    "global_parameters": 1,
+    "exchanges": 2,
+    "queues": 1,
+    "bindings": 3,
+}
+NOTHING = {"exchanges": 0, "queues": 0, "bindings": 0}
+
+
+def tell(process: BrokerProcess, command: str, **arguments: object) -> Any:
+    return ask(process.data_dir, command, arguments, 20.0)
+
+
+def canonical(definitions: dict[str, Any]) -> dict[str, list[str]]:
+    """Definitions in a form that does not depend on order, without what names a broker."""
+    return {
+        kind: sorted(json.dumps(row, sort_keys=True) for row in rows)
+        for kind, rows in definitions.items()
+        if isinstance(rows, list)
+    }
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def start(directory: Path) -> Iterator[Callable[..., BrokerProcess]]:
+    """A function that starts a broker on a new data directory with a definitions file."""
+    started: list[BrokerProcess] = []
+
+    def start(definitions: Any, environment: dict[str, str] | None = None) -> BrokerProcess:
+        file = directory.parent / "definitions.json"
+        file.write_text(json.dumps(definitions))
+        merged = {**os.environ, **(environment or {})}
+        started.append(BrokerProcess(directory, "--definitions", str(file), environment=merged))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.stop()
+
+
+def login_refused(process: BrokerProcess, user: str, password: str) -> bool:
+    client = Client(process.address)
+    client.start(user=user, password=password)
+    item = client.receive(channel=0)
+    client.close()
+    return isinstance(item, ConnectionClose)
+
+
+# At the start
+
+
+def test_what_a_file_defines_is_there_when_the_port_opens(start: Callable[..., BrokerProcess]) -> None:
+    process = start(EXPORTED)
+    client = Client.connect(process.address, user="kim", password="pw", vhost="west")
+    client.publish(b"routed", exchange="ex", key="a.b")
+    assert client.refusal(queue_declare("other")).startswith("channel 403 ACCESS_REFUSED")
+    client.close()
+    assert {row["name"]: row["messages"] for row in tell(process, "list_queues", vhost="west")} == {"q1": 1}
+
+
+def test_a_file_with_users_takes_the_default_users_place(start: Callable[..., BrokerProcess]) -> None:
+    process = start(EXPORTED)
+    assert [row["name"] for row in tell(process, "list_users")] == ["kim"]
+    assert login_refused(process, "guest", "guest")
+
+
+def test_a_file_without_users_leaves_the_default_user(start: Callable[..., BrokerProcess]) -> None:
+    process = start({"vhosts": [{"name": "v"}], "permissions": [
+        {"user": "guest", "vhost": "v", "configure": ".*", "write": ".*", "read": ".*"}]})  # fmt: skip
+    Client.connect(process.address, vhost="v").close()
+
+
+def test_a_default_user_named_in_the_environment_is_made_anyway(start: Callable[..., BrokerProcess]) -> None:
+    process = start(EXPORTED, {"RABBITMQ_DEFAULT_USER": "boss", "RABBITMQ_DEFAULT_PASS": "pass"})
+    Client.connect(process.address, user="boss", password="pass").close()
+    Client.connect(process.address, user="kim", password="pw", vhost="west").close()
+
+
+def test_the_environment_counts_on_a_new_data_directory_only(directory: Path) -> None:
+    first = {"LEVERET_DEFAULT_USER": "one", "LEVERET_DEFAULT_PASS": "1", "LEVERET_DEFAULT_VHOST": "v"}
+    process = BrokerProcess(directory, environment={**os.environ, **first})
+    process.start()
+    Client.connect(process.address, user="one", password="1", vhost="v").close()
+    process.environment = {**os.environ, "LEVERET_DEFAULT_USER": "two", "LEVERET_DEFAULT_PASS": "2"}
+    process.restart()
+    assert [row["name"] for row in tell(process, "list_users")] == ["one"]
+    assert [row["name"] for row in tell(process, "list_vhosts")] == ["v"]
+    process.stop()
+
+
+def test_a_start_with_the_same_file_keeps_what_was_changed_since(start: Callable[..., BrokerProcess]) -> None:
+    process = start(EXPORTED)
+    tell(process, "change_password", name="kim", password="new")
+    tell(process, "set_permissions", vhost="west", user="kim", configure="", write="", read="changed")
+    before = tell(process, "export_definitions")
+    process.restart()
+    assert tell(process, "export_definitions") == before
+
+
+BROKEN = [
+    ("{", "is not JSON: "),
+    ("[]", "definitions: Expected `object`, got `array`"),
+    ({"users": {}}, "definitions: Expected `array`, got `object` - at `users`"),
+    ({"users": [{"password": "hidden"}]}, "definitions: Object missing required field `name` - at `users[0]`"),
+    ({"users": [{"name": "x", "password_hash": "", "hashing_algorithm": "md5"}]}, "users[0]: hashing algorithm md5"),
+    ({"users": [{"name": "x", "limits": {"max-x": 1}}]}, "users[0]: Unrecognised limit 'max-x'"),
+    ({"queues": [{"name": "q", "vhost": "nope"}]}, "queues[0]: Virtual host 'nope' does not exist"),
+    ({"permissions": [{"user": "x", "vhost": "/", "configure": "", "write": "", "read": ""}]},
+     'permissions[0]: User "x" does not exist'),
+    ({"users": [{"name": "x"}], "permissions": [
+        {"user": "x", "vhost": "/", "configure": "(", "write": "", "read": ""}]},
+     "permissions[0]: regular expression '(' is invalid"),
+    ({"exchanges": [{"name": "e", "vhost": "/", "type": "x-delayed-message"}]},
+     "exchanges[0]: unknown exchange type 'x-delayed-message'"),
+    ({"queues": [{"name": "q", "vhost": "/", "arguments": {"x-message-ttl": -1}}]},
+     "queues[0]: invalid arg 'x-message-ttl' for queue 'q' in vhost '/'"),
+    ({"queues": [{"name": "q", "vhost": "/", "arguments": {"x-queue-type": "quorum"}}]},
+     "queues[0]: invalid arg 'x-queue-type'"),
+    ({"queues": [{"name": "q", "vhost": "/", "arguments": {"n": 2**70}}]}, "queues[0]: "),
+    ({"queues": [{"name": "q" * 256, "vhost": "/"}]}, "at `queues[0].name`"),
+    ({"bindings": [{"source": "nope", "vhost": "/", "destination": "q"}]},
+     "bindings[0]: no exchange 'nope' in vhost '/'"),
+    ({"bindings": [{"source": "amq.topic", "vhost": "/", "destination": "q"}]},
+     "bindings[0]: no queue 'q' in vhost '/'"),
+    ({"queues": [{"name": "q", "vhost": "/"}], "bindings": [
+        {"source": "amq.headers", "vhost": "/", "destination": "q", "arguments": {"x-match": "some"}}]},
+     "bindings[0]: Invalid x-match"),
+    ({"parameters": [{"vhost": "/", "component": "operator_policy", "name": "o", "value": 1}]},
+     "parameters[0]: value: expected an operator policy"),
+    ({"vhosts": [{"name": ""}]}, "at `vhosts[0].name`"),
+    ({"vhosts": [{"name": "\ud800"}]}, "half of a surrogate pair"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker for tests that add nothing to it."""
+    process = BrokerProcess(tmp_path_factory.mktemp("defined") / "data")
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.mark.parametrize(("content", "message"), [case for case in BROKEN if not isinstance(case[0], str)])
+def test_a_file_with_one_thing_wrong_is_refused_whole(running: BrokerProcess, content: Any, message: str) -> None:
+    before = tell(running, "export_definitions")
+    good = {"vhosts": [{"name": "good"}], "users": [{"name": "good", "password": "x"}]}
+    mixed = {kind: [*good.get(kind, []), *rows] if isinstance(rows, list) else rows for kind, rows in content.items()}
+    if "queues[" not in message and "users[" not in message and "vhosts[" not in message:
+        mixed = {**good, **mixed}
+    expected = message.replace("users[0]", "users[1]").replace("vhosts[0]", "vhosts[1]")
+    with pytest.raises(AdministrationError) as caught:
+        tell(running, "import_definitions", definitions=mixed)
+    assert caught.value.kind == "invalid"
+    assert expected in str(caught.value)
+    assert "hidden" not in str(caught.value)
+    assert tell(running, "export_definitions") == before
+
+
+@pytest.mark.parametrize(("content", "message"), [*BROKEN[:4], (None, "cannot be read: No such file or directory")])
+def test_a_start_with_a_broken_file_touches_nothing(directory: Path, content: Any, message: str) -> None:
+    file = directory.parent / "definitions.json"
+    if content is not None:
+        file.write_text(content if isinstance(content, str) else json.dumps(content))
+    options = ["--data-dir", str(directory), "--listen", "127.0.0.1:0", "--definitions", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "broker", "serve", *options], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith(f"leveret: error: {file}: ")
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    assert not directory.exists()
+
+
+# In and out
+
+
+def test_what_was_exported_makes_another_broker_the_same(
+    fresh_broker: BrokerProcess, start: Callable[..., BrokerProcess]
+) -> None:
+    assert tell(fresh_broker, "import_definitions", definitions=EXPORTED) == CREATED
+    assert tell(fresh_broker, "import_definitions", definitions=EXPORTED) == NOTHING
+    client = Client.connect(fresh_broker.address)
+    client.ask(exchange_declare("transient"))
+    client.ask(queue_declare("named by bytes \udcff", arguments={"x-message-ttl": 1000, "x-unknown": [None, 1.5]}))
+    client.ask(queue_bind("named by bytes \udcff", "transient", "k", arguments={"n": 5}))
+    client.ask(queue_declare("mine", exclusive=True))
+    client.ask(queue_bind("mine", "transient", "k"))
+    exported = tell(fresh_broker, "export_definitions")
+    client.close()
+    assert "mine" not in json.dumps(exported)
+    assert tell(fresh_broker, "import_definitions", definitions=exported) == NOTHING
+    other = start(exported)
+    assert canonical(tell(other, "export_definitions")) == canonical(exported)
+    client = Client.connect(other.address)
+    deposit(client, b"through", exchange="transient", key="k")
+    assert drain(client, "named by bytes \udcff") == [b"through"]
+    client.close()
+
+
+def test_an_export_reads_as_rabbitmq_writes_it(fresh_broker: BrokerProcess) -> None:
+    tell(fresh_broker, "import_definitions", definitions=EXPORTED)
+    exported = tell(fresh_broker, "export_definitions")
+    operator = {**EXPORTED["parameters"][0]["value"], "definition": {"max-length": 50}}
+    parameters = [{**EXPORTED["parameters"][0], "value": operator}, EXPORTED["parameters"][1]]
+    ours = canonical(exported)
+    for kind, rows in canonical({**EXPORTED, "parameters": parameters}).items():
+        if kind == "queues":
+            continue
+        if kind == "vhosts":
+            assert {row["name"]: row["description"] for row in exported["vhosts"]} == {
+                "/": "Default virtual host",
+                "west": "a b",
+            }
+            continue
+        assert set(rows) <= set(ours[kind]), kind
+    (queue,) = exported["queues"]
+    assert queue == {name: value for name, value in EXPORTED["queues"][0].items() if name != "type"}
+
+
+def test_definitions_survive_a_crash(fresh_broker: BrokerProcess) -> None:
+    tell(fresh_broker, "import_definitions", definitions=EXPORTED)
+    before = canonical(tell(fresh_broker, "export_definitions"))
+    fresh_broker.kill_and_restart()
+    assert canonical(tell(fresh_broker, "export_definitions")) == before
