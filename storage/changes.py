@@ -143,7 +143,7 @@ class Changes:
         ordered, at = sorted(positions), 0
         while at < len(ordered):
             key = seek_segment(self._cursor, queue_id, lane, ordered[at])
-            segment = self.segment(key) if key else None
+            segment = self._read(key, self._cursor.value()) if key else None
             if key is None or segment is None:
                 at += 1
                 continue
@@ -198,8 +198,9 @@ class Changes:
     def segment(self, key: bytes) -> Segment | None:
         """The segment under a key, None after it had to be set aside. Valid until the next write."""
         value = self.txn.get(key)
-        if value is None:
-            return None
+        return None if value is None else self._read(key, value)
+
+    def _read(self, key: bytes, value: memoryview) -> Segment | None:
         try:
             return Segment(value)
         except StoreCorrupt as error:

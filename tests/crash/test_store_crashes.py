@@ -71,6 +71,7 @@ def test_no_crash_loses_what_was_promised(library: Path, tmp_path: Path, capsys:
 
 
 @needs_compiler
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bug", "symptom"),
     [

@@ -210,7 +210,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 TestStore = StoreMachine.TestCase
 TestStore.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=120, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
