@@ -184,6 +184,7 @@ class Queue:
         """A channel is gone, and everything it held has been given back."""
         self._holders.pop(outlet, None)
 
+    @property
     def held(self) -> Iterable[Entry]:
         """The unacknowledged messages."""
         return (entry for outlet in self._holders for entry in outlet.unacked_of(self))
@@ -205,7 +206,7 @@ class Queue:
 
     def purge(self) -> int:
         """Drop every ready message; their number."""
-        self.lane.purge(self._position + 1, self.held())
+        self.lane.purge(self._position + 1, self.held)
         return self.backlog.clear()
 
     def delete(self) -> int:

@@ -167,7 +167,7 @@ def _connection(connection: Connection) -> Row:
         "name": str(connection.peer),
         "user": connection.user,
         "vhost": connection.vhost_name,
-        "state": "blocked" if connection.holds_publishes else STATES[connection.phase],
+        "state": "blocked" if connection.blocked else STATES[connection.phase],
         "channels": len(connection.channels),
         "peer_host": connection.peer.host,
         "peer_port": connection.peer.port,
