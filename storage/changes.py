@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 
 PAGE_BYTES = 4096
 
+UNCOUNTED = 1 << 32
+"""The references of a body whose count is damaged: so many that it stays, since nobody knows who still needs it."""
+
 
 class CorruptRecord(NamedTuple):
     """Messages that cannot be read any more. Their raw bytes are kept under a key of their own.
@@ -253,8 +256,7 @@ class Changes:
 
     def _count_references(self, body_id: int, change: int) -> None:
         count_key, body_key = number_key(REFERENCES, body_id), number_key(BODY, body_id)
-        record = self.txn.get(count_key)
-        before = decode_number(record, "a body's reference count") if record is not None else 0
+        before = self._references_to(count_key)
         if before + change <= 0:
             self.txn.delete(count_key)
             self.txn.delete(body_key)
@@ -262,6 +264,15 @@ class Changes:
         self.txn.put(count_key, encode_number(before + change))
         if not before and body_id in self._bodies:
             self.txn.put(body_key, frame(self._bodies[body_id]))
+
+    def _references_to(self, count_key: bytes) -> int:
+        record = self.txn.get(count_key)
+        if record is None:
+            return 0
+        try:
+            return decode_number(record, "a body's reference count")
+        except StoreCorrupt:
+            return UNCOUNTED
 
 
 def _bitmap_key(segment_key: bytes) -> bytes:

@@ -134,6 +134,11 @@ class LaneReader:
 
 
 def read_sweep(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> Sweep:
-    """The lane's sweep in progress; without one, a sweep of nothing."""
+    """The lane's sweep in progress; without one that can be read, a sweep of nothing."""
     record = txn.get(lane_key(SWEEP, queue_id, lane))
-    return _NO_SWEEP if record is None else Sweep.decode(record)
+    if record is None:
+        return _NO_SWEEP
+    try:
+        return Sweep.decode(record)
+    except StoreCorrupt:
+        return _NO_SWEEP

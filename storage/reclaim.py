@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, Purge
 from storage.changes import Changes
+from storage.errors import StoreCorrupt
 from storage.keys import (
     DELETION,
     LANE,
@@ -82,14 +83,23 @@ def step(changes: Changes, budget: int) -> bool:
         deletion = next(records(txn, DELETION), None)
         if deletion:
             key, value = deletion
-            budget = _delete_some(changes, number_of(key), decode_number(value, "a deletion"), budget)
+            queue_id = number_of(key)
+            budget = _delete_some(changes, queue_id, _deletion_end(changes, queue_id, value), budget)
             continue
         sweeping = next(records(txn, SWEEP), None)
         if not sweeping:
             return False
-        key, value = sweeping
-        budget = _sweep_some(changes, *lane_of(key), Sweep.decode(value), budget)
+        queue_id, lane = lane_of(sweeping[0])
+        budget = _sweep_some(changes, queue_id, lane, read_sweep(txn, queue_id, lane), budget)
     return pending(txn)
+
+
+def _deletion_end(changes: Changes, queue_id: int, record: memoryview) -> int:
+    """Where a deletion stops. A damaged one deletes what is dead for certain."""
+    try:
+        return decode_number(record, "a deletion")
+    except StoreCorrupt:
+        return POSITION_END if queue_id < TRANSIENT_QUEUE else changes.boot << COUNTER_BITS
 
 
 def _delete_some(changes: Changes, queue_id: int, end: int, budget: int) -> int:

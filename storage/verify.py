@@ -93,6 +93,7 @@ def _survey(txn: lmdb.Transaction[memoryview]) -> Report:
     _check_counters_without_segments(txn, report, deletions)
     _check_bitmaps(txn, report)
     _check_bodies(txn, report, references)
+    _check_frames(txn, report)
     _check_kinds(txn, report)
     return report
 
@@ -226,6 +227,15 @@ def _check_bodies(txn: lmdb.Transaction[memoryview], report: Report, references:
             )
         if txn.get(number_key(BODY, body_id)) is None:
             report.problems.append(f"body {body_id}: counted or referred to, but not there")
+
+
+def _check_frames(txn: lmdb.Transaction[memoryview], report: Report) -> None:
+    for kind, what in ((SWEEP, "sweep"), (DELETION, "deletion"), (TRANSIENT_MARK, "mark"), (SET_ASIDE, "set aside")):
+        for key, value in records(txn, kind):
+            try:
+                unframe(value, f"the {what} record")
+            except StoreCorrupt as error:
+                report.problems.append(f"queue {number_of(key)}: {error}")
 
 
 def _check_kinds(txn: lmdb.Transaction[memoryview], report: Report) -> None:

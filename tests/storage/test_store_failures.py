@@ -19,7 +19,19 @@ from storage import ballast, creation
 from storage.backup import backup
 from storage.batch import TRANSIENT_QUEUE, LaneState
 from storage.errors import StoreCorrupt, StoreError, StoreFailed, StoreFull, StoreIncompatible, StoreLocked
-from storage.keys import BODY, IDENTITY, LANE, REFERENCES, SEGMENT, SET_ASIDE, SETTLED, number_key, place_key
+from storage.keys import (
+    BODY,
+    DELETION,
+    IDENTITY,
+    LANE,
+    REFERENCES,
+    SEGMENT,
+    SET_ASIDE,
+    SETTLED,
+    SWEEP,
+    number_key,
+    place_key,
+)
 from storage.messages import MessageStore
 from storage.records import Identity, encode_number, frame
 from storage.verify import verify
@@ -230,6 +242,41 @@ def test_a_damaged_shared_body_sets_its_message_aside(path: Path, how: Change) -
         assert [record.queue_id for record in store.corrupt] == [2]
         store.reclaim()
         assert store.statistics().set_aside == 1
+
+
+def test_a_damaged_reference_count_keeps_the_body(path: Path) -> None:
+    filled(path)
+    change(path, flip(REFERENCES, 10))
+    with MessageStore.open(path) as store:
+        writer = Writer(store)
+        (message,) = store.read(2, 0, 0, END, 1, 1)
+        writer.put(3, b"shared", body_id=9)
+        writer.settle(2, message.position)
+        writer.flush()
+        assert bodies(store, 3) == [b"shared"]
+
+
+@pytest.mark.parametrize("kind", [SWEEP, DELETION])
+def test_a_damaged_sweep_or_deletion_does_not_stop_the_store(path: Path, kind: bytes) -> None:
+    with MessageStore.open(path) as store:
+        writer = Writer(store)
+        for _ in range(40):
+            writer.puts(1, [b"purged"] * 3)
+            writer.puts(2, [b"deleted"] * 3)
+            writer.flush()
+        writer.purge(1)
+        writer.delete(2)
+        writer.flush()
+    change(path, flip(kind, 2))
+    assert any("checksum" in problem for problem in verify(path).problems)
+    with MessageStore.open(path) as store:
+        clear_away(store, 3)
+        assert bodies(store, 2) == []
+        assert bodies(store, 1) in ([], [b"purged"] * 120)
+        writer = Writer(store)
+        writer.put(1, b"new")
+        writer.flush()
+        assert bodies(store, 1)[-1] == b"new"
 
 
 # verify
