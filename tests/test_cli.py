@@ -23,6 +23,7 @@ from broker.commands.listing import LISTINGS
 from broker.commands.tables import text
 from broker.config import ConfigError
 from storage.errors import StoreLocked
+from tests.support.broker import BrokerProcess
 
 
 class Outcome(NamedTuple):
@@ -374,6 +375,50 @@ def test_a_wrong_setting_stops_before_anything_is_touched(run: Run, tmp_path: Pa
     assert outcome.code == 1
     assert outcome.err.startswith("leveret: error: --listen: expected HOST:PORT")
     assert not (tmp_path / "data").exists()
+
+
+def started_in_vain(directory: Path, listen: str) -> str:
+    """What `leveret serve` says on standard error when it cannot start."""
+    command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(directory), "--listen", listen]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    return ended.stderr
+
+
+def test_a_port_in_use_is_one_line_and_touches_nothing(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
+    where = f"127.0.0.1:{fresh_broker.address[1]}"
+    assert started_in_vain(tmp_path / "data", where) == (
+        f"leveret: error: cannot listen on {where}: "
+        "another program listens there: stop it, or choose another port with --listen\n"
+    )
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_second_broker_on_the_same_data_is_refused(fresh_broker: BrokerProcess) -> None:
+    directory = fresh_broker.data_dir
+    assert started_in_vain(directory, "127.0.0.1:0") == (
+        f"leveret: error: {directory}/broker is in use by another process "
+        f"({directory}/broker.lock is locked): stop that one first\n"
+    )
+    assert ask(directory, "ping", {}, 5.0) == "pong"
+
+
+def test_the_commands_work_on_a_real_broker(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
+    def leveret(*arguments: str) -> str:
+        command = [sys.executable, "-m", "broker", *arguments, "--data-dir", str(fresh_broker.data_dir)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (ended.returncode, ended.stderr) == (0, ""), arguments
+        return ended.stdout
+
+    assert leveret("ping") == "pong\n"
+    leveret("user", "add", "ann", "pw", "--tags", "monitoring")
+    leveret("permission", "set", "ann", ".*", "", "")
+    assert leveret("list", "permissions", "user", "read").splitlines() == ["user   read", "guest  .*", "ann"]
+    assert json.loads(leveret("status", "--json"))["pid"] == fresh_broker.pid
+    leveret("backup", str(tmp_path / "copy"))
+    assert (tmp_path / "copy" / "definitions.sqlite").exists()
+    leveret("export", "definitions", str(tmp_path / "definitions.json"))
+    assert leveret("import", "definitions", str(tmp_path / "definitions.json")).split()[1::2] == ["0", "0", "0"]
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["user"], ["list", "dogs"], ["serve", "--port", "1"], []])

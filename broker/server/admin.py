@@ -103,7 +103,7 @@ def _refusal(error: AdministrationError) -> dict[str, Any]:
 class Lines:
     """Lines from a stream, none longer than REQUEST_BYTES_MAX."""
 
-    def __init__(self, stream: trio.SocketStream) -> None:
+    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
         self._stream = stream
         self._rest = bytearray()
 
