@@ -317,6 +317,23 @@ def test_a_closed_channel_gives_its_messages_back(client: Client, queue: str) ->
     assert [(message.body, message.method.redelivered) for message in messages] == [(b"1", True), (b"3", True)]
 
 
+@pytest.mark.parametrize("how", ["get", "consume"])
+def test_a_failed_channel_gives_its_messages_back(client: Client, queue: str, how: str) -> None:
+    """RabbitMQ 3.10.8 on the wire: at the latest when the client has answered the close."""
+    client.open_channel(2)
+    deposit(client, b"1", key=queue)
+    if how == "get":
+        client.send(get(queue))
+        client.expect_message(BasicGetOk)
+    else:
+        client.ask(consume(queue, "first"))
+        client.expect_message(BasicDeliver)
+    client.ask(consume(queue, "second"), channel=2)
+    assert client.refusal(ack(99)) == "channel 406 PRECONDITION_FAILED - unknown delivery tag 99"
+    message = client.expect_message(BasicDeliver, channel=2)
+    assert (message.body, message.method) == (b"1", BasicDeliver("second", 1, True, "", queue))
+
+
 def test_a_dropped_connection_gives_its_messages_back(connect: Connect, name: Name) -> None:
     """0-9-1 specification, 3.1.4."""
     first, second, queue = connect(), connect(), name()
