@@ -7,6 +7,7 @@ import secrets
 import socket
 import stat
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
     process = BrokerProcess(tmp_path_factory.mktemp("administered") / "data")
     process.start()
     yield process
-    process.stop()
+    assert process.stop() == 0
+    assert "Traceback" not in process.log()
 
 
 Told = Callable[..., Any]
@@ -164,6 +166,25 @@ def test_a_user_is_added_once(tenant: tuple[str, str], tell: Told) -> None:
     assert tell("authenticate_user", name=user, password="pw") is None
 
 
+def test_of_many_who_add_the_same_user_one_succeeds(
+    process: BrokerProcess, tell: Told, name: Callable[..., str]
+) -> None:
+    user = name("user")
+
+    def add(number: int) -> str:
+        try:
+            tell("add_user", name=user, password=f"password {number}", tags=[])
+        except AdministrationError as error:
+            return error.kind
+        return str(number)
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = list(pool.map(add, range(8)))
+    (winner,) = [outcome for outcome in outcomes if outcome.isdecimal()]
+    assert outcomes.count("already_exists") == 7
+    assert tell("authenticate_user", name=user, password=f"password {winner}") is None
+
+
 def test_a_user_without_password_is_refused(tell: Told, name: Callable[..., str]) -> None:
     assert failing(tell, "add_user", name=name(), password="", tags=[])[0] == "invalid"
 
@@ -264,6 +285,7 @@ def test_deleting_a_virtual_host_sends_its_clients_away(
     user, vhost = tenant
     client, other = login(user=user, password="pw", vhost=vhost), login()
     client.ask(queue_declare("q", durable=True))
+    client.ask(queue_declare("mine", exclusive=True))
     client.ask(consume("q", "tag"))
     deposit(client, b"held", key="q", properties=PERSISTENT)
     client.expect_message(BasicDeliver)
