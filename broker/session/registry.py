@@ -42,7 +42,8 @@ class Registry:
 
     def count_channels(self, user: str) -> int:
         """How many channels a user has open, over all its connections."""
-        return sum(len(connection.channels) for connection in self.connections if connection.user == user)
+        channels = (connection.channels.values() for connection in self.connections if connection.user == user)
+        return sum(not channel.closing for of_one in channels for channel in of_one)
 
     def close_connections(self, text: str, *, user: str | None = None, vhost: str | None = None) -> None:
         """Send connections away with 320 and a reason: all of them, or those of a user or a virtual host."""

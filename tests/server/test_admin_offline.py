@@ -142,6 +142,16 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {name: (directory / name).read_bytes() for name in ("definitions.sqlite", "messages/data.mdb")}
 
 
+def test_check_reads_what_a_crash_left(fresh_broker: BrokerProcess) -> None:
+    client = Client.connect(fresh_broker.address)
+    client.ask(queue_declare("q", durable=True))
+    deposit(client, b"one", key="q", properties=PERSISTENT)
+    fresh_broker.kill()
+    client.close()
+    report = json.loads(leveret(fresh_broker.data_dir, "check", "--json").stdout)
+    assert (report["queues"], report["messages"], report["problems"]) == (1, 1, [])
+
+
 def test_check_finds_messages_that_no_definition_names(stopped: BrokerProcess) -> None:
     with sqlite3.connect(stopped.data_dir / "definitions.sqlite") as definitions:
         definitions.execute("DELETE FROM bindings")
