@@ -95,6 +95,9 @@ class Connection:
         try:
             if self.phase is handshake.Phase.HEADER:
                 data = handshake.read_header(self, data)
+                if self.phase is handshake.Phase.HEADER:  # the rest of it is still to come
+                    self._rest = data
+                    return
             self._rest = data[intake.obey_frames(self, data) :]
         except ConnectionException as error:
             self.fail(error)
