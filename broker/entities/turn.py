@@ -38,8 +38,8 @@ class Turn:
 
     @property
     def pending(self) -> bool:
-        """Something has been touched."""
-        return bool(self.queues or self.outbound)
+        """Something has been touched, or is left for the end."""
+        return bool(self.queues or self.outbound or self._last)
 
     def end(self) -> None:
         """Deliver and flush. A flush that makes room touches queues again: those are the next turn's."""
