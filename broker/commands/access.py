@@ -137,7 +137,7 @@ def vhost() -> None:
 @click.argument("name")
 @click.option("--description", default="", help="What it is for.")
 @click.option("--tags", default="", metavar="TAG,...", help="Tags of your own.")
-@click.option("--default-queue-type", default="", metavar="TYPE", help="Kept and exported; every queue is classic so far.")
+@click.option("--default-queue-type", default="", metavar="TYPE", help="Kept and exported; all queues are classic.")
 def add_vhost(target: Target, name: str, description: str, tags: str, default_queue_type: str) -> None:
     """Create the virtual host NAME."""
     named = [tag for tag in tags.split(",") if tag]
