@@ -23,6 +23,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
 FILE = re.compile(r"`((?:broker|storage|migrations|tests|tools|spec|docs)/[\w./-]+)`")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
+FILE_ENDINGS = (".py", ".sqlite")
 SECONDS = 30
 
 
@@ -102,7 +103,7 @@ def named_settings(page: Path) -> Iterator[str]:
 @pytest.mark.parametrize("page", PAGES, ids=shown)
 def test_every_setting_that_is_named_exists(page: Path) -> None:
     known = settings()
-    assert [name for name in named_settings(page) if name not in known and not name.endswith(".py")] == []
+    assert [name for name in named_settings(page) if name not in known and not name.endswith(FILE_ENDINGS)] == []
 
 
 def test_settings_are_named_at_all() -> None:
