@@ -73,7 +73,7 @@ def test_the_first_death_in_full(core: Core, graveyard: Queue) -> None:
 @pytest.mark.parametrize("reason", ["rejected", "expired", "maxlen"])
 def test_the_time_to_live_goes_into_the_death(core: Core, graveyard: Queue, reason: str) -> None:
     """Whatever it died of, or it would die of it again (3.10.8 on the wire)."""
-    limit = {"max_length": 0} if reason == "maxlen" else {}
+    limit: dict[str, Any] = {"max_length": 0} if reason == "maxlen" else {}
     queue = dying(core, **limit)
     core.deposit(queue, b"x", expiration="1000")
     if reason == "rejected":

@@ -263,8 +263,9 @@ def test_an_auto_delete_exchange_goes_with_its_last_binding(core: Core) -> None:
 def test_one_goes_after_the_other(core: Core) -> None:
     chain = [core.exchange(name, "fanout", auto_delete=True) for name in "abc"]
     queue = core.queue()
-    for source, destination in zip(chain, [*chain[1:], queue], strict=True):
-        core.bind(source, destination)
+    core.bind(chain[0], chain[1])
+    core.bind(chain[1], chain[2])
+    core.bind(chain[2], queue)
     core.vhost.delete_queue(queue)
     assert not {"a", "b", "c"} & core.vhost.exchanges.keys()
     assert core.definitions.exchanges == {}

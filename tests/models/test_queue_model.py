@@ -216,8 +216,16 @@ class Pair:
             self.check_disk()
             self.core.close()
             assert verify(self.directory / "messages").problems == []
+        except BaseException:
+            self.core.close()
+            raise
         finally:
             shutil.rmtree(self.directory)
+
+    def abandon(self) -> None:
+        """Something was wrong: let go of the files."""
+        self.core.close()
+        shutil.rmtree(self.directory)
 
     def _end_turn(self) -> None:
         """Deliveries happen; each must be the next one ready."""
@@ -348,6 +356,7 @@ def walk(seed: int, steps: int) -> None:
             pair.check()
         except BaseException:
             print(f"seed {seed}, step {step}")
+            pair.abandon()
             raise
     pair.end()
 

@@ -1,0 +1,140 @@
+"""The queue's model is only worth what it finds: each of these faults, planted on purpose, must be found by a walk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import pytest
+
+from broker.entities.backlog import Backlog
+from broker.entities.lane import Lane
+from broker.entities.message import Entry
+from broker.entities.queue import Queue
+from storage.messages import MessageStore
+from tests.models.test_queue_model import walk
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+SEEDS = range(12)
+"""Walks in which a fault must show itself at least once. A sound queue passes them all: see the model's own tests."""
+
+
+def a_settlement_in_flight_is_lost(patch: pytest.MonkeyPatch) -> None:
+    """The batch with the message is sealed and not yet stored; its acknowledgement is for the next one."""
+    real = Lane.settle
+
+    def settle(lane: Lane, entry: Entry) -> None:
+        writes, before = lane._open(), len(lane._open().settled)
+        real(lane, entry)
+        if entry.position > entry.queue.stored_up_to:
+            del writes.settled[before:]
+
+    patch.setattr(Lane, "settle", settle)
+
+
+def what_comes_back_goes_to_the_end(patch: pytest.MonkeyPatch) -> None:
+    def give_back(backlog: Backlog, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            backlog.append(entry)
+
+    patch.setattr(Backlog, "give_back", give_back)
+
+
+def a_delivery_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Lane, "delivered", lambda lane, position: None)
+
+
+def a_purge_reaches_one_too_far(patch: pytest.MonkeyPatch) -> None:
+    real = Lane.purge
+
+    def purge(lane: Lane, floor: int, survivors: Iterable[Entry]) -> None:
+        real(lane, floor + 1, survivors)
+
+    patch.setattr(Lane, "purge", purge)
+
+
+def a_purge_takes_what_is_out(patch: pytest.MonkeyPatch) -> None:
+    real = Lane.purge
+    patch.setattr(Lane, "purge", lambda lane, floor, survivors: real(lane, floor, ()))
+
+
+def a_dead_letter_is_not_written(patch: pytest.MonkeyPatch) -> None:
+    real = Queue.publish
+
+    def publish(queue: Queue, message: Any) -> bool:
+        if queue.name == "dl":
+            message.flags = 0
+        return real(queue, message)
+
+    patch.setattr(Queue, "publish", publish)
+
+
+def redelivered_is_forgotten_on_requeue(patch: pytest.MonkeyPatch) -> None:
+    real = Queue.requeue
+
+    def requeue(queue: Queue, entries: Sequence[Entry]) -> None:
+        before = [entry.redelivered for entry in entries]
+        real(queue, entries)
+        for entry, flag in zip(entries, before, strict=True):
+            entry.redelivered = flag
+
+    patch.setattr(Queue, "requeue", requeue)
+
+
+def the_tail_is_let_go_too_soon(patch: pytest.MonkeyPatch) -> None:
+    real = Backlog.append
+
+    def append(backlog: Backlog, entry: Entry) -> None:
+        real(backlog, entry)
+        backlog.stored(entry.position)
+
+    patch.setattr(Backlog, "append", append)
+
+
+def a_read_back_skips_one(patch: pytest.MonkeyPatch) -> None:
+    real = MessageStore.read
+
+    def read(store: MessageStore, queue_id: int, lane: int, after: int, *limits: int) -> Any:
+        return real(store, queue_id, lane, after + 1 if after else 0, *limits)
+
+    patch.setattr(MessageStore, "read", read)
+
+
+def a_settlement_is_not_counted(patch: pytest.MonkeyPatch) -> None:
+    real = Lane.settle
+
+    def settle(lane: Lane, entry: Entry) -> None:
+        real(lane, entry)
+        lane.state.messages += entry.persistent
+
+    patch.setattr(Lane, "settle", settle)
+
+
+def found(seed: int) -> bool:
+    try:
+        walk(seed, 250)
+    except AssertionError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        a_settlement_in_flight_is_lost,
+        what_comes_back_goes_to_the_end,
+        a_delivery_is_not_remembered,
+        a_purge_reaches_one_too_far,
+        a_purge_takes_what_is_out,
+        a_dead_letter_is_not_written,
+        redelivered_is_forgotten_on_requeue,
+        the_tail_is_let_go_too_soon,
+        a_read_back_skips_one,
+        a_settlement_is_not_counted,
+    ],
+    ids=lambda plant: plant.__name__,
+)
+def test_the_model_notices(monkeypatch: pytest.MonkeyPatch, plant: Plant) -> None:
+    plant(monkeypatch)
+    assert any(found(seed) for seed in SEEDS)
