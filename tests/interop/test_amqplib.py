@@ -26,9 +26,10 @@ SECONDS_MAX = 60
 
 
 @pytest.fixture(scope="module")
-def environment(request: pytest.FixtureRequest) -> dict[str, str]:
-    """The environment in which node finds amqplib, which is installed once into pytest's cache."""
-    directory = Path(request.config.cache.mkdir(f"amqplib-{VERSION}"))
+def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment in which node finds amqplib, installed once into pytest's cache; without a cache, each time."""
+    cache: pytest.Cache | None = getattr(request.config, "cache", None)
+    directory = tmp_path_factory.mktemp("amqplib") if cache is None else cache.mkdir(f"amqplib-{VERSION}")
     modules = directory / "node_modules"
     if not (modules / "amqplib").is_dir():
         command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(directory), f"amqplib@{VERSION}"]

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import celery
-import kombu
 import pytest
+from kombu import pools
 
 from tests.interop.celery_application import BROKER, PREFETCH_MULTIPLIER, PROCESSES, RECORD, application
 from tests.support.broker import ROOT, BrokerProcess
@@ -67,7 +67,7 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
         worker.wait()
         app.backend.result_consumer.stop()  # its connection is nobody else's to close
         app.close()
-        kombu.pools.reset()
+        pools.reset()
         broker.kill()
 
 

@@ -98,6 +98,13 @@ def test_a_stop_under_load_loses_nothing(fresh_broker: BrokerProcess, dial: Dial
         assert len(found) >= flood.confirmed
 
 
+def test_a_stop_right_after_the_start(fresh_broker: BrokerProcess) -> None:
+    """Whoever reads the ready line may send SIGTERM the next moment."""
+    for _ in range(8):
+        assert fresh_broker.stop() == 0, fresh_broker.log()
+        fresh_broker.start()
+
+
 def test_a_client_that_does_not_listen_cannot_hold_the_stop_up(fresh_broker: BrokerProcess, dial: Dial) -> None:
     """Neither one that answers nothing, nor one whose buffers are full, nor one that never said a word."""
     stuck = dial()
