@@ -157,6 +157,7 @@ class Ledger:
             tags[number] = item.method.delivery_tag
             found.append((number, item.method.redelivered))
         self.expect(found)
+        self.reach = max([self.reach, *tags])  # this look was a delivery, too
         self.carry_over(client, tags)
 
     def carry_over(self, client: Client, tags: dict[int, int]) -> None:

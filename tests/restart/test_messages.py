@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable
 
-from broker.wire.methods import BasicDeliver, BasicGetOk, ChannelCloseOk, QueueDeclareOk, QueuePurge
+from broker.wire.methods import BasicDeliver, BasicGetOk, ChannelCloseOk, QueueDeclareOk, QueuePurge, TxCommit, TxSelect
 from broker.wire.properties import BasicProperties, encode_header
 from broker.wire.tables import Field
 from tests.support.client import Client, Message
@@ -268,6 +268,25 @@ def gone(client: Client, channel: int) -> bool:
     client.send(ChannelCloseOk(), channel=channel)
     client.open_channel(channel)
     return False
+
+
+def test_a_transaction_is_there_whole_or_not_at_all(dial: Dial, reborn: Dial) -> None:
+    """tx.commit-ok: publishes and acknowledgements are on disk. What was not committed never was."""
+    client = dial()
+    filled(client, "q", *numbered(*range(4)))
+    client.ask(queue_declare("other", durable=True))
+    client.ask(TxSelect())
+    tags = [message.method.delivery_tag for message in fetch(client, "q", 4)]
+    client.send(ack(tags[1]))
+    for number in range(50):
+        client.publish(b"%d" % number, key=("q", "other")[number % 2], properties=PERSISTENT)
+    client.ask(TxCommit())
+    client.send(ack(tags[0]))
+    client.publish(b"never", key="other", properties=PERSISTENT)
+    flush(client)
+    client = reborn()
+    assert drain(client, "q") == numbered(0, 2, 3, *range(0, 50, 2))
+    assert drain(client, "other") == numbered(*range(1, 50, 2))
 
 
 def test_one_large_body_in_three_queues(dial: Dial, reborn: Dial) -> None:
