@@ -88,7 +88,6 @@ class Committer:
 
     def _stored(self, batch: SealedBatch) -> None:
         self._busy = False
-        self.deleted.update(dict.fromkeys(batch.deleted_queues))
         self._broker.stored(batch)
         self._notify()
         self.after_commit()
@@ -113,6 +112,7 @@ class Committer:
         try:
             while (batch := self._next()) is not None:
                 self._commit(batch)
+                self.deleted.update(dict.fromkeys(batch.deleted_queues))  # before the next look at what is dead
                 self._tell(self._stored, batch)
         except Exception as error:
             self._tell(self._failed, error)
