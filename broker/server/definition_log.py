@@ -43,7 +43,7 @@ class DefinitionLog(Definitions):
         self._store = store
         self._queue_id = highest_queue_id
         self._gathered: list[Group] = []
-        self._writing = False
+        self._turn = trio.Lock()
         self._arrived = trio.Event()
         self._limiter = trio.CapacityLimiter(1)
         self.after_commit: Callable[[], None] = _nothing
@@ -69,12 +69,13 @@ class DefinitionLog(Definitions):
 
     async def flush(self) -> None:
         """Return when everything that has come is written."""
-        while self._gathered:
-            self._arrived = trio.Event()
-            groups, self._gathered = self._gathered, []
-            with trio.CancelScope(shield=True):
-                await self._commit(groups)
-            self.after_commit()
+        async with self._turn:
+            while self._gathered:
+                self._arrived = trio.Event()
+                groups, self._gathered = self._gathered, []
+                with trio.CancelScope(shield=True):
+                    await self._commit(groups)
+                self.after_commit()
 
     async def _commit(self, groups: list[Group]) -> None:
         changes = [change for group, _ in groups for change in group]
