@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from broker.entities.pending import Pending
 from storage.batch import SealedBatch, Waiter, WriteBatch
 
 
@@ -38,3 +39,16 @@ class Journal:
         if not self.sealed and (self.current.waiters or (lazily and not self.current.empty)):
             self.seal()
         return self.sealed.popleft() if self.sealed else None
+
+
+class OnDisk(Pending[None]):
+    """Resolves when everything gathered so far is on disk."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__()
+        self._batch = journal.wait(self)
+
+    def stored(self, batch: int) -> None:
+        """A batch has reached the disk."""
+        if not self.done and batch >= self._batch:
+            self.resolve(None)

@@ -10,7 +10,17 @@ from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException
 from broker.wire.tables import TYPE_NAMES, Table
 
-PLUGIN_TYPES = frozenset({"x-delayed-message", "x-consistent-hash", "x-random", "x-modulus-hash", "x-recent-history"})
+PLUGIN_TYPES = frozenset(
+    {
+        "x-consistent-hash",
+        "x-delayed-message",
+        "x-local-random",
+        "x-modulus-hash",
+        "x-random",
+        "x-recent-history",
+    }
+)
+"""Types that RabbitMQ knows the names of, but has not got without a plugin."""
 
 
 def declare(channel: Channel, method: methods.ExchangeDeclare) -> None:

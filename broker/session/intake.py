@@ -44,7 +44,7 @@ def obey_frames(connection: Connection, data: bytes) -> int:
     at, end, budget = 0, len(data), connection.settings.turn_copies_max
     while end - at >= _START and not connection.ended:
         kind, number, size = _FRAME(data, at)
-        if size > connection.frame_max - _OVERHEAD:
+        if size > connection.frame_max:  # RabbitMQ, too, grants a frame's own 8 bytes on top
             raise frames.frame_too_large(kind, size, connection.frame_max)
         stop = at + 7 + size
         if stop >= end:
@@ -92,7 +92,7 @@ def _publish_whole(channel: Channel, data: bytes, at: int, stop: int, end: int) 
     if data[header_stop] != FRAME_END or data[body_stop] != FRAME_END or data[at_header + 7 : at_header + 9] != _BASIC:
         return 0
     connection = channel.connection
-    if max(size, header_stop - at_header - 7) > connection.frame_max - _OVERHEAD:
+    if max(size, header_stop - at_header - 7) > connection.frame_max:
         return 0
     connection.obeying = methods.BasicPublish.KEY
     connection.publishes = True

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from broker.entities import queue_arguments
 from broker.entities.exchanges import Binding
+from broker.entities.journal import OnDisk
+from broker.entities.pending import Pending
 from broker.entities.queue import Queue, QueueSpec
 from broker.entities.quotas import MAX_QUEUES
 from broker.session import names
@@ -121,11 +123,14 @@ def _name_and_key(channel: Channel, method: methods.QueueBind | methods.QueueUnb
 
 
 def purge(channel: Channel, method: methods.QueuePurge) -> None:
-    """queue.purge: drops what is ready, not what is out with consumers."""
+    """queue.purge: drops what is ready, not what is out with consumers; answered when the disk knows."""
     name = current_queue(channel, method.queue)
     channel.access.read_queue(name)
-    count = channel.vhost.queue(name, channel.connection).purge()
-    _answer(channel, method.no_wait, methods.QueuePurgeOk(count))
+    queue = channel.vhost.queue(name, channel.connection)
+    count = queue.purge()
+    journal = channel.connection.broker.journal
+    purged = OnDisk(journal) if queue.durable else Pending.resolved(None)
+    channel.when(purged, lambda _: _answer(channel, method.no_wait, methods.QueuePurgeOk(count)))
 
 
 def delete(channel: Channel, method: methods.QueueDelete) -> None:

@@ -6,8 +6,7 @@ at once, returns come with the commit. All of a commit is in one write to disk, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from broker.entities.journal import OnDisk
 from broker.entities.pending import Pending
 from broker.session.channel import Channel
 from broker.session.confirms import ConfirmLedger
@@ -15,9 +14,6 @@ from broker.session.transaction import Transaction
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
-
-if TYPE_CHECKING:
-    from broker.entities.journal import Journal
 
 
 def select(channel: Channel, method: methods.TxSelect) -> None:
@@ -58,19 +54,6 @@ def confirm_select(channel: Channel, method: methods.ConfirmSelect) -> None:
         channel.confirms = ConfirmLedger(channel.confirms_ready)
     if not method.no_wait:
         channel.send(methods.ConfirmSelectOk())
-
-
-class OnDisk(Pending[None]):
-    """Resolves when everything gathered so far is on disk."""
-
-    def __init__(self, journal: Journal) -> None:
-        super().__init__()
-        self._batch = journal.wait(self)
-
-    def stored(self, batch: int) -> None:
-        """A batch has reached the disk."""
-        if not self.done and batch >= self._batch:
-            self.resolve(None)
 
 
 def _transaction(channel: Channel) -> Transaction:

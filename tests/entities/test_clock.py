@@ -1,0 +1,24 @@
+"""The broker's clock, and somebody who sets the machine's."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from broker.entities.clock import SteadyClock
+
+
+@pytest.mark.parametrize("jump_seconds", [-86400.0, 3600.0])
+def test_a_jump_of_the_wall_clock_does_not_move_it(monkeypatch: pytest.MonkeyPatch, jump_seconds: float) -> None:
+    """Promise I9: message expiry and queue leases go by this clock, connections by the monotonic one."""
+    clock, real = SteadyClock(), time.time
+    before = clock.now()
+    monkeypatch.setattr(time, "time", lambda: real() + jump_seconds)
+    assert 0 <= clock.now() - before < 1000 * abs(jump_seconds) / 2
+
+
+def test_it_begins_at_the_wall_clock() -> None:
+    """So that a time to live that was stored goes on across a restart."""
+    before = time.time() * 1000
+    assert before - 1 <= SteadyClock().now() <= time.time() * 1000 + 1
