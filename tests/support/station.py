@@ -47,8 +47,8 @@ SOCKET_BYTES = 64 * 1024
 async def eventually(look: Callable[[], object], what: str) -> None:
     """Look again and again until what is seen is true; what a thread or a socket does is announced by nobody."""
     with trio.move_on_after(DEADLINE_SECONDS) as scope:
-        while not look():
-            await trio.sleep(STEP_SECONDS)  # noqa: ASYNC110
+        while not look():  # noqa: ASYNC110
+            await trio.sleep(STEP_SECONDS)
     assert not scope.cancelled_caught, f"not within {DEADLINE_SECONDS:g} s: {what}"
 
 
