@@ -52,7 +52,7 @@ def _bind(address: Address, backlog: int) -> socket.socket:
 
 async def accept_forever(listener: socket.socket, welcome: Callable[[socket.socket, Peer], None]) -> None:
     """Take connections in until the listener is closed. Without a free descriptor new clients wait."""
-    while True:
+    while listener.fileno() >= 0:
         try:
             await trio.lowlevel.wait_readable(listener)
             sock, address = listener.accept()

@@ -13,6 +13,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import trio
@@ -66,6 +67,15 @@ class Server:
         """Where changes of definitions are written."""
         assert isinstance(self.broker.definitions, DefinitionLog)
         return self.broker.definitions
+
+    def listen(self, sockets: list[socket.socket]) -> None:
+        """Take clients in, and look after memory, disk and heartbeats from now on."""
+        self.addresses = [listener.getsockname()[:2] for listener in sockets]
+        for task in (self.resources.watch_memory, self.resources.watch_disk):
+            self.nursery.start_soon(task)
+        self.nursery.start_soon(beat_forever, self.transports, self.engine)
+        for listener in sockets:
+            self.nursery.start_soon(listeners.accept_forever, listener, self.welcome)
 
     def welcome(self, sock: socket.socket, peer: Peer) -> None:
         """Serve a new client."""
@@ -125,7 +135,9 @@ async def _serve(config: Config) -> int:
         resources.warn_of_network_file_system(directory)
         try:
             recovered = recovery.recover(config, stores, default_user=_wants_default_user(config, imported))
-            return await _run(config, stores, recovered, sockets, imported)
+            # Until the stores are closed, so that who sends a second signal does not cut the end short.
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+                await _run(config, stores, recovered, sockets, imported, signals)
         finally:
             stores.definitions.close()
             stores.messages.close()
@@ -133,6 +145,7 @@ async def _serve(config: Config) -> int:
     finally:
         for listener in sockets:
             listener.close()
+    return 0
 
 
 def _wants_default_user(config: Config, imported: DefinitionsFile | None) -> bool:
@@ -147,33 +160,27 @@ async def _run(
     recovered: Recovered,
     sockets: list[socket.socket],
     imported: DefinitionsFile | None,
-) -> int:
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-        async with trio.open_nursery() as writers, trio.open_nursery() as clients:
-            server = Server(config, stores, recovered.broker, clients)
-            administration = Administration(server)
-            writers.start_soon(server.definition_log.run)
-            if imported is not None:
-                log.info("definitions imported: %s", await definitions.add(administration, imported))
-            server.committer.start(recovered.tombstones)
-            writers.start_soon(server.committer.watch)
-            writers.start_soon(server.engine.run)
-            for task in (server.resources.watch_memory, server.resources.watch_disk):
-                clients.start_soon(task)
-            clients.start_soon(beat_forever, server.transports, server.engine)
-            for listener in sockets:
-                clients.start_soon(listeners.accept_forever, listener, server.welcome)
-            server.addresses = [listener.getsockname()[:2] for listener in sockets]
-            with admin.listening(config.server.directory) as operators:
-                clients.start_soon(admin.serve, administration, operators)
-                _announce(server)
-                async for number in signals:
-                    log.info("stopping on %s", signal.Signals(number).name)
-                    break
-                await _stop(server, sockets)
-            clients.cancel_scope.cancel()
-            writers.cancel_scope.cancel()
-    return 0
+    signals: AsyncIterator[int],
+) -> None:
+    async with trio.open_nursery() as writers, trio.open_nursery() as clients:
+        server = Server(config, stores, recovered.broker, clients)
+        administration = Administration(server)
+        writers.start_soon(server.definition_log.run)
+        if imported is not None:
+            log.info("definitions imported: %s", await definitions.add(administration, imported))
+        server.committer.start(recovered.tombstones)
+        writers.start_soon(server.committer.watch)
+        writers.start_soon(server.engine.run)
+        with admin.listening(config.server.directory) as operators:
+            clients.start_soon(admin.serve, administration, operators)
+            server.listen(sockets)
+            _announce(server)
+            async for number in signals:
+                log.info("stopping on %s", signal.Signals(number).name)
+                break
+            await _stop(server, sockets)
+        clients.cancel_scope.cancel()
+        writers.cancel_scope.cancel()
 
 
 async def _stop(server: Server, sockets: list[socket.socket]) -> None:
