@@ -124,8 +124,10 @@ class Channel:
 
     # Out
 
-    def send(self, method: Method) -> None:
-        """Send a method on this channel."""
+    def send(self, method: Method, *, no_wait: bool = False) -> None:
+        """Send a method on this channel; nothing where it is an answer that the client does not want."""
+        if no_wait:
+            return
         self.connection.output.send(method_frame(self.number, method))
 
     def fail(self, error: ChannelException, failing: int) -> None:

@@ -29,7 +29,7 @@ def declare(channel: Channel, method: methods.ExchangeDeclare) -> None:
     names.not_default_exchange(name)
     if method.passive:
         channel.vhost.exchange(name)
-        _answer(channel, method.no_wait, methods.ExchangeDeclareOk())
+        channel.send(methods.ExchangeDeclareOk(), no_wait=method.no_wait)
         return
     _check_type(method.type)
     channel.access.configure_exchange(name)
@@ -44,7 +44,7 @@ def declare(channel: Channel, method: methods.ExchangeDeclare) -> None:
         internal=method.internal,
         arguments=method.arguments,
     )
-    channel.when(declared, lambda _: _answer(channel, method.no_wait, methods.ExchangeDeclareOk()))
+    channel.when(declared, lambda _: channel.send(methods.ExchangeDeclareOk(), no_wait=method.no_wait))
 
 
 def delete(channel: Channel, method: methods.ExchangeDelete) -> None:
@@ -56,12 +56,12 @@ def delete(channel: Channel, method: methods.ExchangeDelete) -> None:
     exchange = channel.vhost.exchanges.get(name)
     ok = methods.ExchangeDeleteOk()
     if exchange is None:
-        _answer(channel, method.no_wait, ok)
+        channel.send(ok, no_wait=method.no_wait)
         return
     if method.if_unused and exchange.bindings:
         text = f"exchange '{name}' in vhost '{channel.vhost.name}' in use"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
-    channel.when(channel.vhost.delete_exchange(exchange), lambda _: _answer(channel, method.no_wait, ok))
+    channel.when(channel.vhost.delete_exchange(exchange), lambda _: channel.send(ok, no_wait=method.no_wait))
 
 
 def bind(channel: Channel, method: methods.ExchangeBind) -> None:
@@ -70,7 +70,9 @@ def bind(channel: Channel, method: methods.ExchangeBind) -> None:
     source, destination = _both_ends(channel, method)
     binding = source.binding(destination, method.routing_key, method.arguments)
     ok = methods.ExchangeBindOk()
-    channel.when(channel.vhost.bindings.bind(binding, method.arguments), lambda _: _answer(channel, method.no_wait, ok))
+    channel.when(
+        channel.vhost.bindings.bind(binding, method.arguments), lambda _: channel.send(ok, no_wait=method.no_wait)
+    )
 
 
 def unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
@@ -78,11 +80,11 @@ def unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
     ok = methods.ExchangeUnbindOk()
     _check_binding_access(channel, method)
     if not {method.source, method.destination} <= channel.vhost.exchanges.keys():
-        _answer(channel, method.no_wait, ok)
+        channel.send(ok, no_wait=method.no_wait)
         return
     source, destination = _both_ends(channel, method)
     binding = source.binding(destination, method.routing_key, method.arguments)
-    channel.when(channel.vhost.bindings.unbind(binding), lambda _: _answer(channel, method.no_wait, ok))
+    channel.when(channel.vhost.bindings.unbind(binding), lambda _: channel.send(ok, no_wait=method.no_wait))
 
 
 def _check_binding_access(channel: Channel, method: methods.ExchangeBind | methods.ExchangeUnbind) -> None:
@@ -115,8 +117,3 @@ def _check_alternate(channel: Channel, name: str, arguments: Table) -> None:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     channel.access.read_exchange(name)
     channel.access.write_exchange(alternate.value.decode("utf-8", "surrogateescape"))
-
-
-def _answer(channel: Channel, no_wait: bool, method: methods.Method) -> None:
-    if not no_wait:
-        channel.send(method)

@@ -15,7 +15,6 @@ from broker.session.replies import REPLY_TO
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
-from broker.wire.method import Method
 from broker.wire.tables import Table
 
 
@@ -42,7 +41,7 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
 
 def _declared(channel: Channel, method: methods.QueueDeclare, queue: Queue) -> None:
     channel.last_queue = queue.name
-    _answer(channel, method.no_wait, _declare_ok(queue))
+    channel.send(_declare_ok(queue), no_wait=method.no_wait)
 
 
 def _check_limit(channel: Channel, name: str) -> None:
@@ -60,7 +59,7 @@ def _declare_passively(channel: Channel, method: methods.QueueDeclare, name: str
     queue = channel.vhost.queue(name, channel.connection)
     queue.use()
     channel.last_queue = queue.name
-    _answer(channel, method.no_wait, _declare_ok(queue))
+    channel.send(_declare_ok(queue), no_wait=method.no_wait)
 
 
 def _declare_reply_queue(channel: Channel, method: methods.QueueDeclare, name: str) -> None:
@@ -68,7 +67,7 @@ def _declare_reply_queue(channel: Channel, method: methods.QueueDeclare, name: s
     if name != REPLY_TO and name not in channel.connection.registry.reply_channels:
         text = f"no queue '{name}' in vhost '{channel.vhost.name}'"
         raise ChannelException(ReplyCode.NOT_FOUND, text)
-    _answer(channel, method.no_wait, methods.QueueDeclareOk(name, 0, 1))
+    channel.send(methods.QueueDeclareOk(name, 0, 1), no_wait=method.no_wait)
 
 
 def _declare_ok(queue: Queue) -> methods.QueueDeclareOk:
@@ -86,7 +85,7 @@ def bind(channel: Channel, method: methods.QueueBind) -> None:
     """queue.bind."""
     binding = _binding(channel, method)
     bound = channel.vhost.bindings.bind(binding, method.arguments)
-    channel.when(bound, lambda _: _answer(channel, method.no_wait, methods.QueueBindOk()))
+    channel.when(bound, lambda _: channel.send(methods.QueueBindOk(), no_wait=method.no_wait))
 
 
 def unbind(channel: Channel, method: methods.QueueUnbind) -> None:
@@ -130,7 +129,7 @@ def purge(channel: Channel, method: methods.QueuePurge) -> None:
     count = queue.purge()
     journal = channel.connection.broker.journal
     purged = OnDisk(journal) if queue.durable else Pending.resolved(None)
-    channel.when(purged, lambda _: _answer(channel, method.no_wait, methods.QueuePurgeOk(count)))
+    channel.when(purged, lambda _: channel.send(methods.QueuePurgeOk(count), no_wait=method.no_wait))
 
 
 def delete(channel: Channel, method: methods.QueueDelete) -> None:
@@ -138,7 +137,7 @@ def delete(channel: Channel, method: methods.QueueDelete) -> None:
     name = current_queue(channel, names.stripped(method.queue))
     channel.access.configure_queue(name)
     if name not in channel.vhost.queues:
-        _answer(channel, method.no_wait, methods.QueueDeleteOk(0))
+        channel.send(methods.QueueDeleteOk(0), no_wait=method.no_wait)
         return
     queue = channel.vhost.queue(name, channel.connection)
     where = f"queue '{name}' in vhost '{channel.vhost.name}'"
@@ -147,7 +146,7 @@ def delete(channel: Channel, method: methods.QueueDelete) -> None:
     if method.if_empty and len(queue.backlog):
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} not empty")
     deleted = channel.vhost.delete_queue(queue)
-    channel.when(deleted, lambda count: _answer(channel, method.no_wait, methods.QueueDeleteOk(count)))
+    channel.when(deleted, lambda count: channel.send(methods.QueueDeleteOk(count), no_wait=method.no_wait))
 
 
 def current_queue(channel: Channel, name: str) -> str:
@@ -160,8 +159,3 @@ def current_queue(channel: Channel, name: str) -> str:
     if not channel.last_queue:
         raise ChannelException(ReplyCode.NOT_FOUND, "no previously declared queue")
     return channel.last_queue
-
-
-def _answer(channel: Channel, no_wait: bool, method: Method) -> None:
-    if not no_wait:
-        channel.send(method)
