@@ -68,6 +68,7 @@ class Station:
         self.committer.after_commit = self.engine.end_turn
         self.limits = TransportSettings(handshake_timeout=10.0, backlog_batches_max=4)
         self.transports: list[Transport] = []
+        self.callers: list[Caller] = []
 
     def connect(self) -> Caller:
         """Somebody connects, and says nothing yet."""
@@ -78,7 +79,9 @@ class Station:
         transport = Transport(ours, PEER, self.registry, self.engine, self.committer, self.limits, self.nursery)
         self.transports.append(transport)
         self.nursery.start_soon(transport.serve)
-        return Caller(trio.SocketStream(trio.socket.from_stdlib_socket(theirs)), transport.connection, transport)
+        caller = Caller(trio.SocketStream(trio.socket.from_stdlib_socket(theirs)), transport.connection)
+        self.callers.append(caller)
+        return caller
 
     async def join(self, *, heartbeat: int = 0) -> Caller:
         """Somebody who is through the handshake and has channel 1 open."""
@@ -98,6 +101,8 @@ async def station(directory: Path, session: SessionSettings | None = None) -> As
             yield place
             for transport in place.transports:
                 transport.abort()
+            for caller in place.callers:
+                caller.stream.socket.close()
             with trio.CancelScope(shield=True):
                 await place.committer.finish()
         finally:
@@ -108,10 +113,9 @@ async def station(directory: Path, session: SessionSettings | None = None) -> As
 class Caller:
     """A client of a station. What has arrived waits, by channel, until it is asked for."""
 
-    def __init__(self, stream: trio.SocketStream, connection: Connection, transport: Transport) -> None:
+    def __init__(self, stream: trio.SocketStream, connection: Connection) -> None:
         self.stream = stream
         self.connection = connection
-        self.transport = transport
         self._reader = FrameReader(0)
         self.inbox = Inbox()
 
@@ -143,8 +147,9 @@ class Caller:
 
     async def receive(self, *, channel: int = 1) -> Method | Message:
         """The next thing on a channel. Raises EOFError when the broker has closed the socket."""
-        while (item := self.inbox.take(channel)) is None:
-            await self._read()
+        with trio.fail_after(DEADLINE_SECONDS):
+            while (item := self.inbox.take(channel)) is None:
+                await self._read()
         return item
 
     async def until_gone(self) -> list[Method | Message]:

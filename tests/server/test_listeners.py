@@ -1,0 +1,144 @@
+"""Sockets that clients connect to: bound or refused in words, and never given up while they are open."""
+
+from __future__ import annotations
+
+import os
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+import trio
+import trio.testing
+
+from broker.config import Address
+from broker.server import listeners
+from broker.server.listeners import ListenError, accept_forever, bind
+from broker.session.connection import Peer
+from tests.support.station import eventually
+
+HERE = Address("127.0.0.1", 0)
+
+
+class Door:
+    """A listener that takes clients in, and what it has taken."""
+
+    def __init__(self, address: Address = HERE) -> None:
+        (self.listener,) = bind([address], 16)
+        self.address = self.listener.getsockname()
+        self.guests: list[tuple[socket.socket, Peer]] = []
+
+    def welcome(self, sock: socket.socket, peer: Peer) -> None:
+        self.guests.append((sock, peer))
+
+    async def stand_open(self) -> None:
+        await accept_forever(self.listener, self.welcome)
+
+    def close(self) -> None:
+        for sock, _ in self.guests:
+            sock.close()
+        self.listener.close()
+
+
+@pytest.fixture
+def door() -> Iterator[Door]:
+    with closing(Door()) as door:
+        yield door
+
+
+async def test_clients_are_taken_in(door: Door, nursery: trio.Nursery) -> None:
+    nursery.start_soon(door.stand_open)
+    with socket.create_connection(door.address) as one, socket.create_connection(door.address):
+        await eventually(lambda: len(door.guests) == 2, "two guests")
+        sock, peer = door.guests[0]
+        assert peer[:4] == one.getsockname() + door.address
+        assert peer.loopback
+        assert not sock.getblocking()
+        assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+async def test_closing_the_listener_ends_its_task(door: Door) -> None:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(door.stand_open)
+        await trio.testing.wait_all_tasks_blocked()
+        trio.lowlevel.notify_closing(door.listener)
+        door.listener.close()
+    assert door.guests == []
+
+
+@contextmanager
+def no_more_descriptors() -> Iterator[None]:
+    """The process may open none beside those it has."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    free = os.dup(0)
+    os.close(free)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_without_descriptors_clients_wait(
+    door: Door, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They are in the system's queue meanwhile, and the broker tries again and again."""
+    monkeypatch.setattr(listeners, "RETRY_SECONDS", 0.01)
+    nursery.start_soon(door.stand_open)
+    with socket.socket() as client:
+        await trio.testing.wait_all_tasks_blocked()
+        with no_more_descriptors():
+            client.connect(door.address)
+            await eventually(lambda: caplog.text.count("cannot accept a connection: Too many open files") > 2, "tries")
+            assert door.guests == []
+        await eventually(lambda: len(door.guests) == 1, "the client to be let in")
+
+
+async def test_a_client_that_has_gone_again_does_no_harm(door: Door, nursery: trio.Nursery) -> None:
+    for _ in range(10):
+        socket.create_connection(door.address).close()
+    nursery.start_soon(door.stand_open)
+    with socket.create_connection(door.address) as client:
+        await eventually(lambda: client.getsockname()[1] in [peer.port for _, peer in door.guests], "the one who stays")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "loopback"),
+    [
+        ("127.0.0.1", True),
+        ("127.8.9.10", True),
+        ("::1", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:192.0.2.1", False),
+        ("192.0.2.1", False),
+        ("fe80::1%eth0", False),
+    ],
+)
+def test_who_is_near(theirs: str, loopback: bool) -> None:
+    """The user guest may come from the same machine only, over whichever family of addresses."""
+    assert listeners._peer((theirs, 50000), ("::", 5672)).loopback is loopback
+
+
+def test_an_address_in_use_is_refused_in_words(door: Door) -> None:
+    host, port = door.address
+    with pytest.raises(ListenError, match=rf"cannot listen on 127\.0\.0\.1:{port}: another program listens there"):
+        bind([Address(host, port)], 16)
+
+
+def test_one_address_that_fails_leaves_none_open(door: Door) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = found.getsockname()[1]
+    with pytest.raises(ListenError):
+        bind([Address("127.0.0.1", port), Address(*door.address)], 16)
+    with closing(Door(Address("127.0.0.1", port))):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("host", "text"), [("no.such.host.invalid", "no.such.host.invalid:5672"), ("2001:db8::1", r"\[2001:db8::1\]:5672")]
+)
+def test_an_address_that_is_not_ours(host: str, text: str) -> None:
+    with pytest.raises(ListenError, match=f"cannot listen on {text}: "):
+        bind([Address(host, 5672)], 16)
