@@ -5,8 +5,9 @@ outstanding, or the channel ends with "unknown delivery tag"; `multiple` means e
 and tag 0 with it means all there are, even none (0-9-1 specification, basic.ack; RabbitMQ for the rest). Tags
 are kept in a dict in rising order, so "up to" is a walk from the front.
 
-A delivered message that is on disk need not stay in memory while the client thinks: every so many deliveries
-the ones before are asked to let their content go.
+A delivered message that is on disk need not stay in memory while the client thinks. Deliveries are counted in
+portions, so many messages or so many bytes each; whenever one is full, those of the portion before it are asked
+to let their content go.
 """
 
 from __future__ import annotations
@@ -19,18 +20,22 @@ from broker.entities.queue import Queue
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
 
-RELEASE_EVERY = 512
+PORTION_MESSAGES = 512
+PORTION_BYTES = 2 << 20
 
 
 class DeliveryLedger:
     """Unacknowledged deliveries of one channel, by tag."""
 
-    __slots__ = ("consumed", "last", "unacked")
+    __slots__ = ("_before", "_bytes", "_portion", "consumed", "last", "unacked")
 
     def __init__(self) -> None:
         self.unacked: dict[int, Entry] = {}
         self.last = 0
         self.consumed = 0
+        self._portion: list[int] = []
+        self._before: list[int] = []
+        self._bytes = 0
 
     def add(self, entry: Entry) -> int:
         """A message goes out and wants an acknowledgement; its tag."""
@@ -38,8 +43,10 @@ class DeliveryLedger:
         self.unacked[tag] = entry
         if entry.consumer is not None:
             self.consumed += 1
-        if tag % RELEASE_EVERY == 0:
-            self._release(tag - 2 * RELEASE_EVERY, tag - RELEASE_EVERY)
+        self._portion.append(tag)
+        self._bytes += entry.size
+        if self._bytes >= PORTION_BYTES or len(self._portion) >= PORTION_MESSAGES:
+            self._end_portion()
         return tag
 
     def skip(self) -> int:
@@ -68,11 +75,15 @@ class DeliveryLedger:
         """What is outstanding of one queue."""
         return (entry for entry in self.unacked.values() if entry.queue is queue)
 
-    def _release(self, first: int, last: int) -> None:
-        for tag in range(max(1, first), last):
+    def _end_portion(self) -> None:
+        on_their_way = []
+        for tag in self._before:
             entry = self.unacked.get(tag)
             if entry is not None:
                 entry.release()
+                if entry.stored and entry.message is not None:
+                    on_their_way.append(tag)  # to the disk: asked again next time
+        self._before, self._portion, self._bytes = on_their_way + self._portion, [], 0
 
 
 def acknowledge(entries: Iterable[Entry]) -> None:

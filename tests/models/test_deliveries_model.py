@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.entities.consumer import Consumer
 from broker.entities.message import Entry
 from broker.entities.queue import Queue
-from broker.session.deliveries import RELEASE_EVERY, DeliveryLedger
+from broker.session.deliveries import PORTION_BYTES, PORTION_MESSAGES, DeliveryLedger
 from broker.wire.errors import ChannelException
 from tests.support.core import Core, Reader, message
 
@@ -103,10 +103,10 @@ def test_contents_on_disk_are_let_go_after_a_while(tmp_path_factory: pytest.Temp
     core = Core(tmp_path_factory.mktemp("release") / "messages")
     queue = core.queue()
     stored, unstored, ledger = Reader(), Reader(), DeliveryLedger()
-    core.deposit(queue, *(b"%d" % number for number in range(3 * RELEASE_EVERY)))
+    core.deposit(queue, *(b"%d" % number for number in range(3 * PORTION_MESSAGES)))
     core.commit()
-    core.deposit(queue, *(b"unstored %d" % number for number in range(2 * RELEASE_EVERY)))
-    while len(stored.held) < 3 * RELEASE_EVERY:
+    core.deposit(queue, *(b"unstored %d" % number for number in range(2 * PORTION_MESSAGES)))
+    while len(stored.held) < 3 * PORTION_MESSAGES:
         stored.get(queue)
     while unstored.get(queue) is not None:
         pass
@@ -114,4 +114,37 @@ def test_contents_on_disk_are_let_go_after_a_while(tmp_path_factory: pytest.Temp
         ledger.add(entry)
     assert all(entry.message is None for entry in stored.held)
     assert all(entry.message is not None for entry in unstored.held)
+    core.close()
+
+
+def test_large_contents_are_let_go_sooner(tmp_path_factory: pytest.TempPathFactory) -> None:
+    core = Core(tmp_path_factory.mktemp("large") / "messages")
+    queue, reader, ledger = core.queue(), Reader(), DeliveryLedger()
+    core.deposit(queue, *[bytes(PORTION_BYTES // 4)] * 40)
+    core.commit()
+    for _ in range(40):
+        reader.get(queue)
+        ledger.add(reader.held[-1])
+    kept = [entry.size for entry in reader.held if entry.message is not None]
+    assert sum(kept) <= 2 * PORTION_BYTES
+    core.close()
+
+
+def test_contents_that_reach_the_disk_after_their_delivery_are_let_go_then(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    core = Core(tmp_path_factory.mktemp("late") / "messages")
+    queue, reader, ledger = core.queue(), Reader(), DeliveryLedger()
+
+    def deliver(count: int) -> None:
+        core.deposit(queue, *[bytes(PORTION_BYTES // 4)] * count)
+        for _ in range(count):
+            reader.get(queue)
+            ledger.add(reader.held[-1])
+
+    deliver(40)
+    assert all(entry.message is not None for entry in reader.held), "nothing is on disk yet"
+    core.commit()
+    deliver(8)
+    assert not any(entry.message for entry in reader.held[:40])
     core.close()
