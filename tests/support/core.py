@@ -36,11 +36,11 @@ class HandClock:
 class Core:
     """A broker with one virtual host. `crash` and `restart` leave a new one on the same data and clock."""
 
-    def __init__(self, directory: Path, window: Window = SMALL) -> None:
+    def __init__(self, directory: Path, window: Window = SMALL, definitions: RecordedDefinitions | None = None) -> None:
         self.directory = directory
         self.window = window
         self.clock = HandClock()
-        self.definitions = RecordedDefinitions()
+        self.definitions = definitions or RecordedDefinitions()
         self._start()
 
     def _start(self) -> None:

@@ -37,6 +37,7 @@ from broker.wire.methods import (
 from broker.wire.tables import from_python
 from tests.support.client import CAPABILITIES, Inbox, Message
 from tests.support.core import Core
+from tests.support.definitions import RecordedDefinitions
 
 STEP_SECONDS = 0.005
 DEADLINE_SECONDS = 30.0
@@ -55,8 +56,8 @@ async def eventually(look: Callable[[], object], what: str) -> None:
 class Station:
     """A server without listeners. `settings` and `limits` hold for the callers that come after they were set."""
 
-    def __init__(self, directory: Path, nursery: trio.Nursery, session: SessionSettings) -> None:
-        self.core = Core(directory)
+    def __init__(self, core: Core, nursery: trio.Nursery, session: SessionSettings) -> None:
+        self.core = core
         self.nursery = nursery
         broker = self.core.broker
         broker.users.by_name["guest"] = User("guest", hash_password(b"guest"), SHA256, ("administrator",))
@@ -91,10 +92,12 @@ class Station:
 
 
 @asynccontextmanager
-async def station(directory: Path, session: SessionSettings | None = None) -> AsyncIterator[Station]:
+async def station(
+    directory: Path, session: SessionSettings | None = None, definitions: RecordedDefinitions | None = None
+) -> AsyncIterator[Station]:
     """A station that is running; at the end everything gathered is on disk."""
     async with trio.open_nursery() as nursery:
-        place = Station(directory, nursery, session or SessionSettings())
+        place = Station(Core(directory, definitions=definitions), nursery, session or SessionSettings())
         place.committer.start(())
         nursery.start_soon(place.engine.run)
         try:
