@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.entities.backlog import Backlog, Window
@@ -31,7 +30,8 @@ RUN_BYTES = 256 * 1024
 """How much one consumer is given before the next is asked."""
 
 LOAD_MESSAGES = 256
-"""How many given-back messages are read from disk at a time."""
+LOAD_BYTES = 2 << 20
+"""How many given-back messages are read from disk at a time: whichever limit is reached first, one at least."""
 
 
 class QueueSpec(NamedTuple):
@@ -237,8 +237,13 @@ class Queue:
     def _load(self, entry: Entry) -> bool:
         """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
         if entry.message is None:
-            missing = takewhile(lambda other: other.message is None, self.backlog.next_returned(LOAD_MESSAGES))
-            self.lane.load((entry, *missing))
+            wanted, room = [entry], LOAD_BYTES - entry.size
+            for other in self.backlog.next_returned(LOAD_MESSAGES):
+                room -= other.size
+                if other.message is not None or room < 0:
+                    break
+                wanted.append(other)
+            self.lane.load(wanted)
         return entry.message is not None
 
 
