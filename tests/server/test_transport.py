@@ -38,7 +38,7 @@ from broker.wire.methods import (
 from tests.support.client import Message
 from tests.support.conversation import publish_frames
 from tests.support.shorthand import consume, get, queue_declare
-from tests.support.station import SOCKET_BYTES, Caller, Station, eventually, station
+from tests.support.station import SOCKET_BYTES, Caller, Station, eventually, let_pass, station
 
 OUTPUT_BYTES = 128 * 1024
 HELD_BYTES = 256 * 1024
@@ -76,7 +76,7 @@ async def test_a_byte_now_and_then_buys_no_time(autojump_clock: trio.testing.Moc
     caller = place.connect()
     await caller.say(PROTOCOL_HEADER)
     for _ in range(6):
-        await trio.sleep(1.5)
+        await let_pass(1.5)
         await caller.say(b"\x01")
     assert not caller.connection.ended
     assert await seconds_until_gone(caller) == pytest.approx(place.limits.handshake_timeout - 6 * 1.5)
@@ -84,7 +84,7 @@ async def test_a_byte_now_and_then_buys_no_time(autojump_clock: trio.testing.Moc
 
 async def test_who_is_in_has_all_the_time_there_is(autojump_clock: trio.testing.MockClock, place: Station) -> None:
     caller = await place.join()
-    await trio.sleep(86400)
+    await let_pass(86400)
     assert isinstance(await caller.ask(queue_declare("q")), QueueDeclareOk)
 
 
@@ -159,7 +159,7 @@ async def test_a_heartbeat_comes_in_half_the_interval(autojump_clock: trio.testi
     """RabbitMQ sends one when nothing else was sent for half of it."""
     caller = await beating.join(heartbeat=10)
     for second in range(60):
-        await trio.sleep(1)
+        await let_pass(1)
         await caller.say(HEARTBEAT)
         if second == 29:
             assert isinstance(await caller.ask(queue_declare("q")), QueueDeclareOk)
@@ -182,14 +182,14 @@ async def test_any_byte_is_a_sign_of_life(
 ) -> None:
     caller = await beating.join(heartbeat=10)
     for at in range(len(said)):
-        await trio.sleep(19)
+        await let_pass(19)
         await caller.say(said[at : at + 1])
     assert not caller.connection.ended
 
 
 async def test_without_heartbeats_silence_is_no_crime(autojump_clock: trio.testing.MockClock, beating: Station) -> None:
     caller = await beating.join(heartbeat=0)
-    await trio.sleep(1000)
+    await let_pass(1000)
     assert isinstance(await caller.ask(queue_declare("q")), QueueDeclareOk)
     assert caller.inbox.heartbeats == 0
 
@@ -203,7 +203,7 @@ async def test_a_client_we_do_not_listen_to_is_not_called_silent(
     beating.core.broker.alarms.observe(lambda: unblock(beating))
     beating.core.broker.alarms.set("memory", short=True)
     beating.nursery.start_soon(caller.say, publish_frames(b"x" * 60_000, key="q") * 20)
-    await trio.sleep(1000)
+    await let_pass(1000)
     assert not caller.connection.readable
     assert not caller.connection.ended
     beating.core.broker.alarms.set("memory", short=False)

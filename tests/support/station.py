@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import trio
+import trio.testing
 
 from broker.entities.users import Permission, User
 from broker.server.committer import Committer
@@ -51,6 +52,12 @@ async def eventually(look: Callable[[], object], what: str) -> None:
         while not look():  # noqa: ASYNC110
             await trio.sleep(STEP_SECONDS)
     assert not scope.cancelled_caught, f"not within {DEADLINE_SECONDS:g} s: {what}"
+
+
+async def let_pass(seconds: float) -> None:
+    """Let time go by that costs none: only with trio's mock clock, which jumps ahead when everybody waits."""
+    assert isinstance(trio.lowlevel.current_clock(), trio.testing.MockClock), "this would be a real wait"
+    await trio.sleep_until(trio.current_time() + seconds)
 
 
 class Station:
