@@ -69,7 +69,10 @@ def obey_frames(connection: Connection, data: bytes) -> int:
                     _acknowledge(channel, tag, bool(multiple & 1))
                     at = stop + 1
                     continue
-        _obey_frame(connection, kind, number, data[at + 7 : stop])
+        try:
+            _obey_frame(connection, kind, number, data[at + 7 : stop])
+        except ConnectionException as error:  # the frames behind it are in step still: connection.close-ok among them
+            connection.fail(error)
         at = stop + 1
     return at
 
