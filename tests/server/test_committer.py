@@ -232,6 +232,10 @@ async def test_a_full_disk_is_waited_out(
             await eventually(lambda: len(gate.begun) > 3, "several tries")
             assert at.full == [True]
             assert at.waiter.told == [1]
+            gate.close()
+            tries = len(gate.begun)
+            await eventually(lambda: len(gate.begun) > tries, "the next try, held at the gate")
+        gate.open()
         with trio.fail_after(30):
             await at.waiter.count(3)
         assert at.waiter.told == [1, 2, 3]
