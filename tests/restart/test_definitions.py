@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from broker.wire.methods import BasicCancel, QueueDeclareOk, QueueDelete
 from tests.support.client import Client
 from tests.support.contents import PERSISTENT, with_headers
@@ -21,6 +23,8 @@ from tests.support.shorthand import (
 )
 
 Dial = Callable[[], Client]
+
+pytestmark = pytest.mark.slow
 
 KEPT_EXCHANGES = {
     "x.direct": ("direct", {}),

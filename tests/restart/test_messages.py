@@ -6,6 +6,8 @@ import random
 import time
 from collections.abc import Callable
 
+import pytest
+
 from broker.wire.methods import BasicDeliver, BasicGetOk, ChannelCloseOk, QueueDeclareOk, QueuePurge, TxCommit, TxSelect
 from broker.wire.properties import BasicProperties, encode_header
 from broker.wire.tables import Field
@@ -27,6 +29,9 @@ from tests.support.waiting import eventually, pass_by
 from tests.wire.test_tables import VECTORS
 
 Dial = Callable[[], Client]
+
+
+pytestmark = pytest.mark.slow
 
 
 def numbered(*numbers: int) -> list[bytes]:

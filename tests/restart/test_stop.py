@@ -31,6 +31,8 @@ from tests.support.shorthand import consume, queue_declare
 
 Dial = Callable[[], Client]
 
+pytestmark = pytest.mark.slow
+
 SHUTDOWN = ConnectionClose(320, "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'", 0, 0)
 STOP_SECONDS_MAX = 5.0
 """The promise: a stop takes no longer, whatever clients do."""

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from storage import creation
 from storage.batch import SealedBatch, WriteBatch
 from storage.messages import MessageStore
+
+SLOW_COMMIT_SECONDS = 0.02
 
 
 def confirm_before_commit() -> None:
@@ -24,8 +27,12 @@ def confirm_before_commit() -> None:
 
 
 def settle_lost_in_flight() -> None:
-    """Lose an acknowledgement of a message that is in the batch before."""
-    seal, before = WriteBatch.seal, set[int]()
+    """Lose an acknowledgement of a message that is in the batch before. The disk is slow, so that there is one."""
+    seal, before, commit = WriteBatch.seal, set[int](), MessageStore.commit
+
+    def commit_slowly(store: MessageStore, batch: SealedBatch) -> None:
+        time.sleep(SLOW_COMMIT_SECONDS)
+        commit(store, batch)
 
     def seal_losing(batch: WriteBatch) -> SealedBatch:
         sealed = seal(batch)
@@ -38,6 +45,7 @@ def settle_lost_in_flight() -> None:
         return sealed._replace(lanes=tuple(kept))
 
     WriteBatch.seal = seal_losing  # type: ignore[method-assign, assignment]
+    MessageStore.commit = commit_slowly  # type: ignore[method-assign, assignment]
 
 
 def no_directory_sync() -> None:
