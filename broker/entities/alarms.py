@@ -9,16 +9,12 @@ DISK = "disk"
 
 
 class Alarms:
-    """Which of memory and disk are short. Publishers are held while either is."""
+    """Which of memory and disk are short. Publishers are held while either is: while `raised`."""
 
     def __init__(self) -> None:
+        self.raised = False
         self._raised: dict[str, None] = {}
         self._observers: list[Callable[[], None]] = []
-
-    @property
-    def raised(self) -> bool:
-        """Something is short."""
-        return bool(self._raised)
 
     def is_raised(self, resource: str) -> bool:
         """This resource is short."""
@@ -40,6 +36,7 @@ class Alarms:
             self._raised[resource] = None
         else:
             self._raised.pop(resource, None)
+        self.raised = bool(self._raised)
         if before != self.raised:
             for callback in self._observers:
                 callback()

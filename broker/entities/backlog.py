@@ -98,6 +98,23 @@ class Backlog:
         self.bytes -= entry.size
         return entry
 
+    def run(self, messages: int, size_bytes: int) -> list[Entry]:
+        """Take the first ready messages in one go, as long as that is plain: all in memory, none to expire.
+
+        No more than `messages`, and none after there are `size_bytes` of them. Empty where `pop` has to look closer.
+        """
+        taken: list[Entry] = []
+        if self._returned:
+            return taken
+        head, size = self._head, 0
+        while head and len(taken) < messages and size < size_bytes and not head[0].expires_at:
+            entry = head.popleft()
+            taken.append(entry)
+            size += entry.size
+        self._head_bytes -= size
+        self.bytes -= size
+        return taken
+
     def next_returned(self, limit: int) -> list[Entry]:
         """The next messages in line among the returned ones, left in place."""
         return self._returned[: -limit - 1 : -1]

@@ -29,6 +29,7 @@ class Limits:
         self._messages = arguments.max_length
         self._bytes = arguments.max_length_bytes
         self._overflow = arguments.overflow
+        self.on_time = self._message_ttl is not None
         self.on_length = self._messages is not None or self._bytes is not None
 
     def expires_at(self, message: Message) -> int:

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from broker.entities.timers import Timers
     from broker.entities.turn import Turn
 
+RUN_MESSAGES = 1024
 RUN_BYTES = 256 * 1024
-"""How much one consumer is given before the next is asked."""
+"""How much one consumer is given before it is asked again for its credit."""
 
 LOAD_MESSAGES = 256
 LOAD_BYTES = 2 << 20
@@ -83,14 +84,17 @@ class Queue:
     def publish(self, message: Message) -> bool:
         """Take a message at the end. True if a confirm of it has to wait for the disk."""
         self._position = position = self._position + 1
-        entry = Entry(self, position, message, len(message.body), self.limits.expires_at(message))
+        limits = self.limits
+        expires_at = limits.expires_at(message) if limits.on_time or message.expiration is not None else 0
+        entry = Entry(self, position, message, len(message.body), expires_at)
         durable = self.durable and bool(message.flags & PERSISTENT)
         if durable or self.backlog.paging:
             self.lane.put(entry, durable=durable)
         self.backlog.append(entry)
-        if self.limits.on_length:
-            self.limits.make_room()
-        self.touch()
+        if limits.on_length:
+            limits.make_room()
+        if not self._touched:
+            self.touch()
         return durable
 
     def use(self) -> None:
@@ -249,8 +253,9 @@ class Queue:
 
 def _take(queue: Queue, limit: int) -> list[Entry]:
     """The next messages for one consumer: a run of them, as long as none may have expired meanwhile."""
-    taken: list[Entry] = []
-    size_bytes = 0
+    limit = min(limit, RUN_MESSAGES)
+    taken = queue.backlog.run(limit, RUN_BYTES)
+    size_bytes = RUN_BYTES if taken else 0
     while len(taken) < limit and size_bytes < RUN_BYTES:
         entry = queue.pop()
         if entry is None:

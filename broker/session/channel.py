@@ -149,13 +149,14 @@ class Channel:
 
     def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
         """Send deliveries; those of a consumer that acknowledges are written into the ledger."""
-        prefix, ledger, frame_max = self.prefixes[consumer], self.deliveries, self.connection.frame_max
-        send = self.connection.output.send
+        number, prefix, frame_max = self.number, self.prefixes[consumer], self.connection.frame_max
+        give_tag = self.deliveries.add if not consumer.no_ack else self.deliveries.skip
+        frames = []
         for entry in entries:
             message = entry.message
             assert message is not None, "a queue hands over what it has loaded"
-            tag = ledger.skip() if consumer.no_ack else ledger.add(entry)
-            send(content.deliver(self.number, prefix, tag, entry.redelivered, message, frame_max))
+            frames.append(content.deliver(number, prefix, give_tag(entry), entry.redelivered, message, frame_max))
+        self.connection.output.send_all(frames)
 
     def unacked_of(self, queue: Queue) -> Iterable[Entry]:
         """What is out with the client of one queue."""

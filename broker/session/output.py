@@ -50,6 +50,13 @@ class Output(Outbound):
         if not self._dirty:
             self.touch()
 
+    def send_all(self, frames: list[bytes]) -> None:
+        """Put many at once behind what is waiting to be sent."""
+        self._parts += frames
+        self._bytes += sum(map(len, frames))
+        if not self._dirty:
+            self.touch()
+
     def answer(self, channel: Channel) -> None:
         """A channel has confirms to send when the output is taken."""
         self._answering[channel] = None

@@ -128,7 +128,7 @@ def _enqueue(channel: Channel, target: Target, message: Message, queues: tuple[Q
     if len(queues) > 1:
         channel.vhost.share_body(message, queues)
     for queue in queues:
-        if queue.limits.refuses(message):
+        if queue.limits.on_length and queue.limits.refuses(message):
             refused = True
             queue.limits.turn_away(message)
         elif queue.publish(message):

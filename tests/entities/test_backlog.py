@@ -14,6 +14,7 @@ from broker.entities.queue import Queue
 from tests.support.core import Core
 
 WINDOW = Window(4, 100)
+RUN_BYTES = 100
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +61,15 @@ class Shelf:
         assert popped.position == self.ready.pop(0)
         self.out.append(popped)
 
+    def take_run(self, messages: int) -> None:
+        """A run is what so many pops would give, or less; nothing only where a pop has to look closer."""
+        taken = self.backlog.run(messages, RUN_BYTES)
+        assert len(taken) <= messages
+        assert sum(entry.size for entry in taken[:-1]) < RUN_BYTES
+        for entry in taken:
+            assert entry.position == self.ready.pop(0)
+        self.out.extend(taken)
+
     def settle(self) -> None:
         """What was taken longest ago is done with."""
         if self.out:
@@ -100,6 +110,7 @@ actions = st.one_of(
     st.tuples(st.just("append"), st.sampled_from([0, 10, 60, 200]), st.integers(0, 2)),
     st.tuples(st.just("append"), st.sampled_from([0, 10, 60, 200]), st.integers(0, 2)),
     st.tuples(st.just("give back"), st.integers(1, 5), st.just(0)),
+    st.tuples(st.just("run"), st.integers(1, 5), st.just(0)),
     st.tuples(st.sampled_from(["pop", "pop", "settle", "store", "clear"]), st.just(0), st.just(0)),
 )
 
@@ -114,6 +125,8 @@ def test_against_a_sorted_list(queue: Queue, run: list[tuple[str, int, int]]) ->
                 shelf.append(number, skip=skip)
             case "pop":
                 shelf.pop()
+            case "run":
+                shelf.take_run(number)
             case "settle":
                 shelf.settle()
             case "store":
@@ -185,3 +198,11 @@ def test_the_next_of_those_that_came_back(queue: Queue) -> None:
     shelf.give_back(4)
     assert [entry.position for entry in shelf.backlog.next_returned(3)] == [1, 2, 3]
     assert len(shelf.backlog) == 4
+
+
+def test_a_run_ends_before_what_may_expire(queue: Queue) -> None:
+    backlog = Backlog(WINDOW, lambda after, before, window: [])
+    for position, expires_at in ((1, 0), (2, 7), (3, 0)):
+        backlog.append(Entry(queue, position, None, 1, expires_at))
+    assert [entry.position for entry in backlog.run(10, RUN_BYTES)] == [1]
+    assert backlog.run(10, RUN_BYTES) == [], "its time has to be looked at"
