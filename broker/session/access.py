@@ -7,6 +7,7 @@ from broker.entities.queue import Queue
 from broker.entities.users import Users
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
+from broker.wire.properties import PropertySummary
 
 REMEMBERED_MAX = 4096
 TARGETS_MAX = 16384
@@ -15,11 +16,23 @@ TARGETS_MAX = 16384
 class Target:
     """Where publishes with the same arguments go: the parsed arguments, and the routes while they last.
 
+    `summary` is what the last publish's `header` said.
     `queues` is None when each message has to be routed by itself. The rest holds as long as neither the
     exchange's version nor the permissions' generation has changed.
     """
 
-    __slots__ = ("exchange", "generation", "key", "mandatory", "name", "queues", "route", "version")
+    __slots__ = (
+        "exchange",
+        "generation",
+        "header",
+        "key",
+        "mandatory",
+        "name",
+        "queues",
+        "route",
+        "summary",
+        "version",
+    )
 
     def __init__(self, name: str, key: str, *, mandatory: bool, route: bytes) -> None:
         self.name = name
@@ -30,6 +43,8 @@ class Target:
         self.version = -1
         self.generation = -1
         self.queues: tuple[Queue, ...] | None = None
+        self.header = b""
+        self.summary: PropertySummary | None = None
 
 
 class Access:
@@ -39,7 +54,7 @@ class Access:
     """
 
     def __init__(self, users: Users, user: str, vhost: str) -> None:
-        self._users = users
+        self.users = users
         self.user = user
         self.vhost = vhost
         self.targets: dict[bytes, Target] = {}
@@ -47,14 +62,9 @@ class Access:
         self._generation = users.generation
 
     @property
-    def generation(self) -> int:
-        """Changes whenever anything about users or permissions does."""
-        return self._users.generation
-
-    @property
     def impersonator(self) -> bool:
         """The user may publish in the name of others."""
-        user = self._users.by_name.get(self.user)
+        user = self.users.by_name.get(self.user)
         return user is not None and "impersonator" in user.tags
 
     def configure_queue(self, name: str) -> None:
@@ -85,17 +95,17 @@ class Access:
         """Raises ChannelException 403 unless the user may write or read (`action`) with this key."""
         if exchange.type != "topic":
             return
-        if not self._users.may_use_topic(self.user, self.vhost, exchange.name, action, key):
+        if not self.users.may_use_topic(self.user, self.vhost, exchange.name, action, key):
             what = f"topic '{key}' in exchange '{exchange.name}' in vhost '{self.vhost}'"
             raise ChannelException(ReplyCode.ACCESS_REFUSED, f"access to {what} refused for user '{self.user}'")
 
     def _check(self, action: str, kind: str, name: str) -> None:
-        if self._generation != self._users.generation:
+        if self._generation != self.users.generation:
             self._allowed.clear()
-            self._generation = self._users.generation
+            self._generation = self.users.generation
         if (action, name) in self._allowed:
             return
-        if not self._users.may(self.user, self.vhost, action, name):
+        if not self.users.may(self.user, self.vhost, action, name):
             what = f"{kind} '{name}' in vhost '{self.vhost}'"
             raise ChannelException(ReplyCode.ACCESS_REFUSED, f"access to {what} refused for user '{self.user}'")
         if len(self._allowed) >= REMEMBERED_MAX:

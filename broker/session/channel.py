@@ -149,14 +149,15 @@ class Channel:
 
     def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
         """Send deliveries; those of a consumer that acknowledges are written into the ledger."""
-        number, prefix, frame_max = self.number, self.prefixes[consumer], self.connection.frame_max
-        give_tag = self.deliveries.add if not consumer.no_ack else self.deliveries.skip
-        frames = []
-        for entry in entries:
-            message = entry.message
-            assert message is not None, "a queue hands over what it has loaded"
-            frames.append(content.deliver(number, prefix, give_tag(entry), entry.redelivered, message, frame_max))
-        self.connection.output.send_all(frames)
+        ledger, frame_max = self.deliveries, self.connection.frame_max
+        first = ledger.last + 1
+        self.connection.output.send_all(
+            content.deliver_run(self.number, self.prefixes[consumer], first, entries, frame_max)
+        )
+        if consumer.no_ack:
+            ledger.skip(len(entries))
+        else:
+            ledger.add_all(entries)
 
     def unacked_of(self, queue: Queue) -> Iterable[Entry]:
         """What is out with the client of one queue."""

@@ -7,8 +7,9 @@ exactly as the publisher wrote them, and so does the content header: both are pa
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
-from broker.entities.message import Message
+from broker.entities.message import Entry, Message
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, ReplyCode
 from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, content_frames
 
@@ -28,22 +29,32 @@ def deliver_prefix(consumer_tag: str) -> bytes:
 
 def deliver(channel: int, prefix: bytes, tag: int, redelivered: bool, message: Message, frame_max: int) -> bytes:
     """The frames of one delivery."""
-    route, header, body = message.route, message.header, message.body
-    size = len(body)
-    if not 0 < size <= frame_max - FRAME_OVERHEAD:
-        return _method(channel, prefix + _TAG(tag, redelivered) + route) + content_frames(
-            channel, header, body, frame_max
-        )
-    return b"%b%b%b%b\xce%b%b\xce%b%b\xce" % (
-        _FRAME(FRAME_METHOD, channel, len(prefix) + 9 + len(route)),
-        prefix,
-        _TAG(tag, redelivered),
-        route,
-        _FRAME(FRAME_HEADER, channel, len(header)),
-        header,
-        _FRAME(FRAME_BODY, channel, size),
-        body,
-    )
+    method = prefix + _TAG(tag, redelivered) + message.route
+    return _method(channel, method) + content_frames(channel, message.header, message.body, frame_max)
+
+
+def deliver_run(channel: int, prefix: bytes, first: int, entries: Sequence[Entry], frame_max: int) -> list[bytes]:
+    """The frames of several deliveries with consecutive tags.
+
+    Messages of a run are mostly alike: what the one before has in common with this one is not written anew.
+    """
+    frames: list[bytes] = []
+    route = header = start = middle = b""
+    size, limit = -1, frame_max - FRAME_OVERHEAD
+    for tag, entry in enumerate(entries, first):
+        message = entry.message
+        assert message is not None, "a queue hands over what it has loaded"
+        body = message.body
+        if not 0 < len(body) <= limit:
+            frames.append(deliver(channel, prefix, tag, entry.redelivered, message, frame_max))
+            continue
+        if message.route != route or message.header != header or len(body) != size:
+            route, header, size = message.route, message.header, len(body)
+            start = _FRAME(FRAME_METHOD, channel, len(prefix) + 9 + len(route)) + prefix
+            header_frame, body_frame = _FRAME(FRAME_HEADER, channel, len(header)), _FRAME(FRAME_BODY, channel, size)
+            middle = b"%b\xce%b%b\xce%b" % (route, header_frame, header, body_frame)
+        frames.append(b"%b%b%b%b\xce" % (start, _TAG(tag, entry.redelivered), middle, body))
+    return frames
 
 
 def get_ok(channel: int, tag: int, redelivered: bool, remaining: int, message: Message, frame_max: int) -> bytes:

@@ -39,19 +39,24 @@ class DeliveryLedger:
 
     def add(self, entry: Entry) -> int:
         """A message goes out and wants an acknowledgement; its tag."""
-        self.last = tag = self.last + 1
-        self.unacked[tag] = entry
-        if entry.consumer is not None:
-            self.consumed += 1
-        self._portion.append(tag)
-        self._bytes += entry.size
+        self.add_all((entry,))
+        return self.last
+
+    def add_all(self, entries: Sequence[Entry]) -> None:
+        """Messages, all to one consumer or to none, go out with the next tags and want acknowledgements."""
+        tags = range(self.last + 1, self.last + len(entries) + 1)
+        self.last += len(entries)
+        self.unacked.update(zip(tags, entries, strict=True))
+        if entries[0].consumer is not None:
+            self.consumed += len(entries)
+        self._portion.extend(tags)
+        self._bytes += sum(entry.size for entry in entries)
         if self._bytes >= PORTION_BYTES or len(self._portion) >= PORTION_MESSAGES:
             self._end_portion()
-        return tag
 
-    def skip(self, entry: Entry | None = None) -> int:
-        """The tag of a message that wants no acknowledgement."""
-        self.last += 1
+    def skip(self, count: int = 1) -> int:
+        """Messages go out with the next tags and want no acknowledgement; the last of these tags."""
+        self.last += count
         return self.last
 
     def take(self, tag: int, *, multiple: bool) -> dict[int, Entry]:

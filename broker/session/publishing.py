@@ -40,14 +40,13 @@ def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> i
     access = channel.access
     target = access.targets.get(arguments) or _parse(channel, arguments)
     exchange = target.exchange
-    if exchange is None or exchange.version != target.version or access.generation != target.generation:
+    if exchange is None or exchange.version != target.version or access.users.generation != target.generation:
         _resolve(channel, target)
     if len(body) > channel.connection.settings.message_bytes_max:
         raise _too_large(channel, body)
-    try:
-        summary = summarize(header)
-    except DecodeError as error:
-        raise ConnectionException(ReplyCode.INTERNAL_ERROR, "") from error
+    summary = target.summary
+    if summary is None or header != target.header:  # the same header, as a rule, save for the size of the body in it
+        summary = _summarize(target, header)
     message = Message(target.route, header, body, PERSISTENT if summary.persistent else 0)
     queues = target.queues
     if summary.delivery_mode not in (None, 1, 2) or summary.expiration is not None or summary.user_id is not None:
@@ -83,6 +82,15 @@ def _parse(channel: Channel, arguments: bytes) -> Target:
     return target
 
 
+def _summarize(target: Target, header: bytes) -> PropertySummary:
+    try:
+        target.summary = summary = summarize(header)
+    except DecodeError as error:
+        raise ConnectionException(ReplyCode.INTERNAL_ERROR, "") from error
+    target.header = header
+    return summary
+
+
 def _resolve(channel: Channel, target: Target) -> None:
     access = channel.access
     access.write_exchange(target.name)
@@ -95,7 +103,7 @@ def _resolve(channel: Channel, target: Target) -> None:
     if target.name:  # queues come and go by name on the default exchange: looked up each time
         routes = channel.vhost.route(exchange, (target.key,), {})
         target.queues = routes.queues if routes.lasting else None
-    target.exchange, target.version, target.generation = exchange, exchange.version, access.generation
+    target.exchange, target.version, target.generation = exchange, exchange.version, access.users.generation
 
 
 def _by_name(channel: Channel, target: Target) -> tuple[Queue, ...]:

@@ -30,7 +30,7 @@ class Assembler:
     body_bytes_max is the broker's limit on a message; a larger announcement is refused before its body is gathered.
     """
 
-    __slots__ = ("_header", "_method", "_missing", "_parts", "body_bytes_max")
+    __slots__ = ("_header", "_method", "_missing", "_parts", "body_bytes_max", "idle")
 
     def __init__(self, body_bytes_max: int = 0) -> None:
         self.body_bytes_max = body_bytes_max
@@ -38,11 +38,8 @@ class Assembler:
         self._header: bytes | None = None
         self._parts: list[bytes] = []
         self._missing = 0
-
-    @property
-    def idle(self) -> bool:
+        self.idle = True
         """No content is half received."""
-        return self._method is None
 
     def method(self, method: Method) -> Command | None:
         """Take a decoded method; return the command unless content has to follow it."""
@@ -50,6 +47,7 @@ class Assembler:
             raise self._unexpected_method()
         if method.HAS_CONTENT:
             self._method = method
+            self.idle = False
             return None
         return Command(method, None, b"")
 
@@ -75,6 +73,7 @@ class Assembler:
             self._header, self._missing = payload, size
             return None
         self._method = None
+        self.idle = True
         return Command(method, payload, b"")
 
     def body(self, payload: bytes) -> Command | None:
@@ -96,6 +95,7 @@ class Assembler:
         body = payload if len(self._parts) == 1 else b"".join(self._parts)
         self._method = self._header = None
         self._parts = []
+        self.idle = True
         return Command(method, header, body)
 
     def _unexpected_method(self) -> ConnectionException:
