@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import resource
-import signal
 import threading
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from storage.batch import SealedBatch
 from storage.errors import StoreFailed
 from storage.messages import MessageStore
 from tests.support.core import Core
+from tests.support.disk import no_file_larger_than
 from tests.support.station import eventually
 
 
@@ -202,19 +201,6 @@ async def test_a_broken_disk_ends_it_and_confirms_nothing(directory: Path, caplo
     assert at.committer.behind == 0, "no batch is taken any more"
     with MessageStore.open(directory) as store:
         assert [state.messages for lanes in store.lanes().values() for state in lanes.values()] == [1]
-
-
-@contextmanager
-def no_file_larger_than(size: int) -> Iterator[None]:
-    """What a full disk looks like to a process that writes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, previous)
 
 
 async def test_a_full_disk_is_waited_out(

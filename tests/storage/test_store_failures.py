@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import lmdb
@@ -36,6 +34,7 @@ from storage.messages import MessageStore
 from storage.records import Identity, encode_number, frame
 from storage.verify import verify
 from tests.storage.writing import END, Writer, bodies, clear_away
+from tests.support.disk import no_file_larger_than
 
 Change = Callable[[lmdb.Transaction], object]
 
@@ -332,19 +331,6 @@ def test_verify_says_what_is_wrong(path: Path, how: Change, text: str) -> None:
 # Full and broken disks
 
 
-@contextmanager
-def files_no_larger_than(size: int) -> Iterator[None]:
-    """What a full disk looks like to a process that writes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    previous = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-        signal.signal(signal.SIGXFSZ, previous)
-
-
 def test_on_a_full_disk_nothing_is_written_and_the_batch_can_be_tried_again(path: Path) -> None:
     with MessageStore.open(path) as store:
         writer = Writer(store)
@@ -352,7 +338,7 @@ def test_on_a_full_disk_nothing_is_written_and_the_batch_can_be_tried_again(path
         writer.flush()
         writer.puts(1, [bytes(100_000)] * 20)
         sealed = writer.seal()
-        with files_no_larger_than((path / "data.mdb").stat().st_size + 65536):
+        with no_file_larger_than((path / "data.mdb").stat().st_size + 65536):
             for _ in range(2):
                 with pytest.raises(StoreFull, match="disk is full"):
                     store.commit(sealed)
@@ -370,7 +356,7 @@ def test_acks_go_on_when_the_disk_is_full_and_the_ballast_was_released(path: Pat
         positions = writer.puts(1, [bytes(1000)] * 2000)
         writer.flush()
         random.Random(3).shuffle(positions)
-        with files_no_larger_than((path / "data.mdb").stat().st_size + ballast.BALLAST_BYTES // 16):
+        with no_file_larger_than((path / "data.mdb").stat().st_size + ballast.BALLAST_BYTES // 16):
             for position in positions:
                 writer.settle(1, position)
                 writer.flush()
@@ -379,7 +365,7 @@ def test_acks_go_on_when_the_disk_is_full_and_the_ballast_was_released(path: Pat
 
 def test_a_start_on_a_full_disk_gives_the_ballast_for_it(path: Path) -> None:
     filled(path)
-    with files_no_larger_than((path / "data.mdb").stat().st_size):
+    with no_file_larger_than((path / "data.mdb").stat().st_size):
         with pytest.raises(StoreFull):  # this limit, unlike a disk, gains nothing from a file that goes
             MessageStore.open(path)
     assert not (path / "ballast").exists()
@@ -395,7 +381,7 @@ def test_the_ballast_is_released_once_and_taken_again(path: Path) -> None:
         assert store.release_ballast()
         assert not file.exists()
         assert not store.release_ballast()
-        with files_no_larger_than(1 << 20):
+        with no_file_larger_than(1 << 20):
             assert not store.restore_ballast()
         assert not file.exists()
         assert store.restore_ballast()
