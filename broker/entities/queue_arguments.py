@@ -10,10 +10,9 @@ from typing import Any, NamedTuple
 
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
-from broker.wire.tables import TYPE_NAMES, Field, Table
+from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Field, Table
 
 EXPIRY_MAX_MILLISECONDS = 315_360_000_000  # ten years, RabbitMQ's own bound
-_INTEGERS = frozenset("bBsuIilL")
 
 
 class QueueArguments(NamedTuple):
@@ -75,7 +74,7 @@ def same_value(one: Field | None, other: Field | None) -> bool:
     """Two argument values mean the same to RabbitMQ."""
     if one is None or other is None:
         return one is other
-    same_type = one.kind == other.kind or {one.kind, other.kind} <= _INTEGERS
+    same_type = one.kind == other.kind or {one.kind, other.kind} <= INTEGER_KINDS
     return same_type and one.value == other.value
 
 
@@ -128,7 +127,7 @@ def _integer(lowest: int, highest: int | None = None) -> Check:
     def check_integer(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
         where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
         value: Any = field.value
-        if field.kind not in _INTEGERS:
+        if field.kind not in INTEGER_KINDS:
             raise _refusal(f'{where}: "expected integer, got {TYPE_NAMES[field.kind]}"')
         if value < 0:
             raise _refusal(f"{where}: {{value_negative,{value}}}")

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from broker.entities.message import Entry, Message
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, ReplyCode
-from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, content_frames
+from broker.wire.frames import FRAME_OVERHEAD, FRAME_START, content_frames, frame
 
 _FRAME = FRAME_START.pack
 _TAG = struct.Struct(">QB").pack
@@ -30,7 +30,7 @@ def deliver_prefix(consumer_tag: str) -> bytes:
 def deliver(channel: int, prefix: bytes, tag: int, redelivered: bool, message: Message, frame_max: int) -> bytes:
     """The frames of one delivery."""
     method = prefix + _TAG(tag, redelivered) + message.route
-    return _method(channel, method) + content_frames(channel, message.header, message.body, frame_max)
+    return frame(FRAME_METHOD, channel, method) + content_frames(channel, message.header, message.body, frame_max)
 
 
 def deliver_run(channel: int, prefix: bytes, first: int, entries: Sequence[Entry], frame_max: int) -> list[bytes]:
@@ -60,13 +60,11 @@ def deliver_run(channel: int, prefix: bytes, first: int, entries: Sequence[Entry
 def get_ok(channel: int, tag: int, redelivered: bool, remaining: int, message: Message, frame_max: int) -> bytes:
     """The frames of basic.get-ok; `remaining` is the number of ready messages left."""
     method = _GET_OK + _TAG(tag, redelivered) + message.route + _COUNT(remaining)
-    return _method(channel, method) + content_frames(channel, message.header, message.body, frame_max)
+    return frame(FRAME_METHOD, channel, method) + content_frames(channel, message.header, message.body, frame_max)
 
 
 def returned(channel: int, message: Message, frame_max: int) -> bytes:
     """The frames of basic.return 312 NO_ROUTE."""
-    return _method(channel, _RETURN + message.route) + content_frames(channel, message.header, message.body, frame_max)
-
-
-def _method(channel: int, payload: bytes) -> bytes:
-    return _FRAME(FRAME_METHOD, channel, len(payload)) + payload + END
+    return frame(FRAME_METHOD, channel, _RETURN + message.route) + content_frames(
+        channel, message.header, message.body, frame_max
+    )

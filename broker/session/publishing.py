@@ -12,6 +12,7 @@ from typing import Any
 
 from broker.entities.message import Message
 from broker.entities.queue import Queue
+from broker.entities.queue_arguments import EXPIRY_MAX_MILLISECONDS
 from broker.session import content
 from broker.session.access import TARGETS_MAX, Target
 from broker.session.channel import Channel
@@ -23,8 +24,6 @@ from broker.wire.methods import BasicPublish, decode_basic_publish
 from broker.wire.properties import PropertySummary, decode_properties, encode_header, summarize
 from broker.wire.tables import TYPE_NAMES, Field, Table, decode_table
 from storage.batch import PERSISTENT
-
-EXPIRATION_MAX_MILLISECONDS = 315_360_000_000
 
 _BASIC_PUBLISH = BasicPublish.KEY.to_bytes(4, "big")
 
@@ -175,7 +174,7 @@ def _milliseconds(expiration: str) -> int:
         problem = f'{{leftover_string,"{rest}"}}'
     elif sign == "-" and int(number):
         problem = f"{{value_negative,-{int(number)}}}"
-    elif int(number) > EXPIRATION_MAX_MILLISECONDS:
+    elif int(number) > EXPIRY_MAX_MILLISECONDS:
         problem = f"{{value_too_large,{int(number)}}}"
     else:
         return int(number)

@@ -19,6 +19,5 @@ class SessionSettings(NamedTuple):
     turn_copies_max: int = 500  # routed copies before others have their turn
     product: str = "RabbitMQ"
     version: str = "3.13.7"
-    platform: str = ""
     cluster_name: str = "leveret"
     loopback_users: frozenset[str] = frozenset({"guest"})
