@@ -49,6 +49,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
         arguments=method.arguments,
     )
     channel.consumers[tag] = consumer
+    channel.drawn_from.add(queue)
     channel.prefixes[consumer] = content.deliver_prefix(tag)
     if not method.no_wait:
         channel.send(methods.BasicConsumeOk(tag))
@@ -107,10 +108,6 @@ def cancel(channel: Channel, method: methods.BasicCancel) -> None:
         channel.replies.stop()
 
 
-def cancel_ok(channel: Channel, method: methods.BasicCancelOk) -> None:
-    """A client's answer to the broker's basic.cancel asks for nothing."""
-
-
 def get(channel: Channel, method: methods.BasicGet) -> None:
     """basic.get."""
     name = current_queue(channel, method.queue)
@@ -121,6 +118,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
         channel.send(methods.BasicGetEmpty())
         return
     assert entry.message is not None, "a queue hands over what it has loaded"
+    channel.drawn_from.add(queue)
     ledger = channel.deliveries
     tag = ledger.skip() if method.no_ack else ledger.add(entry)
     frame_max = channel.connection.frame_max

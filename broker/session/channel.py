@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from weakref import WeakSet
 
 from broker.entities.consumer import UNLIMITED, Consumer
 from broker.entities.message import Entry
@@ -61,6 +62,7 @@ class Channel:
         self.deliveries = DeliveryLedger()
         self.consumers: dict[str, Consumer] = {}
         self.prefixes: dict[Consumer, bytes] = {}
+        self.drawn_from: WeakSet[Queue] = WeakSet()
         self.confirms: ConfirmLedger | None = None
         self.transaction: Transaction | None = None
         self.prefetch = 0
@@ -134,7 +136,7 @@ class Channel:
         """End the channel with an error; `failing` is the key of the method that caused it."""
         text = reply_text(error.code, error.text)
         self.send(methods.ChannelClose(error.code, text, failing >> 16, failing & 0xFFFF))
-        self.release()
+        self.release(failed=True)
         self.closing = True
 
     # Consumers
@@ -212,18 +214,26 @@ class Channel:
 
     # End
 
-    def release(self) -> None:
-        """Give everything back: consumers end, what is unacknowledged returns to its queues."""
-        for consumer in list(self.consumers.values()):
-            self.end_consumer(consumer)
+    def release(self, *, failed: bool = False) -> None:
+        """Give everything back: consumers end, what is unacknowledged returns to its queues.
+
+        As in RabbitMQ, a channel that `failed` keeps until its close is answered what it took from queues that it
+        does not consume from.
+        """
         outstanding = self.deliveries.take(0, multiple=True)
         if self.transaction is not None:
             outstanding |= self.transaction.settled
             self.transaction = None
-        queues = {id(entry.queue): entry.queue for entry in outstanding.values()}
-        deliveries.requeue(list(outstanding.values()))
-        for queue in queues.values():
-            queue.forget(self)
+        if failed:
+            consumed = {consumer.queue for consumer in self.consumers.values()}
+            self.deliveries.put_back({tag: entry for tag, entry in outstanding.items() if entry.queue not in consumed})
+        kept = self.deliveries.unacked
+        for consumer in list(self.consumers.values()):
+            self.end_consumer(consumer)
+        deliveries.requeue([entry for tag, entry in outstanding.items() if tag not in kept])
+        for queue in list(self.drawn_from):
+            if not any(self.deliveries.of_queue(queue)):
+                queue.forget(self)
         self.replies.stop()
         self.confirms = None
         self.connection.hold(-sum(held.size for held in self.held))

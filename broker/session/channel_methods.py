@@ -45,10 +45,6 @@ def flow(channel: Channel, method: methods.ChannelFlow) -> None:
     channel.send(methods.ChannelFlowOk(True))
 
 
-def flow_ok(channel: Channel, method: methods.ChannelFlowOk) -> None:
-    """The broker sends no channel.flow; an answer to none is let pass, as RabbitMQ does."""
-
-
 def close(channel: Channel, method: methods.ChannelClose) -> None:
     """channel.close: everything the channel held goes back."""
     channel.release()
@@ -61,6 +57,7 @@ def close_ok(channel: Channel, method: methods.ChannelCloseOk) -> None:
     """channel.close-ok: the number may be opened again."""
     if not channel.closing:
         raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method")
+    channel.release()
     channel.ended = True
     del channel.connection.channels[channel.number]
 

@@ -204,8 +204,7 @@ class Connection:
         """Give back everything the client held: channels, consumers, exclusive queues."""
         self.registry.connections.pop(self, None)
         for channel in list(self.channels.values()):
-            if not channel.closing:
-                channel.release()
+            channel.release()
             channel.ended = True
         self.channels.clear()
         if self.vhost_name:

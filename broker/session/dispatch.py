@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {
     methods.ChannelOpen: channel_methods.open_again,
     methods.ChannelFlow: channel_methods.flow,
-    methods.ChannelFlowOk: channel_methods.flow_ok,
     methods.ChannelClose: channel_methods.close,
     methods.ChannelCloseOk: channel_methods.close_ok,
     methods.AccessRequest: channel_methods.access_request,
@@ -43,7 +42,6 @@ HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {
     methods.BasicQos: basic_methods.qos,
     methods.BasicConsume: basic_methods.consume,
     methods.BasicCancel: basic_methods.cancel,
-    methods.BasicCancelOk: basic_methods.cancel_ok,
     methods.BasicGet: basic_methods.get,
     methods.BasicAck: settlement.ack,
     methods.BasicNack: settlement.nack,
@@ -68,7 +66,7 @@ def obey(channel: Channel, command: Command) -> None:
         publishing.publish(channel, command.method.encode()[4:], command.header_payload, command.body)
         return
     handler = HANDLERS.get(type(command.method))
-    if handler is None:  # a method that only servers send, or one of the connection class
+    if handler is None:  # only servers send it, it answers what is sent with no-wait, or it is of the connection class
         raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method")
     handler(channel, command.method)
 

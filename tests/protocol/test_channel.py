@@ -7,9 +7,12 @@ from collections.abc import Callable
 import pytest
 
 from broker.wire.frames import content_frames, method_frame
+from broker.wire.method import Method
 from broker.wire.methods import (
     AccessRequest,
     AccessRequestOk,
+    BasicCancelOk,
+    BasicGetOk,
     BasicPublish,
     ChannelClose,
     ChannelCloseOk,
@@ -21,7 +24,8 @@ from broker.wire.methods import (
 )
 from broker.wire.properties import encode_header
 from tests.support.client import Client
-from tests.support.shorthand import exchange_declare, get, queue_declare
+from tests.support.shorthand import ack, consume, exchange_declare, get, queue_declare
+from tests.support.waiting import eventually
 
 
 def test_closing_and_opening_again(client: Client) -> None:
@@ -94,9 +98,34 @@ def test_access_request_is_answered_for_old_clients(client: Client) -> None:
     assert client.expect(AccessRequestOk).ticket == 1
 
 
-def test_an_answer_that_only_servers_give(client: Client) -> None:
-    """RabbitMQ 3.10.8 on the wire."""
-    assert client.refusal(ChannelOpenOk()) == "connection 503 COMMAND_INVALID - unimplemented method"
+@pytest.mark.parametrize(
+    "method", [ChannelOpenOk(), ChannelFlowOk(True), ChannelCloseOk(), BasicCancelOk("t")], ids=lambda m: m.NAME
+)
+def test_an_answer_that_nobody_asked_for(client: Client, method: Method) -> None:
+    """RabbitMQ 3.10.8 on the wire. It sends basic.cancel with no-wait, so that even then a cancel-ok is unasked for."""
+    assert client.refusal(method) == "connection 503 COMMAND_INVALID - unimplemented method"
+
+
+def test_what_a_failed_channel_had_fetched_waits_for_close_ok(client: Client, name: Callable[..., str]) -> None:
+    """RabbitMQ 3.10.8 on the wire: queues that the channel consumes from get everything back at once, others later."""
+    consumed, fetched = name(), name()
+    client.open_channel(2)
+    for queue in (consumed, fetched):
+        client.ask(queue_declare(queue, exclusive=True))
+        client.publish(b"x", key=queue)
+        client.send(get(queue))
+        client.expect_message(BasicGetOk)
+    client.ask(consume(consumed, "t"))
+    client.send(ack(99))
+    client.expect(ChannelClose)
+
+    def ready(queue: str) -> int:
+        return int(client.ask(queue_declare(queue, passive=True), channel=2).message_count)
+
+    eventually(lambda: ready(consumed) == 1, "the consumed queue to have its message back")
+    assert ready(fetched) == 0
+    client.send(ChannelCloseOk())
+    eventually(lambda: ready(fetched) == 1, "the other queue to have its message back")
 
 
 @pytest.mark.parametrize("count", [100])

@@ -173,3 +173,16 @@ def test_what_was_fetched_does_not_count_against_the_limit(party: Party) -> None
     assert client.ask(get("q")).body == b"0"
     client.send(consume("q", "t"))
     assert bodies(client) == [b"1"]
+
+
+def test_a_queue_forgets_the_channels_that_have_gone(party: Party) -> None:
+    """Even those that left nothing unacknowledged: a queue lives longer than its consumers' connections."""
+    owner = party.join()
+    owner.ask(queue_declare("q"))
+    for fetched in (False, True):
+        client = party.join()
+        owner.publish(b"x", key="q")
+        client.send(get("q") if fetched else consume("q", "t"))
+        client.send(ack(1))
+        client.drop()
+    assert party.core.queue_named("q")._holders == {}

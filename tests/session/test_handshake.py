@@ -17,6 +17,7 @@ from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
     BasicAck,
+    ChannelCloseOk,
     ChannelOpen,
     ConfirmSelect,
     ConnectionCloseOk,
@@ -88,6 +89,7 @@ CONVERSATION = (
     method_frame(2, get("q")),
     publish_frames(b"fails", exchange="not there", channel=2),
     publish_frames(b"ignored", key="q", channel=2),
+    method_frame(2, ChannelCloseOk()),
     method_frame(1, get("q")),
 )
 
