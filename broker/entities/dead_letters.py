@@ -3,7 +3,7 @@
 The message is published again, with a note of where and why it died: the `x-death` header, an array of
 tables, latest first, one per queue and reason with a count. The time to live goes from the properties into
 that note, so that the message does not die of it again. RabbitMQ 3.10 on the wire is the model for fields and
-their order.
+their order; the headers `x-last-death-...` are 3.13's.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def died(message: Message, queue: str, reason: str, now: int, exchange: str, rou
     history = deaths(headers)
     death = _death(message, properties, queue, reason, now, keys)
     headers["x-death"] = Field("A", _counted(history, death))
-    if not history:
-        headers.update({f"x-first-death-{name}": death[name] for name in ("reason", "queue", "exchange")})
+    for which in ("last",) if history else ("first", "last"):
+        headers.update({f"x-{which}-death-{name}": death[name] for name in ("reason", "queue", "exchange")})
     headers.pop("BCC", None)
     if routing_key is not None:
         headers.pop("CC", None)

@@ -57,6 +57,9 @@ def test_the_first_death_in_full(core: Core, graveyard: Queue) -> None:
         "x-first-death-exchange",
         "x-first-death-queue",
         "x-first-death-reason",
+        "x-last-death-exchange",
+        "x-last-death-queue",
+        "x-last-death-reason",
         "z",
     ]
     assert list(deaths(letter)[0].items()) == [
@@ -97,6 +100,24 @@ def test_a_second_death_of_the_same_kind_counts_on_and_comes_first(core: Core, g
     assert latest["count"].value == 6
     assert latest["queue"].value == b"q"
     assert (earlier["queue"].value, earlier["count"].value) == (b"elsewhere", 2)
+
+
+def test_the_last_death_is_named_and_the_first_remembered(core: Core, graveyard: Queue) -> None:
+    """RabbitMQ 3.13 documentation, Dead Letter Exchanges: `x-last-death-*` changes, `x-first-death-*` never does."""
+    first, second = dying(core, "one", max_length=0), dying(core, "two")
+    first.arguments = first.arguments._replace(dead_letter_routing_key="two")
+    core.deposit(first, b"x")
+    reject_all(core, second)
+    (letter,) = letters(graveyard)
+    said = {name: field.value for name, field in (letter.headers or {}).items() if "-death-" in name}
+    assert said == {
+        "x-first-death-exchange": b"",
+        "x-first-death-queue": b"one",
+        "x-first-death-reason": b"maxlen",
+        "x-last-death-exchange": b"",
+        "x-last-death-queue": b"two",
+        "x-last-death-reason": b"rejected",
+    }
 
 
 def test_a_later_death_has_its_fields_in_alphabetical_order(core: Core, graveyard: Queue) -> None:
