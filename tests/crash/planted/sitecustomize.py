@@ -5,13 +5,17 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
+from broker.entities.message import Entry
+from broker.entities.queue import Queue
 from storage import creation
 from storage.batch import SealedBatch, WriteBatch
 from storage.messages import MessageStore
 
 SLOW_COMMIT_SECONDS = 0.02
+LATER_MILLISECONDS = 30
 
 
 def confirm_before_commit() -> None:
@@ -48,6 +52,18 @@ def settle_lost_in_flight() -> None:
     MessageStore.commit = commit_slowly  # type: ignore[method-assign, assignment]
 
 
+def letter_after_settlement() -> None:
+    """Settle a dead message at once, and publish its letter a little later."""
+
+    def discard_first(queue: Queue, entry: Entry, reason: str) -> None:
+        if entry.message is not None:
+            context = queue._context
+            context.timers.at(context.now() + LATER_MILLISECONDS, partial(queue.dead_letter, entry.message, reason))
+        queue.finish((entry,))
+
+    Queue.discard = discard_first  # type: ignore[method-assign]
+
+
 def no_directory_sync() -> None:
     """Leave directories unsynced."""
 
@@ -60,6 +76,7 @@ def no_directory_sync() -> None:
 PLANTS: dict[str, Callable[[], None]] = {
     "confirm before commit": confirm_before_commit,
     "settle lost in flight": settle_lost_in_flight,
+    "letter after settlement": letter_after_settlement,
     "no directory sync": no_directory_sync,
 }
 
