@@ -78,6 +78,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     message_bytes_max: Annotated[int, Meta(ge=0, le=512 * MEBIBYTE)] = 128 * MEBIBYTE
     connections_max: Count = 0
     consumers_per_channel_max: Count = 0
+    consumer_timeout_seconds: Annotated[float, Meta(ge=0)] = 1800.0
     queue_window_messages: Positive = 4096
     queue_window_bytes: Positive = 8 * MEBIBYTE
     output_bytes_max: Positive = MEBIBYTE

@@ -26,6 +26,7 @@ class QueueArguments(NamedTuple):
     max_length_bytes: int | None = None
     overflow: str = "drop-head"
     single_active_consumer: bool = False
+    consumer_timeout: int | None = None
 
 
 def parse(arguments: Table) -> QueueArguments:
@@ -40,7 +41,20 @@ def parse(arguments: Table) -> QueueArguments:
         max_length_bytes=values.get("x-max-length-bytes"),
         overflow=values.get("x-overflow", "drop-head"),
         single_active_consumer=values.get("x-single-active-consumer", False),
+        consumer_timeout=consumer_timeout(arguments),
     )
+
+
+def consumer_timeout(arguments: Table) -> int | None:
+    """What a queue or a consumer says of how long a delivery may be unacknowledged, in milliseconds; 0: for ever.
+
+    RabbitMQ 3.13 does not check this argument. What is not a time is as good as nothing.
+    """
+    field = arguments.get("x-consumer-timeout")
+    if field is None or field.kind not in INTEGER_KINDS:
+        return None
+    value: Any = field.value
+    return int(value) if value >= 0 else None
 
 
 def check(queue: str, vhost: str, arguments: Table) -> None:

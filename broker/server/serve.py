@@ -33,6 +33,7 @@ from broker.server.recovery import Recovered, Stores
 from broker.server.resources import ResourceWatch
 from broker.server.transport import Transport, TransportSettings
 from broker.session.connection import Peer
+from broker.session.overdue import Overdue
 from broker.session.registry import Registry
 from broker.session.settings import SessionSettings
 
@@ -77,6 +78,7 @@ class Server:
         for task in (self.resources.watch_memory, self.resources.watch_disk):
             self.nursery.start_soon(task)
         self.nursery.start_soon(beat_forever, self.transports, self.engine)
+        Overdue(self.registry).watch()
         for listener in sockets:
             self.nursery.start_soon(listeners.accept_forever, listener, self.welcome)
 
@@ -224,6 +226,7 @@ def session_settings(config: Config) -> SessionSettings:
         heartbeat=limits.heartbeat_seconds,
         message_bytes_max=limits.message_bytes_max,
         consumers_per_channel_max=limits.consumers_per_channel_max,
+        consumer_timeout=limits.consumer_timeout_seconds,
         connections_max=limits.connections_max,
         output_bytes_max=limits.output_bytes_max,
         held_bytes_max=limits.held_bytes_max,

@@ -16,6 +16,7 @@ class SessionSettings(NamedTuple):
     connections_max: int = 0
     output_bytes_max: int = 1 << 20  # beyond it a connection's consumers are given nothing
     held_bytes_max: int = 4 << 20  # beyond it a connection is not read
+    consumer_timeout: float = 1800.0  # until a delivery has to be acknowledged
     turn_copies_max: int = 500  # routed copies before others have their turn
     product: str = "RabbitMQ"
     version: str = "3.13.7"
