@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from broker.entities.queue_types import CLASSIC, EVERY_ARGUMENT, check_type, type_of
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
 from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Field, Table
@@ -27,6 +28,8 @@ class QueueArguments(NamedTuple):
     overflow: str = "drop-head"
     single_active_consumer: bool = False
     consumer_timeout: int | None = None
+    delivery_limit: float | None = None
+    dead_letter_strategy: str = "at-most-once"
 
 
 def parse(arguments: Table) -> QueueArguments:
@@ -42,6 +45,8 @@ def parse(arguments: Table) -> QueueArguments:
         overflow=values.get("x-overflow", "drop-head"),
         single_active_consumer=values.get("x-single-active-consumer", False),
         consumer_timeout=consumer_timeout(arguments),
+        delivery_limit=_delivery_limit(arguments.get("x-delivery-limit")),
+        dead_letter_strategy=values.get("x-dead-letter-strategy", "at-most-once"),
     )
 
 
@@ -58,27 +63,30 @@ def consumer_timeout(arguments: Table) -> int | None:
 
 
 def check(queue: str, vhost: str, arguments: Table) -> None:
-    """Refuse what RabbitMQ refuses of a classic queue.
+    """Refuse what RabbitMQ refuses, in its order: the type, its arguments' values, arguments of other types.
 
-    Raises ChannelException 406 for a known argument with an impossible value, and for one that only other
-    types of queue know. Arguments nobody knows are let through, as RabbitMQ does.
+    Raises ChannelException 406. Arguments nobody knows are let through, as RabbitMQ does.
     """
     where = f"for queue '{queue}' in vhost '{vhost}'"
-    _check_type(arguments.get("x-queue-type"), where)
-    for name, field in arguments.items():
-        if name in _OF_OTHER_TYPES:
-            raise _refusal(f"invalid arg '{name}' {where} of queue type rabbit_classic_queue")
-        if name in _CHECKS:
-            _CHECKS[name](name, field, arguments, queue, vhost)
+    check_type(arguments.get("x-queue-type"), where)
+    type_ = type_of(arguments)
+    if "x-dead-letter-exchange" in arguments:  # judged before anybody asks whether the type has dead letters
+        _exchange_name("x-dead-letter-exchange", arguments["x-dead-letter-exchange"], arguments, queue, vhost)
+    for name, check_value in _CHECKS.items():
+        if name in arguments and name in type_.arguments:
+            check_value(name, arguments[name], arguments, queue, vhost)
+    for name in arguments:
+        if name in EVERY_ARGUMENT and name not in type_.arguments:
+            raise _refusal(f"invalid arg '{name}' {where} of queue type {type_.module}")
 
 
 def assert_equivalent(queue: str, vhost: str, current: Table, received: Table) -> None:
     """Refuse a second declaration with other arguments.
 
-    Only arguments that mean something to the queue are compared, integers by value whatever their width, and
+    Only arguments that the queue's type knows are compared, integers by value whatever their width, and
     no type is the same as type classic. Raises ChannelException 406.
     """
-    for name in _COMPARED:
+    for name in type_of(current).arguments:
         was, now = (_with_default(name, table.get(name)) for table in (current, received))
         if not same_value(was, now):
             raise inequivalent(name, f"queue '{queue}' in vhost '{vhost}'", was, now)
@@ -116,7 +124,7 @@ def _described(field: Field | None) -> str:
 
 
 def _with_default(name: str, field: Field | None) -> Field | None:
-    classic = name == "x-queue-type" and field is not None and field.value == b"classic"
+    classic = name == "x-queue-type" and field is not None and field.value == CLASSIC.name.encode()
     return None if classic else field
 
 
@@ -128,13 +136,12 @@ def _refusal(text: str) -> ChannelException:
     return ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
-def _check_type(field: Field | None, where: str) -> None:
-    if field is None:
-        return
-    if field.kind != "S":
-        raise _refusal(f"invalid arg 'x-queue-type' {where}: \"expected longstr, got {TYPE_NAMES[field.kind]}\"")
-    if field.value != b"classic":
-        raise _refusal(f"invalid arg 'x-queue-type' {where}: \"unsupported queue type '{render(field)}'\"")
+def _delivery_limit(field: Field | None) -> float | None:
+    """RabbitMQ 3.10 takes any value; what is no number limits nothing. Nor does a negative one, as in RabbitMQ 4."""
+    if field is None or field.kind not in INTEGER_KINDS | {"f", "d"}:
+        return None
+    value: float = field.value
+    return value if value >= 0 else None
 
 
 def _integer(lowest: int, highest: int | None = None) -> Check:
@@ -186,8 +193,10 @@ def _one_of(invalid: str, *allowed: str) -> Check:
 
 
 def _queue_mode(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
-    if field.kind != "S" or field.value not in (b"default", b"lazy"):
-        where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
+    where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
+    if field.kind != "S":
+        raise _refusal(f"{where}: {{unacceptable_type,{TYPE_NAMES[field.kind]}}}")
+    if field.value not in (b"default", b"lazy"):
         raise _refusal(f"{where}: \"unsupported queue mode '{render(field)}'\"")
 
 
@@ -206,31 +215,23 @@ def _boolean(name: str, field: Field, arguments: Table, queue: str, vhost: str) 
 
 Check = Callable[[str, Field, Table, str, str], None]
 
-_CHECKS: dict[str, Check] = {
+_CHECKS: dict[str, Check] = {  # in RabbitMQ's order: the first that is wrong is the one it names
     "x-expires": _integer(1, EXPIRY_MAX_MILLISECONDS),
     "x-message-ttl": _integer(0, EXPIRY_MAX_MILLISECONDS),
     "x-dead-letter-exchange": _exchange_name,
     "x-dead-letter-routing-key": _dead_letter_key,
+    "x-dead-letter-strategy": _one_of("invalid_dlx_strategy", "at-most-once", "at-least-once"),
     "x-max-length": _integer(0),
     "x-max-length-bytes": _integer(0),
+    "x-max-in-memory-length": _integer(0),
+    "x-max-in-memory-bytes": _integer(0),
     "x-max-priority": _priority,
     "x-overflow": _one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
     "x-queue-mode": _queue_mode,
     "x-queue-version": _queue_version,
     "x-single-active-consumer": _boolean,
+    "x-quorum-initial-group-size": _integer(1),
+    "x-queue-leader-locator": _one_of(
+        "invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders"
+    ),
 }
-
-_COMPARED = (*_CHECKS, "x-queue-type")
-
-_OF_OTHER_TYPES = frozenset(
-    {
-        "x-delivery-limit",
-        "x-dead-letter-strategy",
-        "x-max-in-memory-length",
-        "x-max-in-memory-bytes",
-        "x-quorum-initial-group-size",
-        "x-max-age",
-        "x-stream-max-segment-size-bytes",
-        "x-initial-cluster-size",
-    }
-)

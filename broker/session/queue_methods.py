@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.entities import queue_arguments
+from broker.entities import queue_arguments, queue_types
 from broker.entities.exchanges import Binding
 from broker.entities.journal import OnDisk
 from broker.entities.pending import Pending
@@ -25,18 +25,26 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
         _declare_passively(channel, method, name)
         return
     names.not_reserved("queue", name)
+    vhost, properties = channel.vhost, _properties(method)
+    arguments = queue_types.with_default(method.arguments, vhost.description.default_queue_type, **properties)
+    queue_types.check_name(name, arguments)
     name = name or generated_name("amq.gen-")
     channel.access.configure_queue(name)
-    if name not in channel.vhost.queues:
+    if name not in vhost.queues:
         _check_limit(channel, name)
-        _check_dead_letter_access(channel, name, method.arguments)
-        queue_arguments.check(name, channel.vhost.name, method.arguments)
+        _check_dead_letter_access(channel, name, arguments)
+        queue_arguments.check(name, vhost.name, arguments)
+        queue_types.check_properties(name, vhost.name, arguments, **properties)
     # An exclusive queue ends with its connection, so it cannot outlast the broker: RabbitMQ makes it transient.
     durable = method.durable and not method.exclusive
-    spec = QueueSpec(name, durable, method.exclusive, method.auto_delete, method.arguments)
+    spec = QueueSpec(name, durable, method.exclusive, method.auto_delete, arguments)
     owner = channel.connection if method.exclusive else None
     declared = channel.vhost.declare_queue(spec, owner)
     channel.when(declared, lambda queue: _declared(channel, method, queue))
+
+
+def _properties(method: methods.QueueDeclare) -> dict[str, bool]:
+    return {"durable": method.durable, "exclusive": method.exclusive, "auto_delete": method.auto_delete}
 
 
 def _declared(channel: Channel, method: methods.QueueDeclare, queue: Queue) -> None:
