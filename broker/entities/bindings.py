@@ -35,10 +35,10 @@ class Bindings:
         source = binding.source
         if binding in source.bindings:
             return Pending.resolved(None)
+        source.router.check(binding.key, arguments, _type(binding.destination))
         if not _durable(binding):
             self.add(binding, arguments)
             return Pending.resolved(None)
-        type(source.router)().bind(binding, arguments)  # refused before it is written, if at all
 
         def add(_: None) -> Pending[None]:
             if self._alive(source) and self._alive(binding.destination) and binding not in source.bindings:
@@ -88,6 +88,10 @@ class Bindings:
         registry: dict[str, Queue] | dict[str, Exchange]
         registry = self._vhost.queues if isinstance(entity, Queue) else self._vhost.exchanges
         return registry.get(entity.name) is entity
+
+
+def _type(destination: Destination) -> str:
+    return "classic" if isinstance(destination, Queue) else "exchange"
 
 
 def _durable(binding: Binding) -> bool:

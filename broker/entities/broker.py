@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import count
+from random import Random
 from typing import NamedTuple
 
 from broker.entities.alarms import Alarms
@@ -29,10 +30,16 @@ class BrokerSettings(NamedTuple):
 
 
 class Broker:
-    """Everything that exists, by name."""
+    """Everything that exists, by name. `chance` decides what is left to chance."""
 
     def __init__(
-        self, settings: BrokerSettings, clock: Clock, messages: MessageSource, definitions: Definitions, boot: int
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        messages: MessageSource,
+        definitions: Definitions,
+        boot: int,
+        chance: Random | None = None,
     ) -> None:
         self.clock = clock
         self.boot = boot
@@ -53,6 +60,7 @@ class Broker:
             new_transient_ids(),
             count(1),
             self.queues_by_id,
+            chance or Random(),
         )
 
     def stored(self, batch: SealedBatch) -> None:

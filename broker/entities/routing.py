@@ -6,10 +6,11 @@ the message to its alternate exchange. A queue that is reached in several ways g
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from broker.entities.exchanges import Exchange
+from broker.entities.exchanges import Destination, Exchange
+from broker.entities.message import Message
 from broker.entities.queue import Queue
 from broker.wire.tables import Table
 
@@ -22,16 +23,24 @@ class Routes(NamedTuple):
 
 
 def route(
-    exchanges: Mapping[str, Exchange], start: Exchange, keys: Sequence[str], headers: Table, queues: Mapping[str, Queue]
+    exchanges: Mapping[str, Exchange],
+    start: Exchange,
+    keys: Sequence[str],
+    headers: Table,
+    queues: Mapping[str, Queue],
+    message: Message | None = None,
 ) -> Routes:
-    """The queues a message reaches from `start`, each once, in the order they are found."""
+    """The queues a message reaches from `start`, each once, in the order they are found.
+
+    Without the message itself it is the queues that such a one would reach, as far as that can be said.
+    """
     found: dict[Queue, None] = {}
     pending, seen, lasting = [start], {start.name}, True
     while pending:
         exchange = pending.pop()
-        lasting = lasting and not exchange.router.by_headers
+        lasting = lasting and exchange.router.by_key_alone
         matched = False
-        for destination in _destinations(exchange, keys, headers, queues):
+        for destination in _destinations(exchange, keys, headers, queues, message):
             matched = True
             if isinstance(destination, Queue):
                 found[destination] = None
@@ -46,8 +55,8 @@ def route(
 
 
 def _destinations(
-    exchange: Exchange, keys: Sequence[str], headers: Table, queues: Mapping[str, Queue]
-) -> list[Queue | Exchange]:
+    exchange: Exchange, keys: Sequence[str], headers: Table, queues: Mapping[str, Queue], message: Message | None
+) -> Iterable[Destination]:
     if not exchange.name:  # every queue is bound to the default exchange by its name
         return [queues[key] for key in keys if key in queues]
-    return [destination for key in keys for destination in exchange.router.match(key, headers)]
+    return exchange.router.match(keys, headers, message)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import partial
 from itertools import count
+from random import Random
 from typing import NamedTuple
 
 from broker.entities import dead_letters
@@ -66,6 +67,7 @@ class VHostContext(NamedTuple):
     transient_ids: count[int]
     body_ids: count[int]
     queues_by_id: dict[int, Queue]
+    chance: Random
 
 
 class VHost:
@@ -81,11 +83,12 @@ class VHost:
         self._owned: dict[object, dict[Queue, None]] = {}
         self.bindings = Bindings(self, context.definitions)
         self._definitions = context.definitions
+        self._new_exchange = partial(Exchange, chance=context.chance)
         self._new_queues = Creations(self.queues, self._queue_appears)
         self._new_exchanges = Creations(self.exchanges, self._exchange_appears)
         for exchange, type_ in DEFAULT_EXCHANGES.items():
             internal = exchange == "amq.rabbitmq.trace"
-            self.exchanges[exchange] = Exchange(
+            self.exchanges[exchange] = self._new_exchange(
                 exchange, type_, durable=True, auto_delete=False, internal=internal, arguments={}
             )
 
@@ -117,11 +120,19 @@ class VHost:
     ) -> Pending[Exchange]:
         """Create an exchange, or find that it is there as described.
 
-        Raises ChannelException 406 when it is there with another description.
+        Raises ChannelException 406 when it is there with another description, or its type refuses the arguments.
         """
         flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
         plan = Plan(
-            make=lambda: Exchange(name, type_, **flags, arguments=arguments),
+            make=partial(
+                self._new_exchange,
+                name,
+                type_,
+                durable=durable,
+                auto_delete=auto_delete,
+                internal=internal,
+                arguments=arguments,
+            ),
             compare=lambda found: assert_exchange_equivalent(found, self.name, type_, flags, arguments),
             write=partial(self._definitions.exchange_declared, self.name),
             durable=durable,
@@ -157,7 +168,9 @@ class VHost:
         self, name: str, type_: str, *, auto_delete: bool, internal: bool, arguments: Table
     ) -> Exchange:
         """Bring a durable exchange back as the store describes it."""
-        exchange = Exchange(name, type_, durable=True, auto_delete=auto_delete, internal=internal, arguments=arguments)
+        exchange = self._new_exchange(
+            name, type_, durable=True, auto_delete=auto_delete, internal=internal, arguments=arguments
+        )
         self._exchange_appears(exchange)
         return exchange
 
@@ -257,9 +270,9 @@ class VHost:
 
     # Publishing
 
-    def route(self, exchange: Exchange, keys: Iterable[str], headers: Table) -> Routes:
-        """The queues a message reaches from an exchange."""
-        return route(self.exchanges, exchange, tuple(keys), headers, self.queues)
+    def route(self, exchange: Exchange, keys: Iterable[str], headers: Table, message: Message | None = None) -> Routes:
+        """The queues a message reaches from an exchange, or would reach if it is none yet."""
+        return route(self.exchanges, exchange, tuple(keys), headers, self.queues, message)
 
     def share_body(self, message: Message, queues: Iterable[Queue]) -> None:
         """Have a large body that goes to several durable queues stored once."""
@@ -275,7 +288,7 @@ class VHost:
         if key is not None and len(key.encode("utf-8", "surrogateescape")) > SHORT_STRING_BYTES:
             return  # nothing can be published with it
         letter = dead_letters.died(message, queue.name, reason, self.context.queue.now(), exchange.name, key)
-        routes = self.route(exchange, dead_letters.keys_of(letter), dead_letters.headers_of(letter))
+        routes = self.route(exchange, dead_letters.keys_of(letter), dead_letters.headers_of(letter), letter)
         targets = [target for target in routes.queues if not dead_letters.in_circle(letter, target.name)]
         self.share_body(letter, targets)
         for target in targets:

@@ -116,7 +116,7 @@ def _route(channel: Channel, target: Target, message: Message, summary: Property
     keys = [target.key, *_copied_to(headers, "CC"), *_copied_to(headers, "BCC")]
     if "BCC" in headers:
         _strip_blind_copies(message)
-    return channel.vhost.route(target.exchange, keys, headers).queues
+    return channel.vhost.route(target.exchange, keys, headers, message).queues
 
 
 def _enqueue_by_name(channel: Channel, target: Target, message: Message, names: list[str]) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from broker.administration import AdministrationError
 from broker.entities import queue_arguments
 from broker.entities.broker import Broker
-from broker.entities.exchanges import ROUTERS, Exchange
+from broker.entities.exchanges import CHANCE, ROUTERS
 from broker.entities.quotas import OF_USERS, OF_VHOSTS
+from broker.entities.routers import Router
 from broker.entities.vhost import DEFAULT_EXCHANGES
 from broker.server.commands.arguments import check_pattern, invalid
 from broker.server.commands.definitions_file import (
@@ -28,7 +30,7 @@ from broker.server.commands.export import OPERATOR_POLICY, VHOST_LIMITS
 from broker.server.commands.limits import checked
 from broker.server.commands.plain import table
 from broker.session.passwords import ALGORITHMS
-from broker.wire.errors import ChannelException
+from broker.wire.errors import AmqpError
 
 Place = tuple[str, str]
 """A virtual host, and a name in it."""
@@ -46,7 +48,7 @@ def check(broker: Broker, file: DefinitionsFile) -> None:
                 _check_binding(entry, exchanges, queues)
             elif type(entry) in _CHECKS:
                 _CHECKS[type(entry)](entry)
-        except ChannelException as error:
+        except AmqpError as error:
             raise invalid(f"definitions: {place}: {error.text}") from None
         except (AdministrationError, ValueError, TypeError, OverflowError) as error:
             raise invalid(f"definitions: {place}: {error}") from None
@@ -65,15 +67,24 @@ def _check_references(entry: Any, users: Collection[str], vhosts: Collection[str
         raise invalid(f'User "{entry.user}" does not exist')
 
 
-def _exchanges(broker: Broker, file: DefinitionsFile) -> dict[Place, str]:
-    """The type of every exchange that there will be."""
-    types = {(vhost.name, name): type_ for vhost in file.vhosts for name, type_ in DEFAULT_EXCHANGES.items()}
-    types |= {(exchange.vhost, exchange.name): exchange.type for exchange in file.exchanges}
-    return types | {
-        (vhost.name, name): exchange.type
+def _exchanges(broker: Broker, file: DefinitionsFile) -> dict[Place, Callable[[], Router]]:
+    """Every exchange that there will be: how to come by a router that can say what it refuses."""
+    routers: dict[Place, Callable[[], Router]]
+    routers = {
+        (v.name, name): partial(_router, type_) for v in file.vhosts for name, type_ in DEFAULT_EXCHANGES.items()
+    }
+    routers |= {(entry.vhost, entry.name): partial(_router, entry.type, entry.arguments) for entry in file.exchanges}
+    return routers | {
+        (vhost.name, name): partial(getattr, exchange, "router")
         for vhost in broker.vhosts.values()
         for name, exchange in vhost.exchanges.items()
     }
+
+
+def _router(type_: str, arguments: Mapping[str, Any] | Sequence[Any] = ()) -> Router:
+    if type_ not in ROUTERS:
+        raise invalid(f"unknown exchange type '{type_}'")
+    return ROUTERS[type_](table(arguments), CHANCE)
 
 
 def _queues(broker: Broker, file: DefinitionsFile) -> set[Place]:
@@ -109,8 +120,7 @@ def _check_parameter(parameter: ParameterEntry) -> None:
 
 
 def _check_exchange(exchange: ExchangeEntry) -> None:
-    if exchange.type not in ROUTERS:
-        raise invalid(f"unknown exchange type '{exchange.type}'")
+    _router(exchange.type, exchange.arguments)
     alternate = table(exchange.arguments).get("alternate-exchange")
     if alternate is not None and alternate.kind != "S":
         raise invalid("argument alternate-exchange: expected a text")
@@ -120,16 +130,14 @@ def _check_queue(queue: QueueEntry) -> None:
     queue_arguments.check(queue.name, queue.vhost, table(queue.arguments))
 
 
-def _check_binding(entry: BindingEntry, exchanges: dict[Place, str], queues: set[Place]) -> None:
+def _check_binding(entry: BindingEntry, exchanges: dict[Place, Callable[[], Router]], queues: set[Place]) -> None:
     source, destination = (entry.vhost, entry.source), (entry.vhost, entry.destination)
     if source not in exchanges:
         raise invalid(f"no exchange '{entry.source}' in vhost '{entry.vhost}'")
     if destination not in (queues if entry.destination_type == "queue" else exchanges):
         raise invalid(f"no {entry.destination_type} '{entry.destination}' in vhost '{entry.vhost}'")
-    # Whether the arguments make sense is for the exchange's type to say: one is asked that nobody will use.
-    arguments = table(entry.arguments)
-    stand_in = Exchange("", exchanges[source], durable=False, auto_delete=False, internal=False, arguments={})
-    stand_in.bind(stand_in.binding(stand_in, entry.routing_key, arguments), arguments)
+    kind = "classic" if entry.destination_type == "queue" else "exchange"
+    exchanges[source]().check(entry.routing_key, table(entry.arguments), kind)
 
 
 _CHECKS: dict[type[Any], Callable[[Any], None]] = {
