@@ -29,6 +29,10 @@ class Window(NamedTuple):
     messages: int
     bytes: int
 
+    def share(self, sharers: int) -> Window:
+        """What each of so many may hold of it."""
+        return Window(max(1, self.messages // sharers), max(1, self.bytes // sharers))
+
 
 ReadBack = Callable[[int, int, Window], list[Entry]]
 """Entries stored after one position and before another, as many as the window holds."""
@@ -40,7 +44,7 @@ class Backlog:
     """Ready messages in publish order."""
 
     def __init__(self, window: Window, read_back: ReadBack) -> None:
-        self._window = window
+        self.window = window
         self._read_back = read_back
         self._returned: list[Entry] = []  # descending: the next one is last
         self._head: deque[Entry] = deque()
@@ -62,7 +66,7 @@ class Backlog:
             return
         self._head.append(entry)
         self._head_bytes += entry.size
-        if len(self._head) >= self._window.messages or self._head_bytes >= self._window.bytes:
+        if len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes:
             self.paging = True
             self._read_up_to = entry.position
 
@@ -142,7 +146,7 @@ class Backlog:
 
     def _refill(self) -> None:
         before = self._tail[0].position if self._tail else _END
-        entries = self._read_back(self._read_up_to, before, self._window) if self._paged else []
+        entries = self._read_back(self._read_up_to, before, self.window) if self._paged else []
         self._paged = max(0, self._paged - len(entries)) if entries else 0
         if entries:
             self._read_up_to = entries[-1].position

@@ -68,7 +68,7 @@ class Broker:
         for lane in batch.lanes:
             queue = self.queues_by_id.get(lane.queue_id)
             if queue is not None and lane.puts:
-                queue.stored(lane.puts[-1][0])
+                queue.stored(lane.lane, lane.puts[-1][0])
         for waiter in batch.waiters:
             waiter.stored(batch.number)
 

@@ -35,7 +35,9 @@ def died(message: Message, queue: str, reason: str, now: int, exchange: str, rou
     changes: dict[str, Any] = {"headers": dict(sorted(headers.items())), "expiration": None}
     key = message.routing_key if routing_key is None else routing_key
     header = encode_header(len(message.body), properties._replace(**changes))
-    return Message(route_of(exchange, key), header, message.body, message.flags)
+    letter = Message(route_of(exchange, key), header, message.body, message.flags)
+    letter.priority = properties.priority or 0
+    return letter
 
 
 def headers_of(message: Message) -> Table:

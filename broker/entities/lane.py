@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
+from broker.entities.backlog import Backlog, Window
 from broker.entities.journal import Journal
 from broker.entities.message import Entry, Message
 from storage.batch import PERSISTENT, LaneState, LaneWrites, Purge, StoredMessage
 
 if TYPE_CHECKING:
-    from broker.entities.backlog import Window
     from broker.entities.queue import Queue
 
 RECORD_BYTES = 64
@@ -44,6 +45,10 @@ class Lane:
         self.redelivered_up_to = 0
         self.used = False
 
+    def backlog(self, queue: Queue, window: Window) -> Backlog:
+        """A queue's ready messages, to be read back from here."""
+        return Backlog(window, partial(self.read, queue))
+
     def put(self, entry: Entry, *, durable: bool) -> None:
         """Have a message written with the gathering batch, to survive a restart if it is `durable`."""
         message = entry.message
@@ -65,10 +70,15 @@ class Lane:
             self.state.messages -= 1
             self.state.bytes -= entry.size
 
-    def delivered(self, position: int) -> None:
-        """A consumer has seen the message here: after a restart it, and all before it, are redelivered."""
-        if position > self.state.delivered_up_to:
-            self.state.delivered_up_to = position
+    def delivered(self, entries: Iterable[Entry]) -> None:
+        """A consumer has seen these messages: after a restart they, and all before them, are redelivered."""
+        state = self.state
+        up_to = before = state.delivered_up_to
+        for entry in entries:
+            if entry.position > up_to and entry.persistent:
+                up_to = entry.position
+        if up_to > before:
+            state.delivered_up_to = up_to
             self._open()
 
     def purge(self, floor: int, survivors: Iterable[Entry]) -> None:
@@ -83,8 +93,8 @@ class Lane:
         writes.puts = {position: put for position, put in writes.puts.items() if position in positions}
         self._journal.current.purges.append(Purge(self.queue_id, self.number, floor, tuple(sorted(positions))))
 
-    def lost(self, messages: int, size_bytes: int) -> None:
-        """The store has set aside records that it could not read."""
+    def lost(self, number: int, messages: int, size_bytes: int) -> None:
+        """The store has set aside records of this lane, the queue's only one, that it could not read."""
         self.state.messages = max(0, self.state.messages - messages)
         self.state.bytes = max(0, self.state.bytes - size_bytes)
 

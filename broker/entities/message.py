@@ -64,11 +64,13 @@ class Entry:
 
     `message` is None while it is only on disk. `stored` says that the position has been given to the store,
     `persistent` that it survives a restart there. `consumer` is set while a consumer's delivery is unsettled.
+    `level` is the priority the message has here; only queues with priorities set it, and only they ask for it.
     """
 
     __slots__ = (
         "consumer",
         "expires_at",
+        "level",
         "message",
         "persistent",
         "position",
@@ -77,6 +79,8 @@ class Entry:
         "size",
         "stored",
     )
+
+    level: int
 
     def __init__(self, queue: Queue, position: int, message: Message | None, size: int, expires_at: int) -> None:
         self.queue = queue

@@ -23,6 +23,7 @@ from storage.batch import COUNTER_BITS, PERSISTENT
 
 if TYPE_CHECKING:
     from broker.entities.exchanges import Binding
+    from broker.entities.priorities import PriorityBacklog, PriorityLanes
     from broker.entities.timers import Timers
     from broker.entities.turn import Turn
 
@@ -60,7 +61,12 @@ class QueueContext(NamedTuple):
 class Queue:
     """Ready and unacknowledged messages, and who wants them."""
 
-    def __init__(self, spec: QueueSpec, lane: Lane, context: QueueContext, owner: object | None = None) -> None:
+    lane: Lane | PriorityLanes
+    backlog: Backlog | PriorityBacklog
+
+    def __init__(
+        self, spec: QueueSpec, lane: Lane | PriorityLanes, context: QueueContext, owner: object | None = None
+    ) -> None:
         self.spec = spec
         self.name = spec.name
         self.durable = spec.durable
@@ -69,7 +75,7 @@ class Queue:
         self.lane = lane
         self.consumers = Consumers(self, single_active=self.arguments.single_active_consumer)
         self.inbound: dict[Binding, None] = {}
-        self.backlog = Backlog(context.window, partial(lane.read, self))
+        self.backlog = lane.backlog(self, context.window)
         self.limits = Limits(self, context.timers, context.now)
         self.unacked = 0
         self.deleted = False
@@ -148,9 +154,7 @@ class Queue:
         """Messages go out to a channel that has to acknowledge them."""
         self.unacked += len(entries)
         self._holders[outlet] = None
-        last = max((entry.position for entry in entries if entry.persistent), default=0)
-        if last:
-            self.lane.delivered(last)
+        self.lane.delivered(entries)
 
     def finish(self, entries: Iterable[Entry]) -> None:
         """Messages have left for good, without ever having been unacknowledged."""
@@ -232,8 +236,8 @@ class Queue:
         self.stored_up_to = self._position
         self.backlog.restore(self.lane.state.messages, self.lane.state.bytes)
 
-    def stored(self, up_to: int) -> None:
-        """Everything this queue gave to the store up to a position is on disk."""
+    def stored(self, lane: int, up_to: int) -> None:
+        """Everything this queue gave to its lane of the store up to a position is on disk."""
         self.stored_up_to = up_to
         if self.backlog.paging:
             self.backlog.stored(up_to)

@@ -30,6 +30,7 @@ class QueueArguments(NamedTuple):
     consumer_timeout: int | None = None
     delivery_limit: float | None = None
     dead_letter_strategy: str = "at-most-once"
+    max_priority: int | None = None
 
 
 def parse(arguments: Table) -> QueueArguments:
@@ -47,6 +48,7 @@ def parse(arguments: Table) -> QueueArguments:
         consumer_timeout=consumer_timeout(arguments),
         delivery_limit=_delivery_limit(arguments.get("x-delivery-limit")),
         dead_letter_strategy=values.get("x-dead-letter-strategy", "at-most-once"),
+        max_priority=values.get("x-max-priority"),
     )
 
 

@@ -7,7 +7,7 @@ takes effect at once in memory; whoever asked is answered when the disk has foll
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import count
 from random import Random
@@ -23,6 +23,7 @@ from broker.entities.journal import Journal
 from broker.entities.lane import Lane, MessageSource
 from broker.entities.message import Message
 from broker.entities.pending import Pending
+from broker.entities.priorities import PriorityLanes, PriorityQueue
 from broker.entities.queue import Queue, QueueContext, QueueSpec
 from broker.entities.routing import Routes, route
 from broker.wire.constants import ReplyCode
@@ -152,9 +153,9 @@ class VHost:
         )
         return self._new_queues.declare(spec.name, plan)
 
-    def restore_queue(self, spec: QueueSpec, queue_id: int, state: LaneState) -> Queue:
+    def restore_queue(self, spec: QueueSpec, queue_id: int, states: Mapping[int, LaneState]) -> Queue:
         """Bring a durable queue back as the stores describe it."""
-        queue = self._new_queue(spec, queue_id, state, None)
+        queue = self._new_queue(spec, queue_id, states, None)
         queue.restore()
         self._queue_appears(queue)
         # Messages may have expired meanwhile. Without a time to live of the queue's own that is a look at the head
@@ -176,7 +177,7 @@ class VHost:
 
     def _make_queue(self, spec: QueueSpec, owner: object | None) -> Queue:
         queue_id = self._definitions.new_queue_id() if spec.durable else next(self.context.transient_ids)
-        return self._new_queue(spec, queue_id, LaneState(), owner)
+        return self._new_queue(spec, queue_id, {}, owner)
 
     def _compare_queue(self, spec: QueueSpec, owner: object | None, found: Queue) -> None:
         if found.owner is not owner:
@@ -198,9 +199,14 @@ class VHost:
         if exchange.name in self.bindings.alternates:
             self.bindings.changed_everywhere()
 
-    def _new_queue(self, spec: QueueSpec, queue_id: int, state: LaneState, owner: object | None) -> Queue:
-        lane = Lane(self.context.journal, self.context.messages, queue_id, 0, state)
-        return Queue(spec, lane, self.context.queue._replace(dead_letter=self._dead_letter), owner)
+    def _new_queue(
+        self, spec: QueueSpec, queue_id: int, states: Mapping[int, LaneState], owner: object | None
+    ) -> Queue:
+        journal, messages = self.context.journal, self.context.messages
+        context = self.context.queue._replace(dead_letter=self._dead_letter)
+        if "x-max-priority" in spec.arguments:
+            return PriorityQueue(spec, PriorityLanes(journal, messages, queue_id, states), context, owner)
+        return Queue(spec, Lane(journal, messages, queue_id, 0, states.get(0) or LaneState()), context, owner)
 
     # Deleting
 

@@ -8,7 +8,7 @@ so a definitions file that was lost or swapped costs no messages: the start is r
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -101,7 +101,7 @@ def recover(config: Config, stores: Stores, *, default_user: bool = True) -> Rec
     for exchange in found.exchanges:
         _restore_exchange(broker.vhosts[exchange.vhost], exchange)
     for queue in found.queues:
-        _restore_queue(broker.vhosts[queue.vhost], queue, lanes.get(queue.id, {}).get(0, LaneState()))
+        _restore_queue(broker.vhosts[queue.vhost], queue, lanes.get(queue.id, {}))
     for binding in found.bindings:
         _restore_binding(broker.vhosts[binding.vhost], binding)
     _sweep(stores, found, lanes)
@@ -138,9 +138,9 @@ def _restore_exchange(vhost: VHost, row: ExchangeRow) -> None:
     )
 
 
-def _restore_queue(vhost: VHost, row: QueueRow, state: LaneState) -> None:
+def _restore_queue(vhost: VHost, row: QueueRow, states: Mapping[int, LaneState]) -> None:
     spec = QueueSpec(row.name, True, False, row.auto_delete, _table(row.arguments))
-    vhost.restore_queue(spec, row.id, state)
+    vhost.restore_queue(spec, row.id, states)
 
 
 def _restore_binding(vhost: VHost, row: BindingRow) -> None:

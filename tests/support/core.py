@@ -15,7 +15,7 @@ from broker.entities.queue import Queue, QueueSpec
 from broker.entities.vhost import VHost
 from broker.wire.properties import BasicProperties, encode_header
 from broker.wire.tables import from_python
-from storage.batch import PERSISTENT, LaneState, SealedBatch
+from storage.batch import PERSISTENT, SealedBatch
 from storage.messages import MessageStore
 from tests.support.definitions import RecordedDefinitions
 
@@ -49,7 +49,7 @@ class Core:
         self.broker = Broker(settings, self.clock, self.store, self.definitions, self.store.boot)
         self.vhost: VHost = self.broker.add_vhost("/")
         lanes = self.store.lanes()
-        self.definitions.restore(self.vhost, lambda queue_id: lanes.get(queue_id, {}).get(0, LaneState()))
+        self.definitions.restore(self.vhost, lambda queue_id: lanes.get(queue_id, {}))
         self.store.delete_queues(self.definitions.deleted_queues)
 
     # Time and disk
@@ -155,6 +155,7 @@ def message(body: bytes, *, exchange: str = "", key: str = "", persistent: bool 
     made = Message(route_of(exchange, key), header, body, PERSISTENT if persistent else 0)
     expiration = properties.get("expiration")
     made.expiration = None if expiration is None else int(expiration)
+    made.priority = properties.get("priority") or 0
     return made
 
 
