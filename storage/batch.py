@@ -75,14 +75,16 @@ class LaneWrites:
     """What one lane of one queue wants written with the gathering batch.
 
     `puts` maps positions, ascending, to records; taking one out again is `puts.pop(position)`.
-    `settled` lists positions written earlier that are finished with.
+    `settled` lists positions written earlier that are finished with. `deliveries` says how often messages,
+    written with this batch or earlier, have been handed out, for queues that count that.
     """
 
-    __slots__ = ("puts", "sealed", "settled", "state")
+    __slots__ = ("deliveries", "puts", "sealed", "settled", "state")
 
     def __init__(self, state: LaneState) -> None:
         self.puts: dict[int, Put] = {}
         self.settled: list[int] = []
+        self.deliveries: dict[int, int] = {}
         self.state = state
         self.sealed = False
 
@@ -102,6 +104,8 @@ class SealedLane(NamedTuple):
     puts: tuple[tuple[int, Put], ...]
     settled: tuple[int, ...]
     counters: LaneCounters
+    deliveries: tuple[tuple[int, int], ...] = ()
+    """Positions, and how often the message there has been handed out."""
 
 
 class Purge(NamedTuple):
@@ -155,7 +159,14 @@ class WriteBatch:
         for (queue_id, lane), writes in self._lanes.items():
             writes.sealed = True
             lanes.append(
-                SealedLane(queue_id, lane, tuple(writes.puts.items()), tuple(writes.settled), writes.state.snapshot())
+                SealedLane(
+                    queue_id,
+                    lane,
+                    tuple(writes.puts.items()),
+                    tuple(writes.settled),
+                    writes.state.snapshot(),
+                    tuple(writes.deliveries.items()),
+                )
             )
         return SealedBatch(
             self.number, tuple(lanes), tuple(self.purges), tuple(self.deleted_queues), tuple(self.waiters)
@@ -168,6 +179,7 @@ class StoredMessage(NamedTuple):
     position: int
     flags: int
     delivery_count: int
+    """How often it has been handed out, as far as its queue has said."""
     expires_at: int
     """Wall-clock milliseconds, 0: never."""
     route: bytes

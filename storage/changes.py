@@ -19,7 +19,6 @@ from storage.batch import Put
 from storage.errors import StoreCorrupt, StoreFailed
 from storage.keys import (
     BODY,
-    POSITION_END,
     REFERENCES,
     SEGMENT,
     SET_ASIDE,
@@ -28,7 +27,7 @@ from storage.keys import (
     place_key,
     place_of,
 )
-from storage.places import seek_segment
+from storage.places import next_first, seek_segment
 from storage.records import Settled, decode_number, encode_number, frame
 from storage.segments import ENTRY, SHARED, Segment, kinds_of, likely_loss, pack, repack
 
@@ -105,19 +104,11 @@ class Changes:
             position = puts[start][0]
             key = seek_segment(self._cursor, queue_id, lane, position)
             overlaps = key is not None and self._last_position(key) >= position
-            end, limit = start + 1, self._next_first(queue_id, lane, position)
+            end, limit = start + 1, next_first(self._cursor, queue_id, lane, position)
             while end < len(puts) and puts[end][0] < limit:
                 end += 1
             yield key if overlaps else None, puts[start:end]
             start = end
-
-    def _next_first(self, queue_id: int, lane: int, position: int) -> int:
-        """Where the next segment after a position starts."""
-        if self._cursor.set_range(place_key(SEGMENT, queue_id, lane, position + 1)):
-            key = bytes(self._cursor.key())
-            if key.startswith(place_key(SEGMENT, queue_id, lane, 0)[:-8]):
-                return place_of(key)[2]
-        return POSITION_END
 
     def _last_position(self, key: bytes) -> int:
         segment = self.segment(key)
@@ -143,20 +134,37 @@ class Changes:
 
     def settle(self, queue_id: int, lane: int, positions: Iterable[int]) -> None:
         """Take messages out of the store. Positions that it does not hold are passed over."""
-        ordered, at = sorted(positions), 0
+        for key, segment, slots in self._places(queue_id, lane, sorted(positions)):
+            self.settle_slots(key, segment, slots.values())
+
+    def count_deliveries(self, queue_id: int, lane: int, counts: Iterable[tuple[int, int]]) -> None:
+        """Note how often messages have been handed out. Positions that the store does not hold are passed over."""
+        count_of = dict(counts)
+        for key, segment, slots in self._places(queue_id, lane, sorted(count_of)):
+            settled = self.settled(key, segment)
+            settled.deliveries |= {slot: count_of[position] for position, slot in slots.items() if slot not in settled}
+            self.txn.put(_bitmap_key(key), settled.encode())
+
+    def _places(
+        self, queue_id: int, lane: int, ordered: Sequence[int]
+    ) -> Iterator[tuple[bytes, Segment, dict[int, int]]]:
+        """Where positions, ascending, are: the key of each segment, the segment, and its slots by position."""
+        at = 0
         while at < len(ordered):
             key = seek_segment(self._cursor, queue_id, lane, ordered[at])
             segment = self._read(key, self._cursor.value()) if key else None
             if key is None or segment is None:
                 at += 1
                 continue
-            last, slot = segment.last, -1
-            slots: list[int] = []
-            while at < len(ordered) and (not slots or ordered[at] <= last):
+            last, slot, start = segment.last, -1, at
+            slots: dict[int, int] = {}
+            while at < len(ordered) and (at == start or ordered[at] <= last):
                 slot = segment.find(ordered[at], slot + 1)
-                slots.append(slot)
+                if slot >= 0:
+                    slots[ordered[at]] = slot
                 at += 1
-            self.settle_slots(key, segment, [slot for slot in slots if slot >= 0])
+            if slots:
+                yield key, segment, slots
 
     def settle_slots(self, key: bytes, segment: Segment, slots: Iterable[int]) -> None:
         """Settle messages of one segment, and do what is due when few or none are left."""
@@ -256,7 +264,7 @@ class Changes:
 
     def _count_references(self, body_id: int, change: int) -> None:
         count_key, body_key = number_key(REFERENCES, body_id), number_key(BODY, body_id)
-        before = self._references_to(count_key)
+        before = _references_to(self.txn, count_key)
         if before + change <= 0:
             self.txn.delete(count_key)
             self.txn.delete(body_key)
@@ -265,15 +273,16 @@ class Changes:
         if not before and body_id in self._bodies:
             self.txn.put(body_key, frame(self._bodies[body_id]))
 
-    def _references_to(self, count_key: bytes) -> int:
-        record = self.txn.get(count_key)
-        if record is None:
-            return 0
-        try:
-            return decode_number(record, "a body's reference count")
-        except StoreCorrupt:
-            return UNCOUNTED
-
 
 def _bitmap_key(segment_key: bytes) -> bytes:
     return SETTLED + segment_key[1:]
+
+
+def _references_to(txn: lmdb.Transaction[memoryview], count_key: bytes) -> int:
+    record = txn.get(count_key)
+    if record is None:
+        return 0
+    try:
+        return decode_number(record, "a body's reference count")
+    except StoreCorrupt:
+        return UNCOUNTED

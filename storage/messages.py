@@ -295,6 +295,8 @@ class MessageStore:
             kinds = changes.put(*place, sorted(lane.puts, key=itemgetter(0)), highest)
         if lane.settled:
             changes.settle(*place, lane.settled)
+        if lane.deliveries:
+            changes.count_deliveries(*place, lane.deliveries)
         changes.txn.put(lane_key(LANE, *place), encode_counters(lane.counters))
         return bool(kinds & TRANSIENT) and lane.queue_id < TRANSIENT_QUEUE and place not in self._marked
 

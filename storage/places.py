@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from storage.keys import SEGMENT, place_key
+from storage.keys import POSITION_END, SEGMENT, lane_key, place_key, place_of
 
 if TYPE_CHECKING:
     import lmdb
@@ -39,3 +39,12 @@ def records(txn: lmdb.Transaction[memoryview], prefix: bytes, start: bytes = b""
             return
         yield key, cursor.value()
         found = cursor.next()
+
+
+def next_first(cursor: lmdb.Cursor[memoryview], queue_id: int, lane: int, position: int) -> int:
+    """Where the next segment of a lane after a position starts; POSITION_END when there is none."""
+    if cursor.set_range(place_key(SEGMENT, queue_id, lane, position + 1)):
+        key = bytes(cursor.key())
+        if key.startswith(lane_key(SEGMENT, queue_id, lane)):
+            return place_of(key)[2]
+    return POSITION_END

@@ -104,6 +104,8 @@ class LaneReader:
             if body is None:
                 self._damaged(segment.entry(slot), f"shared body {body_id} is missing or fails its checksum")
                 continue
+            if settled is not None and settled.deliveries:
+                count = settled.deliveries.get(slot, count)
             yield StoredMessage(
                 position, flags, count, expires_at, payload[:route_size], payload[route_size:body_at], body, body_id
             )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from storage.batch import COUNTER_BITS, PERSISTENT, LaneCounters
@@ -21,6 +22,7 @@ _NUMBER = struct.Struct(">Q")
 _IDENTITY = struct.Struct(">8s16sQ")
 _COUNTERS = struct.Struct(">QQQQ")
 _SETTLED = struct.Struct(">IQ")
+_DELIVERIES = struct.Struct(">HI")
 _SWEEP = struct.Struct(">QQQ")
 
 MAGIC = b"leveret\x00"
@@ -100,14 +102,19 @@ def decode_number(data: bytes | memoryview, what: str) -> int:
 
 
 class Settled:
-    """Which slots of a segment are settled, how many are not, and how many bytes those take."""
+    """Which slots of a segment are settled, how many are not, and how many bytes those take.
 
-    __slots__ = ("bits", "live", "live_bytes")
+    `deliveries` has the slots of messages that were handed out again and again since the segment was written,
+    with how often.
+    """
 
-    def __init__(self, bits: bytearray, live: int, live_bytes: int) -> None:
+    __slots__ = ("bits", "deliveries", "live", "live_bytes")
+
+    def __init__(self, bits: bytearray, live: int, live_bytes: int, deliveries: Iterable[tuple[int, int]] = ()) -> None:
         self.bits = bits
         self.live = live
         self.live_bytes = live_bytes
+        self.deliveries = dict(deliveries)
 
     def __contains__(self, slot: int) -> bool:
         return bool(self.bits[slot >> 3] & (1 << (slot & 7)))
@@ -117,10 +124,13 @@ class Settled:
         self.bits[slot >> 3] |= 1 << (slot & 7)
         self.live -= 1
         self.live_bytes -= slot_bytes
+        if self.deliveries:
+            self.deliveries.pop(slot, None)
 
     def encode(self) -> bytes:
         """The record's bytes."""
-        return frame(_SETTLED.pack(self.live, self.live_bytes) + self.bits)
+        counts = b"".join(_DELIVERIES.pack(*count) for count in sorted(self.deliveries.items()))
+        return frame(_SETTLED.pack(self.live, self.live_bytes) + self.bits + counts)
 
     @classmethod
     def none(cls, slots: int, slots_bytes: int) -> Settled:
@@ -133,10 +143,11 @@ class Settled:
         what = "a settled bitmap"
         payload = unframe(data, what)
         live, live_bytes = _unpack(_SETTLED, payload, what)
-        bits = bytearray(payload[_SETTLED.size :])
-        if len(bits) != (slots + 7) >> 3 or live > slots:
+        counts_at = _SETTLED.size + ((slots + 7) >> 3)
+        if len(payload) < counts_at or (len(payload) - counts_at) % _DELIVERIES.size or live > slots:
             raise StoreCorrupt(f"{what} does not fit its segment of {slots} messages")
-        return cls(bits, live, live_bytes)
+        deliveries = _DELIVERIES.iter_unpack(payload[counts_at:])
+        return cls(bytearray(payload[_SETTLED.size : counts_at]), live, live_bytes, deliveries)
 
 
 class Sweep(NamedTuple):

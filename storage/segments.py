@@ -45,8 +45,9 @@ _POSITION = struct.Struct(">Q")
 
 
 class Entry(NamedTuple):
-    """A message's line in the index. `due_at` and `delivery_count` are kept for later use, and are 0 until then.
+    """A message's line in the index. `due_at` is kept for later use, and is 0 until then.
 
+    `delivery_count` is what was known when the segment was written. What has come since is in the bitmap beside it.
     `offset` counts from the start of the segment's payload.
     """
 
@@ -257,10 +258,12 @@ class Segment:
         return bytes(self.value[at : at + entry.payload_size])
 
     def live(self, settled: Settled) -> Iterator[Entry]:
-        """The entries that are not settled."""
+        """The entries that are not settled, with the delivery counts that stand beside them."""
+        counts = settled.deliveries
         for slot, values in enumerate(ENTRY.iter_unpack(self.index)):
             if slot not in settled:
-                yield Entry._make(values)
+                entry = Entry._make(values)
+                yield entry._replace(delivery_count=counts[slot]) if slot in counts else entry
 
     def settled(self, record: bytes | memoryview | None) -> Settled:
         """The bitmap beside this segment; `record` is None when nothing is settled.

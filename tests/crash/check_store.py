@@ -10,7 +10,7 @@ from storage.batch import LaneState
 from storage.messages import MessageStore
 from storage.verify import verify
 from tests.crash.explorer import Case, check_all, crashes, options
-from tests.crash.ledger import Contents, Ledger
+from tests.crash.ledger import Contents, Held, Ledger
 from tests.crash.recorder import Event
 from tests.storage.writing import END, Writer, clear_away
 
@@ -22,7 +22,7 @@ def contents_of(store: MessageStore) -> Contents:
         for lane in lanes:
             messages = store.read(queue_id, lane, 0, END, 1 << 30, 1 << 40)
             assert [m.position for m in messages] == sorted({m.position for m in messages}), "out of order"
-            found |= {(queue_id, lane, m.position): m.body.decode("latin-1") for m in messages}
+            found |= {(queue_id, lane, m.position): Held(m.body.decode("latin-1"), m.delivery_count) for m in messages}
     return found
 
 
@@ -36,7 +36,7 @@ def check_counters(store: MessageStore, contents: Contents) -> None:
     """The counters agree with the messages."""
     for queue_id, lanes in living_lanes(store).items():
         for lane, state in lanes.items():
-            sizes = [len(text) for key, text in contents.items() if key[:2] == (queue_id, lane)]
+            sizes = [len(held.text) for key, held in contents.items() if key[:2] == (queue_id, lane)]
             assert (state.messages, state.bytes) == (len(sizes), sum(sizes)), f"counters of {queue_id}/{lane}: {sizes}"
 
 
@@ -67,8 +67,8 @@ def use(store: MessageStore, contents: Contents) -> None:
     position = writer.put(1, b"after the crash")
     writer.flush()
     clear_away(store)
-    expected = {key: text for key, text in contents.items() if key not in set(settled)}
-    assert contents_of(store) == {**expected, (1, 0, position): "after the crash"}, "the store cannot be used"
+    expected = {key: held for key, held in contents.items() if key not in set(settled)}
+    assert contents_of(store) == {**expected, (1, 0, position): Held("after the crash")}, "the store cannot be used"
 
 
 def difference(found: Contents, promised: Contents) -> str:

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 from storage.batch import TRANSIENT_QUEUE
 
 Key = tuple[int, int, int]
 """Queue, lane, position."""
 
-Contents = dict[Key, str]
-"""The messages of a store, each with the text its body must have."""
+
+class Held(NamedTuple):
+    """A message in a store: the text its body must have, and how often it was handed out. No text: transient."""
+
+    text: str
+    deliveries: int = 0
+
+
+Contents = dict[Key, Held]
+"""The messages of a store."""
 
 
 def body_of(key: Key, size: int, body_id: int) -> str:
@@ -58,9 +66,12 @@ def after(contents: Contents, batch: dict[str, Any]) -> Contents:
     held = dict(contents)
     for queue_id, lane, position, size, body_id, persistent in batch["puts"]:
         text = body_of((queue_id, lane, position), size, body_id)
-        held[(queue_id, lane, position)] = text if persistent else ""
+        held[(queue_id, lane, position)] = Held(text if persistent else "")
     for key in batch["settled"]:
         held.pop(tuple(key), None)
+    for queue_id, lane, position, deliveries in batch["counted"]:
+        if (queue_id, lane, position) in held:
+            held[(queue_id, lane, position)] = held[(queue_id, lane, position)]._replace(deliveries=deliveries)
     for queue_id, lane, floor, survivors in batch["purges"]:
         kept = set(survivors)
         dead = [k for k in held if k[:2] == (queue_id, lane) and k[2] < floor and k[2] not in kept]
@@ -76,4 +87,4 @@ def _forget(held: Contents, keys: Iterable[Key]) -> None:
 
 def after_restart(contents: Contents) -> Contents:
     """What outlives the process: persistent messages of durable queues."""
-    return {key: text for key, text in contents.items() if text and key[0] < TRANSIENT_QUEUE}
+    return {key: held for key, held in contents.items() if held.text and key[0] < TRANSIENT_QUEUE}

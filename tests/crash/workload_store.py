@@ -66,11 +66,13 @@ class Workload:
     def run_batch(self) -> None:
         """Gather some changes and commit them."""
         choose = self._choose
-        said: dict[str, Any] = {"puts": [], "settled": [], "purges": [], "deleted": []}
+        said: dict[str, Any] = {"puts": [], "settled": [], "counted": [], "purges": [], "deleted": []}
         for _ in range(choose.choice((1, 1, 2, 6))):
             self._put(said)
         for _ in range(choose.choice((0, 1, 1, 3))):
             self._settle(said)
+        if choose.random() < 0.4:
+            self._count(said)
         if choose.random() < 0.07:
             self._purge(said)
         if choose.random() < 0.07:
@@ -121,6 +123,14 @@ class Workload:
             if self._bug == "settle lost in flight" and key in self._in_flight:
                 continue
             self._writer.settle(queue_id, position, lane=lane)
+
+    def _count(self, said: dict[str, Any]) -> None:
+        """Say of some messages, most of them put just now, how often they were handed out."""
+        for key in list(self._live)[-self._choose.choice((1, 3, 20)) :]:
+            queue_id, lane, position = key
+            deliveries = self._choose.choice((1, 2, 300))
+            self._writer.count(queue_id, position, deliveries, lane=lane)
+            said["counted"].append((*key, deliveries))
 
     def _purge(self, said: dict[str, Any]) -> None:
         queue_id, lane = self._choose.choice(self._queues), 0

@@ -37,6 +37,7 @@ class Held(NamedTuple):
     body: bytes
     persistent: bool
     body_id: int
+    deliveries: int = 0
 
 
 Place = tuple[int, int]
@@ -81,6 +82,14 @@ class Pair:
         position = list(held)[index % len(held)] if held else 1 + index
         held.pop(position, None)
         self.writer.settle(queue_id, position, lane=lane)
+
+    def count(self, queue_id: int, lane: int, index: int, deliveries: int) -> None:
+        """Note how often one message of a lane, or one that is long gone, was handed out."""
+        held = self.gathering.get((queue_id, lane), {})
+        position = list(held)[index % len(held)] if held else 1 + index
+        if held:
+            held[position] = held[position]._replace(deliveries=deliveries)
+        self.writer.count(queue_id, position, deliveries, lane=lane)
 
     def purge(self, queue_id: int, lane: int, survivors: int) -> None:
         """Purge a lane but for its first few messages, which a consumer holds."""
@@ -127,10 +136,12 @@ class Pair:
             for lane in LANES:
                 held = self.committed.get((queue_id, lane), {})
                 found = self.store.read(queue_id, lane, 0, END, 1 << 20, 1 << 30)
-                read = [(m.position, m.body, m.body_id) for m in found]
-                assert read == [(position, message.body, message.body_id) for position, message in held.items()]
+                read = [(m.position, m.body, m.body_id, m.delivery_count) for m in found]
+                assert read == [(position, m.body, m.body_id, m.deliveries) for position, m in held.items()]
                 fetched = self.store.fetch(queue_id, lane, list(held)[::2])
-                assert [message.position for message in fetched] == list(held)[::2]
+                assert [(m.position, m.delivery_count) for m in fetched] == [
+                    (position, held[position].deliveries) for position in list(held)[::2]
+                ]
                 if lane in lanes.get(queue_id, {}):
                     durable = [len(message.body) for message in held.values() if message.persistent]
                     counters = lanes[queue_id][lane]
@@ -179,6 +190,16 @@ class StoreMachine(RuleBasedStateMachine):
     def settle(self, queue_id: int, lane: int, indexes: list[int]) -> None:
         for index in indexes:
             self.pair.settle(queue_id, lane, index)
+
+    @rule(
+        queue_id=queues,
+        lane=lanes,
+        indexes=st.lists(st.integers(0, 100), min_size=1, max_size=5),
+        deliveries=st.integers(1, 1 << 31),
+    )
+    def count(self, queue_id: int, lane: int, indexes: list[int], deliveries: int) -> None:
+        for index in indexes:
+            self.pair.count(queue_id, lane, index, deliveries)
 
     @rule(queue_id=queues, lane=lanes, survivors=st.integers(0, 5))
     def purge(self, queue_id: int, lane: int, survivors: int) -> None:
@@ -235,8 +256,14 @@ def weighted_steps(pair: Pair, choose: random.Random) -> list[tuple[int, Callabl
         for _ in range(choose.choice((1, 2, 30, 400))):
             pair.settle(*where, 0 if in_order else choose.randrange(1000))
 
+    def count() -> None:
+        where = place()
+        for _ in range(choose.choice((1, 1, 20))):
+            pair.count(*where, choose.randrange(1000), choose.choice((1, 2, 70_000)))
+
     return [
         (30, put),
+        (10, count),
         (8, pair.reserve),
         (8, put_late),
         (45, settle),

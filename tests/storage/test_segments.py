@@ -151,3 +151,14 @@ def test_a_sweep_knows_its_dead() -> None:
     assert sweep.dead(101, 0)
     assert not sweep.dead(boot << 40, 0)
     assert sweep.end == boot << 40
+
+
+def test_delivery_counts_stand_beside_the_bitmap_and_go_with_their_messages() -> None:
+    settled = Settled.none(19, 190)
+    settled.deliveries |= {3: 2, 18: 70_000, 7: 1}
+    again = Settled.decode(settled.encode(), 19)
+    assert again.deliveries == {3: 2, 7: 1, 18: 70_000}
+    again.add(7, 10)
+    assert Settled.decode(again.encode(), 19).deliveries == {3: 2, 18: 70_000}
+    with pytest.raises(StoreCorrupt):
+        Settled.decode(settled.encode(), 30)

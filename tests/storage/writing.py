@@ -100,6 +100,10 @@ class Writer:
         """A consumer has seen a message."""
         self._lane(queue_id, lane).state.delivered_up_to = position
 
+    def count(self, queue_id: int, position: int, deliveries: int, *, lane: int = 0) -> None:
+        """A message has been handed out so often."""
+        self._lane(queue_id, lane).deliveries[position] = deliveries
+
     def seal(self) -> SealedBatch:
         """Close the gathering batch."""
         sealed = self.batch.seal()
