@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import NamedTuple
 
 from broker.entities.message import Entry
@@ -69,6 +70,19 @@ class Backlog:
         if len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes:
             self.paging = True
             self._read_up_to = entry.position
+
+    def extend(self, entries: Sequence[Entry]) -> None:
+        """Add a run of messages that were just published; a head that they fill may pass its window by them."""
+        size = sum(map(_size, entries))
+        self.bytes += size
+        if self.paging:
+            self._tail.extend(entries)
+            return
+        self._head.extend(entries)
+        self._head_bytes += size
+        if len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes:
+            self.paging = True
+            self._read_up_to = entries[-1].position
 
     def restore(self, messages: int, size_bytes: int) -> None:
         """Start with messages that are on disk."""
@@ -158,6 +172,9 @@ class Backlog:
         self._head_bytes = sum(entry.size for entry in self._head)
         if not self.paging:  # everything is at hand: what could not be read back no longer counts
             self.bytes = self._head_bytes + sum(entry.size for entry in self._returned)
+
+
+_size = attrgetter("size")
 
 
 def _descending(entry: Entry) -> int:

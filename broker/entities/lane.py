@@ -61,25 +61,43 @@ class Lane:
             self.state.messages += 1
             self.state.bytes += entry.size
 
-    def settle(self, entry: Entry) -> None:
-        """A message is finished with. One that was not written yet never will be."""
-        writes = self._open()
-        if writes.puts.pop(entry.position, None) is None:
-            writes.settled.append(entry.position)
-        if entry.persistent:
-            self.state.messages -= 1
-            self.state.bytes -= entry.size
-
-    def delivered(self, entries: Iterable[Entry]) -> None:
-        """A consumer has seen these messages: after a restart they, and all before them, are redelivered."""
-        state = self.state
-        up_to = before = state.delivered_up_to
+    def put_all(self, entries: Sequence[Entry], *, durable: bool) -> None:
+        """Have a run of messages written, as `put` does with one."""
+        puts, size, overhead = self._open().puts, 0, len(entries) * RECORD_BYTES
         for entry in entries:
-            if entry.position > up_to and entry.persistent:
-                up_to = entry.position
-        if up_to > before:
-            state.delivered_up_to = up_to
-            self._open()
+            message = entry.message
+            assert message is not None, "only what is in memory can be written"
+            puts[entry.position] = (message, entry.expires_at)
+            entry.stored = True
+            entry.persistent = durable
+            size += entry.size
+            overhead += len(message.header)
+        self._journal.current.bytes += size + overhead
+        if durable:
+            self.state.messages += len(entries)
+            self.state.bytes += size
+
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Messages are finished with. Those that were not written yet never will be."""
+        if not entries:
+            return
+        writes, state = self._open(), self.state
+        settled, unwritten = writes.settled, writes.puts.pop
+        for entry in entries:
+            if unwritten(entry.position, None) is None:
+                settled.append(entry.position)
+            if entry.persistent:
+                state.messages -= 1
+                state.bytes -= entry.size
+
+    def delivered(self, entries: Sequence[Entry]) -> None:
+        """A consumer has seen these messages, in order: after a restart they, and all before them, are redelivered."""
+        for entry in reversed(entries):
+            if entry.persistent:
+                if entry.position > self.state.delivered_up_to:
+                    self.state.delivered_up_to = entry.position
+                    self._open()
+                break
 
     def purge(self, floor: int, survivors: Iterable[Entry]) -> None:
         """Everything below `floor` is dead, save what is still out with consumers."""

@@ -144,9 +144,10 @@ class PriorityLanes:
         """Have a message written with the gathering batch: see `Lane.put`."""
         self.lane(entry.level).put(entry, durable=durable)
 
-    def settle(self, entry: Entry) -> None:
-        """A message is finished with."""
-        self._lanes[entry.level].settle(entry)
+    def settle(self, entries: Iterable[Entry]) -> None:
+        """Messages are finished with: see `Lane.settle`."""
+        for number, members in _by_level(entries).items():
+            self._lanes[number].settle(members)
 
     def delivered(self, entries: Iterable[Entry]) -> None:
         """A consumer has seen these messages: see `Lane.delivered`."""
@@ -214,6 +215,10 @@ class PriorityQueue(Queue):
         else:
             self.touch()
         return durable
+
+    def publish_all(self, messages: Sequence[Message]) -> bool:
+        """Take messages one after the other: consumers may want each at once."""
+        return max(map(self.publish, messages))
 
     def restore(self) -> None:
         """Start with what the store says is there."""

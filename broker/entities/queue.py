@@ -103,6 +103,30 @@ class Queue:
             self.touch()
         return durable
 
+    def publish_all(self, messages: Sequence[Message]) -> bool:
+        """Take a run of messages at the end: all persistent or none, none with a time to live of its own.
+
+        True if a confirm of them has to wait for the disk.
+        """
+        if self.limits.on_length:
+            return max(map(self.publish, messages))
+        lane, backlog = self.lane, self.backlog
+        assert isinstance(lane, Lane), "with priorities messages come one by one"
+        assert isinstance(backlog, Backlog), "with priorities messages come one by one"
+        expires_at = self.limits.expires_at(messages[0]) if self.limits.on_time else 0
+        entries = [
+            Entry(self, position, message, len(message.body), expires_at)
+            for position, message in enumerate(messages, self._position + 1)
+        ]
+        self._position += len(entries)
+        durable = self.durable and bool(messages[0].flags & PERSISTENT)
+        if durable or backlog.paging:
+            lane.put_all(entries, durable=durable)
+        backlog.extend(entries)
+        if not self._touched:
+            self.touch()
+        return durable
+
     def use(self) -> None:
         """Somebody has an interest in the queue: its lease, if it has one, begins anew."""
         self.last_used = self._context.now()
@@ -146,29 +170,27 @@ class Queue:
     def pop(self) -> Entry | None:
         """Take the first ready message, its content in memory. One whose record cannot be read is passed over."""
         while (entry := self.backlog.pop()) is not None:
-            if self._load(entry):
+            if _load(self, entry):
                 return entry
         return None
 
     def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
-        """Messages go out to a channel that has to acknowledge them."""
+        """Messages, in order, go out to a channel that has to acknowledge them."""
         self.unacked += len(entries)
         self._holders[outlet] = None
         self.lane.delivered(entries)
 
     def finish(self, entries: Iterable[Entry]) -> None:
         """Messages have left for good, without ever having been unacknowledged."""
-        for entry in entries:
-            if entry.stored:
-                self.lane.settle(entry)
+        self.lane.settle([entry for entry in entries if entry.stored])
 
     # Back: settled, requeued, rejected
 
-    def settle(self, entry: Entry) -> None:
-        """A delivered message is acknowledged."""
-        self.unacked -= 1
-        if entry.stored and not self.deleted:
-            self.lane.settle(entry)
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Delivered messages are acknowledged."""
+        self.unacked -= len(entries)
+        if not self.deleted:
+            self.finish(entries)
 
     def requeue(self, entries: Sequence[Entry]) -> None:
         """Delivered messages come back to their places, to be delivered again."""
@@ -185,7 +207,7 @@ class Queue:
         """A consumer does not want a message and does not want it back in the queue."""
         self.unacked -= 1
         if not self.deleted:
-            self._load(entry)
+            _load(self, entry)
             self.discard(entry, "rejected")
 
     def forget(self, outlet: Outlet) -> None:
@@ -242,17 +264,18 @@ class Queue:
         if self.backlog.paging:
             self.backlog.stored(up_to)
 
-    def _load(self, entry: Entry) -> bool:
-        """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
-        if entry.message is None:
-            wanted, room = [entry], LOAD_BYTES - entry.size
-            for other in self.backlog.next_returned(LOAD_MESSAGES):
-                room -= other.size
-                if other.message is not None or room < 0:
-                    break
-                wanted.append(other)
-            self.lane.load(wanted)
-        return entry.message is not None
+
+def _load(queue: Queue, entry: Entry) -> bool:
+    """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
+    if entry.message is None:
+        wanted, room = [entry], LOAD_BYTES - entry.size
+        for other in queue.backlog.next_returned(LOAD_MESSAGES):
+            room -= other.size
+            if other.message is not None or room < 0:
+                break
+            wanted.append(other)
+        queue.lane.load(wanted)
+    return entry.message is not None
 
 
 def _take(queue: Queue, limit: int) -> list[Entry]:

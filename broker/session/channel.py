@@ -154,7 +154,7 @@ class Channel:
         ledger, frame_max = self.deliveries, self.connection.frame_max
         first = ledger.last + 1
         self.connection.output.send_all(
-            content.deliver_run(self.number, self.prefixes[consumer], first, entries, frame_max)
+            *content.deliver_run(self.number, self.prefixes[consumer], first, entries, frame_max)
         )
         if consumer.no_ack:
             ledger.skip(len(entries))
@@ -188,10 +188,10 @@ class Channel:
 
     # Confirms
 
-    def confirm_later(self, ledger: ConfirmLedger) -> None:
-        """The publish just made is confirmed with the batch that is gathering."""
+    def confirm_later(self, ledger: ConfirmLedger, count: int = 1) -> None:
+        """The publishes just made are confirmed with the batch that is gathering."""
         journal = self.connection.broker.journal
-        if ledger.wait_for(journal.current.number):
+        if ledger.wait_for(journal.current.number, count):
             journal.wait(ledger)
 
     def confirms_ready(self) -> None:

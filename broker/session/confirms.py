@@ -35,21 +35,23 @@ class ConfirmLedger:
         self._waiting: deque[list[int]] = deque()  # [batch, first, last]
         self._answerable: list[list[int]] = []  # [first, last, refused]
 
-    def wait_for(self, batch: int) -> bool:
-        """The next publish is confirmed with a batch; True if it is the channel's first in that batch."""
-        self.last = number = self.last + 1
+    def wait_for(self, batch: int, count: int = 1) -> bool:
+        """The next publishes are confirmed with a batch; True if they are the channel's first in that batch."""
+        before = self.last
+        self.last = before + count
         if self._waiting:
             latest = self._waiting[-1]
-            if latest[0] == batch and latest[2] == number - 1:
-                latest[2] = number
+            if latest[0] == batch and latest[2] == before:
+                latest[2] = self.last
                 return False
-        self._waiting.append([batch, number, number])
+        self._waiting.append([batch, before + 1, self.last])
         return True
 
-    def settle(self, *, refused: bool = False) -> None:
-        """The next publish can be answered at once."""
-        self.last = number = self.last + 1
-        self._answer(number, number, refused)
+    def settle(self, count: int = 1, *, refused: bool = False) -> None:
+        """The next publishes can be answered at once."""
+        first = self.last + 1
+        self.last += count
+        self._answer(first, self.last, refused)
 
     def stored(self, batch: int) -> None:
         """Everything up to a batch is on disk."""

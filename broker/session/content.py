@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from broker.entities.message import Entry, Message
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, ReplyCode
-from broker.wire.frames import FRAME_OVERHEAD, FRAME_START, content_frames, frame
+from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, content_frames, frame
 
 _FRAME = FRAME_START.pack
 _TAG = struct.Struct(">QB").pack
@@ -33,28 +33,34 @@ def deliver(channel: int, prefix: bytes, tag: int, redelivered: bool, message: M
     return frame(FRAME_METHOD, channel, method) + content_frames(channel, message.header, message.body, frame_max)
 
 
-def deliver_run(channel: int, prefix: bytes, first: int, entries: Sequence[Entry], frame_max: int) -> list[bytes]:
-    """The frames of several deliveries with consecutive tags.
+def deliver_run(
+    channel: int, prefix: bytes, first: int, entries: Sequence[Entry], frame_max: int
+) -> tuple[list[bytes], int]:
+    """The frames of several deliveries with consecutive tags, in pieces, and how many bytes they are.
 
-    Messages of a run are mostly alike: what the one before has in common with this one is not written anew.
+    Messages of a run are mostly alike: what the one before has in common with this one is not written anew. Bodies
+    are not copied here; joining all the pieces of a turn does that once.
     """
-    frames: list[bytes] = []
+    pieces: list[bytes] = []
     route = header = start = middle = b""
-    size, limit = -1, frame_max - FRAME_OVERHEAD
+    size, limit, fixed, total = -1, frame_max - FRAME_OVERHEAD, 0, 0
     for tag, entry in enumerate(entries, first):
         message = entry.message
         assert message is not None, "a queue hands over what it has loaded"
         body = message.body
         if not 0 < len(body) <= limit:
-            frames.append(deliver(channel, prefix, tag, entry.redelivered, message, frame_max))
+            pieces.append(deliver(channel, prefix, tag, entry.redelivered, message, frame_max))
+            total += len(pieces[-1])
             continue
         if message.route != route or message.header != header or len(body) != size:
             route, header, size = message.route, message.header, len(body)
             start = _FRAME(FRAME_METHOD, channel, len(prefix) + 9 + len(route)) + prefix
             header_frame, body_frame = _FRAME(FRAME_HEADER, channel, len(header)), _FRAME(FRAME_BODY, channel, size)
             middle = b"%b\xce%b%b\xce%b" % (route, header_frame, header, body_frame)
-        frames.append(b"%b%b%b%b\xce" % (start, _TAG(tag, entry.redelivered), middle, body))
-    return frames
+            fixed = len(start) + 9 + len(middle) + size + 1
+        pieces += (start, _TAG(tag, entry.redelivered), middle, body, END)
+        total += fixed
+    return pieces, total
 
 
 def get_ok(channel: int, tag: int, redelivered: bool, remaining: int, message: Message, frame_max: int) -> bytes:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby, takewhile
+from operator import attrgetter
 
 from broker.entities.message import Entry
 from broker.entities.queue import Queue
@@ -64,11 +65,23 @@ class DeliveryLedger:
         if multiple and tag == 0:
             tags = list(self.unacked)
         elif tag not in self.unacked:
-            raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+            raise unknown_tag(tag)
         else:
             tags = list(takewhile(tag.__ge__, self.unacked)) if multiple else [tag]
         taken = {number: self.unacked.pop(number) for number in tags}
         self.consumed -= sum(entry.consumer is not None for entry in taken.values())
+        return taken
+
+    def take_each(self, tags: Iterable[int]) -> list[Entry]:
+        """Strike tags out one by one, up to the first that is not outstanding."""
+        taken: list[Entry] = []
+        for tag in tags:
+            entry = self.unacked.pop(tag, None)
+            if entry is None:
+                break
+            taken.append(entry)
+            if entry.consumer is not None:
+                self.consumed -= 1
         return taken
 
     def put_back(self, entries: dict[int, Entry]) -> None:
@@ -91,12 +104,18 @@ class DeliveryLedger:
         self._before, self._portion, self._bytes = on_their_way + self._portion, [], 0
 
 
+def unknown_tag(tag: int) -> ChannelException:
+    """What a client is told that settles a tag which is not outstanding."""
+    return ChannelException(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
+
+
 def acknowledge(entries: Iterable[Entry]) -> None:
     """The client has dealt with these messages."""
-    for entry in entries:
-        entry.queue.settle(entry)
-        if entry.consumer is not None:
-            entry.consumer.settled()
+    for (queue, consumer), group in groupby(entries, _holder):
+        members = list(group)
+        queue.settle(members)
+        if consumer is not None:
+            consumer.settled(len(members))
 
 
 def requeue(entries: Sequence[Entry]) -> None:
@@ -116,6 +135,9 @@ def reject(entries: Iterable[Entry]) -> None:
         entry.queue.reject(entry)
         if entry.consumer is not None:
             entry.consumer.settled()
+
+
+_holder = attrgetter("queue", "consumer")
 
 
 def _queue(entry: Entry) -> int:

@@ -11,13 +11,13 @@ import struct
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.session import dispatch, handshake, publishing
+from broker.session import dispatch, handshake, runs
 from broker.session.channel import HELD_OVERHEAD_BYTES, Channel
 from broker.session.deliveries import acknowledge
-from broker.session.settlement import settle
+from broker.session.settlement import acknowledge_each, settle
 from broker.wire import frames, methods
 from broker.wire.assembler import Command
-from broker.wire.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, ReplyCode
+from broker.wire.constants import FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException, DecodeError
 from broker.wire.method import Method
 
@@ -28,8 +28,6 @@ _PUBLISH = methods.BasicPublish.KEY.to_bytes(4, "big")
 _ACK = methods.BasicAck.KEY.to_bytes(4, "big")
 _ACK_BYTES = 13
 _ACK_ARGUMENTS = struct.Struct(">QB").unpack_from
-_BASIC = b"\x00\x3c"
-_SIZE = struct.Struct(">Q").unpack_from
 _KEY = struct.Struct(">I").unpack_from
 _FRAME = frames.FRAME_START.unpack_from
 _START = frames.FRAME_START.size
@@ -56,8 +54,8 @@ def obey_frames(connection: Connection, data: bytes) -> int:
             if channel is not None and channel.free and channel.assembler.idle:
                 name = data[at + 7 : at + 11]
                 if name == _PUBLISH:
-                    after = _publish_whole(channel, data, at + 11, stop, end)
-                    if after:
+                    after = runs.publish_run(channel, data, at, budget)
+                    if after > at:
                         at = after
                         budget -= connection.copies
                         if budget <= 0:
@@ -65,9 +63,7 @@ def obey_frames(connection: Connection, data: bytes) -> int:
                             break
                         continue
                 elif name == _ACK and size == _ACK_BYTES:
-                    tag, multiple = _ACK_ARGUMENTS(data, at + 11)
-                    _acknowledge(channel, tag, bool(multiple & 1))
-                    at = stop + 1
+                    at = _acknowledge(channel, data, at)
                     continue
         try:
             _obey_frame(connection, kind, number, data[at + 7 : stop])
@@ -77,44 +73,19 @@ def obey_frames(connection: Connection, data: bytes) -> int:
     return at
 
 
-def _publish_whole(channel: Channel, data: bytes, at: int, stop: int, end: int) -> int:
-    """Publish if header and body follow in one frame each; where that ends, or 0 if they do not."""
-    at_header = stop + 1
-    if end - at_header < 30:
-        return 0
-    kind, number, size = _FRAME(data, at_header)
-    header_stop = at_header + 7 + size
-    if kind != FRAME_HEADER or number != channel.number or size < 14 or header_stop + _OVERHEAD >= end:
-        return 0
-    (body_size,) = _SIZE(data, at_header + 11)
-    at_body = header_stop + 1
-    kind, number, size = _FRAME(data, at_body)
-    body_stop = at_body + 7 + size
-    if kind != FRAME_BODY or number != channel.number or size != body_size or body_stop >= end:
-        return 0
-    if data[header_stop] != FRAME_END or data[body_stop] != FRAME_END or data[at_header + 7 : at_header + 9] != _BASIC:
-        return 0
-    connection = channel.connection
-    if max(size, header_stop - at_header - 7) > connection.frame_max:
-        return 0
-    connection.obeying = methods.BasicPublish.KEY
-    connection.publishes = True
+def _acknowledge(channel: Channel, data: bytes, at: int) -> int:
+    """Obey the acknowledgement there and those behind it; where they end."""
+    tags, after = runs.cut_acks(data, at)
     try:
-        connection.copies = publishing.publish(
-            channel, data[at:stop], data[at_header + 7 : header_stop], data[at_body + 7 : body_stop]
-        )
-    except ChannelException as error:
-        channel.fail(error, methods.BasicPublish.KEY)
-    except ConnectionException as error:
-        connection.fail(error, methods.BasicPublish.KEY)
-    return int(body_stop) + 1
-
-
-def _acknowledge(channel: Channel, tag: int, multiple: bool) -> None:
-    try:
-        settle(channel, tag, acknowledge, multiple=multiple)
+        if tags:
+            acknowledge_each(channel, tags)
+        else:
+            tag, multiple = _ACK_ARGUMENTS(data, at + 11)
+            after = at + _ACK_BYTES + _OVERHEAD
+            settle(channel, tag, acknowledge, multiple=bool(multiple & 1))
     except ChannelException as error:
         channel.fail(error, methods.BasicAck.KEY)
+    return after
 
 
 def _obey_frame(connection: Connection, kind: int, number: int, payload: bytes) -> None:

@@ -50,10 +50,10 @@ class Output(Outbound):
         if not self._dirty:
             self.touch()
 
-    def send_all(self, frames: list[bytes]) -> None:
-        """Put many at once behind what is waiting to be sent."""
-        self._parts += frames
-        self._bytes += sum(map(len, frames))
+    def send_all(self, pieces: list[bytes], size: int) -> None:
+        """Put many at once, `size` bytes together, behind what is waiting to be sent."""
+        self._parts += pieces
+        self._bytes += size
         if not self._dirty:
             self.touch()
 

@@ -45,7 +45,7 @@ def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> i
         raise _too_large(channel, body)
     summary = target.summary
     if summary is None or header != target.header:  # the same header, as a rule, save for the size of the body in it
-        summary = _summarize(target, header)
+        summary = summarize_for(target, header)
     message = Message(target.route, header, body, PERSISTENT if summary.persistent else 0)
     queues = target.queues
     if summary.delivery_mode not in (None, 1, 2) or summary.expiration is not None or summary.user_id is not None:
@@ -57,7 +57,7 @@ def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> i
     if summary.headers is not None and b"CC" in summary.headers:
         queues = _route(channel, target, message, summary)
     elif queues is None:
-        queues = _route(channel, target, message, summary) if target.name else _by_name(channel, target)
+        queues = _route(channel, target, message, summary) if target.name else by_name(channel, target)
     if channel.transaction is not None:
         names = [queue.name for queue in queues]
         channel.transaction.publishes.append(partial(_enqueue_by_name, channel, target, message, names))
@@ -81,7 +81,11 @@ def _parse(channel: Channel, arguments: bytes) -> Target:
     return target
 
 
-def _summarize(target: Target, header: bytes) -> PropertySummary:
+def summarize_for(target: Target, header: bytes) -> PropertySummary:
+    """What a content header says; the target remembers it for the next publish.
+
+    Raises ConnectionException when the header is broken.
+    """
     try:
         target.summary = summary = summarize(header)
     except DecodeError as error:
@@ -105,7 +109,8 @@ def _resolve(channel: Channel, target: Target) -> None:
     target.exchange, target.version, target.generation = exchange, exchange.version, access.users.generation
 
 
-def _by_name(channel: Channel, target: Target) -> tuple[Queue, ...]:
+def by_name(channel: Channel, target: Target) -> tuple[Queue, ...]:
+    """Where the default exchange sends a message now."""
     queue = channel.vhost.queues.get(target.key)
     return () if queue is None else (queue,)
 
@@ -159,10 +164,10 @@ def _check(channel: Channel, summary: PropertySummary, message: Message) -> None
     if summary.delivery_mode not in (None, 1, 2):
         raise _invalid_message(f"{{delivery_mode_unknown,{summary.delivery_mode}}}")
     if summary.expiration is not None:
-        message.expiration = _milliseconds(summary.expiration)
+        message.expiration = milliseconds(summary.expiration)
 
 
-def _milliseconds(expiration: str) -> int:
+def milliseconds(expiration: str) -> int:
     """The time to live a publisher wrote as text. Raises ChannelException 406 in the words of RabbitMQ's parser."""
     sign = expiration[:1] if expiration[:1] in ("-", "+") else ""
     digits = expiration[len(sign) :]

@@ -5,9 +5,10 @@ flag is set, in order. The highest flag belongs to the first property; the lowes
 word and is refused, the next one belongs to none of the fourteen properties and is ignored, as RabbitMQ does.
 
 A broker passes properties through as bytes. `summarize` is what it runs for each publish: it walks the list once,
-checks all of it, and keeps only what routing and limits ask for. Two bounded caches stand before it: one by the exact
-bytes of the property list, and, since a unique message id defeats that one, a set of the header tables already found
-sound.
+checks all of it, and keeps only what routing and limits ask for. Bounded caches stand before it. One goes by the exact
+bytes of the list. Since a unique message id defeats that one, there is another of *shapes*: a list that was walked, and
+where in it the correlation id, the message id and the timestamp lie. Another list that differs from it in nothing else
+is as sound as it is, and says the same to a broker. The third is a set of the header tables already found sound.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BASIC_CLASS_ID = 60
 PERSISTENT = 2
 """The delivery mode that asks for a message to outlive the broker."""
 
-CACHED_BYTES_MAX = 256
+CACHED_BYTES_MAX = 1024
 CACHE_ENTRIES_MAX = 4096
 
 HEADER_START = struct.Struct(">HHQ")
@@ -61,6 +62,8 @@ class PropertySummary(NamedTuple):
     user_id: str | None
     headers: bytes | None
     """The header table with its length prefix, its structure sound."""
+    ordinary: bool
+    """The message goes where its key leads and stays as long as others do: there is nothing else to look at."""
 
 
 _HEADERS, _DELIVERY_MODE, _PRIORITY, _TIMESTAMP_INDEX = 2, 3, 4, 9
@@ -136,6 +139,36 @@ def encode_header(body_size: int, properties: BasicProperties = BasicProperties(
 
 # --- the publish path ---
 
+
+class _Shape:
+    """A property list that was walked, without what changes from message to message.
+
+    Four parts of a content header are compared: what lies before the correlation id, between the two ids, and behind
+    the timestamp; empty where there is none of these.
+    """
+
+    __slots__ = ("between", "between_end", "between_start", "end", "rest", "start", "start_end", "summary")
+
+    def __init__(self, payload: bytes, marks: tuple[int, int, int, int], summary: PropertySummary) -> None:
+        self.start_end, self.between_start, self.between_end, self.end = marks
+        self.start = payload[_LIST : self.start_end]
+        self.between = payload[self.between_start : self.between_end]
+        self.rest = payload[self.end :]
+        self.summary = summary
+
+    def fits(self, payload: bytes) -> bool:
+        """A header of the same length differs in nothing but ids and timestamp."""
+        return (
+            payload[_LIST : self.start_end] == self.start
+            and payload[self.between_start : self.between_end] == self.between
+            and payload[self.end :] == self.rest
+        )
+
+
+_LIST = HEADER_START.size
+
+_shapes: dict[int, _Shape] = {}
+"""By the length of the whole header."""
 _summaries: dict[bytes, PropertySummary] = {}
 _sound_tables: set[bytes] = set()
 
@@ -145,30 +178,42 @@ def summarize(header_payload: bytes) -> PropertySummary:
 
     Raises DecodeError when any property is broken: a message that no consumer could read must fail its publisher.
     """
-    properties = header_payload[12:]
+    shape = _shapes.get(len(header_payload))
+    if shape is not None and shape.fits(header_payload):
+        return shape.summary
+    properties = header_payload[_LIST:]
     summary = _summaries.get(properties)
     if summary is None:
-        summary = _walk(properties)
+        summary, marks = _walk(header_payload)
         if len(properties) <= CACHED_BYTES_MAX:
-            if len(_summaries) >= CACHE_ENTRIES_MAX:
-                _summaries.clear()
-            _summaries[properties] = summary
+            _remember(header_payload, marks, summary)
     return summary
 
 
-def _walk(data: bytes) -> PropertySummary:
+def _remember(payload: bytes, marks: tuple[int, int, int, int], summary: PropertySummary) -> None:
+    if marks[0] < marks[3]:
+        if len(_shapes) >= CACHE_ENTRIES_MAX:
+            _shapes.clear()
+        _shapes[len(payload)] = _Shape(payload, marks, summary)
+        return
+    if len(_summaries) >= CACHE_ENTRIES_MAX:
+        _summaries.clear()
+    _summaries[payload[_LIST:]] = summary
+
+
+def _walk(data: bytes) -> tuple[PropertySummary, tuple[int, int, int, int]]:
     try:
         return _walk_list(data)
     except (IndexError, struct.error) as error:
         raise DecodeError("broken property list") from error
 
 
-def _walk_list(data: bytes) -> PropertySummary:
-    """Walk flags and properties, string by string.
+def _walk_list(data: bytes) -> tuple[PropertySummary, tuple[int, int, int, int]]:
+    """Walk flags and properties of a header, string by string; and where the ids and the timestamp lie.
 
     Straight on rather than by a table of kinds: this runs for each message whose properties are new.
     """
-    flags, offset = data[0] << 8 | data[1], 2
+    flags, offset = data[_LIST] << 8 | data[_LIST + 1], _LIST + 2
     if flags & _CONTINUED:
         raise DecodeError("property flags continue in a second word")
     headers = delivery_mode = priority = expiration = reply_to = user_id = None
@@ -184,16 +229,20 @@ def _walk_list(data: bytes) -> PropertySummary:
     if flags & 0x0800:
         priority = data[offset]
         offset += 1
+    start_end = between_start = offset
     if flags & 0x0400:  # correlation-id
-        offset += data[offset] + 1
+        start_end, between_start = offset + 1, offset + 1 + data[offset]
+        offset = between_start
     if flags & 0x0200:
         reply_to, offset = _string(data, offset)
     if flags & 0x0100:
         expiration, offset = _string(data, offset)
+    between_end = offset
     if flags & 0x0080:  # message-id
-        offset += data[offset] + 1
-    if flags & 0x0040:  # timestamp
+        between_end, offset = offset + 1, offset + 1 + data[offset]
+    if flags & 0x0040:
         offset += _TIMESTAMP.size
+    marks = start_end, between_start, between_end, offset
     if flags & 0x0020:  # type
         offset += data[offset] + 1
     if flags & 0x0010:
@@ -204,7 +253,17 @@ def _walk_list(data: bytes) -> PropertySummary:
         offset += data[offset] + 1
     if offset != len(data):
         raise DecodeError("wrong length of the property list")
-    return PropertySummary(delivery_mode == PERSISTENT, delivery_mode, priority, expiration, reply_to, user_id, headers)
+    ordinary = (
+        delivery_mode in (None, 1, PERSISTENT)
+        and expiration is None
+        and user_id is None
+        and (headers is None or b"CC" not in headers)
+        and (reply_to is None or not reply_to.startswith("amq."))
+    )
+    summary = PropertySummary(
+        delivery_mode == PERSISTENT, delivery_mode, priority, expiration, reply_to, user_id, headers, ordinary
+    )
+    return summary, marks
 
 
 def _sound_table(data: bytes, offset: int) -> tuple[bytes, int]:

@@ -158,7 +158,7 @@ def test_damage_costs_the_damaged_only(core: Core) -> None:
     lost = [reader.held[0], reader.held[2]]
     reader.requeue()
     for entry in lost:
-        queue.lane.settle(entry)
+        queue.lane.settle((entry,))
     core.commit()
     assert drained(queue) == ["5.b", "1.d"]
     assert len(queue.backlog) == 0

@@ -113,7 +113,7 @@ class Pair:
             serial, entry = self.lists.held.pop(index), self.reader.held.pop(index)
             consumer = entry.consumer
             if how == "ack":
-                entry.queue.settle(entry)
+                entry.queue.settle((entry,))
             elif how == "requeue":
                 entry.queue.requeue((entry,))
                 self.redelivered.add(serial)

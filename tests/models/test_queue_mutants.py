@@ -24,11 +24,11 @@ def a_settlement_in_flight_is_lost(patch: pytest.MonkeyPatch) -> None:
     """The batch with the message is sealed and not yet stored; its acknowledgement is for the next one."""
     real = Lane.settle
 
-    def settle(lane: Lane, entry: Entry) -> None:
+    def settle(lane: Lane, entries: Sequence[Entry]) -> None:
         writes, before = lane._open(), len(lane._open().settled)
-        real(lane, entry)
-        if entry.position > entry.queue.stored_up_to:
-            del writes.settled[before:]
+        real(lane, entries)
+        in_flight = {entry.position for entry in entries if entry.position > entry.queue.stored_up_to}
+        writes.settled[before:] = [position for position in writes.settled[before:] if position not in in_flight]
 
     patch.setattr(Lane, "settle", settle)
 
@@ -104,9 +104,9 @@ def a_read_back_skips_one(patch: pytest.MonkeyPatch) -> None:
 def a_settlement_is_not_counted(patch: pytest.MonkeyPatch) -> None:
     real = Lane.settle
 
-    def settle(lane: Lane, entry: Entry) -> None:
-        real(lane, entry)
-        lane.state.messages += entry.persistent
+    def settle(lane: Lane, entries: Sequence[Entry]) -> None:
+        real(lane, entries)
+        lane.state.messages += sum(entry.persistent for entry in entries)
 
     patch.setattr(Lane, "settle", settle)
 

@@ -207,7 +207,7 @@ class Reader:
     def ack(self, *bodies: bytes) -> None:
         """Acknowledge messages by their bodies; without any, all."""
         for entry in self._strike(bodies):
-            entry.queue.settle(entry)
+            entry.queue.settle((entry,))
             if entry.consumer is not None:
                 entry.consumer.settled()
 

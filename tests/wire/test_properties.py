@@ -91,6 +91,26 @@ def test_the_summary_agrees_with_the_properties(values: BasicProperties) -> None
 
 
 @given(property_lists, st.data())
+def test_lists_alike_in_shape_are_judged_by_what_they_say(values: BasicProperties, data: st.DataObject) -> None:
+    """One is remembered, and what differs from it in one byte must not pass for it."""
+    header = encode_header(1, values._replace(correlation_id="c", message_id="mm"))
+    summarize(header)
+    place = data.draw(st.integers(12, len(header) - 1))
+    other = header[:place] + data.draw(st.binary(min_size=1, max_size=1)) + header[place + 1 :]
+    assert _refuses(summarize, other) == _refuses(decode_properties, other)
+    if not _refuses(summarize, other):
+        said = decode_properties(other)
+        summary = summarize(other)
+        assert (summary.delivery_mode, summary.priority, summary.expiration, summary.reply_to, summary.user_id) == (
+            said.delivery_mode,
+            said.priority,
+            said.expiration,
+            said.reply_to,
+            said.user_id,
+        )
+
+
+@given(property_lists, st.data())
 def test_a_list_cut_short_or_too_long_is_refused(values: BasicProperties, data: st.DataObject) -> None:
     header = encode_header(1, values)
     cut = header[: data.draw(st.integers(0, len(header) - 1))]
@@ -98,6 +118,24 @@ def test_a_list_cut_short_or_too_long_is_refused(values: BasicProperties, data: 
         for read in (decode_properties, summarize):
             with pytest.raises(DecodeError):
                 read(broken)
+
+
+@pytest.mark.parametrize(
+    ("values", "ordinary"),
+    [
+        (BasicProperties(), True),
+        (BasicProperties(delivery_mode=2, priority=9, message_id="m", reply_to="answers"), True),
+        (BasicProperties(delivery_mode=3), False),
+        (BasicProperties(expiration="1"), False),
+        (BasicProperties(user_id="guest"), False),
+        (BasicProperties(reply_to="amq.rabbitmq.reply-to"), False),
+        (BasicProperties(headers=from_python({"CC": ["k"]})), False),
+        (BasicProperties(headers=from_python({"BCC": ["k"]})), False),
+        (BasicProperties(headers=from_python({"other": 1})), True),
+    ],
+)
+def test_a_message_is_ordinary_unless_it_asks_for_something(values: BasicProperties, ordinary: bool) -> None:
+    assert summarize(encode_header(1, values)).ordinary is ordinary
 
 
 @given(st.binary(max_size=40))

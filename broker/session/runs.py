@@ -1,0 +1,181 @@
+"""Runs: what a busy client sends in a row, obeyed in one go.
+
+Publishes and acknowledgements come many at a time. What is the same for all of a run - the queues that are
+reached, the batch that is waited for, the consumer whose credit returns - is seen to once for the run, not once for
+each. A run of publishes is a row of whole publishes on one channel whose messages are ordinary (nothing in their
+properties has a say in where they go or how long they stay) and go to the same queues. Whatever is not ordinary ends
+the run and goes the way of a single publish. Within a run, publishes that differ in nothing but their bodies are
+recognized by comparing bytes, without being taken apart.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING
+
+from broker.entities.message import Message
+from broker.session import publishing
+from broker.wire import methods
+from broker.wire.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
+from broker.wire.errors import ChannelException, ConnectionException
+from storage.batch import PERSISTENT
+
+if TYPE_CHECKING:
+    from broker.entities.queue import Queue
+    from broker.session.access import Target
+    from broker.session.channel import Channel
+
+_PUBLISH = methods.BasicPublish.KEY
+_METHOD = struct.Struct(">BHII").unpack_from
+"""Type, channel, payload size, class and method."""
+_HEADER = struct.Struct(">BHIHHQ").unpack_from
+"""Type, channel, payload size, class, weight, size of the body."""
+_BODY = struct.Struct(">BHI").unpack_from
+_BASIC = 60
+_CONTENT_BYTES_MIN = 30
+"""A header frame and the start of a body frame behind it have so many bytes at least; as has a whole publish."""
+
+_ACK_FRAME = struct.Struct(">11sQ2s")
+"""What all acknowledgements of a channel begin with; delivery tag; the multiple bit and the frame-end octet."""
+_SINGLE = bytes((0, FRAME_END))
+
+
+def publish_run(channel: Channel, data: bytes, at: int, copies_max: int) -> int:
+    """Obey the publishes that lie whole in `data` from `at` on, until so many copies are made; where they end.
+
+    That is `at` when it begins with none: a publish whose body is empty or comes in several frames goes another way.
+    """
+    connection, targets = channel.connection, channel.access.targets
+    number, frame_max = channel.number, connection.frame_max
+    gathered: list[Message] = []
+    into: tuple[Queue, ...] = ()
+    copies, flags = 0, 0
+    connection.obeying, connection.publishes = _PUBLISH, True
+    try:
+        while copies < copies_max and (cuts := _cut(data, at, number, frame_max)):
+            stop, header_stop, body_stop = cuts
+            arguments, header = data[at + 11 : stop], data[stop + 8 : header_stop]
+            start, at, body_at = at, body_stop + 1, header_stop + 8
+            target = targets.get(arguments)
+            queues = () if target is None else _queues_for_run(channel, target, header, body_stop - body_at)
+            if target is None or target.summary is None or not queues:
+                _enqueue(channel, gathered, into)
+                gathered = []
+                copies += publishing.publish(channel, arguments, header, data[body_at:body_stop])
+                continue
+            route, summary = target.route, target.summary
+            if queues != into or summary.persistent != (flags == PERSISTENT):
+                _enqueue(channel, gathered, into)
+                gathered, into, flags = [], queues, PERSISTENT if summary.persistent else 0
+            bodies, at = _cut_bodies(data, start, body_at, at, 1 + (copies_max - copies) // len(queues))
+            copies += len(bodies) * len(queues)
+            gathered += [Message(route, header, body, flags) for body in bodies]
+            if summary.priority:
+                for message in gathered[-len(bodies) :]:
+                    message.priority = summary.priority
+        _enqueue(channel, gathered, into)
+    except ChannelException as error:
+        channel.fail(error, _PUBLISH)
+    except ConnectionException as error:
+        _enqueue(channel, gathered, into)
+        connection.fail(error, _PUBLISH)
+    connection.copies = copies
+    return at
+
+
+def _cut(data: bytes, at: int, channel: int, frame_max: int) -> tuple[int, int, int] | None:
+    """Where the three frames of a whole publish end, each at its frame-end octet; None if there is none at `at`."""
+    end = len(data)
+    if end - at < _CONTENT_BYTES_MIN:
+        return None
+    kind, number, method_size, key = _METHOD(data, at)
+    stop = at + 7 + method_size
+    if key != _PUBLISH or number != channel or kind != FRAME_METHOD or end - stop < _CONTENT_BYTES_MIN:
+        return None
+    kind, number, header_size, class_id, _, body_size = _HEADER(data, stop + 1)
+    header_stop = stop + 8 + header_size
+    body_stop = header_stop + 8 + body_size
+    if kind != FRAME_HEADER or number != channel or class_id != _BASIC or header_size < 14 or body_stop >= end:
+        return None
+    kind, number, size = _BODY(data, header_stop + 1)
+    if kind != FRAME_BODY or number != channel or size != body_size or not size:
+        return None
+    if not data[stop] == data[header_stop] == data[body_stop] == FRAME_END:
+        return None
+    if method_size > frame_max or header_size > frame_max or body_size > frame_max:
+        return None
+    return stop, header_stop, body_stop
+
+
+def _queues_for_run(channel: Channel, target: Target, header: bytes, body_size: int) -> tuple[Queue, ...]:
+    """The queues a message reaches if nothing about it has to be looked at more closely; otherwise none.
+
+    Raises ConnectionException when the header is broken.
+    """
+    summary, exchange, connection = target.summary, target.exchange, channel.connection
+    if summary is None or header != target.header:
+        summary = publishing.summarize_for(target, header)
+    if (
+        not summary.ordinary
+        or exchange is None
+        or exchange.version != target.version
+        or channel.access.users.generation != target.generation
+        or channel.transaction is not None
+        or connection.broker.alarms.raised
+        or body_size > connection.settings.message_bytes_max
+    ):
+        return ()
+    queues = target.queues
+    if queues is None:
+        queues = () if target.name else publishing.by_name(channel, target)
+    for queue in queues:
+        if queue.limits.on_length:
+            return ()
+    return queues
+
+
+def _cut_bodies(data: bytes, at: int, body_at: int, after: int, bodies_max: int) -> tuple[list[bytes], int]:
+    """The bodies of the publishes that begin as the one from `at` to `after` does; where they end."""
+    bodies = [data[body_at : after - 1]]
+    common = data[at:body_at]
+    skip, stride = body_at - at, after - at
+    last = len(data) - stride
+    while after <= last and len(bodies) < bodies_max and data.startswith(common, after):
+        stop = after + stride - 1
+        if data[stop] != FRAME_END:
+            break
+        bodies.append(data[after + skip : stop])
+        after = stop + 1
+    return bodies, after
+
+
+def _enqueue(channel: Channel, messages: list[Message], queues: tuple[Queue, ...]) -> None:
+    if not messages:
+        return
+    if len(queues) > 1:
+        for message in messages:
+            channel.vhost.share_body(message, queues)
+    durable = False
+    for queue in queues:
+        if queue.publish_all(messages):
+            durable = True
+    ledger = channel.confirms
+    if ledger is not None and durable:
+        channel.confirm_later(ledger, len(messages))
+    elif ledger is not None:
+        ledger.settle(len(messages))
+
+
+def cut_acks(data: bytes, at: int) -> tuple[list[int], int]:
+    """The delivery tags of the single acknowledgements that begin as the frame at `at`, and where they end.
+
+    Empty when that one is for several tags at once.
+    """
+    common = data[at : at + 11]
+    whole = at + (len(data) - at) // _ACK_FRAME.size * _ACK_FRAME.size
+    tags: list[int] = []
+    for start, tag, end in _ACK_FRAME.iter_unpack(memoryview(data)[at:whole]):
+        if start != common or end != _SINGLE:
+            break
+        tags.append(tag)
+    return tags, at + len(tags) * _ACK_FRAME.size
