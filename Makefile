@@ -17,7 +17,7 @@ help:
 	@echo "make check         format, lint, strict types, import layers, fast tests"
 	@echo "make test          every test: crash states, client libraries, restarts"
 	@echo "make crash-states  the crash explorer alone, with its counts"
-	@echo "make bench         measurements (see bench/)"
+	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
 	@echo "make format        rewrite the sources in the house format"
 
@@ -48,6 +48,7 @@ crash-states: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench.scenarios
+	$(BIN)/python -m bench
 
 wire: $(STAMP)
 	$(BIN)/python tools/generate_wire.py

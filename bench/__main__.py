@@ -1,0 +1,64 @@
+"""Measure by rows: `python -m bench ROW...`, one line of JSON for each figure.
+
+Without --target a broker of this checkout is started for each row, on a data directory of its own. With
+`--target HOST:PORT,PID` another broker is measured, as far as the row needs no restart. `--part 0.01` shrinks sizes
+and times, to see that a row works.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+
+from bench.backlog import backlog, unacknowledged
+from bench.crowd import crowd
+from bench.declares import declares
+from bench.idle import idle_connections
+from bench.purges import purges
+from bench.rates import rates
+from bench.restarts import restarts, starts
+from bench.routing import routing
+from bench.steps import steps
+from bench.target import Wanted, parse_target, report
+
+ROWS: dict[str, Callable[[Wanted], None]] = {
+    "rates": rates,
+    "backlog": backlog,
+    "unacked": unacknowledged,
+    "restarts": restarts,
+    "purges": purges,
+    "starts": starts,
+    "idle": idle_connections,
+    "declares": declares,
+    "crowd": crowd,
+    "routing": routing,
+    "steps": steps,
+}
+OWN = {"restarts", "starts", "steps"}
+"""Rows that start brokers, or parts of one, themselves."""
+
+
+def main() -> None:
+    """Run the rows that were asked for; all of them by default."""
+    parser = argparse.ArgumentParser(
+        prog="python -m bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("--target", type=parse_target, help="HOST:PORT,PID of a broker to measure instead of one's own")
+    parser.add_argument("--part", type=float, default=1.0, help="part of the sizes and times")
+    options = parser.parse_args()
+    rows = options.rows or list(ROWS)
+    for row in rows:
+        if row not in ROWS:
+            parser.error(f"no such row: {row}")
+        if options.target and row in OWN:
+            parser.error(f"{row} starts its own broker")
+    for row in rows:
+        started = time.monotonic()
+        ROWS[row](Wanted(options.target, options.part))
+        report("took", what=row, seconds=round(time.monotonic() - started, 1))
+
+
+if __name__ == "__main__":
+    main()

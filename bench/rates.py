@@ -1,0 +1,99 @@
+"""Dead letters and requests beside the plain path: rates, latencies and CPU time per message.
+
+Each function is one scenario against any broker. It declares what it needs, lets bench/load.c work, deletes what it
+declared and returns the generator's figures with `messages_per_s`, the rate that is compared: messages that reached
+their last consumer; for requests, requests and answers together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from bench import generator
+from bench.generator import Figures, Load
+from bench.target import Target, Wanted, chosen, report
+
+TTL_MILLISECONDS = 100
+
+
+def plain(target: Target, seconds: float = 4.0) -> Figures:
+    """1 KiB, persistent, confirms with a window of 1,000, each delivery acknowledged."""
+    link = generator.connect(target)
+    generator.declare_fresh(link, "bench.plain")
+    found = generator.run(target, label="plain", key="bench.plain", queue="bench.plain", seconds=seconds)
+    generator.delete(link, "bench.plain")
+    link.sock.close()
+    return {**found, "messages_per_s": found["delivered_per_s"]}
+
+
+def expiry(target: Target, seconds: float = 4.0) -> Figures:
+    """The same, but each message expires after 100 ms in a queue without consumers and is consumed as a dead letter."""
+    link = generator.connect(target)
+    generator.declare_fresh(link, "bench.dead")
+    generator.declare_fresh(
+        link,
+        "bench.ttl",
+        message_ttl=TTL_MILLISECONDS,
+        dead_letter_exchange="",
+        dead_letter_routing_key="bench.dead",
+    )
+    found = generator.run(target, label="ttl + dlx", key="bench.ttl", queue="bench.dead", seconds=seconds)
+    generator.delete(link, "bench.ttl", "bench.dead")
+    link.sock.close()
+    return {**found, "messages_per_s": found["delivered_per_s"]}
+
+
+def rejection(target: Target, seconds: float = 4.0) -> Figures:
+    """The same, but the first consumer rejects every message and a second one gets it as a dead letter."""
+    link = generator.connect(target)
+    generator.declare_fresh(link, "bench.dead")
+    generator.declare_fresh(link, "bench.rejected", dead_letter_exchange="", dead_letter_routing_key="bench.dead")
+    last = Load(target, label="dead letters", queue="bench.dead", producers=0, seconds=seconds)
+    found = generator.run(
+        target, label="reject + dlx", key="bench.rejected", queue="bench.rejected", reject=True, seconds=seconds
+    )
+    letters = last.figures()
+    generator.delete(link, "bench.rejected", "bench.dead")
+    link.sock.close()
+    return {**found, "messages_per_s": letters["delivered_per_s"]}
+
+
+def requests(target: Target, seconds: float = 4.0, clients: int = 16, window: int = 16) -> Figures:
+    """16 clients with an exclusive reply queue each and 16 requests out, 4 servers; 1 KiB, transient."""
+    link = generator.connect(target)
+    generator.declare_fresh(link, "bench.requests", durable=False)
+    found = generator.run(
+        target,
+        label=f"rpc, {clients} clients, window {window}",
+        rpc=True,
+        transient=True,
+        queue="bench.requests",
+        producers=clients,
+        consumers=4,
+        window=window,
+        prefetch=100,
+        seconds=seconds,
+    )
+    generator.delete(link, "bench.requests")
+    link.sock.close()
+    return {**found, "messages_per_s": 2 * found["delivered_per_s"]}
+
+
+SCENARIOS: dict[str, Callable[..., Figures]] = {
+    "plain": plain,
+    "ttl": expiry,
+    "reject": rejection,
+    "rpc": requests,
+    "rpc-1": partial(requests, clients=1, window=1),
+}
+
+
+def rates(wanted: Wanted) -> None:
+    """Every scenario once, each beside the plain one."""
+    with chosen(wanted) as target:
+        whole = 0.0
+        for name, scenario in SCENARIOS.items():
+            found = scenario(target, max(1.0, wanted.seconds(4.0)))
+            whole = whole or found["messages_per_s"]
+            report(name, of_plain=round(found["messages_per_s"] / whole, 2), **found)

@@ -1,0 +1,65 @@
+"""What two brokers' rounds are worth together."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+
+from bench.compare import commands, compare, medians
+from bench.target import Target, parse_target
+
+OURS, THEIRS = Target(("127.0.0.1", 5672), 1), Target(("127.0.0.1", 5673), 2)
+
+
+def test_a_target_is_an_address_and_a_process() -> None:
+    assert parse_target("127.0.0.1:5672,1") == OURS
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1", "127.0.0.1:5672", "127.0.0.1:amqp,1"])
+def test_half_a_target_is_none(text: str) -> None:
+    with pytest.raises(ValueError):
+        parse_target(text)
+
+
+def test_the_median_of_the_ratios_is_not_the_ratio_of_the_medians() -> None:
+    rates = [(10.0, 1.0), (8.0, 4.0), (9.0, 3.0)]
+    found = medians([({"messages_per_s": a, "cpu_us_per_message": 1}, _rabbit(b)) for a, b in rates])
+    assert (found["rate_ratio"], found["rate_ours"], found["rate_theirs"]) == (3.0, 9.0, 3.0)
+    assert found["rate_ratios"] == [2.0, 3.0, 10.0]
+
+
+def test_latencies_of_nobody_are_left_out() -> None:
+    silent = {"messages_per_s": 1.0, "cpu_us_per_message": 1.0, "confirm_ms": {"p50": 0.0, "p99": 0.0, "max": 0.0}}
+    assert "p99_ms_ratio" not in medians([(silent, silent)])
+
+
+def test_round_trips_come_before_confirms() -> None:
+    slow, quick = ({"p50": p, "p99": 2 * p, "max": 3 * p} for p in (4.0, 1.0))
+    one = {"messages_per_s": 1.0, "cpu_us_per_message": 1.0, "confirm_ms": quick, "round_trip_ms": slow}
+    other = {"messages_per_s": 1.0, "cpu_us_per_message": 1.0, "confirm_ms": quick}
+    assert medians([(one, other)])["p99_ms_ratio"] == 4.0
+
+
+def test_brokers_take_turns_at_beginning() -> None:
+    asked: list[Target] = []
+
+    def scenario(target: Target) -> dict[str, float]:
+        asked.append(target)
+        return {"messages_per_s": 1.0, "cpu_us_per_message": 1.0}
+
+    compare("turns", scenario, OURS, THEIRS, 3)
+    assert asked == [OURS, THEIRS, THEIRS, OURS, OURS, THEIRS]
+
+
+def test_commands_of_another_generator_are_filled_in() -> None:
+    program = "import json, sys; print('# a remark'); print(json.dumps(dict(zip('ab', sys.argv[1:]))))"
+    found = commands(f'# what they do\n\none = {sys.executable} -c "{program}" {{host}}:{{port}} {{pid}}\n')
+    assert list(found) == ["one"]
+    assert json.dumps(found["one"](OURS)) == '{"a": "127.0.0.1:5672", "b": "1"}'
+
+
+def _rabbit(rate: float) -> dict[str, float]:
+    """The names that other generators have for the same things."""
+    return {"consumed_per_s": rate, "broker_cpu_us_per_msg": 2.0}

@@ -1,0 +1,41 @@
+"""Every row of the measurements runs, on a hundredth of its size or less, and says what it is read for."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import ROWS
+
+ROOT = Path(__file__).parent.parent.parent
+SECONDS = 120
+
+READ_FOR = {
+    "rates": {"messages_per_s", "of_plain", "cpu_us_per_message", "round_trip_ms"},
+    "backlog": {"rss_anon_mib_highest", "last_tenth_of_first", "file_of_all_messages"},
+    "unacked": {"rss_anon_mib_highest", "bytes_each"},
+    "restarts": {"ready_s", "first_delivery_ms"},
+    "purges": {"confirm_ms", "answered_ms"},
+    "starts": {"median_s", "packages_ms", "rss_mib", "cpu_percent"},
+    "idle": {"kib_each", "cores", "alive"},
+    "declares": {"syncs_each", "of_one_client", "ready_s"},
+    "crowd": {"p99_of_one_queue"},
+    "routing": {"rate_ratio", "per_s", "ready_s"},
+    "steps": {"parse", "commit", "ack", "sum_of_steps"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("cc") is None, reason="the load generator is compiled")
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_runs(row: str) -> None:
+    command = [sys.executable, "-m", "bench", row, "--part", "0.002"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert run.returncode == 0, run.stderr
+    said = {name for line in run.stdout.splitlines() for name in json.loads(line)}
+    assert READ_FOR[row] <= said
