@@ -5,16 +5,20 @@ Between durable ends a binding is durable: on disk before it matches anything.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from broker.entities import dead_letters
 from broker.entities.exchanges import Binding, Destination
 from broker.entities.pending import Pending
 from broker.entities.queue import Queue
+from broker.entities.queue_types import type_of
 from broker.wire.tables import Table
 
 if TYPE_CHECKING:
     from broker.entities.definitions import Definitions
     from broker.entities.exchanges import Exchange
+    from broker.entities.message import Message
     from broker.entities.vhost import VHost
 
 
@@ -60,6 +64,8 @@ class Bindings:
         """Have a binding match from now on, in memory."""
         binding.source.bind(binding, arguments)
         self.changed(binding.source)
+        if binding.source.router.history:
+            self._hand_over(list(binding.source.router.history), binding.destination)
 
     def remove_inbound(self, entity: Destination) -> None:
         """An exchange or queue is going: nothing leads there any more."""
@@ -84,14 +90,35 @@ class Bindings:
         if source.auto_delete and not source.bindings and self._alive(source):
             self._vhost.delete_exchange(source)
 
+    def _hand_over(self, history: Sequence[Message], destination: Destination) -> None:
+        """Earlier messages for one who comes late: to a queue in their order, through an exchange the latest first.
+
+        The latter is RabbitMQ's order. There, however, one that reaches no queue ends the connection.
+        """
+        if isinstance(destination, Queue):
+            for message in history:
+                _give(message, destination)
+            return
+        for message in reversed(history):
+            keys, headers = dead_letters.keys_of(message), dead_letters.headers_of(message)
+            for queue in self._vhost.route(destination, keys, headers, message).queues:
+                _give(message, queue)
+
     def _alive(self, entity: Destination) -> bool:
         registry: dict[str, Queue] | dict[str, Exchange]
         registry = self._vhost.queues if isinstance(entity, Queue) else self._vhost.exchanges
         return registry.get(entity.name) is entity
 
 
+def _give(message: Message, queue: Queue) -> None:
+    if queue.limits.on_length and queue.limits.refuses(message):
+        queue.limits.turn_away(message)
+    else:
+        queue.publish(message)
+
+
 def _type(destination: Destination) -> str:
-    return "classic" if isinstance(destination, Queue) else "exchange"
+    return type_of(destination.spec.arguments).module if isinstance(destination, Queue) else "exchange"
 
 
 def _durable(binding: Binding) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.entities import queue_arguments
+from broker.entities.erlang_terms import Atom, printed
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
 from broker.wire.tables import Table
@@ -20,7 +21,7 @@ def assert_exchange_equivalent(
     """Type, flags and alternate exchange count; other arguments do not. Raises ChannelException 406."""
     entity = f"exchange '{exchange.name}' in vhost '{vhost}'"
     if exchange.type != type_:
-        raise _differs("type", entity, type_, exchange.type)
+        raise _differs("type", entity, printed(Atom(type_)), printed(Atom(exchange.type)))
     for name, received in flags.items():
         current = getattr(exchange, name)
         if current != received:

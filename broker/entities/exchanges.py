@@ -10,6 +10,9 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from broker.entities.hash_exchanges import ConsistentHash, ModulusHash
+from broker.entities.random_exchanges import LocalRandom, RandomChoice
+from broker.entities.recent_history import RecentHistory
 from broker.entities.routers import Direct, Fanout, Headers, Router, Topic
 from broker.wire.tables import Table, encode_table
 
@@ -34,6 +37,11 @@ ROUTERS: dict[str, Callable[[Table, Random], Router]] = {
     "fanout": lambda arguments, chance: Fanout(),
     "topic": lambda arguments, chance: Topic(),
     "headers": lambda arguments, chance: Headers(),
+    "x-consistent-hash": lambda arguments, chance: ConsistentHash(arguments),
+    "x-local-random": lambda arguments, chance: LocalRandom(chance),
+    "x-modulus-hash": lambda arguments, chance: ModulusHash(),
+    "x-random": lambda arguments, chance: RandomChoice(chance),
+    "x-recent-history": lambda arguments, chance: RecentHistory(arguments),
 }
 """How a router of each type is made of the exchange's arguments. One raises ChannelException for those it refuses."""
 

@@ -10,17 +10,8 @@ from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException
 from broker.wire.tables import TYPE_NAMES, Table
 
-PLUGIN_TYPES = frozenset(
-    {
-        "x-consistent-hash",
-        "x-delayed-message",
-        "x-local-random",
-        "x-modulus-hash",
-        "x-random",
-        "x-recent-history",
-    }
-)
-"""Types that RabbitMQ knows the names of, but has not got without a plugin."""
+PLUGIN_TYPES = frozenset({"x-delayed-message"})
+"""Types of RabbitMQ's plugins that are not there."""
 
 
 def declare(channel: Channel, method: methods.ExchangeDeclare) -> None:
@@ -101,10 +92,9 @@ def _both_ends(channel: Channel, method: methods.ExchangeBind | methods.Exchange
 
 
 def _check_type(type_: str) -> None:
-    if type_ in PLUGIN_TYPES:
-        raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{type_}'")
     if type_ not in ROUTERS:
-        raise ConnectionException(ReplyCode.COMMAND_INVALID, f"invalid exchange type '{type_}'")
+        problem = "unknown" if type_ in PLUGIN_TYPES else "invalid"
+        raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{problem} exchange type '{type_}'")
 
 
 def _check_alternate(channel: Channel, name: str, arguments: Table) -> None:

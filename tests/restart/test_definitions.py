@@ -33,6 +33,11 @@ KEPT_EXCHANGES = {
     "x.headers": ("headers", {}),
     "x.internal": ("fanout", {"internal": True}),
     "x.auto": ("direct", {"auto_delete": True}),
+    "x.ring": ("x-consistent-hash", {"arguments": {"hash-header": "h"}}),
+    "x.modulus": ("x-modulus-hash", {}),
+    "x.random": ("x-random", {}),
+    "x.local": ("x-local-random", {}),
+    "x.history": ("x-recent-history", {"arguments": {"x-recent-history-length": 3}}),
     "x.alternate": ("direct", {"arguments": {"alternate-exchange": "x.fanout"}}),
 }
 KEPT_QUEUES = {

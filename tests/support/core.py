@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from broker.entities.backlog import Window
@@ -36,7 +37,14 @@ class HandClock:
 class Core:
     """A broker with one virtual host. `crash` and `restart` leave a new one on the same data and clock."""
 
-    def __init__(self, directory: Path, window: Window = SMALL, definitions: RecordedDefinitions | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        window: Window = SMALL,
+        definitions: RecordedDefinitions | None = None,
+        chance: Random | None = None,
+    ) -> None:
+        self.chance = chance
         self.directory = directory
         self.window = window
         self.clock = HandClock()
@@ -46,7 +54,7 @@ class Core:
     def _start(self) -> None:
         self.store = MessageStore.open(self.directory)
         settings = BrokerSettings(self.window, 1 << 20)
-        self.broker = Broker(settings, self.clock, self.store, self.definitions, self.store.boot)
+        self.broker = Broker(settings, self.clock, self.store, self.definitions, self.store.boot, self.chance)
         self.vhost: VHost = self.broker.add_vhost("/")
         lanes = self.store.lanes()
         self.definitions.restore(self.vhost, lambda queue_id: lanes.get(queue_id, {}))

@@ -10,6 +10,7 @@ from broker.administration import AdministrationError
 from broker.entities import queue_arguments
 from broker.entities.broker import Broker
 from broker.entities.exchanges import CHANCE, ROUTERS
+from broker.entities.queue_types import type_of
 from broker.entities.quotas import OF_USERS, OF_VHOSTS
 from broker.entities.routers import Router
 from broker.entities.vhost import DEFAULT_EXCHANGES
@@ -31,6 +32,7 @@ from broker.server.commands.limits import checked
 from broker.server.commands.plain import table
 from broker.session.passwords import ALGORITHMS
 from broker.wire.errors import AmqpError
+from broker.wire.tables import Table
 
 Place = tuple[str, str]
 """A virtual host, and a name in it."""
@@ -87,9 +89,15 @@ def _router(type_: str, arguments: Mapping[str, Any] | Sequence[Any] = ()) -> Ro
     return ROUTERS[type_](table(arguments), CHANCE)
 
 
-def _queues(broker: Broker, file: DefinitionsFile) -> set[Place]:
-    found = {(vhost.name, name) for vhost in broker.vhosts.values() for name in vhost.queues}
-    return found | {(queue.vhost, queue.name) for queue in file.queues}
+def _queues(broker: Broker, file: DefinitionsFile) -> dict[Place, Callable[[], Table]]:
+    """Every queue that there will be: how to come by its arguments."""
+    found: dict[Place, Callable[[], Table]]
+    found = {(entry.vhost, entry.name): partial(table, entry.arguments) for entry in file.queues}
+    return found | {
+        (vhost.name, name): partial(getattr, queue.spec, "arguments")
+        for vhost in broker.vhosts.values()
+        for name, queue in vhost.queues.items()
+    }
 
 
 def _check_user(user: UserEntry) -> None:
@@ -130,13 +138,15 @@ def _check_queue(queue: QueueEntry) -> None:
     queue_arguments.check(queue.name, queue.vhost, table(queue.arguments))
 
 
-def _check_binding(entry: BindingEntry, exchanges: dict[Place, Callable[[], Router]], queues: set[Place]) -> None:
+def _check_binding(
+    entry: BindingEntry, exchanges: dict[Place, Callable[[], Router]], queues: dict[Place, Callable[[], Table]]
+) -> None:
     source, destination = (entry.vhost, entry.source), (entry.vhost, entry.destination)
     if source not in exchanges:
         raise invalid(f"no exchange '{entry.source}' in vhost '{entry.vhost}'")
     if destination not in (queues if entry.destination_type == "queue" else exchanges):
         raise invalid(f"no {entry.destination_type} '{entry.destination}' in vhost '{entry.vhost}'")
-    kind = "classic" if entry.destination_type == "queue" else "exchange"
+    kind = type_of(queues[destination]()).module if entry.destination_type == "queue" else "exchange"
     exchanges[source]().check(entry.routing_key, table(entry.arguments), kind)
 
 

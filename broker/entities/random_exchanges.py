@@ -1,0 +1,55 @@
+"""Exchanges that leave it to chance which one of their bindings takes a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from broker.entities.queue_types import CLASSIC
+from broker.entities.routers import Router
+from broker.wire.constants import ReplyCode
+from broker.wire.errors import ChannelException
+from broker.wire.tables import Table
+
+if TYPE_CHECKING:
+    from broker.entities.exchanges import Binding, Destination
+    from broker.entities.message import Message
+
+
+class RandomChoice(Router):
+    """One binding for each message, whatever its keys: who is bound twice is twice as likely."""
+
+    by_key_alone = False
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self._bindings: dict[Binding, None] = {}
+        self._line: list[Destination] = []
+
+    def bind(self, binding: Binding, arguments: Table) -> None:
+        self._bindings[binding] = None
+        self._line.append(binding.destination)
+
+    def unbind(self, binding: Binding) -> None:
+        del self._bindings[binding]
+        self._line.remove(binding.destination)
+
+    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+        return (self._chance.choice(self._line),) if self._line else ()
+
+
+class LocalRandom(RandomChoice):
+    """RabbitMQ 4.0's, for a node's own classic queues; on one machine every queue is local."""
+
+    def check(self, key: str, arguments: Table, destination: str) -> None:
+        if key:
+            raise _refusal(f"Non empty binding '{key}' key not permitted")
+        if destination == "exchange":
+            raise _refusal("Destination not found")
+        if destination != CLASSIC.module:
+            raise _refusal(f"Queue type {destination} not valid for this exchange type")
+
+
+def _refusal(text: str) -> ChannelException:
+    return ChannelException(ReplyCode.PRECONDITION_FAILED, text)
