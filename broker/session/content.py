@@ -38,28 +38,33 @@ def deliver_run(
 ) -> tuple[list[bytes], int]:
     """The frames of several deliveries with consecutive tags, in pieces, and how many bytes they are.
 
-    Messages of a run are mostly alike: what the one before has in common with this one is not written anew. Bodies
-    are not copied here; joining all the pieces of a turn does that once.
+    What frames begin with depends on lengths alone, and is written anew only where those change. Nothing else is
+    copied here; joining all the pieces of a turn does that once.
     """
     pieces: list[bytes] = []
-    route = header = start = middle = b""
-    size, limit, fixed, total = -1, frame_max - FRAME_OVERHEAD, 0, 0
+    route_size = header_size = size = -1
+    method_start = header_start = body_start = b""
+    limit, total = frame_max - FRAME_OVERHEAD, 0
+    overhead = 3 * FRAME_OVERHEAD + len(prefix) + 9
     for tag, entry in enumerate(entries, first):
         message = entry.message
         assert message is not None, "a queue hands over what it has loaded"
-        body = message.body
+        route, header, body = message.route, message.header, message.body
         if not 0 < len(body) <= limit:
             pieces.append(deliver(channel, prefix, tag, entry.redelivered, message, frame_max))
             total += len(pieces[-1])
             continue
-        if message.route != route or message.header != header or len(body) != size:
-            route, header, size = message.route, message.header, len(body)
-            start = _FRAME(FRAME_METHOD, channel, len(prefix) + 9 + len(route)) + prefix
-            header_frame, body_frame = _FRAME(FRAME_HEADER, channel, len(header)), _FRAME(FRAME_BODY, channel, size)
-            middle = b"%b\xce%b%b\xce%b" % (route, header_frame, header, body_frame)
-            fixed = len(start) + 9 + len(middle) + size + 1
-        pieces += (start, _TAG(tag, entry.redelivered), middle, body, END)
-        total += fixed
+        if len(route) != route_size:
+            route_size = len(route)
+            method_start = _FRAME(FRAME_METHOD, channel, len(prefix) + 9 + route_size) + prefix
+        if len(header) != header_size:
+            header_size = len(header)
+            header_start = END + _FRAME(FRAME_HEADER, channel, header_size)
+        if len(body) != size:
+            size = len(body)
+            body_start = END + _FRAME(FRAME_BODY, channel, size)
+        pieces += (method_start, _TAG(tag, entry.redelivered), route, header_start, header, body_start, body, END)
+        total += overhead + route_size + header_size + size
     return pieces, total
 
 
