@@ -67,12 +67,15 @@ def publish_run(channel: Channel, data: bytes, at: int, copies_max: int) -> int:
             if queues != into or summary.persistent != (flags == PERSISTENT):
                 _enqueue(channel, gathered, into)
                 gathered, into, flags = [], queues, PERSISTENT if summary.persistent else 0
-            bodies, at = _cut_bodies(data, start, body_at, at, 1 + (copies_max - copies) // len(queues))
+            bodies = [data[body_at:body_stop]]
+            if data.startswith(data[start:body_at], at):
+                at = _cut_bodies(data, start, body_at, at, bodies, 1 + (copies_max - copies) // len(queues))
             copies += len(bodies) * len(queues)
-            gathered += [Message(route, header, body, flags) for body in bodies]
-            if summary.priority:
-                for message in gathered[-len(bodies) :]:
+            for body in bodies:
+                message = Message(route, header, body, flags)
+                if summary.priority:
                     message.priority = summary.priority
+                gathered.append(message)
         _enqueue(channel, gathered, into)
     except ChannelException as error:
         channel.fail(error, _PUBLISH)
@@ -134,9 +137,8 @@ def _queues_for_run(channel: Channel, target: Target, header: bytes, body_size: 
     return queues
 
 
-def _cut_bodies(data: bytes, at: int, body_at: int, after: int, bodies_max: int) -> tuple[list[bytes], int]:
-    """The bodies of the publishes that begin as the one from `at` to `after` does; where they end."""
-    bodies = [data[body_at : after - 1]]
+def _cut_bodies(data: bytes, at: int, body_at: int, after: int, bodies: list[bytes], bodies_max: int) -> int:
+    """Add the bodies of the publishes that begin as the one from `at` to `after` does; where they end."""
     common = data[at:body_at]
     skip, stride = body_at - at, after - at
     last = len(data) - stride
@@ -146,7 +148,7 @@ def _cut_bodies(data: bytes, at: int, body_at: int, after: int, bodies_max: int)
             break
         bodies.append(data[after + skip : stop])
         after = stop + 1
-    return bodies, after
+    return after
 
 
 def _enqueue(channel: Channel, messages: list[Message], queues: tuple[Queue, ...]) -> None:
