@@ -35,6 +35,8 @@ VERBS = {
     "vhost": Verb("access", "vhost"),
     "permission": Verb("access", "permission"),
     "topic-permission": Verb("access", "topic_permission"),
+    "policy": Verb("policies", "policy"),
+    "operator-policy": Verb("policies", "operator_policy"),
     "import": Verb("operation", "import_"),
     "export": Verb("operation", "export"),
     "backup": Verb("operation", "backup"),

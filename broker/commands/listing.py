@@ -38,6 +38,10 @@ LISTINGS = {
     "users": Listing("list_users", ("name", "tags"), False),
     "vhosts": Listing("list_vhosts", ("name",), False),
     "permissions": Listing("list_permissions", ("vhost", "user", "configure", "write", "read")),
+    "policies": Listing("list_policies", ("vhost", "name", "pattern", "apply-to", "definition", "priority")),
+    "operator-policies": Listing(
+        "list_operator_policies", ("vhost", "name", "pattern", "apply-to", "definition", "priority")
+    ),
     "topic-permissions": Listing("list_topic_permissions", ("vhost", "user", "exchange", "write", "read")),
 }
 

@@ -78,6 +78,12 @@ class Bindings:
             self.changed_everywhere()
         exchange.version += 1
 
+    def alternate_changed(self, exchange: Exchange) -> None:
+        """An exchange has another alternate exchange, or none any more."""
+        if exchange.alternate is not None:
+            self.alternates.add(exchange.alternate)
+        self.changed(exchange)
+
     def changed_everywhere(self) -> None:
         """No remembered route holds any more."""
         for exchange in self._vhost.exchanges.values():

@@ -11,6 +11,7 @@ from random import Random
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.entities.hash_exchanges import ConsistentHash, ModulusHash
+from broker.entities.policies import NONE_IN_FORCE, alternate
 from broker.entities.random_exchanges import LocalRandom, RandomChoice
 from broker.entities.recent_history import RecentHistory
 from broker.entities.routers import Direct, Fanout, Headers, Router, Topic
@@ -66,6 +67,7 @@ class Exchange:
         "inbound",
         "internal",
         "name",
+        "policies",
         "router",
         "type",
         "version",
@@ -88,9 +90,8 @@ class Exchange:
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = arguments
-        alternate = arguments.get("alternate-exchange")
-        name_of_alternate = b"" if alternate is None else bytes(alternate.value)
-        self.alternate = name_of_alternate.decode("utf-8", "surrogateescape") or None
+        self.policies = NONE_IN_FORCE
+        self.alternate = alternate(arguments, NONE_IN_FORCE)
         self.router: Router = ROUTERS[type_](arguments, chance)
         self.bindings: dict[Binding, None] = {}
         self.inbound: dict[Binding, None] = {}

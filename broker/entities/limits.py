@@ -10,10 +10,15 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.entities.message import Message
+from broker.entities.queue_arguments import QueueArguments
 
 if TYPE_CHECKING:
     from broker.entities.queue import Queue
     from broker.entities.timers import Timers
+
+
+ROOM_MESSAGES = 1024
+"""How many messages are dropped in one turn to make room."""
 
 
 class Limits:
@@ -24,7 +29,11 @@ class Limits:
         self._timers = timers
         self._now = now
         self._watched = 0
-        arguments = queue.arguments
+        self._making_room = False
+        self.set(queue.arguments)
+
+    def set(self, arguments: QueueArguments) -> None:
+        """Hold to these limits from now on. Messages keep the time that they were given when they came."""
         self._message_ttl = arguments.message_ttl
         self._messages = arguments.max_length
         self._bytes = arguments.max_length_bytes
@@ -49,14 +58,31 @@ class Limits:
             self._queue.dead_letter(message, "maxlen")
 
     def make_room(self) -> None:
-        """Let go of the oldest messages while there are too many, after consumers had their chance."""
+        """Let go of the oldest messages while there are too many, after consumers had their chance.
+
+        When a policy has lowered the limit there may be very many: the rest goes in turns of its own.
+        """
         if self._over():
             self._queue.deliver()
-        while self._over():
-            entry = self._queue.pop()
+        for _ in range(ROOM_MESSAGES):
+            entry = self._queue.pop() if self._over() else None
             if entry is None:
-                break
+                return
             self._queue.discard(entry, "maxlen")
+        if not self._making_room:
+            self._making_room = True
+            self._timers.at(self._now() + 1, self._make_more_room)
+
+    def resume(self) -> None:
+        """After a start: messages may have expired meanwhile, and making room may have been cut short."""
+        self._queue.touch()
+        if self._overflow == "drop-head":
+            self.make_room()
+
+    def _make_more_room(self) -> None:
+        self._making_room = False
+        if self._overflow == "drop-head":
+            self.make_room()
 
     def expire(self, *, strictly: bool = False) -> None:
         """Let go of messages at the head whose time has passed; `strictly` spares those due this very moment."""

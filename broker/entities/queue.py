@@ -17,6 +17,7 @@ from broker.entities.consumer import Consumer, Consumers, Outlet
 from broker.entities.lane import Lane
 from broker.entities.limits import Limits
 from broker.entities.message import Entry, Message
+from broker.entities.policies import NONE_IN_FORCE
 from broker.entities.queue_arguments import QueueArguments, parse
 from broker.wire.tables import Table
 from storage.batch import COUNTER_BITS, PERSISTENT
@@ -70,7 +71,9 @@ class Queue:
         self.spec = spec
         self.name = spec.name
         self.durable = spec.durable
+        self.policies = NONE_IN_FORCE
         self.arguments: QueueArguments = parse(spec.arguments)
+        """What holds for it: declared, and made by its policies."""
         self.owner = owner
         self.lane = lane
         self.consumers = Consumers(self, single_active=self.arguments.single_active_consumer)

@@ -17,6 +17,7 @@ from broker.entities import dead_letters
 from broker.entities.bindings import Bindings
 from broker.entities.creation import Creations, Plan
 from broker.entities.definitions import Definitions
+from broker.entities.enforcement import Enforcement
 from broker.entities.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
 from broker.entities.exchanges import Exchange
 from broker.entities.journal import Journal
@@ -83,6 +84,7 @@ class VHost:
         self.context = context
         self._owned: dict[object, dict[Queue, None]] = {}
         self.bindings = Bindings(self, context.definitions)
+        self.enforcement = Enforcement(self)
         self._definitions = context.definitions
         self._new_exchange = partial(Exchange, chance=context.chance)
         self._new_queues = Creations(self.queues, self._queue_appears)
@@ -162,7 +164,7 @@ class VHost:
         # on disk: not all queues at once.
         spread = 0 if queue.arguments.message_ttl is not None else RESTORE_SPREAD_MILLISECONDS
         context = self.context.queue
-        context.timers.at(context.now() + queue_id % (spread + 1), queue.touch)
+        context.timers.at(context.now() + queue_id % (spread + 1), queue.limits.resume)
         return queue
 
     def restore_exchange(
@@ -188,12 +190,13 @@ class VHost:
     def _queue_appears(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
         self.context.queues_by_id[queue.lane.queue_id] = queue
-        self._watch_expiry(queue)
+        self.enforcement.queue_appears(queue)
         if queue.owner is not None:
             self._owned.setdefault(queue.owner, {})[queue] = None
 
     def _exchange_appears(self, exchange: Exchange) -> None:
         self.exchanges[exchange.name] = exchange
+        self.enforcement.exchange_appears(exchange)
         if exchange.alternate is not None:
             self.bindings.alternates.add(exchange.alternate)
         if exchange.name in self.bindings.alternates:
@@ -255,24 +258,6 @@ class VHost:
         """A connection is gone: so are the queues exclusive to it."""
         for queue in list(self._owned.pop(owner, ())):
             self.delete_queue(queue)
-
-    def _watch_expiry(self, queue: Queue) -> None:
-        lease = queue.arguments.expires
-        if lease is None:
-            return
-        context = self.context.queue
-
-        def check() -> None:
-            if queue.deleted:
-                return
-            if len(queue.consumers):
-                queue.last_used = context.now()
-            if queue.last_used + lease <= context.now():
-                self.delete_queue(queue)
-            else:
-                context.timers.at(queue.last_used + lease, check)
-
-        context.timers.at(context.now() + lease, check)
 
     # Publishing
 

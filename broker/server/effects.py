@@ -1,4 +1,4 @@
-"""What a change of users, virtual hosts, permissions and limits means for the broker in memory.
+"""What a change of users, virtual hosts, permissions, limits and policies means for the broker in memory.
 
 The same table serves a start, which replays what the definitions store holds, and a command, which has the
 store make the change first. So a change can mean only one thing. Exchanges, queues and bindings are not here:
@@ -7,21 +7,26 @@ their changes begin in memory and lead to the store.
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable
 from typing import Any
 
 from broker.entities.broker import Broker
+from broker.entities.policies import Policy
 from broker.entities.users import Permission, TopicPermission, User
 from broker.entities.vhost import VHostDescription
 from storage.definition_changes import (
     Change,
     DeletePermission,
+    DeletePolicy,
     DeleteTopicPermission,
     DeleteUser,
     DeleteUserLimit,
     DeleteVhost,
     DeleteVhostLimit,
     PutPermission,
+    PutPolicy,
     PutTopicPermission,
     PutUser,
     PutUserLimit,
@@ -96,6 +101,16 @@ def _delete_vhost_limit(broker: Broker, change: DeleteVhostLimit) -> None:
     broker.quotas.vhosts.get(change.vhost, {}).pop(change.name, None)
 
 
+def _put_policy(broker: Broker, change: PutPolicy) -> None:
+    row = change.row
+    policy = Policy(row.name, re.compile(row.pattern), row.apply_to, json.loads(row.definition), row.priority)
+    broker.vhosts[row.vhost].enforcement.put(policy, operator=row.operator)
+
+
+def _delete_policy(broker: Broker, change: DeletePolicy) -> None:
+    broker.vhosts[change.vhost].enforcement.remove(change.name, operator=change.operator)
+
+
 _EFFECTS: dict[type[Any], Callable[[Broker, Any], None]] = {
     PutVhost: _put_vhost,
     DeleteVhost: _delete_vhost,
@@ -109,4 +124,6 @@ _EFFECTS: dict[type[Any], Callable[[Broker, Any], None]] = {
     DeleteUserLimit: _delete_user_limit,
     PutVhostLimit: _put_vhost_limit,
     DeleteVhostLimit: _delete_vhost_limit,
+    PutPolicy: _put_policy,
+    DeletePolicy: _delete_policy,
 }

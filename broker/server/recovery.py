@@ -7,11 +7,13 @@ so a definitions file that was lost or swapped costs no messages: the start is r
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.administration import AdministrationError
 from broker.config import Config
 from broker.entities.backlog import Window
 from broker.entities.broker import Broker, BrokerSettings
@@ -19,6 +21,7 @@ from broker.entities.clock import SteadyClock
 from broker.entities.exchanges import Destination
 from broker.entities.queue import QueueSpec
 from broker.entities.vhost import VHost
+from broker.server.commands.policy_check import checked
 from broker.server.definition_log import DefinitionLog
 from broker.server.effects import take_effect
 from broker.session.passwords import SHA256, hash_password
@@ -31,7 +34,9 @@ from storage.definition_changes import (
     Definitions,
     ExchangeRow,
     PermissionRow,
+    PolicyRow,
     PutPermission,
+    PutPolicy,
     PutTopicPermission,
     PutUser,
     PutUserLimit,
@@ -123,13 +128,24 @@ def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Def
 
 
 def _access_of(found: Definitions) -> Iterator[Change]:
-    """The changes that make virtual hosts, users, permissions and limits what the store says they are."""
+    """The changes that make virtual hosts, users, permissions, limits and policies what the store says they are."""
     yield from map(PutVhost, found.vhosts)
     yield from map(PutUser, found.users)
     yield from map(PutPermission, found.permissions)
     yield from map(PutTopicPermission, found.topic_permissions)
     yield from map(PutVhostLimit, found.vhost_limits)
     yield from map(PutUserLimit, found.user_limits)
+    yield from map(PutPolicy, filter(_understood, found.policies))
+
+
+def _understood(row: PolicyRow) -> bool:
+    """A policy that another version or another Python has taken, and this one would not, is kept and not applied."""
+    try:
+        checked(row.name, row.pattern, row.apply_to, json.loads(row.definition), row.priority, operator=row.operator)
+    except AdministrationError as error:
+        log.error("policy '%s' of vhost '%s' is not applied: %s", row.name, row.vhost, error)
+        return False
+    return True
 
 
 def _restore_exchange(vhost: VHost, row: ExchangeRow) -> None:

@@ -397,6 +397,9 @@ def test_a_queue_is_purged_and_deleted(tell: Told, login: Callable[..., Client],
 def test_every_listing_has_its_columns(tenant: tuple[str, str], tell: Told, login: Callable[..., Client]) -> None:
     user, vhost = tenant
     tell("set_topic_permissions", vhost=vhost, user=user, exchange="amq.topic", write=".*", read=".*")
+    for kind in ("policy", "operator_policy"):
+        told = {"name": kind, "pattern": "", "definition": {"expires": 10**9}, "priority": 0, "apply_to": "all"}
+        tell(f"set_{kind}", vhost=vhost, **told)
     client = login(user=user, password="pw", vhost=vhost, channels=(1, 2))
     client.ask(TxSelect(), channel=2)
     client.ask(prefetch(7))
@@ -412,6 +415,8 @@ def test_every_listing_has_its_columns(tenant: tuple[str, str], tell: Told, logi
     (queue,) = tell("list_queues", vhost=vhost)
     assert queue["arguments"] == {"x-max-length": 5, "x-other": ["\udcff", {"a": None}]}
     assert (queue["messages_ready"], queue["messages_unacknowledged"], queue["consumers"]) == (0, 1, 1)
+    assert (queue["policy"], queue["operator_policy"]) == ("policy", "operator_policy")
+    assert queue["effective_policy_definition"] == {"expires": 10**9}
     (consumer,) = tell("list_consumers", vhost=vhost)
     assert (consumer["queue"], consumer["prefetch_count"], consumer["ack_required"]) == ("q", 7, True)
     assert (consumer["priority"], consumer["active"]) == (3, True)

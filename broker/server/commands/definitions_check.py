@@ -14,6 +14,7 @@ from broker.entities.queue_types import type_of
 from broker.entities.quotas import OF_USERS, OF_VHOSTS
 from broker.entities.routers import Router
 from broker.entities.vhost import DEFAULT_EXCHANGES
+from broker.server.commands import policy_check
 from broker.server.commands.arguments import check_pattern, invalid
 from broker.server.commands.definitions_file import (
     BindingEntry,
@@ -116,15 +117,16 @@ def _check_topic_permission(permission: TopicPermissionEntry) -> None:
     check_pattern(permission.read)
 
 
-def _check_policy(policy: PolicyEntry) -> None:
-    check_pattern(policy.pattern)
+def _check_policy(policy: PolicyEntry, *, operator: bool = False) -> None:
+    definition = dict(policy.definition)
+    policy_check.checked(policy.name, policy.pattern, policy.apply_to, definition, policy.priority, operator=operator)
 
 
 def _check_parameter(parameter: ParameterEntry) -> None:
     if parameter.component == VHOST_LIMITS:
         checked(parameter.value or {}, OF_VHOSTS)
     elif parameter.component == OPERATOR_POLICY:
-        _check_policy(operator_policy(parameter))
+        _check_policy(operator_policy(parameter), operator=True)
 
 
 def _check_exchange(exchange: ExchangeEntry) -> None:

@@ -106,7 +106,7 @@ class BindingEntry(msgspec.Struct, frozen=True):
 
 
 class PolicyEntry(msgspec.Struct, frozen=True):
-    """A policy: kept and given back, not applied."""
+    """A policy."""
 
     vhost: Name
     name: Name

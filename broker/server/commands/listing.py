@@ -7,6 +7,7 @@ from typing import Any
 
 from broker.entities.consumer import Consumer
 from broker.entities.exchanges import Binding
+from broker.entities.policies import Policy
 from broker.entities.queue import Queue
 from broker.entities.vhost import VHost
 from broker.server.commands.administration import Administration
@@ -102,7 +103,14 @@ def _queue(vhost: VHost, queue: Queue) -> Row:
         "owner": str(queue.owner.peer) if isinstance(queue.owner, Connection) else "",
         "type": "classic",
         "arguments": plain(queue.spec.arguments),
+        "policy": _name(queue.policies.policy),
+        "operator_policy": _name(queue.policies.operator),
+        "effective_policy_definition": queue.policies.definition,
     }
+
+
+def _name(policy: Policy | None) -> str:
+    return "" if policy is None else policy.name
 
 
 def list_exchanges(administration: Administration, arguments: Arguments) -> list[Row]:
@@ -116,6 +124,7 @@ def list_exchanges(administration: Administration, arguments: Arguments) -> list
             "auto_delete": exchange.auto_delete,
             "internal": exchange.internal,
             "arguments": plain(exchange.arguments),
+            "policy": _name(exchange.policies.policy),
         }
         for vhost in _vhosts(administration, arguments)
         for exchange in vhost.exchanges.values()

@@ -1,0 +1,475 @@
+"""Policies as clients see them. Everything here is RabbitMQ 3.10.8 on the wire, its policies set with rabbitmqctl."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from broker.wire.methods import BasicGetEmpty, BasicGetOk, BasicNack, ConfirmSelect
+from broker.wire.properties import BasicProperties
+from broker.wire.tables import to_python
+from tests.support.client import Address, Client, Message
+from tests.support.policing import Leveret, Operator, RabbitMQ
+from tests.support.queues import deposit, drain, drain_messages
+from tests.support.reference import REFERENCE
+from tests.support.shorthand import (
+    exchange_declare,
+    exchange_delete,
+    get,
+    nack,
+    queue_bind,
+    queue_declare,
+    queue_delete,
+)
+from tests.support.waiting import eventually, pass_by
+
+
+@pytest.fixture(scope="module")
+def vhost(request: pytest.FixtureRequest) -> Iterator[RabbitMQ | Leveret]:
+    """A virtual host for this file's tests, and whoever may set policies in it."""
+    name = f"policies-{time.time_ns():x}"
+    found: RabbitMQ | Leveret
+    found = RabbitMQ(name) if REFERENCE else Leveret(request.getfixturevalue("shared_process").data_dir, name)
+    found.begin()
+    yield found
+    found.end()
+
+
+@pytest.fixture
+def operator(vhost: RabbitMQ | Leveret) -> Iterator[Operator]:
+    """Whoever sets policies; what a test has set is cleared."""
+    yield vhost
+    for of_operators in (False, True):
+        for row in vhost.policies(operator=of_operators):
+            vhost.clear(row["name"], operator=of_operators)
+
+
+@pytest.fixture
+def client(broker: Address, vhost: RabbitMQ | Leveret) -> Iterator[Client]:
+    """A connection to the virtual host, with channel 1 open."""
+    client = Client.connect(broker, vhost=vhost.vhost)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def queue(client: Client, name: Callable[..., str]) -> Iterator[str]:
+    """A queue; deleted at the end."""
+    queue = name()
+    client.ask(queue_declare(queue))
+    yield queue
+    client.ask(queue_delete(queue))
+
+
+def reasons(messages: list[Message]) -> list[tuple[bytes, str]]:
+    """Dead letters by what they were and why they died."""
+    found = []
+    for message in messages:
+        headers: dict[str, Any] = to_python(message.properties.headers or {})
+        found.append((message.body, headers["x-death"][0]["reason"]))
+    return found
+
+
+def letters(client: Client, queue: str, count: int) -> list[tuple[bytes, str]]:
+    """What has died, once so many have: RabbitMQ's dead letters take their time."""
+    found: list[Message] = []
+
+    def enough() -> bool:
+        found.extend(drain_messages(client, queue))
+        return len(found) >= count
+
+    eventually(enough, f"{count} dead letters")
+    return reasons(found)
+
+
+def delivery_tag(message: Message) -> int:
+    """What acknowledges a message that was fetched."""
+    assert isinstance(message.method, BasicGetOk)
+    return message.method.delivery_tag
+
+
+def body(client: Client, queue: str) -> bytes | None:
+    """The body of the first message, taken."""
+    client.send(get(queue, no_ack=True))
+    item = client.receive()
+    if isinstance(item, BasicGetEmpty):
+        return None
+    assert isinstance(item, Message)
+    return item.body
+
+
+# Which policy holds
+
+
+def test_it_holds_for_what_is_there_and_for_what_comes(client: Client, queue: str, operator: Operator) -> None:
+    operator.set("p", f"^{queue}", {"max-length": 1})
+    deposit(client, b"1", b"2", key=queue)
+    assert drain(client, queue) == [b"2"]
+    client.ask(queue_declare(queue + "-later"))
+    deposit(client, b"1", b"2", key=queue + "-later")
+    assert drain(client, queue + "-later") == [b"2"]
+    client.ask(queue_delete(queue + "-later"))
+
+
+def test_it_holds_no_longer_when_it_is_cleared(client: Client, queue: str, operator: Operator) -> None:
+    operator.set("p", f"^{queue}$", {"max-length": 1})
+    assert operator.queues()[queue] == "p"
+    operator.clear("p")
+    assert operator.queues()[queue] == ""
+    deposit(client, b"1", b"2", key=queue)
+    assert drain(client, queue) == [b"1", b"2"]
+
+
+def test_the_highest_priority_holds_and_alone(client: Client, queue: str, operator: Operator) -> None:
+    operator.set("low", f"^{queue}$", {"max-length": 1}, priority=-1)
+    operator.set("high", f"^{queue}$", {"message-ttl": 60_000}, priority=3)
+    operator.set("middle", f"^{queue}$", {"max-length": 2})
+    assert operator.queues()[queue] == "high"
+    deposit(client, b"1", b"2", b"3", key=queue)
+    operator.clear("high")
+    assert operator.queues()[queue] == "middle"
+    assert drain(client, queue) == [b"2", b"3"]
+    operator.clear("middle")
+    assert operator.queues()[queue] == "low"
+
+
+def test_it_may_be_for_queues_or_for_exchanges(client: Client, queue: str, operator: Operator) -> None:
+    operator.set("p", f"^{queue}$", {"max-length": 1}, apply_to="exchanges")
+    assert operator.queues()[queue] == ""
+    operator.set("p", f"^{queue}$", {"max-length": 1}, apply_to="queues")
+    assert operator.queues()[queue] == "p"
+
+
+def test_the_pattern_is_found_anywhere_and_none_is_found_everywhere(
+    client: Client, queue: str, operator: Operator
+) -> None:
+    operator.set("p", queue[1:-1], {"max-length": 1})
+    assert operator.queues()[queue] == "p"
+    operator.set("p", "", {"max-length": 1})
+    assert operator.queues()[queue] == "p"
+    operator.set("p", queue.upper(), {"max-length": 1})
+    assert operator.queues()[queue] == ""
+
+
+@pytest.mark.parametrize(
+    ("definition", "applies"),
+    [
+        ({"max-length": 9, "delivery-limit": 3}, False),
+        ({"dead-letter-strategy": "at-most-once"}, False),
+        ({"max-age": "1m"}, False),
+        ({"queue-leader-locator": "balanced"}, False),
+        ({"initial-cluster-size": 1}, False),
+        ({"stream-max-segment-size-bytes": 1000}, False),
+        ({"ha-mode": "all"}, True),
+        ({"queue-master-locator": "min-masters"}, True),
+        ({"queue-mode": "lazy", "queue-version": 2}, True),
+        ({"max-in-memory-length": 5, "max-in-memory-bytes": 5}, True),
+        ({"alternate-exchange": "x"}, True),
+    ],
+)
+def test_a_key_of_other_types_of_queue_keeps_a_policy_away(
+    client: Client, queue: str, operator: Operator, definition: dict[str, Any], applies: bool
+) -> None:
+    """The whole policy, and the next one takes its place."""
+    operator.set("next", f"^{queue}$", {"max-length": 4}, priority=-1)
+    operator.set("p", f"^{queue}$", definition)
+    assert operator.queues()[queue] == ("p" if applies else "next")
+
+
+def test_exclusive_queues_with_names_of_the_brokers_have_policies(client: Client, operator: Operator) -> None:
+    named = client.ask(queue_declare("", exclusive=True)).queue
+    operator.set("p", "^amq.gen-", {"max-length": 1})
+    deposit(client, b"1", b"2", key=named)
+    assert drain(client, named) == [b"2"]
+
+
+# Arguments and policies
+
+
+def test_of_two_limits_the_smaller_counts(client: Client, queue: str, operator: Operator) -> None:
+    declared = queue + "-limited"
+    client.ask(queue_declare(declared, arguments={"x-max-length": 2}))
+    operator.set("p", f"^{declared}$", {"max-length": 3})
+    deposit(client, b"1", b"2", b"3", b"4", key=declared)
+    assert drain(client, declared) == [b"3", b"4"]
+    operator.set("p", f"^{declared}$", {"max-length": 1})
+    deposit(client, b"1", b"2", b"3", b"4", key=declared)
+    assert drain(client, declared) == [b"4"]
+    client.ask(queue_delete(declared))
+
+
+def test_where_there_is_nothing_to_compare_the_argument_counts(client: Client, queue: str, operator: Operator) -> None:
+    dead, declared = queue, queue + "-declared"
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead, "x-overflow": "drop-head"}
+    client.ask(queue_declare(declared, arguments=arguments))
+    definition = {"dead-letter-exchange": "amq.fanout", "dead-letter-routing-key": "x", "overflow": "reject-publish"}
+    operator.set("p", f"^{declared}$", {**definition, "max-length": 1})
+    deposit(client, b"1", b"2", key=declared)
+    assert letters(client, dead, 1) == [(b"1", "maxlen")]
+    client.ask(queue_delete(declared))
+
+
+def test_each_key_counts_by_itself(client: Client, queue: str, operator: Operator) -> None:
+    """The exchange from an argument, the routing key from a policy."""
+    declared = queue + "-declared"
+    client.ask(queue_declare(declared, arguments={"x-dead-letter-exchange": ""}))
+    operator.set("p", f"^{declared}$", {"dead-letter-routing-key": queue})
+    deposit(client, b"1", key=declared, properties=BasicProperties(expiration="0"))
+    assert letters(client, queue, 1) == [(b"1", "expired")]
+    client.ask(queue_delete(declared))
+
+
+def test_an_operators_policy_makes_smaller_and_never_larger(client: Client, queue: str, operator: Operator) -> None:
+    operator.set("p", f"^{queue}$", {"max-length": 2})
+    operator.set("o", f"^{queue}$", {"max-length": 3}, operator=True)
+    deposit(client, b"1", b"2", b"3", b"4", key=queue)
+    assert drain(client, queue) == [b"3", b"4"]
+    operator.set("o", f"^{queue}$", {"max-length": 1}, operator=True)
+    deposit(client, b"1", b"2", b"3", b"4", key=queue)
+    assert drain(client, queue) == [b"4"]
+    operator.clear("p")
+    deposit(client, b"1", b"2", key=queue)
+    assert drain(client, queue) == [b"2"]
+
+
+def test_a_second_declaration_is_compared_with_the_first_alone(client: Client, queue: str, operator: Operator) -> None:
+    operator.set("p", f"^{queue}$", {"max-length": 2})
+    assert client.ask(queue_declare(queue)).queue == queue
+    text = f"inequivalent arg 'x-max-length' for queue '{queue}' in vhost"
+    assert text in client.refusal(queue_declare(queue, arguments={"x-max-length": 2}))
+
+
+# What becomes of messages that are there
+
+
+def test_a_limit_trims_at_once_and_knows_its_own_dead_letter_exchange(
+    client: Client, queue: str, operator: Operator
+) -> None:
+    full = queue + "-full"
+    client.ask(queue_declare(full))
+    deposit(client, b"1", b"2", b"3", b"4", b"5", key=full)
+    definition = {"max-length": 2, "dead-letter-exchange": "", "dead-letter-routing-key": queue}
+    operator.set("p", f"^{full}$", definition)
+    assert letters(client, queue, 3) == [(b"1", "maxlen"), (b"2", "maxlen"), (b"3", "maxlen")]
+    assert drain(client, full) == [b"4", b"5"]
+    client.ask(queue_delete(full))
+
+
+def test_a_limit_that_comes_with_reject_publish_trims_first(client: Client, queue: str, operator: Operator) -> None:
+    """Until now the queue dropped its oldest messages; lowered further, it refuses and drops nothing."""
+    deposit(client, b"1", b"2", b"3", b"4", key=queue)
+    operator.set("p", f"^{queue}$", {"max-length": 3, "overflow": "reject-publish"})
+    assert body(client, queue) == b"2"
+    operator.set("p", f"^{queue}$", {"max-length": 1, "overflow": "reject-publish"})
+    client.ask(ConfirmSelect(False))
+    client.publish(b"refused", key=queue)
+    client.expect(BasicNack)
+    assert drain(client, queue) == [b"3", b"4"]
+
+
+def test_a_limit_trims_when_messages_are_no_longer_refused(client: Client, queue: str, operator: Operator) -> None:
+    operator.set("p", f"^{queue}$", {"max-length": 3, "overflow": "reject-publish"})
+    deposit(client, b"1", b"2", b"3", key=queue)
+    operator.set("p", f"^{queue}$", {"max-length": 1})
+    eventually(lambda: client.ask(queue_declare(queue, passive=True)).message_count == 1, "two messages to go")
+    assert drain(client, queue) == [b"3"]
+
+
+def test_a_time_to_live_is_for_messages_to_come(client: Client, queue: str, operator: Operator) -> None:
+    """Those that are there keep theirs, or have none; those that came under a policy keep it when it goes."""
+    deposit(client, b"for ever", key=queue)
+    operator.set("p", f"^{queue}$", {"message-ttl": 100})
+    deposit(client, b"brief", key=queue)
+    pass_by(time.monotonic() + 0.3)
+    assert drain(client, queue) == [b"for ever"]
+    deposit(client, b"brief", key=queue)
+    operator.clear("p")
+    eventually(lambda: client.ask(queue_declare(queue, passive=True)).message_count == 0, "the message to expire")
+
+
+def test_dead_letters_go_where_the_policy_says_now(client: Client, queue: str, operator: Operator) -> None:
+    source = queue + "-source"
+    client.ask(queue_declare(source))
+    deposit(client, b"1", b"2", key=source)
+    operator.set("p", f"^{source}$", {"dead-letter-exchange": "", "dead-letter-routing-key": queue})
+    client.send(get(source), get(source))
+    first, second = client.expect_message(BasicGetOk), client.expect_message(BasicGetOk)
+    client.send(nack(delivery_tag(first), requeue=False))
+    assert letters(client, queue, 1) == [(b"1", "rejected")]
+    operator.clear("p")
+    client.send(nack(delivery_tag(second), requeue=False))
+    assert drain(client, source) == []
+    assert drain(client, queue) == []
+    client.ask(queue_delete(source))
+
+
+def test_a_lease_begins_with_the_policy(client: Client, name: Callable[..., str], operator: Operator) -> None:
+    queue, kept = name(), name()
+    client.ask(queue_declare(queue))
+    client.ask(queue_declare(kept))
+    pass_by(time.monotonic() + 0.3)
+    operator.set("p", f"^{queue}$", {"expires": 200})
+    eventually(lambda: queue not in operator.queues(), "the queue to end")
+    assert kept in operator.queues()
+    client.ask(queue_delete(kept))
+
+
+# Exchanges
+
+
+@pytest.fixture
+def spare(client: Client, queue: str, name: Callable[..., str]) -> str:
+    """A fanout exchange that leads to the queue."""
+    spare = name("spare")
+    client.ask(exchange_declare(spare, "fanout", auto_delete=True))
+    client.ask(queue_bind(queue, spare))
+    return spare
+
+
+@pytest.mark.parametrize("exchange", ["declared", "amq.direct"])
+def test_an_alternate_exchange_is_asked_from_the_next_message_on(
+    client: Client, queue: str, spare: str, operator: Operator, exchange: str
+) -> None:
+    if exchange == "declared":
+        client.ask(exchange_declare(exchange))
+    deposit(client, b"before", exchange=exchange, key="nowhere")
+    operator.set("p", f"^{exchange}$", {"alternate-exchange": spare}, apply_to="exchanges")
+    deposit(client, b"with", exchange=exchange, key="nowhere")
+    operator.set("p", f"^{exchange}$", {"alternate-exchange": spare}, apply_to="queues")
+    deposit(client, b"for queues", exchange=exchange, key="nowhere")
+    operator.set("p", f"^{exchange}$", {"alternate-exchange": spare})
+    deposit(client, b"again", exchange=exchange, key="nowhere")
+    operator.clear("p")
+    deposit(client, b"after", exchange=exchange, key="nowhere")
+    assert drain(client, queue) == [b"with", b"again"]
+
+
+def test_an_alternate_exchange_of_a_new_exchange(client: Client, queue: str, spare: str, operator: Operator) -> None:
+    operator.set("p", "^late$", {"alternate-exchange": spare})
+    client.ask(exchange_declare("late"))
+    deposit(client, b"1", exchange="late", key="nowhere")
+    assert drain(client, queue) == [b"1"]
+    client.ask(exchange_declare("late"))
+    client.ask(exchange_delete("late"))
+
+
+def test_an_alternate_exchange_that_was_declared_stays(
+    client: Client, queue: str, spare: str, operator: Operator
+) -> None:
+    client.ask(exchange_declare("own", arguments={"alternate-exchange": spare}))
+    operator.set("p", "^own$", {"alternate-exchange": "amq.fanout"})
+    deposit(client, b"1", exchange="own", key="nowhere")
+    assert drain(client, queue) == [b"1"]
+    client.ask(exchange_delete("own"))
+
+
+def test_the_default_exchange_has_no_alternate(client: Client, queue: str, spare: str, operator: Operator) -> None:
+    operator.set("p", "^$", {"alternate-exchange": spare})
+    deposit(client, b"1", key="no such queue")
+    assert drain(client, queue) == []
+
+
+def test_one_policy_may_speak_of_exchanges_and_of_queues(
+    client: Client, queue: str, spare: str, operator: Operator
+) -> None:
+    operator.set("p", ".*", {"alternate-exchange": spare, "max-length": 1})
+    deposit(client, b"1", b"2", exchange="amq.direct", key="nowhere")
+    assert drain(client, queue) == [b"2"]
+
+
+# What is refused
+
+
+@pytest.mark.parametrize(
+    ("definition", "why"),
+    [
+        ({}, "no policy provided"),
+        ({"nonsense": 5, "max-length": 3}, '[{<<"nonsense">>,5}] are not recognised policy settings'),
+        ({"max-priority": 5}, '[{<<"max-priority">>,5}] are not recognised policy settings'),
+        ({"federation-upstream-set": "all"},
+         '[{<<"federation-upstream-set">>,<<"all">>}] are not recognised policy settings'),
+        ({"max-length": -5}, "-5 is not a valid maximum length"),
+        ({"max-length": "5"}, '<<"5">> is not a valid maximum length'),
+        ({"max-length-bytes": None}, "null is not a valid maximum length in bytes"),
+        ({"message-ttl": 1.5}, "1.5 is not a valid message TTL"),
+        ({"message-ttl": True}, "true is not a valid message TTL"),
+        ({"message-ttl": [1, "a", {"b": 2}]}, '[1,<<"a">>,#{<<"b">> => 2}] is not a valid message TTL'),
+        ({"expires": 0}, "0 is not a valid queue expiry"),
+        ({"max-length": -5, "expires": 0}, "0 is not a valid queue expiry"),
+        ({"overflow": "x"}, '<<"x">> is not a valid overflow value'),
+        ({"dead-letter-exchange": 5}, "5 is not a valid dead letter exchange name"),
+        ({"dead-letter-routing-key": 5}, "5 is not a valid dead letter routing key"),
+        ({"dead-letter-strategy": "x"}, '<<"x">> is not a valid dead letter strategy'),
+        ({"alternate-exchange": 5}, "5 is not a valid alternate exchange name"),
+        ({"delivery-limit": -1}, "-1 is not a valid delivery limit"),
+        ({"max-in-memory-length": -1}, "-1 is not a valid maximum memory in bytes"),
+        ({"queue-mode": "x"}, '<<"x">> is not a valid queue-mode value'),
+        ({"queue-version": 3}, "3 is not a valid queue-version value"),
+        ({"queue-master-locator": "x"}, '<<"x">> invalid queue-master-locator value'),
+        ({"queue-leader-locator": "x"}, '<<"x">> is not a valid queue leader locator value'),
+        ({"initial-cluster-size": -1}, "-1 is not a valid cluster size"),
+        ({"max-age": "5x"}, '<<"5x">> is not a valid max age'),
+        ({"stream-max-segment-size-bytes": 3_000_000_001}, "3000000001 is not a valid segment size"),
+        ({"ha-mode": "x"}, '<<"x">> is not a valid ha-mode value'),
+        ({"ha-params": 2}, "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"),
+        ({"ha-mode": "all", "ha-params": 2}, 'ha-mode="all" does not take parameters'),
+        ({"ha-mode": "exactly"}, 'ha-mode="exactly" takes an integer, none given'),
+        ({"ha-mode": "nodes"}, 'ha-mode="nodes" takes a list, none given'),
+        ({"ha-mode": "nodes", "ha-params": []}, 'ha-mode="nodes" list must be non-empty'),
+        ({"ha-mode": "nodes", "ha-params": ["a", 5]},
+         'ha-mode="nodes" takes a list of strings, [5] was not a string'),
+        ({"ha-mode": "all", "ha-sync-mode": "x"}, 'ha-sync-mode must be "manual" or "automatic", got <<"x">>'),
+        ({"ha-mode": "all", "ha-sync-batch-size": 0}, "ha-sync-batch-size takes an integer greater than 0, 0 given"),
+        ({"ha-mode": "all", "ha-promote-on-failure": 1},
+         'ha-promote-on-failure must be "always" or "when-synced", got 1'),
+        ({"ha-mode": "all", "ha-promote-on-shutdown": 1},
+         'ha-promote-on-shutdown must be "always" or "when-synced", got 1'),
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused(operator: Operator, definition: dict[str, Any], why: str) -> None:
+    assert operator.set("p", "^q", definition) == f"Validation failed: {why}"
+    assert operator.policies() == []
+
+
+def test_what_cannot_be_read_is_refused(operator: Operator) -> None:
+    wrong = operator.set("p", "(", {"max-length": 1})
+    assert wrong.startswith("Validation failed: pattern should be regular expression but is invalid: {")
+    wrong = operator.set("p", "^q", {"max-length": 1}, apply_to="words")
+    assert wrong.startswith("Validation failed: apply-to 'words' unrecognised; should be 'queues', 'exchanges'")
+    wrong = operator.set("p", "(", {"expires": 0})
+    assert wrong.startswith("Validation failed: 0 is not a valid queue expiry; pattern should be regular expression")
+    assert operator.policies() == []
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["overflow", "dead-letter-exchange", "dead-letter-routing-key", "queue-version", "alternate-exchange", "ha-mode"],
+)
+def test_an_operators_policy_has_only_what_can_be_made_smaller(operator: Operator, key: str) -> None:
+    why = f'[{{<<"{key}">>,<<"x">>}}] are not recognised policy settings'
+    assert operator.set("o", "^q", {"max-length": 1, key: "x"}, operator=True) == f"Validation failed: {why}"
+    wrong = operator.set("o", "^q", {"max-length": "a"}, operator=True)
+    assert wrong == 'Validation failed: <<"a">> is not a valid maximum length'
+    assert operator.policies(operator=True) == []
+
+
+def test_clearing_what_is_not_there_is_refused(operator: Operator) -> None:
+    assert operator.clear("nothing") == "Parameter does not exist"
+    assert operator.clear("nothing", operator=True) == "Parameter does not exist"
+
+
+def test_policies_are_listed_the_strongest_last(operator: Operator, vhost: RabbitMQ | Leveret) -> None:
+    operator.set("b", "^b", {"max-length": 10**20}, priority=2)
+    operator.set("a", "^a", {"message-ttl": 1, "expires": 5}, priority=7, apply_to="queues")
+    operator.set("a", "^x", {"expires": 5}, priority=-3, operator=True)
+    assert operator.policies() == [
+        {"vhost": vhost.vhost, "name": "b", "pattern": "^b", "apply-to": "all", "definition": {"max-length": 10**20},
+         "priority": 2},
+        {"vhost": vhost.vhost, "name": "a", "pattern": "^a", "apply-to": "queues",
+         "definition": {"message-ttl": 1, "expires": 5}, "priority": 7},
+    ]  # fmt: skip
+    (only,) = operator.policies(operator=True)
+    assert (only["name"], only["definition"], only["priority"]) == ("a", {"expires": 5}, -3)
