@@ -24,6 +24,10 @@ PERSISTENT = 1
 """Record flag: the message survives a restart. Without it the record is overflow and ends with its boot."""
 
 
+BLIND = 2
+"""Record flag: behind the header are BCC keys. The store keeps them with it and does not look."""
+
+
 class Record(Protocol):
     """A message as the store sees it: never changed once it has been put into a batch."""
 
@@ -35,6 +39,10 @@ class Record(Protocol):
     body: bytes
     body_id: int
     """0: the body is stored with the record. Otherwise it is stored once under this number, for several queues."""
+
+    @property
+    def stored_header(self) -> bytes:
+        """What is stored in place of the header if BLIND is among the flags."""
 
 
 Put = tuple[Record, int]

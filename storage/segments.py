@@ -24,7 +24,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from storage.batch import PERSISTENT, Put
+from storage.batch import BLIND, PERSISTENT, Put
 from storage.errors import StoreCorrupt
 from storage.records import VERSION, Settled, unknown_version
 
@@ -127,6 +127,10 @@ def pack(puts: Iterable[tuple[int, Put]]) -> list[tuple[int, bytes]]:
     cutter, crc32, pack_entry = Cutter(), zlib.crc32, ENTRY.pack
     for position, (record, expires_at) in puts:
         route, header, body, body_id, flags = record.route, record.header, record.body, record.body_id, record.flags
+        kinds = SHARED if body_id else 0
+        if flags != PERSISTENT:
+            kinds |= 0 if flags & PERSISTENT else TRANSIENT
+            header = record.stored_header if flags & BLIND else header
         parts = (route, header) if body_id else (route, header, body)
         checksum = crc32(header, crc32(route))
         size = len(route) + len(header)
@@ -146,7 +150,7 @@ def pack(puts: Iterable[tuple[int, Put]]) -> list[tuple[int, bytes]]:
             flags & 0xFFFF,
             len(route),
         )
-        cutter.add(entry, parts, (SHARED if body_id else 0) | (0 if flags & PERSISTENT else TRANSIENT))
+        cutter.add(entry, parts, kinds)
     return cutter.finish()
 
 

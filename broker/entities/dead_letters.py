@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.entities.message import Message, route_of
+from broker.entities.message import BlindlyCopied, Message, route_of
 from broker.wire.properties import BasicProperties, decode_properties, encode_header
 from broker.wire.tables import INTEGER_KINDS, Field, Table
+from storage.batch import BLIND
 
 Deaths = list[Field]
 
@@ -24,20 +25,19 @@ def died(message: Message, queue: str, reason: str, now: int, exchange: str, rou
     properties = decode_properties(message.header)
     headers = dict(properties.headers or {})
     keys = [message.routing_key, *_copied_to(headers, "CC")]
-    history = deaths(headers)
-    death = _death(message, properties, queue, reason, now, keys)
-    headers["x-death"] = Field("A", _counted(history, death))
-    for which in ("last",) if history else ("first", "last"):
+    death, before = _death(message, properties, queue, reason, now, keys), headers.get("x-death")
+    headers["x-death"] = Field("A", _counted(before, death))
+    for which in ("first", "last") if before is None else ("last",):
         headers.update({f"x-{which}-death-{name}": death[name] for name in ("reason", "queue", "exchange")})
-    headers.pop("BCC", None)
     if routing_key is not None:
         headers.pop("CC", None)
     changes: dict[str, Any] = {"headers": dict(sorted(headers.items())), "expiration": None}
     key = message.routing_key if routing_key is None else routing_key
     header = encode_header(len(message.body), properties._replace(**changes))
-    letter = Message(route_of(exchange, key), header, message.body, message.flags)
+    letter = Message(route_of(exchange, key), header, message.body, message.flags & ~BLIND)
     letter.priority = properties.priority or 0
-    return letter
+    blind_keys = message.blind_keys if routing_key is None else []
+    return BlindlyCopied.of(letter, header, blind_keys) if blind_keys else letter
 
 
 def headers_of(message: Message) -> Table:
@@ -47,13 +47,11 @@ def headers_of(message: Message) -> Table:
 
 def keys_of(message: Message) -> list[str]:
     """Every key a message is routed by: its own and those copied to, openly or blindly."""
-    headers = headers_of(message)
-    return [message.routing_key, *_copied_to(headers, "CC"), *_copied_to(headers, "BCC")]
+    return [message.routing_key, *_copied_to(headers_of(message), "CC"), *message.blind_keys]
 
 
-def deaths(headers: Table) -> list[Table]:
-    """The deaths a message has died so far, latest first."""
-    field = headers.get("x-death")
+def _deaths(field: Field | None) -> list[Table]:
+    """The deaths in an x-death header, latest first."""
     if field is None or field.kind != "A":
         return []
     found: Any = field.value
@@ -62,7 +60,7 @@ def deaths(headers: Table) -> list[Table]:
 
 def in_circle(message: Message, queue: str) -> bool:
     """The message would come back to a queue it has died in, with nobody on the way having rejected it."""
-    history = deaths(headers_of(message))
+    history = _deaths(headers_of(message).get("x-death"))
     names = [_text(death, "queue") for death in history]
     if queue not in names:
         return False
@@ -84,15 +82,16 @@ def _death(message: Message, properties: BasicProperties, queue: str, reason: st
     return death
 
 
-def _counted(history: list[Table], death: Table) -> Deaths:
-    """The history with one more death in it: the same queue and reason counts on, and moves to the front.
+def _counted(before: Field | None, death: Table) -> Deaths:
+    """The deaths with one more among them: the same queue and reason counts on, and moves to the front.
 
     Only a message's first death has its fields in the order they are written in; RabbitMQ sorts the later ones.
     """
+    history = _deaths(before)
     same = [old for old in history if all(_text(old, name) == _text(death, name) for name in ("queue", "reason"))]
     if same:
         death = {**same[0], "count": Field("l", min(_count(same[0]) + 1, COUNT_MAX))}
-    if history:
+    if before is not None and before.kind == "A":
         death = dict(sorted(death.items()))
     return [Field("F", entry) for entry in (death, *(old for old in history if old not in same))]
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.entities.backlog import Backlog, Window
 from broker.entities.journal import Journal
-from broker.entities.message import Entry, Message
-from storage.batch import PERSISTENT, LaneState, LaneWrites, Purge, StoredMessage
+from broker.entities.message import BlindlyCopied, Entry, Message
+from storage.batch import BLIND, PERSISTENT, LaneState, LaneWrites, Purge, StoredMessage
 
 if TYPE_CHECKING:
     from broker.entities.queue import Queue
@@ -154,6 +154,7 @@ class Lane:
 
 
 def _message(stored: StoredMessage) -> Message:
-    message = Message(stored.route, stored.header, stored.body, stored.flags)
+    make = BlindlyCopied.restored if stored.flags & BLIND else Message
+    message = make(stored.route, stored.header, stored.body, stored.flags)
     message.body_id = stored.body_id
     return message

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from storage.batch import PERSISTENT
+from storage.batch import BLIND, PERSISTENT
 
 if TYPE_CHECKING:
     from broker.entities.consumer import Consumer
     from broker.entities.queue import Queue
+
+
+_SIZE_BYTES = 4
 
 
 class Message:
@@ -44,6 +48,57 @@ class Message:
     def routing_key(self) -> str:
         """The routing key it was published with."""
         return _text(self.route[2 + self.route[0] :])
+
+    @property
+    def blind_keys(self) -> list[str]:
+        """Further routing keys that nobody is to see."""
+        return []
+
+    @property
+    def stored_header(self) -> bytes:
+        """The header as it is stored, for messages whose flags say that it is more than the header."""
+        return self.header
+
+
+class BlindlyCopied(Message):
+    """A message with a BCC header, which is no longer in it: its keys count again when it becomes a dead letter."""
+
+    __slots__ = ("_keys",)
+
+    def __init__(self, route: bytes, header: bytes, body: bytes, flags: int, keys: bytes) -> None:
+        super().__init__(route, header, body, flags | BLIND)
+        self._keys = keys
+
+    @classmethod
+    def of(cls, message: Message, header: bytes, keys: Iterable[str]) -> BlindlyCopied:
+        """The message with another header, and with blind keys."""
+        encoded = (key.encode("utf-8", "surrogateescape") for key in keys)
+        joined = b"".join(len(key).to_bytes(_SIZE_BYTES, "big") + key for key in encoded)
+        copied = cls(message.route, header, message.body, message.flags, joined)
+        copied.expiration, copied.priority = message.expiration, message.priority
+        return copied
+
+    @classmethod
+    def restored(cls, route: bytes, stored_header: bytes, body: bytes, flags: int) -> BlindlyCopied:
+        """The message as the store gives it back."""
+        end = len(stored_header) - _SIZE_BYTES
+        size = int.from_bytes(stored_header[end:], "big")
+        return cls(route, stored_header[: end - size], body, flags, stored_header[end - size : end])
+
+    @property
+    def blind_keys(self) -> list[str]:
+        """The keys of the BCC header."""
+        keys, at = [], 0
+        while at < len(self._keys):
+            start = at + _SIZE_BYTES
+            at = start + int.from_bytes(self._keys[at:start], "big")
+            keys.append(_text(self._keys[start:at]))
+        return keys
+
+    @property
+    def stored_header(self) -> bytes:
+        """The header, the keys as AMQP long strings, and how many bytes those are."""
+        return self.header + self._keys + len(self._keys).to_bytes(_SIZE_BYTES, "big")
 
 
 def route_of(exchange: str, routing_key: str) -> bytes:

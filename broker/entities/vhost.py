@@ -283,7 +283,10 @@ class VHost:
         targets = [target for target in routes.queues if not dead_letters.in_circle(letter, target.name)]
         self.share_body(letter, targets)
         for target in targets:
-            target.publish(letter)
+            if target.limits.refuses(letter):
+                target.limits.turn_away(letter)
+            else:
+                target.publish(letter)
 
 
 def new_transient_ids() -> count[int]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from broker.entities.message import Message
+from broker.entities.message import BlindlyCopied, Message
 from broker.entities.queue import Queue
 from broker.entities.queue_arguments import EXPIRY_MAX_MILLISECONDS
 from broker.session import content
@@ -55,9 +55,12 @@ def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> i
     if summary.reply_to == REPLY_TO:
         _promise_reply(channel, message)
     if summary.headers is not None and b"CC" in summary.headers:
-        queues = _route(channel, target, message, summary)
+        message, queues = _route_copies(channel, target, message, summary)
     elif queues is None:
-        queues = _route(channel, target, message, summary) if target.name else by_name(channel, target)
+        if target.name:
+            queues = _route(channel, target, message, summary)
+        else:
+            queues = by_name(channel, target) or _reply(channel, target.key, message)
     if channel.transaction is not None:
         names = [queue.name for queue in queues]
         channel.transaction.publishes.append(partial(_enqueue_by_name, channel, target, message, names))
@@ -118,10 +121,22 @@ def by_name(channel: Channel, target: Target) -> tuple[Queue, ...]:
 def _route(channel: Channel, target: Target, message: Message, summary: PropertySummary) -> tuple[Queue, ...]:
     assert target.exchange is not None, "routes are asked of a resolved target"
     headers: Table = decode_table(summary.headers, 0)[0] if summary.headers is not None else {}
-    keys = [target.key, *_copied_to(headers, "CC"), *_copied_to(headers, "BCC")]
+    return channel.vhost.route(target.exchange, (target.key,), headers, message).queues
+
+
+def _route_copies(
+    channel: Channel, target: Target, message: Message, summary: PropertySummary
+) -> tuple[Message, tuple[Queue, ...]]:
+    """The message without its BCC header, and the queues that it reaches by all its keys."""
+    assert target.exchange is not None, "routes are asked of a resolved target"
+    headers: Table = decode_table(summary.headers, 0)[0] if summary.headers is not None else {}
+    copies, blind = _copied_to(headers, "CC"), _copied_to(headers, "BCC")
+    keys = [target.key, *copies, *blind]
     if "BCC" in headers:
-        _strip_blind_copies(message)
-    return channel.vhost.route(target.exchange, keys, headers, message).queues
+        message = BlindlyCopied.of(message, _without_blind_copies(message), blind)
+    for key in sorted(set(keys)) if not target.name else ():
+        _reply(channel, key, message)
+    return message, channel.vhost.route(target.exchange, keys, headers, message).queues
 
 
 def _enqueue_by_name(channel: Channel, target: Target, message: Message, names: list[str]) -> None:
@@ -132,8 +147,6 @@ def _enqueue_by_name(channel: Channel, target: Target, message: Message, names: 
 
 def _enqueue(channel: Channel, target: Target, message: Message, queues: tuple[Queue, ...]) -> int:
     ledger = channel.confirms
-    if not queues:
-        _reply(channel, target, message)  # which is no queue: a mandatory answer is returned all the same
     if not queues and target.mandatory:
         channel.connection.output.send(content.returned(channel.number, message, channel.connection.frame_max))
     durable = refused = False
@@ -143,6 +156,8 @@ def _enqueue(channel: Channel, target: Target, message: Message, queues: tuple[Q
         if queue.limits.on_length and queue.limits.refuses(message):
             refused = True
             queue.limits.turn_away(message)
+            if channel.transaction is not None:
+                channel.transaction.refused = True
         elif queue.publish(message):
             durable = True
     if ledger is not None:
@@ -187,23 +202,20 @@ def milliseconds(expiration: str) -> int:
 
 
 def _copied_to(headers: Table, name: str) -> list[str]:
-    """The further routing keys a sender named in the CC or BCC header."""
+    """The further routing keys a sender named in the CC or BCC header; what is no text in it does not count."""
     field = headers.get(name)
     if field is None:
         return []
     if field.kind != "A":
         raise _invalid_message(f'{{unacceptable_type_in_header,"{name}",{TYPE_NAMES[field.kind]}}}')
     keys: list[Field] = field.value
-    for key in keys:
-        if key.kind != "S":
-            raise _invalid_message(f'{{unacceptable_type_in_header,"{name}",{TYPE_NAMES[key.kind]}}}')
-    return [key.value.decode("utf-8", "surrogateescape") for key in keys]
+    return [key.value.decode("utf-8", "surrogateescape") for key in keys if key.kind == "S"]
 
 
-def _strip_blind_copies(message: Message) -> None:
+def _without_blind_copies(message: Message) -> bytes:
     properties = decode_properties(message.header)
     headers = {name: field for name, field in (properties.headers or {}).items() if name != "BCC"}
-    message.header = encode_header(len(message.body), properties._replace(headers=headers))
+    return encode_header(len(message.body), properties._replace(headers=headers))
 
 
 # Direct reply-to: a request names a queue that is none, and the answer goes straight to the asking channel
@@ -216,12 +228,13 @@ def _promise_reply(channel: Channel, message: Message) -> None:
     message.header = encode_header(len(message.body), decode_properties(message.header)._replace(**changes))
 
 
-def _reply(channel: Channel, target: Target, message: Message) -> None:
-    if target.name or not target.key.startswith(REPLY_TO + "."):
-        return
-    asking = channel.connection.registry.reply_channels.get(target.key)
-    if asking is not None and asking.vhost is channel.vhost:
-        asking.replies.deliver(message)
+def _reply(channel: Channel, key: str, message: Message) -> tuple[Queue, ...]:
+    """Deliver an answer, at once even in a transaction. It goes to no queue: a mandatory one is returned as well."""
+    if key.startswith(REPLY_TO + "."):
+        asking = channel.connection.registry.reply_channels.get(key)
+        if asking is not None and asking.vhost is channel.vhost:
+            asking.replies.deliver(message)
+    return ()
 
 
 def _invalid_message(problem: str) -> ChannelException:

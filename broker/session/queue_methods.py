@@ -21,7 +21,7 @@ from broker.wire.tables import Table
 def declare(channel: Channel, method: methods.QueueDeclare) -> None:
     """queue.declare."""
     name = names.stripped(method.queue)
-    if method.passive:
+    if method.passive or name == REPLY_TO:
         _declare_passively(channel, method, name)
         return
     names.not_reserved("queue", name)

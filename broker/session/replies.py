@@ -39,5 +39,5 @@ class Replies:
     def deliver(self, message: Message) -> None:
         """Send an answer to the client."""
         channel, prefix = self._channel, content.deliver_prefix(self.tag)
-        tag, frame_max = channel.deliveries.skip(), channel.connection.frame_max
+        tag, frame_max = channel.deliveries.last + 1, channel.connection.frame_max  # RabbitMQ counts answers not
         channel.connection.output.send(content.deliver(channel.number, prefix, tag, False, message, frame_max))

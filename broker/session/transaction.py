@@ -10,18 +10,21 @@ from broker.entities.message import Entry
 class Transaction:
     """What the channel has asked for since the last commit or rollback.
 
-    Publishes were checked when they came (RabbitMQ reports errors at once), so that a commit cannot fail on them.
+    Publishes were checked when they came (RabbitMQ reports errors at once), so that a commit cannot fail on them, save
+    where a queue that is full refuses one: `refused` says so.
     """
 
-    __slots__ = ("publishes", "settled", "settlements")
+    __slots__ = ("publishes", "refused", "settled", "settlements")
 
     def __init__(self) -> None:
         self.publishes: list[Callable[[], object]] = []
         self.settlements: list[Callable[[], object]] = []
         self.settled: dict[int, Entry] = {}
+        self.refused = False
 
     def clear(self) -> None:
         """Start over."""
         self.publishes = []
         self.settlements = []
         self.settled = {}
+        self.refused = False

@@ -26,7 +26,7 @@ def select(channel: Channel, method: methods.TxSelect) -> None:
 
 
 def commit(channel: Channel, method: methods.TxCommit) -> None:
-    """tx.commit."""
+    """tx.commit. Raises ChannelException 406 when a queue refuses a message; all else is committed, as in RabbitMQ."""
     transaction = _transaction(channel)
     publishes, settlements = transaction.publishes, transaction.settlements
     transaction.clear()
@@ -35,7 +35,14 @@ def commit(channel: Channel, method: methods.TxCommit) -> None:
     if channel.prefetch_all:
         channel.replenish()
     stored = OnDisk(channel.connection.broker.journal) if publishes or settlements else Pending.resolved(None)
-    channel.when(stored, lambda _: channel.send(methods.TxCommitOk()))
+    refused = transaction.refused
+
+    def committed(_: None) -> None:
+        if refused:
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, "partial tx completion")
+        channel.send(methods.TxCommitOk())
+
+    channel.when(stored, committed)
 
 
 def rollback(channel: Channel, method: methods.TxRollback) -> None:

@@ -12,7 +12,7 @@ from broker.wire.methods import BasicDeliver, BasicGetOk, ChannelCloseOk, QueueD
 from broker.wire.properties import BasicProperties, encode_header
 from broker.wire.tables import Field
 from tests.support.client import Client, Message
-from tests.support.contents import PERSISTENT, TRANSIENT, flags
+from tests.support.contents import PERSISTENT, TRANSIENT, flags, with_headers
 from tests.support.queues import deposit, drain, drain_messages
 from tests.support.shorthand import (
     ack,
@@ -243,6 +243,25 @@ def test_what_expires_after_a_restart_is_dead_lettered(dial: Dial, reborn: Dial)
     death = headers["x-death"].value[0].value
     assert (death["reason"].value, death["queue"].value) == (b"expired", b"q")
     assert drain(client, "q") == []
+
+
+def test_blind_keys_count_after_a_restart(dial: Dial, reborn: Dial) -> None:
+    """RabbitMQ: without a routing key of the queue's own, a dead letter goes where all keys of the message lead."""
+    client = dial()
+    client.ask(exchange_declare("dlx", durable=True))
+    client.ask(queue_declare("q", durable=True, arguments={"x-dead-letter-exchange": "dlx"}))
+    for key in ("open", "blind" * 60):
+        queue = "from " + key[:5]
+        client.ask(queue_declare(queue, durable=True))
+        client.ask(queue_bind(queue, "dlx", key[:255]))
+    deposit(client, b"x", b"y", key="q", properties=with_headers({"CC": ["open"], "BCC": ["blind" * 51, "long" * 100]}))
+    client = reborn()
+    for message in fetch(client, "q", 2):
+        assert list(message.properties.headers or {}) == ["CC"]
+    client.send(nack(2, multiple=True, requeue=False))
+    flush(client)
+    client = reborn()
+    assert [drain(client, queue) for queue in ("from open", "from blind", "q")] == [[b"x", b"y"], [b"x", b"y"], []]
 
 
 def test_a_queue_that_expires_unused_is_gone_for_good(dial: Dial, reborn: Dial) -> None:
