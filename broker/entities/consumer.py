@@ -138,12 +138,20 @@ class Consumers:
 
     def remove(self, consumer: Consumer) -> None:
         """Let one go. A single active consumer's place passes to the next."""
+        was_active = self._single_active and self.active(consumer)
         self.members.remove(consumer)
         consumer.ended = True
         self._queue.use()
         self._retire(consumer)
-        if self._single_active and self.members and not self.members[0].waiting:
-            self.enlist(self.members[0])
+        if was_active and self.members:
+            self._activate()
+
+    def _activate(self) -> None:
+        """Make one of those that stand by the active one: of the highest priority, and of these the first to come."""
+        heir = max(self.members, key=_priority)
+        self.members.remove(heir)
+        self.members.insert(0, heir)
+        self.enlist(heir)
 
     def active(self, consumer: Consumer) -> bool:
         """It may be given messages; the others of a single-active-consumer queue stand by."""
@@ -182,3 +190,7 @@ class Consumers:
         if not self._lines.get(consumer.priority, True):
             del self._lines[consumer.priority]
             self._priorities = sorted(self._lines, reverse=True)
+
+
+def _priority(consumer: Consumer) -> int:
+    return consumer.priority

@@ -64,6 +64,14 @@ class Limits:
         """
         if self._over():
             self._queue.deliver()
+        self._drop_head()
+
+    def make_room_for_returned(self) -> None:
+        """Messages have come back and may be too many: the oldest go before any consumer is asked, as in RabbitMQ."""
+        if self._overflow == "drop-head":
+            self._drop_head()
+
+    def _drop_head(self) -> None:
         for _ in range(ROOM_MESSAGES):
             entry = self._queue.pop() if self._over() else None
             if entry is None:

@@ -162,6 +162,8 @@ class Queue:
         self.use()
         self.limits.expire()
         entry = self.pop()
+        self.limits.expire()
+        self.limits.watch()
         if entry is None:
             return None
         if no_ack:
@@ -204,6 +206,8 @@ class Queue:
             entry.redelivered = True
             entry.consumer = None
         self.backlog.give_back(entries)
+        if self.limits.on_length:
+            self.limits.make_room_for_returned()
         self.touch()
 
     def reject(self, entry: Entry) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.entities.consumer import Consumer
 from broker.entities.queue import Queue
 from broker.session import content
@@ -36,7 +38,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     channel.access.read_queue(name)
     tag = _consumer_tag(channel, method)
     queue = channel.vhost.queue(name, channel.connection)
-    priority = _priority(method.arguments, name, channel.vhost.name)
+    _check_arguments(method.arguments, name, channel.vhost.name)
     _check_exclusive(queue, method, channel.vhost.name)
     consumer = Consumer(
         queue,
@@ -45,7 +47,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
         no_ack=method.no_ack,
         exclusive=method.exclusive,
         prefetch=channel.prefetch,
-        priority=priority,
+        priority=_priority(method.arguments),
         arguments=method.arguments,
     )
     channel.consumers[tag] = consumer
@@ -65,15 +67,23 @@ def _consumer_tag(channel: Channel, method: methods.BasicConsume) -> str:
     return method.consumer_tag or generated_name("amq.ctag-")
 
 
-def _priority(arguments: Table, queue: str, vhost: str) -> int:
+def _check_arguments(arguments: Table, queue: str, vhost: str) -> None:
+    """Refuse what RabbitMQ 3.10 refuses, of an argument without effect too. Raises ChannelException 406."""
+    priority, failover = arguments.get("x-priority"), arguments.get("x-cancel-on-ha-failover")
+    if priority is not None and priority.kind not in INTEGER_KINDS:
+        name, problem = "x-priority", f'"expected integer, got {TYPE_NAMES[priority.kind]}"'
+    elif failover is not None and failover.kind != "t":
+        name, problem = "x-cancel-on-ha-failover", f"{{unacceptable_type,{TYPE_NAMES[failover.kind]}}}"
+    else:
+        return
+    text = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {problem}"
+    raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+
+
+def _priority(arguments: Table) -> int:
     field = arguments.get("x-priority")
-    if field is None:
-        return 0
-    if field.kind not in INTEGER_KINDS:
-        problem = f"expected integer, got {TYPE_NAMES[field.kind]}"
-        text = f"invalid arg 'x-priority' for queue '{queue}' in vhost '{vhost}': \"{problem}\""
-        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
-    return int(field.value)
+    value: Any = 0 if field is None else field.value
+    return int(value)
 
 
 def _check_exclusive(queue: Queue, method: methods.BasicConsume, vhost: str) -> None:

@@ -256,6 +256,17 @@ def test_priority_does_not_unseat_the_active_one(core: Core) -> None:
     assert by_tag(reader) == {"first": [b"x"]}
 
 
+def test_the_heir_is_the_most_important_one(core: Core) -> None:
+    """RabbitMQ 3.10.8 on the wire; among equals the first to have come."""
+    queue, reader = core.queue(single_active_consumer=True), Reader()
+    active = reader.consume(queue, "active")
+    for tag, priority in (("low", 0), ("high", 5), ("late", 5)):
+        reader.consume(queue, tag, priority=priority)
+    queue.consumers.remove(active)
+    core.deposit(queue, b"x")
+    assert by_tag(reader) == {"high": [b"x"]}
+
+
 # Ends
 
 
