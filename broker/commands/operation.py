@@ -92,9 +92,9 @@ def import_() -> None:
 @file_argument
 @json_option
 def import_definitions(target: Target, file: Path, as_json: bool) -> None:
-    """Add what is in FILE, RabbitMQ's definitions JSON (- is standard input), to what exists.
+    """Make what FILE names, RabbitMQ's definitions JSON (- is standard input), as it says there.
 
-    The answer counts what was created.
+    Exchanges and queues that exist stay. The answer counts what was made or changed.
     """
     answer = target.run("import_definitions", definitions=_read_definitions(file), timeout_seconds=None)
     show_tree(answer, as_json)

@@ -370,6 +370,39 @@ def test_limits_nobody_knows_are_refused(tenant: tuple[str, str], tell: Told, li
     assert failing(tell, "set_vhost_limits", name=vhost, limits=limits)[0] == "invalid"
 
 
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"max-foo": 50}, 'Unrecognised terms [{{<<"max-foo">>,50}}] in {kind}'),
+        ({"max-connections": "a"}, 'max-connections should be a number, actually was <<"a">>'),
+        ({"max-connections": 1.5}, "max-connections should be a number, actually was 1.5"),
+        ({"max-connections": None}, "max-connections should be a number, actually was null"),
+    ],
+)
+def test_limits_are_refused_in_rabbitmqs_words(
+    tenant: tuple[str, str], tell: Told, limits: dict[str, Any], why: str
+) -> None:
+    """Those of `rabbitmqctl set_vhost_limits` and `set_user_limits` of RabbitMQ 3.10.8."""
+    user, vhost = tenant
+    assert failing(tell, "set_vhost_limits", name=vhost, limits=limits)[1] == why.format(kind="limits")
+    assert failing(tell, "set_user_limits", name=user, limits=limits)[1] == why.format(kind="user-limits")
+
+
+def test_a_users_limits_add_up_and_a_virtual_hosts_do_not(tenant: tuple[str, str], tell: Told) -> None:
+    """RabbitMQ 3.10.8, `rabbitmqctl set_user_limits` and `set_vhost_limits`, each called twice."""
+    user, vhost = tenant
+    tell("set_user_limits", name=user, limits={"max-channels": 5})
+    tell("set_user_limits", name=user, limits={"max-connections": 50})
+    tell("set_vhost_limits", name=vhost, limits={"max-connections": 5})
+    tell("set_vhost_limits", name=vhost, limits={"max-queues": 50})
+    users = {row["name"]: row["limits"] for row in tell("list_users")}
+    vhosts = {row["name"]: row["limits"] for row in tell("list_vhosts")}
+    assert users[user] == {"max-channels": 5, "max-connections": 50}
+    assert vhosts[vhost] == {"max-queues": 50}
+    tell("set_vhost_limits", name=vhost, limits={})
+    assert {row["name"]: row["limits"] for row in tell("list_vhosts")}[vhost] == {}
+
+
 # Queues, connections
 
 

@@ -220,13 +220,17 @@ def test_the_environment_counts_on_a_new_data_directory_only(directory: Path) ->
     process.stop()
 
 
-def test_a_start_with_the_same_file_keeps_what_was_changed_since(start: Callable[..., BrokerProcess]) -> None:
+def test_every_start_makes_users_and_permissions_what_the_file_says(start: Callable[..., BrokerProcess]) -> None:
+    """As RabbitMQ's load_definitions; what the file does not name stays."""
     process = start(EXPORTED)
+    before = tell(process, "export_definitions")
     tell(process, "change_password", name="kim", password="new")
     tell(process, "set_permissions", vhost="west", user="kim", configure="", write="", read="changed")
-    before = tell(process, "export_definitions")
     process.restart()
     assert tell(process, "export_definitions") == before
+    tell(process, "add_user", name="ann", password="x", tags=[])
+    process.restart()
+    assert [row["name"] for row in tell(process, "list_users")] == ["kim", "ann"]
 
 
 BROKEN = [
@@ -235,7 +239,8 @@ BROKEN = [
     ({"users": {}}, "definitions: Expected `array`, got `object` - at `users`"),
     ({"users": [{"password": "hidden"}]}, "definitions: Object missing required field `name` - at `users[0]`"),
     ({"users": [{"name": "x", "password_hash": "", "hashing_algorithm": "md5"}]}, "users[0]: hashing algorithm md5"),
-    ({"users": [{"name": "x", "limits": {"max-x": 1}}]}, "users[0]: Unrecognised limit 'max-x'"),
+    ({"users": [{"name": "x", "limits": {"max-x": 1}}]},
+     'users[0]: Unrecognised terms [{<<"max-x">>,1}] in user-limits'),
     ({"queues": [{"name": "q", "vhost": "nope"}]}, "queues[0]: Virtual host 'nope' does not exist"),
     ({"permissions": [{"user": "x", "vhost": "/", "configure": "", "write": "", "read": ""}]},
      'permissions[0]: User "x" does not exist'),
@@ -270,6 +275,17 @@ BROKEN = [
     ({"exchanges": [{"name": "e", "vhost": "/", "type": "x-local-random"}], "bindings": [
         {"source": "e", "vhost": "/", "destination": "amq.fanout", "destination_type": "exchange"}]},
      "bindings[0]: Destination not found"),
+    ({"policies": [{"vhost": "/", "name": "p", "pattern": "", "definition": {"max-foo": 4}}]},
+     'policies[0]: Validation failed: [{<<"max-foo">>,4}] are not recognised policy settings'),
+    ({"policies": [{"vhost": "/", "name": "p", "pattern": "(", "definition": {"max-length": 4}}]},
+     "policies[0]: Validation failed: pattern should be regular expression but is invalid"),
+    ({"policies": [{"vhost": "/", "name": "p", "pattern": "", "definition": {"expires": 4}, "apply-to": "x"}]},
+     "policies[0]: Validation failed: apply-to 'x' unrecognised"),
+    ({"parameters": [{"vhost": "/", "component": "operator_policy", "name": "o",
+                      "value": {"pattern": "", "definition": [["overflow", "drop-head"]]}}]},
+     'parameters[0]: Validation failed: [{<<"overflow">>,<<"drop-head">>}] are not recognised policy settings'),
+    ({"parameters": [{"vhost": "/", "component": "vhost-limits", "name": "limits", "value": {"max-queues": "a"}}]},
+     'parameters[0]: max-queues should be a number, actually was <<"a">>'),
     ({"parameters": [{"vhost": "/", "component": "operator_policy", "name": "o", "value": 1}]},
      "parameters[0]: value: expected an operator policy"),
     ({"vhosts": [{"name": ""}]}, "at `vhosts[0].name`"),
@@ -342,6 +358,87 @@ def test_what_was_exported_makes_another_broker_the_same(
     deposit(client, b"through", exchange="transient", key="k")
     assert drain(client, "named by bytes \udcff") == [b"through"]
     client.close()
+
+
+def imported(process: BrokerProcess, **definitions: Any) -> dict[str, int]:
+    """Import definitions; how many of each kind were made or changed, without those of which none was."""
+    counts: dict[str, int] = tell(process, "import_definitions", definitions=definitions)
+    return {kind: count for kind, count in counts.items() if count}
+
+
+def test_what_exists_becomes_what_the_file_says(fresh_broker: BrokerProcess) -> None:
+    """`rabbitmqctl import_definitions` of RabbitMQ 3.10.8, kind by kind. Only limits of users add up."""
+    process = fresh_broker
+    tell(process, "import_definitions", definitions=EXPORTED)
+    described = {"name": "west", "metadata": {"description": "other", "tags": [], "default_queue_type": "quorum"}}
+    user = {"name": "kim", "password": "two", "tags": "a,b", "limits": {"max-connections": 3}}
+    permission = {**EXPORTED["permissions"][0], "configure": "x"}
+    topic = {**EXPORTED["topic_permissions"][0], "write": "x"}
+    policy = {"vhost": "west", "name": "P", "pattern": "^r", "definition": {"max-length": 4}}
+    parameters = [
+        {"vhost": "west", "component": "vhost-limits", "name": "limits", "value": {"max-connections": 8}},
+        {**EXPORTED["parameters"][0], "value": {**EXPORTED["parameters"][0]["value"], "priority": 5}},
+    ]
+    assert imported(process, vhosts=[described]) == {"vhosts": 1}
+    for _ in range(2):  # the second time, the password is found to be the same
+        imported(process, users=[user])
+    assert imported(process, users=[user]) == {}
+    assert imported(process, permissions=[permission]) == {"permissions": 1}
+    assert imported(process, topic_permissions=[topic]) == {"topic_permissions": 1}
+    assert imported(process, policies=[policy]) == {"policies": 1}
+    assert imported(process, parameters=parameters) == {"vhost_limits": 2, "policies": 1}
+    assert imported(process, global_parameters=[{"name": "gp", "value": 1}]) == {"global_parameters": 1}
+    assert imported(process, parameters=parameters, policies=[policy]) == {}
+    tell(process, "authenticate_user", name="kim", password="two")
+    exported = tell(process, "export_definitions")
+    (west,) = [row for row in exported["vhosts"] if row["name"] == "west"]
+    assert west["metadata"] == {"description": "other", "tags": []}
+    (kim,) = [row for row in exported["users"] if row["name"] == "kim"]
+    assert (kim["tags"], kim["limits"]) == (["a", "b"], {"max-channels": 7, "max-connections": 3})
+    assert permission in exported["permissions"]
+    assert topic in exported["topic_permissions"]
+    assert exported["policies"] == [{**policy, "apply-to": "all", "priority": 0}]
+    limits, operator = {row["component"]: row["value"] for row in exported["parameters"]}.values()
+    assert (limits, operator["priority"]) == ({"max-connections": 8}, 5)
+    assert exported["global_parameters"] == [{"name": "gp", "value": 1}]
+    assert [row["name"] for row in tell(process, "list_policies", vhost="west")] == ["P"]
+
+
+def test_a_user_without_a_password_has_none_afterwards(fresh_broker: BrokerProcess) -> None:
+    tell(fresh_broker, "import_definitions", definitions=EXPORTED)
+    imported(fresh_broker, users=[{"name": "kim", "tags": ""}])
+    assert login_refused(fresh_broker, "kim", "pw")
+
+
+def test_queues_and_exchanges_that_are_there_stay(fresh_broker: BrokerProcess) -> None:
+    tell(fresh_broker, "import_definitions", definitions=EXPORTED)
+    queue = {**EXPORTED["queues"][0], "durable": False, "arguments": {"x-max-length": 4}}
+    exchange = {**EXPORTED["exchanges"][1], "arguments": {}}
+    before = tell(fresh_broker, "export_definitions")
+    assert imported(fresh_broker, queues=[queue], exchanges=[exchange]) == {}
+    assert tell(fresh_broker, "export_definitions") == before
+
+
+def test_policies_of_a_file_hold_at_once(fresh_broker: BrokerProcess) -> None:
+    client = Client.connect(fresh_broker.address)
+    client.ask(queue_declare("q"))
+    deposit(client, b"1", b"2", key="q")
+    imported(fresh_broker, policies=[{"vhost": "/", "name": "p", "pattern": "q", "definition": {"max-length": 1}}])
+    assert drain(client, "q") == [b"2"]
+    client.close()
+
+
+def test_more_queues_than_a_virtual_host_may_have_are_refused(fresh_broker: BrokerProcess) -> None:
+    """The limits that are set already, as in RabbitMQ; its sentences, on one line."""
+    tell(fresh_broker, "set_vhost_limits", name="/", limits={"max-queues": 2})
+    assert imported(fresh_broker, queues=[{"name": "one", "vhost": "/"}]) == {"queues": 1}
+    with pytest.raises(AdministrationError) as caught:
+        imported(fresh_broker, queues=[{"name": name, "vhost": "/"} for name in ("one", "two", "three")])
+    assert str(caught.value) == (
+        'Adding 2 queue(s) to virtual host "/" would exceed the limit of 2 queue(s). '
+        "This virtual host currently has 1 queue(s) defined. Import aborted!"
+    )
+    assert imported(fresh_broker, queues=[{"name": name, "vhost": "/"} for name in ("one", "two")]) == {"queues": 1}
 
 
 def test_an_export_reads_as_rabbitmq_writes_it(fresh_broker: BrokerProcess) -> None:

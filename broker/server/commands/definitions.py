@@ -1,4 +1,4 @@
-"""Taking definitions in: what is not there yet is added, what is there stays as it is.
+"""Taking definitions in, as RabbitMQ does: exchanges and queues that are there stay, all else is as the file says.
 
 Everything is checked before the first change. Users, virtual hosts, permissions, limits, and what only the store
 knows are written in one transaction; then exchanges and queues are declared, and bindings made last.
@@ -34,9 +34,10 @@ from broker.server.commands.definitions_file import (
 from broker.server.commands.export import OPERATOR_POLICY, VHOST_LIMITS
 from broker.server.commands.listing import binding_row, bindings
 from broker.server.commands.plain import plain, table
-from broker.session.passwords import SHA256, hash_password
+from broker.session.passwords import SHA256, hash_password, verify
 from storage.definition_changes import (
     Definitions,
+    DeleteVhostLimit,
     GlobalParameterRow,
     ParameterRow,
     PermissionRow,
@@ -72,20 +73,22 @@ PUTS: dict[type[Any], type[Any]] = {
 
 
 async def import_definitions(administration: Administration, arguments: Arguments) -> dict[str, int]:
-    """Add definitions; how many of each kind were created."""
+    """Take definitions in; how many of each kind were made or changed."""
     return await add(administration, convert(arguments.value("definitions")))
 
 
 async def add(administration: Administration, file: DefinitionsFile) -> dict[str, int]:
-    """Add what a file holds; how many of each kind were created.
+    """Take in what a file holds; how many of each kind were made or changed.
 
-    Raises AdministrationError `invalid`, having added nothing.
+    Raises AdministrationError `invalid`, having changed nothing.
     """
     check(administration.broker, file)
     stored = await administration.server.definition_log.load()
-    rows = _new(_rows(file), stored)
-    await administration.change(*(PUTS[type(row)](row) for row in rows))
+    rows = _different(_rows(file, stored), stored)
+    lifted = _lifted_limits(file, stored)
+    await administration.change(*(PUTS[type(row)](row) for row in rows), *lifted)
     created = Counter(TABLES[type(row)].name for row in rows)
+    created.update({TABLES[VhostLimitRow].name: len(lifted)} if lifted else {})
     created["exchanges"] = await _all(administration, _declare_exchanges(administration, file.exchanges))
     created["queues"] = await _all(administration, _declare_queues(administration, file.queues))
     created["bindings"] = await _all(administration, _bind(administration, file.bindings))
@@ -103,24 +106,34 @@ async def _all(administration: Administration, pending: Iterable[Pending[Any]]) 
 # Rows of the store
 
 
-def _new(rows: Iterable[Any], stored: Definitions) -> list[Any]:
+def _different(rows: Iterable[Any], stored: Definitions) -> list[Any]:
+    """The rows that the store does not have like this; of several of one identity the last."""
     kinds = [kind for kind in stored if isinstance(kind, tuple)]
-    known = {_identity(row) for kind in kinds for row in kind if type(row) in PUTS}
-    found: dict[tuple[object, ...], Any] = {}
-    for row in rows:
-        if _identity(row) not in known:
-            found.setdefault(_identity(row), row)
-    return list(found.values())
+    known = {_identity(row): row for kind in kinds for row in kind if type(row) in PUTS}
+    wanted = {_identity(row): row for row in rows}
+    return [row for identity, row in wanted.items() if known.get(identity) != row]
+
+
+def _lifted_limits(file: DefinitionsFile, stored: Definitions) -> list[DeleteVhostLimit]:
+    """A virtual host's limits are replaced as a whole: those that the file does not name any more."""
+    replaced = {entry.vhost: dict(entry.value or {}) for entry in file.parameters if entry.component == VHOST_LIMITS}
+    return [
+        DeleteVhostLimit(row.vhost, row.name)
+        for row in stored.vhost_limits
+        if row.vhost in replaced and row.name not in replaced[row.vhost]
+    ]
 
 
 def _identity(row: Any) -> tuple[object, ...]:
     return (type(row), *(getattr(row, name) for name in TABLES[type(row)].key))
 
 
-def _rows(file: DefinitionsFile) -> Iterator[Any]:
+def _rows(file: DefinitionsFile, stored: Definitions) -> Iterator[Any]:
     """What a file holds beside entities, those first that others refer to."""
-    yield from map(_vhost, file.vhosts)
-    yield from map(_user, file.users)
+    vhosts = {row.name: row for row in stored.vhosts}
+    users = {row.name: row for row in stored.users}
+    yield from (_vhost(entry, vhosts.get(entry.name)) for entry in file.vhosts)
+    yield from (_user(entry, users.get(entry.name)) for entry in file.users)
     for permission in file.permissions:
         yield PermissionRow(*_fields(permission, PermissionRow))
     for topic in file.topic_permissions:
@@ -139,20 +152,25 @@ def _fields(entry: object, row: type[Any]) -> Iterator[str]:
     return (getattr(entry, name) for name in row._fields)
 
 
-def _vhost(entry: VhostEntry) -> VhostRow:
+def _vhost(entry: VhostEntry, known: VhostRow | None) -> VhostRow:
+    """A virtual host that is there keeps its default queue type, as in RabbitMQ 3.10."""
     more = entry.metadata
+    queue_type = entry.default_queue_type or more.default_queue_type
     return VhostRow(
         entry.name,
         entry.description or more.description,
         tags(entry.tags) or tags(more.tags),
-        entry.default_queue_type or more.default_queue_type,
+        queue_type if known is None else known.default_queue_type,
     )
 
 
-def _user(entry: UserEntry) -> UserRow:
+def _user(entry: UserEntry, known: UserRow | None) -> UserRow:
+    """Every hash of a password is another one: a user who has the password of the file keeps the hash."""
     if entry.password and not entry.password_hash:
-        hashed = hash_password(entry.password.encode("utf-8", "surrogateescape"))
-        return UserRow(entry.name, hashed, SHA256, tags(entry.tags))
+        given = entry.password.encode("utf-8", "surrogateescape")
+        if known is not None and verify(given, known.password_hash, known.hashing_algorithm):
+            return known._replace(tags=tags(entry.tags))
+        return UserRow(entry.name, hash_password(given), SHA256, tags(entry.tags))
     return UserRow(entry.name, entry.password_hash, entry.hashing_algorithm, tags(entry.tags))
 
 
@@ -163,7 +181,7 @@ def _policy(entry: PolicyEntry, *, operator: bool) -> PolicyRow:
 
 def _parameter(entry: ParameterEntry) -> Iterator[Any]:
     if entry.component == VHOST_LIMITS:
-        yield from (VhostLimitRow(entry.vhost, name, value) for name, value in dict(entry.value).items())
+        yield from (VhostLimitRow(entry.vhost, name, value) for name, value in dict(entry.value or {}).items())
     elif entry.component == OPERATOR_POLICY:
         yield _policy(operator_policy(entry), operator=True)
     else:

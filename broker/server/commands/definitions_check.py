@@ -11,7 +11,7 @@ from broker.entities import queue_arguments
 from broker.entities.broker import Broker
 from broker.entities.exchanges import CHANCE, ROUTERS
 from broker.entities.queue_types import type_of
-from broker.entities.quotas import OF_USERS, OF_VHOSTS
+from broker.entities.quotas import MAX_QUEUES, OF_USERS, OF_VHOSTS
 from broker.entities.routers import Router
 from broker.entities.vhost import DEFAULT_EXCHANGES
 from broker.server.commands import policy_check
@@ -44,6 +44,7 @@ def check(broker: Broker, file: DefinitionsFile) -> None:
     users = {user.name for user in file.users} | broker.users.by_name.keys()
     vhosts = {vhost.name for vhost in file.vhosts} | broker.vhosts.keys()
     exchanges, queues = _exchanges(broker, file), _queues(broker, file)
+    _check_queue_limits(broker, file)
     for place, entry in _entries(file):
         try:
             _check_references(entry, users, vhosts)
@@ -101,10 +102,26 @@ def _queues(broker: Broker, file: DefinitionsFile) -> dict[Place, Callable[[], T
     }
 
 
+def _check_queue_limits(broker: Broker, file: DefinitionsFile) -> None:
+    """RabbitMQ's check: the limits that are set now, not those of the file."""
+    coming: dict[str, set[str]] = {}
+    for queue in file.queues:
+        coming.setdefault(queue.vhost, set()).add(queue.name)
+    for vhost, names in coming.items():
+        there = broker.vhosts[vhost].queues if vhost in broker.vhosts else {}
+        added = len(names - there.keys())
+        limit = broker.quotas.vhost_reached(vhost, MAX_QUEUES, len(there) + added - 1)
+        if added and limit is not None:
+            raise invalid(
+                f'Adding {added} queue(s) to virtual host "{vhost}" would exceed the limit of {limit} queue(s). '
+                f"This virtual host currently has {len(there)} queue(s) defined. Import aborted!"
+            )
+
+
 def _check_user(user: UserEntry) -> None:
     if user.hashing_algorithm not in ALGORITHMS:
         raise invalid(f"hashing algorithm {user.hashing_algorithm} is not known; known: {', '.join(ALGORITHMS)}")
-    checked(user.limits or {}, OF_USERS)
+    checked(user.limits or {}, OF_USERS, "user-limits")
 
 
 def _check_permission(permission: PermissionEntry) -> None:
@@ -124,7 +141,7 @@ def _check_policy(policy: PolicyEntry, *, operator: bool = False) -> None:
 
 def _check_parameter(parameter: ParameterEntry) -> None:
     if parameter.component == VHOST_LIMITS:
-        checked(parameter.value or {}, OF_VHOSTS)
+        checked(parameter.value or {}, OF_VHOSTS, "limits")
     elif parameter.component == OPERATOR_POLICY:
         _check_policy(operator_policy(parameter), operator=True)
 

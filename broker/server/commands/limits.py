@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Set
 
 from broker.entities.quotas import OF_USERS, OF_VHOSTS
+from broker.server.commands import erlang
 from broker.server.commands.administration import Administration
 from broker.server.commands.arguments import Arguments, invalid
 from storage.definition_changes import (
@@ -20,7 +21,7 @@ from storage.definition_changes import (
 async def set_user_limits(administration: Administration, arguments: Arguments) -> None:
     """Set some of a user's limits; the others stay."""
     name = administration.user(arguments.text("name")).name
-    limits = checked(arguments.value("limits"), OF_USERS)
+    limits = checked(arguments.value("limits"), OF_USERS, "user-limits")
     await administration.change(*(PutUserLimit(UserLimitRow(name, *limit)) for limit in limits.items()))
 
 
@@ -31,10 +32,14 @@ async def clear_user_limits(administration: Administration, arguments: Arguments
 
 
 async def set_vhost_limits(administration: Administration, arguments: Arguments) -> None:
-    """Set some of a virtual host's limits; the others stay."""
+    """Set a virtual host's limits; those that are not named are lifted, as in RabbitMQ (where a user's stay)."""
     name = administration.vhost(arguments.text("name")).name
-    limits = checked(arguments.value("limits"), OF_VHOSTS)
-    await administration.change(*(PutVhostLimit(VhostLimitRow(name, *limit)) for limit in limits.items()))
+    limits = checked(arguments.value("limits"), OF_VHOSTS, "limits")
+    lifted = administration.broker.quotas.vhosts.get(name, {}).keys() - limits.keys()
+    await administration.change(
+        *(PutVhostLimit(VhostLimitRow(name, *limit)) for limit in limits.items()),
+        *(DeleteVhostLimit(name, limit) for limit in sorted(lifted)),
+    )
 
 
 async def clear_vhost_limits(administration: Administration, arguments: Arguments) -> None:
@@ -43,14 +48,17 @@ async def clear_vhost_limits(administration: Administration, arguments: Argument
     await administration.change(*(DeleteVhostLimit(name, limit) for limit in _named(arguments, OF_VHOSTS)))
 
 
-def checked(limits: object, known: Collection[str]) -> dict[str, int]:
-    """Limits by name. Raises AdministrationError `invalid` for an unknown one and for what is no number."""
+def checked(limits: object, known: Set[str], kind: str) -> dict[str, int]:
+    """Limits by name. Raises AdministrationError `invalid`, in RabbitMQ's words, for what is none or no number."""
     if not isinstance(limits, dict):
         raise invalid("expected limits as names with numbers")
-    for name, value in limits.items():
-        _check_known(name, known)
+    for name in sorted(known & limits.keys()):
+        value = limits[name]
         if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 63:
-            raise invalid(f"{name} should be a number")
+            raise invalid(f"{name} should be a number, actually was {erlang.term(value)}")
+    unknown = {name: value for name, value in sorted(limits.items()) if name not in known}
+    if unknown:
+        raise invalid(f"Unrecognised terms {erlang.pairs(unknown)} in {kind}")
     return limits
 
 
