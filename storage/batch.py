@@ -46,7 +46,8 @@ class Record(Protocol):
 
 
 Put = tuple[Record, int]
-"""A record and the wall-clock milliseconds at which it expires in this queue (0: never)."""
+"""A record and a time in wall-clock milliseconds: when it expires in this queue (0: never), or, in a stream, when it
+was published."""
 
 
 class LaneState:
@@ -54,7 +55,8 @@ class LaneState:
 
     `messages` and `bytes` count the persistent messages that are neither settled nor purged, delivered ones
     included. `delivered_up_to` is the highest position ever handed to a consumer, so that a restart knows
-    what is redelivered. Everything below `floor` has been purged, save the survivors that the purge named.
+    what is redelivered; of a stream, where nobody consumes anything away, it is the position of the next message.
+    Everything below `floor` has been purged, save the survivors that the purge named.
     """
 
     __slots__ = ("bytes", "delivered_up_to", "floor", "messages")
@@ -125,6 +127,21 @@ class Purge(NamedTuple):
     survivors: tuple[int, ...]
 
 
+class ClosedSegment(NamedTuple):
+    """A part of a stream that nothing is added to any more, and that goes as a whole when the stream is too long.
+
+    `first` and `end` are positions, `end` is the next part's first. `bytes` counts bodies; `last_time` is when its
+    last message was published, in wall-clock milliseconds.
+    """
+
+    queue_id: int
+    lane: int
+    first: int
+    end: int
+    bytes: int
+    last_time: int
+
+
 class SealedBatch(NamedTuple):
     """A batch that nothing changes any more; what the store commits in one transaction."""
 
@@ -134,12 +151,13 @@ class SealedBatch(NamedTuple):
     deleted_queues: tuple[int, ...]
     """Queues whose records are to be reclaimed, in bounded steps, from this batch on."""
     waiters: tuple[Waiter, ...]
+    closed_segments: tuple[ClosedSegment, ...] = ()
 
 
 class WriteBatch:
     """The batch that is gathering. `waiters` are told when it is on disk; without any it may wait a little."""
 
-    __slots__ = ("_lanes", "bytes", "deleted_queues", "number", "purges", "waiters")
+    __slots__ = ("_lanes", "bytes", "closed_segments", "deleted_queues", "number", "purges", "waiters")
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -147,6 +165,7 @@ class WriteBatch:
         self.waiters: dict[Waiter, None] = {}
         self.purges: list[Purge] = []
         self.deleted_queues: list[int] = []
+        self.closed_segments: list[ClosedSegment] = []
         self._lanes: dict[tuple[int, int], LaneWrites] = {}
 
     def lane(self, queue_id: int, lane: int, state: LaneState) -> LaneWrites:
@@ -177,8 +196,20 @@ class WriteBatch:
                 )
             )
         return SealedBatch(
-            self.number, tuple(lanes), tuple(self.purges), tuple(self.deleted_queues), tuple(self.waiters)
+            self.number,
+            tuple(lanes),
+            tuple(self.purges),
+            tuple(self.deleted_queues),
+            tuple(self.waiters),
+            tuple(self.closed_segments),
         )
+
+
+class History(NamedTuple):
+    """What the store holds of a stream: its closed segments, and its last message's position and time, if any."""
+
+    closed: tuple[ClosedSegment, ...]
+    last: tuple[int, int] | None
 
 
 class StoredMessage(NamedTuple):
@@ -189,7 +220,7 @@ class StoredMessage(NamedTuple):
     delivery_count: int
     """How often it has been handed out, as far as its queue has said."""
     expires_at: int
-    """Wall-clock milliseconds, 0: never."""
+    """Wall-clock milliseconds, 0: never. Of a stream's message: when it was published."""
     route: bytes
     header: bytes
     body: bytes

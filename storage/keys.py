@@ -11,6 +11,7 @@ Everything lives in LMDB's one unnamed database. The kinds, with their values:
     W queue lane                 a sweep in progress: what is dead although its segments still hold it
     T queue lane                 the lane has held messages that end with the process
     D queue                      a deletion in progress
+    C queue lane first           a stream's segment that is closed: nothing is added to it any more
     X queue lane position        the raw bytes of what failed its checksum
 """
 
@@ -27,6 +28,7 @@ REFERENCES = b"b"
 SWEEP = b"W"
 TRANSIENT_MARK = b"T"
 DELETION = b"D"
+CLOSED_SEGMENT = b"C"
 SET_ASIDE = b"X"
 
 POSITION_END = (1 << 64) - 1

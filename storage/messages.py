@@ -18,7 +18,7 @@ from typing import NamedTuple, final
 
 import lmdb
 
-from storage import ballast, creation, reclaim
+from storage import ballast, creation, reclaim, streams
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneState, SealedBatch, SealedLane, StoredMessage
 from storage.changes import Changes, CorruptRecord
 from storage.errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
@@ -57,6 +57,7 @@ class MessageStore:
         self.uuid = identity.uuid
         self.boot = identity.boot
         self.corrupt: list[CorruptRecord] = []
+        self.streams = streams.Streams(environment)
         self._environment = environment
         self._lock = lock
         self._set_aside: dict[tuple[int, int, int], CorruptRecord] = {}
@@ -178,6 +179,8 @@ class MessageStore:
             marked = [(lane.queue_id, lane.lane) for lane in batch.lanes if self._write_lane(changes, lane)]
             for place in marked:
                 reclaim.mark_transient(changes, *place)
+            for segment in batch.closed_segments:
+                streams.close_segment(changes, segment)
             for purge in batch.purges:
                 reclaim.purge(changes, purge)
             for queue_id in batch.deleted_queues:

@@ -13,6 +13,7 @@ from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, Purge
 from storage.changes import Changes
 from storage.errors import StoreCorrupt
 from storage.keys import (
+    CLOSED_SEGMENT,
     DELETION,
     LANE,
     POSITION_END,
@@ -31,6 +32,7 @@ from storage.places import records
 from storage.reading import read_sweep
 from storage.records import Sweep, decode_number, encode_number, frame, pack_positions
 from storage.segments import TRANSIENT
+from storage.streams import forget_segments
 
 if TYPE_CHECKING:
     import lmdb
@@ -40,6 +42,7 @@ def purge(changes: Changes, wanted: Purge) -> None:
     """Everything of a lane below the floor is dead from now on, save the survivors."""
     boot = read_sweep(changes.txn, wanted.queue_id, wanted.lane).boot
     survivors = pack_positions(tuple(sorted(wanted.survivors)))
+    forget_segments(changes, wanted.queue_id, wanted.lane, wanted.floor)
     _write_sweep(changes, wanted.queue_id, wanted.lane, Sweep(wanted.floor, boot, 0, survivors))
 
 
@@ -124,7 +127,7 @@ def _delete_some(changes: Changes, queue_id: int, end: int, budget: int) -> int:
 def _delete_rest(changes: Changes, queue_id: int, end: int) -> None:
     txn = changes.txn
     if end == POSITION_END:
-        for kind in (LANE, SWEEP, TRANSIENT_MARK, SET_ASIDE):
+        for kind in (LANE, SWEEP, TRANSIENT_MARK, SET_ASIDE, CLOSED_SEGMENT):
             for key in [key for key, _value in records(txn, number_key(kind, queue_id))]:
                 txn.delete(key)
     txn.delete(number_key(DELETION, queue_id))

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from storage.batch import COUNTER_BITS, PERSISTENT, LaneCounters
+from storage.batch import COUNTER_BITS, PERSISTENT, ClosedSegment, LaneCounters
 from storage.errors import StoreCorrupt, StoreIncompatible
 
 VERSION = 1
@@ -24,6 +24,7 @@ _COUNTERS = struct.Struct(">QQQQ")
 _SETTLED = struct.Struct(">IQ")
 _DELIVERIES = struct.Struct(">HI")
 _SWEEP = struct.Struct(">QQQ")
+_CLOSED = struct.Struct(">QQQ")
 
 MAGIC = b"leveret\x00"
 
@@ -89,6 +90,17 @@ def decode_counters(data: bytes | memoryview) -> LaneCounters:
     """A lane's counters from their record."""
     what = "a lane's counters"
     return LaneCounters(*_unpack(_COUNTERS, unframe(data, what), what))
+
+
+def encode_closed_segment(segment: ClosedSegment) -> bytes:
+    """What the key of a stream's closed segment does not say, as a record."""
+    return frame(_CLOSED.pack(segment.end, segment.bytes, segment.last_time))
+
+
+def decode_closed_segment(place: tuple[int, int, int], data: bytes | memoryview) -> ClosedSegment:
+    """A stream's closed segment from its place and its record."""
+    what = "a closed segment of a stream"
+    return ClosedSegment(*place, *_unpack(_CLOSED, unframe(data, what), what))
 
 
 def encode_number(number: int) -> bytes:

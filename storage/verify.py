@@ -14,6 +14,7 @@ from storage.batch import TRANSIENT_QUEUE
 from storage.errors import StoreCorrupt
 from storage.keys import (
     BODY,
+    CLOSED_SEGMENT,
     DELETION,
     IDENTITY,
     LANE,
@@ -39,7 +40,16 @@ from storage.survey import count_lane
 if TYPE_CHECKING:
     import lmdb
 
-KINDS = (IDENTITY, LANE, SEGMENT, SETTLED, BODY, REFERENCES, SWEEP, TRANSIENT_MARK, DELETION, SET_ASIDE)
+KINDS = (IDENTITY, LANE, SEGMENT, SETTLED, BODY, REFERENCES, SWEEP, TRANSIENT_MARK, DELETION, SET_ASIDE, CLOSED_SEGMENT)
+
+
+_FRAMED = {
+    SWEEP: "sweep",
+    DELETION: "deletion",
+    TRANSIENT_MARK: "mark",
+    SET_ASIDE: "set aside",
+    CLOSED_SEGMENT: "closed segment",
+}
 
 
 @dataclass
@@ -130,7 +140,7 @@ def _check_lane(
     report.messages += messages
     report.bytes += size_bytes
     reader = LaneReader(txn, queue_id, lane)
-    for _message in reader.between(0, POSITION_END):
+    for _message in reader.between(-1, POSITION_END):
         pass
     report.problems += [f"{name}: {record.reason} (position {record.position})" for record in reader.corrupt]
     record = txn.get(lane_key(LANE, queue_id, lane))
@@ -230,7 +240,7 @@ def _check_bodies(txn: lmdb.Transaction[memoryview], report: Report, references:
 
 
 def _check_frames(txn: lmdb.Transaction[memoryview], report: Report) -> None:
-    for kind, what in ((SWEEP, "sweep"), (DELETION, "deletion"), (TRANSIENT_MARK, "mark"), (SET_ASIDE, "set aside")):
+    for kind, what in _FRAMED.items():
         for key, value in records(txn, kind):
             try:
                 unframe(value, f"the {what} record")
