@@ -149,6 +149,8 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
         ("ping", "ping", {}),
         ("delete-queue q", "delete_queue", {"vhost": "/", "name": "q"}),
         ("purge-queue -p v q", "purge_queue", {"vhost": "v", "name": "q"}),
+        ("trace on -p v", "trace_on", {"vhost": "v"}),
+        ("trace off", "trace_off", {"vhost": "/"}),
         ("close-connection c why", "close_connection", {"name": "c", "reason": "why"}),
     ],
 )
@@ -306,7 +308,7 @@ def test_the_brokers_refusal_is_one_line(run: Run, peer: Peer) -> None:
     assert run("user", "delete", "ann") == (1, "", "leveret: error: user 'ann' does not exist\n")
 
 
-@pytest.mark.parametrize("line", ["ping", "status", "list connections", "close-connection c"])
+@pytest.mark.parametrize("line", ["ping", "status", "list connections", "close-connection c", "trace on"])
 def test_what_needs_a_running_broker_says_so(run: Run, tmp_path: Path, line: str) -> None:
     message = f"leveret: error: {tmp_path}: no broker is running on this data directory\n"
     assert run(*line.split()) == (1, "", message)

@@ -13,6 +13,7 @@ from broker.entities.exchanges import Binding, Destination
 from broker.entities.pending import Pending
 from broker.entities.queue import Queue
 from broker.entities.queue_types import type_of
+from broker.entities.routing import hand_over
 from broker.wire.tables import Table
 
 if TYPE_CHECKING:
@@ -103,24 +104,17 @@ class Bindings:
         """
         if isinstance(destination, Queue):
             for message in history:
-                _give(message, destination)
+                hand_over(message, destination)
             return
         for message in reversed(history):
             keys, headers = dead_letters.keys_of(message), dead_letters.headers_of(message)
             for queue in self._vhost.route(destination, keys, headers, message).queues:
-                _give(message, queue)
+                hand_over(message, queue)
 
     def _alive(self, entity: Destination) -> bool:
         registry: dict[str, Queue] | dict[str, Exchange]
         registry = self._vhost.queues if isinstance(entity, Queue) else self._vhost.exchanges
         return registry.get(entity.name) is entity
-
-
-def _give(message: Message, queue: Queue) -> None:
-    if queue.limits.on_length and queue.limits.refuses(message):
-        queue.limits.turn_away(message)
-    else:
-        queue.publish(message)
 
 
 def _type(destination: Destination) -> str:

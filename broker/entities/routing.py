@@ -60,3 +60,11 @@ def _destinations(
     if not exchange.name:  # every queue is bound to the default exchange by its name
         return [queues[key] for key in keys if key in queues]
     return exchange.router.match(keys, headers, message)
+
+
+def hand_over(message: Message, queue: Queue) -> None:
+    """Put a message that no client publishes now into a queue, unless it is full and refuses."""
+    if queue.limits.on_length and queue.limits.refuses(message):
+        queue.limits.turn_away(message)
+    else:
+        queue.publish(message)

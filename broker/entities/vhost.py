@@ -40,6 +40,8 @@ SHARED_BODY_BYTES = 4096
 RESTORE_SPREAD_MILLISECONDS = 2000
 """Over what time after a start the heads of queues are looked at."""
 
+TRACE_EXCHANGE = "amq.rabbitmq.trace"
+
 DEFAULT_EXCHANGES = {
     "": "direct",
     "amq.direct": "direct",
@@ -47,7 +49,7 @@ DEFAULT_EXCHANGES = {
     "amq.topic": "topic",
     "amq.headers": "headers",
     "amq.match": "headers",
-    "amq.rabbitmq.trace": "topic",
+    TRACE_EXCHANGE: "topic",
 }
 
 
@@ -81,6 +83,8 @@ class VHost:
         self.exchanges: dict[str, Exchange] = {}
         self.queues: dict[str, Queue] = {}
         self.deleted = False
+        self.traced = False
+        """Everything published or delivered here is told to the exchange amq.rabbitmq.trace."""
         self.context = context
         self._owned: dict[object, dict[Queue, None]] = {}
         self.bindings = Bindings(self, context.definitions)
@@ -90,7 +94,7 @@ class VHost:
         self._new_queues = Creations(self.queues, self._queue_appears)
         self._new_exchanges = Creations(self.exchanges, self._exchange_appears)
         for exchange, type_ in DEFAULT_EXCHANGES.items():
-            internal = exchange == "amq.rabbitmq.trace"
+            internal = exchange == TRACE_EXCHANGE
             self.exchanges[exchange] = self._new_exchange(
                 exchange, type_, durable=True, auto_delete=False, internal=internal, arguments={}
             )

@@ -17,8 +17,8 @@ class Target:
     """Where publishes with the same arguments go: the parsed arguments, and the routes while they last.
 
     `summary` is what the last publish's `header` said.
-    `queues` is None when each message has to be routed by itself. The rest holds as long as neither the
-    exchange's version nor the permissions' generation has changed.
+    `queues` is None when each message has to be routed by itself or, unless it is `routed`, looked up by name.
+    The rest holds as long as neither the exchange's version nor the permissions' generation has changed.
     """
 
     __slots__ = (
@@ -30,6 +30,7 @@ class Target:
         "name",
         "queues",
         "route",
+        "routed",
         "summary",
         "version",
     )
@@ -42,6 +43,7 @@ class Target:
         self.exchange: Exchange | None = None
         self.version = -1
         self.generation = -1
+        self.routed = bool(name)
         self.queues: tuple[Queue, ...] | None = None
         self.header = b""
         self.summary: PropertySummary | None = None

@@ -6,7 +6,7 @@ from typing import Any
 
 from broker.entities.consumer import Consumer
 from broker.entities.queue import Queue
-from broker.session import content
+from broker.session import content, tracing
 from broker.session.channel import Channel
 from broker.session.queue_methods import current_queue
 from broker.session.registry import generated_name
@@ -129,6 +129,8 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
         return
     assert entry.message is not None, "a queue hands over what it has loaded"
     channel.drawn_from.add(queue)
+    if channel.vhost.traced:
+        tracing.delivered(channel, entry)
     ledger = channel.deliveries
     tag = ledger.skip() if method.no_ack else ledger.add(entry)
     frame_max = channel.connection.frame_max

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.entities.quotas import MAX_CHANNELS
+from broker.session import tracing
 from broker.session.channel import Channel
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
@@ -30,6 +31,8 @@ def open_first(connection: Connection, number: int) -> None:
         )
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text)
     channel = connection.channels[number] = Channel(connection, number)
+    if channel.vhost.traced:
+        tracing.watch(channel)
     channel.send(methods.ChannelOpenOk())
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from broker.entities.message import BlindlyCopied, Message
 from broker.entities.queue import Queue
 from broker.entities.queue_arguments import EXPIRY_MAX_MILLISECONDS
-from broker.session import content
+from broker.session import content, tracing
 from broker.session.access import TARGETS_MAX, Target
 from broker.session.channel import Channel
 from broker.session.replies import REPLY_TO
@@ -57,7 +57,7 @@ def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> i
     if summary.headers is not None and b"CC" in summary.headers:
         message, queues = _route_copies(channel, target, message, summary)
     elif queues is None:
-        if target.name:
+        if target.routed:
             queues = _route(channel, target, message, summary)
         else:
             queues = by_name(channel, target) or _reply(channel, target.key, message)
@@ -108,7 +108,8 @@ def _resolve(channel: Channel, target: Target) -> None:
     target.queues = None
     if target.name:  # queues come and go by name on the default exchange: looked up each time
         routes = channel.vhost.route(exchange, (target.key,), {})
-        target.queues = routes.queues if routes.lasting else None
+        target.queues = routes.queues if routes.lasting and not channel.vhost.traced else None
+    target.routed = bool(target.name) or channel.vhost.traced
     target.exchange, target.version, target.generation = exchange, exchange.version, access.users.generation
 
 
@@ -121,7 +122,10 @@ def by_name(channel: Channel, target: Target) -> tuple[Queue, ...]:
 def _route(channel: Channel, target: Target, message: Message, summary: PropertySummary) -> tuple[Queue, ...]:
     assert target.exchange is not None, "routes are asked of a resolved target"
     headers: Table = decode_table(summary.headers, 0)[0] if summary.headers is not None else {}
-    return channel.vhost.route(target.exchange, (target.key,), headers, message).queues
+    queues = channel.vhost.route(target.exchange, (target.key,), headers, message).queues
+    if channel.vhost.traced:
+        tracing.published(channel, message, (target.key,), queues)
+    return queues or (() if target.name else _reply(channel, target.key, message))
 
 
 def _route_copies(
@@ -136,7 +140,10 @@ def _route_copies(
         message = BlindlyCopied.of(message, _without_blind_copies(message), blind)
     for key in sorted(set(keys)) if not target.name else ():
         _reply(channel, key, message)
-    return message, channel.vhost.route(target.exchange, keys, headers, message).queues
+    queues = channel.vhost.route(target.exchange, keys, headers, message).queues
+    if channel.vhost.traced:
+        tracing.published(channel, message, keys, queues)
+    return message, queues
 
 
 def _enqueue_by_name(channel: Channel, target: Target, message: Message, names: list[str]) -> None:

@@ -130,7 +130,7 @@ def _queues_for_run(channel: Channel, target: Target, header: bytes, body_size: 
         return ()
     queues = target.queues
     if queues is None:
-        queues = () if target.name else publishing.by_name(channel, target)
+        queues = () if target.routed else publishing.by_name(channel, target)
     for queue in queues:
         if queue.limits.on_length:
             return ()

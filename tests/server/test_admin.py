@@ -310,7 +310,14 @@ def test_a_virtual_host_made_again_is_empty(tenant: tuple[str, str], tell: Told,
     assert client.ask(queue_declare("q", durable=True)).message_count == 0
     assert [row["name"] for row in tell("list_exchanges", vhost=vhost)][:3] == ["", "amq.direct", "amq.fanout"]
     assert [row for row in tell("list_vhosts") if row["name"] == vhost] == [
-        {"name": vhost, "description": "again", "tags": ["x"], "default_queue_type": "classic", "limits": {}}
+        {
+            "name": vhost,
+            "description": "again",
+            "tags": ["x"],
+            "default_queue_type": "classic",
+            "limits": {},
+            "tracing": False,
+        }
     ]
 
 

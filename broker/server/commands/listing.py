@@ -46,6 +46,7 @@ def list_vhosts(administration: Administration, arguments: Arguments) -> list[Ro
             "tags": list(vhost.description.tags),
             "default_queue_type": vhost.description.default_queue_type,
             "limits": administration.broker.quotas.vhosts.get(vhost.name, {}),
+            "tracing": vhost.traced,
         }
         for vhost in administration.broker.vhosts.values()
     ]

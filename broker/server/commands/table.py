@@ -14,6 +14,7 @@ from broker.server.commands import (
     maintenance,
     permissions,
     policies,
+    tracing,
     users,
     vhosts,
 )
@@ -73,6 +74,8 @@ CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "delete_queue": maintenance.delete_queue,
     "purge_queue": maintenance.purge_queue,
     "close_connection": maintenance.close_connection,
+    "trace_on": tracing.trace_on,
+    "trace_off": tracing.trace_off,
 }
 """One at a time."""
 
