@@ -4,6 +4,8 @@ The lists hold what must be ready, in order, and what must be out with the consu
 reached the disk. A crash leaves exactly that, in order, unacknowledged messages included; a message that was delivered
 before is redelivered, unless its delivery had not reached the disk either. The window is four messages, so that nearly
 everything lives on disk alone for a while.
+
+All of it is done twice: with plain queues, and with queues that have priorities.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from collections.abc import Callable
+from bisect import insort
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from pathlib import Path
 
@@ -28,23 +31,45 @@ from tests.support.core import Core, Reader, message
 
 WINDOW = Window(4, 400)
 MAIN, GRAVE = "q", "dl"
+LEVELS = 4
 
 
 class Lists:
-    """What the two queues must hold, by serial number. Serials ascend, so sorted means in publish order."""
+    """What the two queues must hold, by serial number. Serials ascend with the publishes; `levels` are priorities."""
 
-    def __init__(self) -> None:
+    def __init__(self, levels: dict[int, int]) -> None:
+        self.levels = levels
         self.ready: dict[str, list[int]] = {MAIN: [], GRAVE: []}
         self.held: list[int] = []
         self.delivered: set[int] = set()
 
+    def place(self, serial: int) -> tuple[int, int]:
+        """Where a message stands in the order of the main queue."""
+        return -self.levels[serial], serial
+
+    def add(self, serial: int) -> None:
+        """A message is ready in the main queue, whether for the first time or again."""
+        insort(self.ready[MAIN], serial, key=self.place)
+
+    def bury(self, serial: int) -> None:
+        """A message is the latest of its priority in the graveyard."""
+        ready = self.ready[GRAVE]
+        insort(ready, serial, key=lambda other: -self.levels[other])
+
+    def copy(self) -> Lists:
+        """The lists as they are now."""
+        copied = Lists(self.levels)
+        copied.ready = deepcopy(self.ready)
+        copied.held, copied.delivered = list(self.held), set(self.delivered)
+        return copied
+
     def survivors(self, transient: set[int]) -> Lists:
         """What of it is left when the process dies with all of it on disk."""
-        left = Lists()
+        left = Lists(self.levels)
         for name in (MAIN, GRAVE):
             held = self.held if name == MAIN else []
             left.ready[name] = [serial for serial in (*self.ready[name], *held) if serial not in transient]
-        left.ready[MAIN].sort()
+        left.ready[MAIN].sort(key=self.place)
         left.delivered = self.delivered - transient
         return left
 
@@ -52,18 +77,20 @@ class Lists:
 class Pair:
     """A broker core, and the lists that say what it must hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, priorities: bool = False) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="leveret-queue-"))
         self.core = Core(self.directory / "messages", WINDOW)
-        self.lists, self.disk = Lists(), Lists()
+        self.levels: dict[int, int] = {}
+        self.lists, self.disk = Lists(self.levels), Lists(self.levels)
         self.bodies: dict[int, bytes] = {}
         self.transient: set[int] = set()
         self.redelivered: set[int] = set()
         self.in_doubt: set[int] = set()
         self.flying: list[tuple[SealedBatch, Lists]] = []
         self.serial = 0
-        self.core.queue(GRAVE)
-        self.core.queue(MAIN, dead_letter_exchange="", dead_letter_routing_key=GRAVE)
+        self.priorities = {"max_priority": LEVELS - 1} if priorities else {}
+        self.core.queue(GRAVE, **self.priorities)
+        self.core.queue(MAIN, dead_letter_exchange="", dead_letter_routing_key=GRAVE, **self.priorities)
         self._attach()
 
     def _attach(self) -> None:
@@ -73,15 +100,18 @@ class Pair:
 
     # What clients do
 
-    def publish(self, count: int, size: int, *, persistent: bool) -> None:
-        """Publish messages in one turn."""
-        for _ in range(count):
+    def publish(self, count: int, size: int, *, persistent: bool, priorities: Sequence[int]) -> None:
+        """Publish messages in one turn. Their priorities are taken in turn."""
+        for number in range(count):
             self.serial += 1
+            priority = priorities[number % len(priorities)]
+            self.levels[self.serial] = min(priority, LEVELS - 1) if self.priorities else 0
             self.bodies[self.serial] = b"%d." % self.serial + b"x" * size
             if not persistent:
                 self.transient.add(self.serial)
-            self.main.publish(message(self.bodies[self.serial], key=MAIN, persistent=persistent))
-            self.lists.ready[MAIN].append(self.serial)
+            self.lists.add(self.serial)
+            self.main.publish(message(self.bodies[self.serial], key=MAIN, persistent=persistent, priority=priority))
+            self._take_deliveries()
         self._end_turn()
 
     def get(self) -> None:
@@ -117,11 +147,10 @@ class Pair:
             elif how == "requeue":
                 entry.queue.requeue((entry,))
                 self.redelivered.add(serial)
-                self.lists.ready[MAIN].append(serial)
-                self.lists.ready[MAIN].sort()
+                self.lists.add(serial)
             else:
                 entry.queue.reject(entry)
-                self.lists.ready[GRAVE].append(serial)
+                self.lists.bury(serial)
             if consumer is not None:
                 consumer.settled()
         self._end_turn()
@@ -149,7 +178,7 @@ class Pair:
         """Cut a batch; it is in flight from now on."""
         batch = self.core.seal()
         if batch is not None:
-            self.flying.append((batch, deepcopy(self.lists)))
+            self.flying.append((batch, self.lists.copy()))
 
     def land(self) -> None:
         """The oldest batch in flight reaches the disk."""
@@ -173,7 +202,7 @@ class Pair:
         self.lists = self.disk.survivors(self.transient)
         self.redelivered = set(self.lists.delivered)
         self.in_doubt = ever - self.redelivered
-        self.disk = deepcopy(self.lists)
+        self.disk = self.lists.copy()
         self._attach()
         self.check()
 
@@ -198,8 +227,8 @@ class Pair:
         lanes = self.core.store.lanes()
         left = self.lists.survivors(self.transient)
         for queue in (self.main, self.grave):
-            state = lanes.get(queue.lane.queue_id, {}).get(0)
-            counted = (state.messages, state.bytes) if state else (0, 0)
+            states = lanes.get(queue.lane.queue_id, {}).values()
+            counted = (sum(state.messages for state in states), sum(state.bytes for state in states))
             serials = left.ready[queue.name]
             assert counted == (len(serials), sum(len(self.bodies[serial]) for serial in serials)), queue.name
 
@@ -230,13 +259,16 @@ class Pair:
     def _end_turn(self) -> None:
         """Deliveries happen; each must be the next one ready."""
         self.core.end_turn()
+        self._take_deliveries()
+        if self.consumer is not None and self.lists.ready[MAIN]:
+            assert self.consumer.unacked >= self.consumer.prefetch, "a consumer with credit was left waiting"
+
+    def _take_deliveries(self) -> None:
         for body, redelivered in self.reader.take():
             serial = self.lists.ready[MAIN][0]
             assert body == self.bodies[serial]
             self._check_redelivered(serial, redelivered)
             self._hand_out(serial)
-        if self.consumer is not None and self.lists.ready[MAIN]:
-            assert self.consumer.unacked >= self.consumer.prefetch, "a consumer with credit was left waiting"
 
     def _hand_out(self, serial: int) -> None:
         self.lists.ready[MAIN].pop(0)
@@ -250,6 +282,7 @@ class Pair:
 
 
 picks = st.lists(st.integers(0, 50), min_size=1, max_size=6)
+priorities = st.lists(st.integers(0, LEVELS), min_size=1, max_size=4)
 
 
 class QueueMachine(RuleBasedStateMachine):
@@ -257,11 +290,14 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.pair = Pair()
+        self.pair = self.new_pair()
 
-    @rule(count=st.integers(1, 9), size=st.sampled_from([0, 10, 150]), persistent=st.booleans())
-    def publish(self, count: int, size: int, persistent: bool) -> None:
-        self.pair.publish(count, size, persistent=persistent)
+    def new_pair(self) -> Pair:
+        return Pair()
+
+    @rule(count=st.integers(1, 9), size=st.sampled_from([0, 10, 150]), persistent=st.booleans(), priorities=priorities)
+    def publish(self, count: int, size: int, persistent: bool, priorities: list[int]) -> None:
+        self.pair.publish(count, size, persistent=persistent, priorities=priorities)
 
     @rule()
     def get(self) -> None:
@@ -319,21 +355,34 @@ class QueueMachine(RuleBasedStateMachine):
         self.pair.end()
 
 
+class PriorityMachine(QueueMachine):
+    """Any order of everything, with priorities."""
+
+    def new_pair(self) -> Pair:
+        return Pair(priorities=True)
+
+
 TestQueueMachine = QueueMachine.TestCase
-TestQueueMachine.settings = settings(
+TestPriorityMachine = PriorityMachine.TestCase
+TestQueueMachine.settings = TestPriorityMachine.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 
-def walk(seed: int, steps: int) -> None:
+def walk(seed: int, steps: int, *, priorities: bool = False) -> None:
     """A long run in which acknowledgements are common and purges rare, as in life."""
-    chance, pair = random.Random(seed), Pair()
+    chance, pair = random.Random(seed), Pair(priorities=priorities)
 
     def some() -> list[int]:
         return [chance.randrange(50) for _ in range(chance.randint(1, 6))]
 
+    def publish() -> None:
+        count, size, persistent = chance.randint(1, 9), chance.choice([0, 10, 150]), chance.random() < 0.7
+        levels = [chance.randint(0, LEVELS) for _ in range(chance.choice((1, 1, 4)))] if priorities else [0]
+        pair.publish(count, size, persistent=persistent, priorities=levels)
+
     actions: list[tuple[int, Callable[[], None]]] = [
-        (10, lambda: pair.publish(chance.randint(1, 9), chance.choice([0, 10, 150]), persistent=chance.random() < 0.7)),
+        (10, publish),
         (6, pair.get),
         (2, lambda: pair.consume(chance.randint(1, 6))),
         (18, lambda: pair.settle("ack", some())),
@@ -361,12 +410,14 @@ def walk(seed: int, steps: int) -> None:
     pair.end()
 
 
+@pytest.mark.parametrize("priorities", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_long_walks(seed: int) -> None:
-    walk(seed, 400)
+def test_long_walks(seed: int, priorities: bool) -> None:
+    walk(seed, 400, priorities=priorities)
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("priorities", [False, True])
 @pytest.mark.parametrize("seed", range(100, 140))
-def test_longer_walks(seed: int) -> None:
-    walk(seed, 1200)
+def test_longer_walks(seed: int, priorities: bool) -> None:
+    walk(seed, 1200, priorities=priorities)

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from broker.entities import dead_letters
 from broker.entities.backlog import Backlog
 from broker.entities.lane import Lane
-from broker.entities.message import Entry
+from broker.entities.message import Entry, Message
+from broker.entities.priorities import PriorityBacklog, PriorityLanes
 from broker.entities.queue import Queue
 from storage.messages import MessageStore
 from tests.models.test_queue_model import walk
@@ -111,9 +113,61 @@ def a_settlement_is_not_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Lane, "settle", settle)
 
 
-def found(seed: int) -> bool:
+def a_level_is_forgotten_on_disk(patch: pytest.MonkeyPatch) -> None:
+    """What is read back counts as of no priority."""
+    real = PriorityLanes._read
+
+    def read(lanes: PriorityLanes, queue: Queue, number: int, *place: Any) -> list[Entry]:
+        entries = real(lanes, queue, number, *place)
+        for entry in entries:
+            entry.level = 0
+        return entries
+
+    patch.setattr(PriorityLanes, "_read", read)
+
+
+def what_comes_back_loses_its_priority(patch: pytest.MonkeyPatch) -> None:
+    real = PriorityBacklog.give_back
+
+    def give_back(backlog: PriorityBacklog, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            entry.level = 0
+        real(backlog, entries)
+
+    patch.setattr(PriorityBacklog, "give_back", give_back)
+
+
+def a_delivery_counts_for_all_levels(patch: pytest.MonkeyPatch) -> None:
+    """Positions count through all levels: what is below one of them need not have been delivered."""
+
+    def delivered(lanes: PriorityLanes, entries: Iterable[Entry]) -> None:
+        for lane in lanes._lanes.values():
+            lane.delivered(entries)
+
+    patch.setattr(PriorityLanes, "delivered", delivered)
+
+
+def a_purge_reaches_the_lowest_level_only(patch: pytest.MonkeyPatch) -> None:
+    def purge(lanes: PriorityLanes, floor: int, survivors: Iterable[Entry]) -> None:
+        lanes.lane(0).purge(floor, [entry for entry in survivors if not entry.level])
+
+    patch.setattr(PriorityLanes, "purge", purge)
+
+
+def a_letter_has_no_priority(patch: pytest.MonkeyPatch) -> None:
+    real = dead_letters.died
+
+    def died(*about: Any) -> Message:
+        letter = real(*about)
+        letter.priority = 0
+        return letter
+
+    patch.setattr(dead_letters, "died", died)
+
+
+def found(seed: int, *, priorities: bool) -> bool:
     try:
-        walk(seed, 250)
+        walk(seed, 250, priorities=priorities)
     except AssertionError:
         return True
     return False
@@ -137,4 +191,23 @@ def found(seed: int) -> bool:
 )
 def test_the_model_notices(monkeypatch: pytest.MonkeyPatch, plant: Plant) -> None:
     plant(monkeypatch)
-    assert any(found(seed) for seed in SEEDS)
+    assert any(found(seed, priorities=False) for seed in SEEDS)
+
+
+@pytest.mark.parametrize(
+    "plant",
+    [
+        a_settlement_in_flight_is_lost,
+        what_comes_back_goes_to_the_end,
+        the_tail_is_let_go_too_soon,
+        a_level_is_forgotten_on_disk,
+        what_comes_back_loses_its_priority,
+        a_delivery_counts_for_all_levels,
+        a_purge_reaches_the_lowest_level_only,
+        a_letter_has_no_priority,
+    ],
+    ids=lambda plant: plant.__name__,
+)
+def test_the_model_with_priorities_notices(monkeypatch: pytest.MonkeyPatch, plant: Plant) -> None:
+    plant(monkeypatch)
+    assert any(found(seed, priorities=True) for seed in SEEDS)
