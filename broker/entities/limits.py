@@ -50,7 +50,7 @@ class Limits:
 
     def refuses(self, message: Message) -> bool:
         """The queue has no room for a message, and does not make any."""
-        return self.on_length and self._overflow != "drop-head" and self._over(1, len(message.body))
+        return self.on_length and self._overflow != "drop-head" and self.over(1, len(message.body))
 
     def turn_away(self, message: Message) -> None:
         """A message the queue refuses is gone, or a dead letter with overflow reject-publish-dlx."""
@@ -62,7 +62,7 @@ class Limits:
 
         When a policy has lowered the limit there may be very many: the rest goes in turns of its own.
         """
-        if self._over():
+        if self.over():
             self._queue.deliver()
         self._drop_head()
 
@@ -73,7 +73,7 @@ class Limits:
 
     def _drop_head(self) -> None:
         for _ in range(ROOM_MESSAGES):
-            entry = self._queue.pop() if self._over() else None
+            entry = self._queue.pop() if self.over() else None
             if entry is None:
                 return
             self._queue.discard(entry, "maxlen")
@@ -113,7 +113,7 @@ class Limits:
         self._watched = 0
         self._queue.touch()
 
-    def _over(self, messages: int = 0, size_bytes: int = 0) -> bool:
+    def over(self, messages: int = 0, size_bytes: int = 0) -> bool:
         """There would be too much with so much more."""
         backlog = self._queue.backlog
         if self._messages is not None and len(backlog) + messages > self._messages:

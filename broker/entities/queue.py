@@ -291,11 +291,11 @@ def _take(queue: Queue, limit: int) -> list[Entry]:
     taken = queue.backlog.run(limit, RUN_BYTES)
     size_bytes = RUN_BYTES if taken else 0
     while len(taken) < limit and size_bytes < RUN_BYTES:
+        if taken and ((head := queue.backlog.peek()) is None or head.expires_at):
+            break
         entry = queue.pop()
         if entry is None:
             break
         taken.append(entry)
         size_bytes += entry.size
-        if entry.expires_at:
-            break
     return taken

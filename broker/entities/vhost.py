@@ -166,7 +166,8 @@ class VHost:
         self._queue_appears(queue)
         # Messages may have expired meanwhile. Without a time to live of the queue's own that is a look at the head
         # on disk: not all queues at once.
-        spread = 0 if queue.arguments.message_ttl is not None else RESTORE_SPREAD_MILLISECONDS
+        urgent = queue.arguments.message_ttl is not None or queue.limits.over()
+        spread = 0 if urgent else RESTORE_SPREAD_MILLISECONDS
         context = self.context.queue
         context.timers.at(context.now() + queue_id % (spread + 1), queue.limits.resume)
         return queue

@@ -119,6 +119,21 @@ def test_an_expired_message_that_comes_back_dies_before_it_is_delivered(client: 
     assert client.arrived(channel=2) == []
 
 
+def test_what_expired_while_it_was_out_is_passed_over(client: Client, declare: Declare) -> None:
+    """Given back behind a message that lasts, it goes when it comes to the head."""
+    queue, marker = declare(), declare(message_ttl=30)
+    deposit(client, b"lasting", key=queue)
+    fetch(client, queue)
+    deposit(client, b"brief", key=queue, properties=BasicProperties(expiration="20"))
+    fetch(client, queue)
+    deposit(client, b"", key=marker)
+    eventually(lambda: ready(client, marker) == 0, "its time to be over")
+    client.send(nack(2, multiple=True))
+    deposit(client, b"end", key=queue)
+    client.ask(consume(queue, no_ack=True))
+    assert [client.expect_message(BasicDeliver).body for _ in range(2)] == [b"lasting", b"end"]
+
+
 def test_an_expired_message_makes_room(client: Client, declare: Declare) -> None:
     queue = declare(max_length=1, overflow="reject-publish")
     deposit(client, b"1", key=queue, properties=SHORT)
