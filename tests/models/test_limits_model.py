@@ -1,0 +1,398 @@
+"""A queue with any combination of arguments against a list: priorities, times to live, limits, dead letters, requeues.
+
+The list says what must be ready, in order, with what each message needs to be judged by; time is moved by hand.
+Whatever happens, the queue delivers what the list has first, and buries what the list loses, in the same order and for
+the same reason. The window is four messages, so that much of it is on disk alone; an orderly restart may come at any
+moment.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+import tempfile
+from bisect import insort
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from broker.entities.backlog import Window
+from broker.entities.consumer import Consumer
+from broker.entities.vhost import RESTORE_SPREAD_MILLISECONDS
+from broker.wire.properties import decode_properties
+from storage.verify import verify
+from tests.support.core import Core, Reader, message
+
+WINDOW = Window(4, 400)
+QUEUE, GRAVE = "q", "dl"
+
+
+class Item(NamedTuple):
+    """A message as the list knows it. Items sort in the order of the queue."""
+
+    below: int
+    """How far its priority is below nothing: lower comes first."""
+    serial: int
+    size: int
+    expires_at: int
+    persistent: bool
+
+
+class Rules:
+    """What the arguments mean, in the words of RabbitMQ's documentation, over one sorted list."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.highest: int = arguments.get("max_priority", 0)
+        self.at_once = "max_priority" in arguments
+        self.ttl: int | None = arguments.get("message_ttl")
+        self.messages: int | None = arguments.get("max_length")
+        self.bytes: int | None = arguments.get("max_length_bytes")
+        self.overflow: str = arguments.get("overflow", "drop-head")
+        self.buries = "dead_letter_exchange" in arguments
+        self.ready: list[Item] = []
+        self.held: list[Item] = []
+        self.buried: list[tuple[int, str]] = []
+        self.delivered: list[Item] = []
+        self.consuming = False
+        self.credit = 0
+
+    def full(self, messages: int = 0, size: int = 0) -> bool:
+        """There would be too many, or too much, with so much more."""
+        if self.messages is not None and len(self.ready) + messages > self.messages:
+            return True
+        return self.bytes is not None and sum(item.size for item in self.ready) + size > self.bytes
+
+    def refuses(self, size: int) -> bool:
+        return self.overflow != "drop-head" and self.full(1, size)
+
+    def bury(self, item: Item, reason: str) -> None:
+        if self.buries:
+            self.buried.append((item.serial, reason))
+
+    def shorten(self) -> None:
+        """The head goes while there is too much."""
+        while self.overflow == "drop-head" and self.ready and self.full():
+            self.bury(self.ready.pop(0), "maxlen")
+
+    def expire(self, now: int) -> None:
+        """At the head only, what is due goes; behind one that stays everything stays."""
+        while self.ready and 0 < self.ready[0].expires_at <= now:
+            self.bury(self.ready.pop(0), "expired")
+
+    def hand_out(self, now: int) -> None:
+        """Consumers with credit get the head, even in the moment it expires in; then what is due goes."""
+        while self.ready:
+            self.expire(now - 1)
+            if not self.ready or not self.consuming or self.credit <= 0:
+                break
+            self.credit -= 1
+            item = self.ready.pop(0)
+            self.delivered.append(item)
+            self.held.append(item)
+        self.expire(now)
+
+    def publish(self, item: Item, now: int) -> None:
+        """One message is published."""
+        if self.refuses(item.size):
+            if self.overflow == "reject-publish-dlx":
+                self.bury(item, "maxlen")
+            return
+        insort(self.ready, item)
+        if self.overflow == "drop-head" and self.full():
+            self.hand_out(now)
+            self.shorten()
+        if self.at_once and self.consuming:
+            self.hand_out(now)
+
+
+def chosen(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Without those that were not chosen, and with a graveyard or without."""
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if given.pop("buries"):
+        given |= {"dead_letter_exchange": "", "dead_letter_routing_key": GRAVE}
+    return given
+
+
+VALUES: dict[str, tuple[Any, ...]] = {
+    "max_priority": (None, None, 0, 1, 3, 255),
+    "message_ttl": (None, None, None, 0, 50, 300),
+    "max_length": (None, None, 0, 1, 3, 9),
+    "max_length_bytes": (None, None, None, 0, 40, 300),
+    "overflow": (None, "drop-head", "reject-publish", "reject-publish-dlx"),
+    "single_active_consumer": (None, True),
+    "buries": (True, False),
+}
+combinations = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in VALUES.items()}).map(chosen)
+
+picks = st.lists(st.integers(0, 20), min_size=1, max_size=5)
+
+
+class LimitsMachine(RuleBasedStateMachine):
+    """Any order of everything, on one queue of any kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.directory = Path(tempfile.mkdtemp(prefix="leveret-limits-"))
+        self.core = Core(self.directory / "messages", WINDOW)
+        self.serial = 0
+        self.bodies: dict[int, bytes] = {}
+        self.rules = Rules({})
+
+    @initialize(arguments=combinations)
+    def declare(self, arguments: dict[str, Any]) -> None:
+        self.rules = Rules(arguments)
+        self.core.queue(GRAVE)
+        self.core.queue(QUEUE, **arguments)
+        self._attach()
+
+    def _attach(self) -> None:
+        self.queue, self.grave = self.core.queue_named(QUEUE), self.core.queue_named(GRAVE)
+        self.reader = Reader()
+        self.consumer: Consumer | None = None
+        self.rules.consuming, self.rules.credit = False, 0
+
+    @rule(
+        count=st.integers(1, 6),
+        size=st.sampled_from([0, 20, 150]),
+        priority=st.sampled_from([0, 0, 1, 2, 3, 9, 255]),
+        expiration=st.sampled_from([None, None, 0, 20, 50, 400]),
+        persistent=st.booleans(),
+    )
+    def publish(self, count: int, size: int, priority: int, expiration: int | None, persistent: bool) -> None:
+        """Publish messages in one turn, as a session does: a queue that is full is asked first."""
+        now = self.core.clock.now()
+        for _ in range(count):
+            self.serial += 1
+            body = self.bodies[self.serial] = b"%d." % self.serial + b"x" * size
+            lives = [time for time in (self.rules.ttl, expiration) if time is not None]
+            item = Item(
+                -min(priority, self.rules.highest),
+                self.serial,
+                len(body),
+                now + min(lives) if lives else 0,
+                persistent,
+            )
+            properties = {} if expiration is None else {"expiration": str(expiration)}
+            made = message(body, key=QUEUE, persistent=persistent, priority=priority, **properties)
+            refused = self.queue.limits.on_length and self.queue.limits.refuses(made)
+            assert refused == self.rules.refuses(item.size)
+            if refused:
+                self.queue.limits.turn_away(made)
+            else:
+                self.queue.publish(made)
+            self.rules.publish(item, now)
+        self._end_turn()
+
+    @rule(no_ack=st.booleans())
+    def get(self, no_ack: bool) -> None:
+        """Take one message. What is due and comes to the head by it goes with it."""
+        now = self.core.clock.now()
+        self.rules.expire(now)
+        body = self.reader.get(self.queue, no_ack=no_ack)
+        if not self.rules.ready:
+            assert body is None
+            return
+        item = self.rules.ready.pop(0)
+        assert body == self.bodies[item.serial]
+        if not no_ack:
+            self.rules.held.append(item)
+        self.rules.expire(now)
+        self._end_turn()
+
+    @rule(prefetch=st.integers(1, 6))
+    def consume(self, prefetch: int) -> None:
+        """Subscribe, or end the subscription: what was delivered stays out."""
+        rules = self.rules
+        if self.consumer is None:
+            self.consumer = self.reader.consume(self.queue, prefetch=prefetch)
+            rules.consuming, rules.credit = True, prefetch
+        else:
+            self.queue.consumers.remove(self.consumer)
+            self.consumer, rules.consuming = None, False
+        self._end_turn()
+
+    @rule(how=st.sampled_from(["ack", "reject"]), picks=picks)
+    def settle(self, how: str, picks: list[int]) -> None:
+        """Acknowledge or reject some of what is out, in any order."""
+        for pick in picks:
+            if self.rules.held:
+                item, entry = self._pick(pick)
+                if how == "ack":
+                    self.queue.settle([entry])
+                else:
+                    self.queue.reject(entry)
+                    self.rules.bury(item, "rejected")
+                self._count_settled(entry)
+        self._end_turn()
+
+    @rule(picks=picks)
+    def requeue(self, picks: list[int]) -> None:
+        """Give some of what is out back in one go; a queue that is full drops its head before anybody is served."""
+        back = [self._pick(pick) for pick in picks if self.rules.held]
+        self.queue.requeue([entry for _, entry in back])
+        for item, entry in back:
+            insort(self.rules.ready, item)
+            self._count_settled(entry)
+        self.rules.shorten()
+        self._end_turn()
+
+    @rule()
+    def purge(self) -> None:
+        """Drop what is ready; nobody is told."""
+        assert self.queue.purge() == len(self.rules.ready)
+        self.rules.ready.clear()
+        self._end_turn()
+
+    @rule(milliseconds=st.sampled_from([1, 10, 19, 50, 500]))
+    def wait(self, milliseconds: int) -> None:
+        """Let time pass."""
+        self.core.advance(milliseconds)
+        self._end_turn()
+
+    @rule()
+    def forget_contents(self) -> None:
+        """Let go of what is in memory and on disk, as a channel with many deliveries does."""
+        for entry in self.reader.held:
+            entry.release()
+
+    @rule()
+    def commit(self) -> None:
+        """Bring everything to disk."""
+        self.core.commit()
+
+    @rule()
+    def restart(self) -> None:
+        """Stop in order and start again: what is persistent is ready again, and held to the limits."""
+        rules = self.rules
+        self.core.restart()
+        self._attach()
+        rules.ready = sorted(item for item in (*rules.ready, *rules.held) if item.persistent)
+        rules.held.clear()
+        self.core.advance(RESTORE_SPREAD_MILLISECONDS)
+        rules.expire(self.core.clock.now())
+        rules.shorten()
+        self._end_turn()
+
+    @invariant()
+    def counts_agree(self) -> None:
+        if self.serial:
+            rules = self.rules
+            assert len(self.queue.backlog) == len(rules.ready)
+            assert self.queue.backlog.bytes == sum(item.size for item in rules.ready)
+            assert self.queue.unacked == len(rules.held)
+
+    def teardown(self) -> None:
+        try:
+            if self.serial:
+                self.restart()
+                while self.rules.ready:
+                    self.get(no_ack=True)
+        finally:
+            self.close()
+
+    def close(self) -> None:
+        """Let go of the files, which must be sound."""
+        self.core.close()
+        report = verify(self.directory / "messages")
+        shutil.rmtree(self.directory)
+        assert report.problems == []
+
+    def _pick(self, pick: int) -> tuple[Item, Any]:
+        index = pick % len(self.rules.held)
+        return self.rules.held.pop(index), self.reader.held.pop(index)
+
+    def _count_settled(self, entry: Any) -> None:
+        """Credit comes back to the consumer that had the message, if it is the one that is there."""
+        consumer = entry.consumer
+        entry.consumer = None
+        if consumer is not None:
+            consumer.settled()
+            self.rules.credit += consumer is self.consumer
+
+    def _end_turn(self) -> None:
+        """Deliveries happen and graves are dug; both must be those of the list, in its order."""
+        self.core.end_turn()
+        self.rules.hand_out(self.core.clock.now())
+        assert self.reader.bodies == [self.bodies[item.serial] for item in self.rules.delivered]
+        self.reader.seen.clear()
+        self.rules.delivered.clear()
+        assert self._graves() == self.rules.buried
+        self.rules.buried.clear()
+
+    def _graves(self) -> list[tuple[int, str]]:
+        """Empty the graveyard."""
+        found, reader = [], Reader()
+        while (entry := self.grave.get(reader, no_ack=True)) is not None:
+            assert entry.message is not None
+            properties = decode_properties(entry.message.header)
+            assert properties.expiration is None
+            headers: Any = properties.headers
+            serial = int(entry.message.body.split(b".", 1)[0])
+            assert entry.message.body == self.bodies[serial]
+            found.append((serial, headers["x-death"].value[0].value["reason"].value.decode()))
+        self.core.end_turn()
+        return found
+
+
+def walk(seed: int, steps: int) -> None:
+    """A long run in which messages come oftener than they go, so that limits are felt, and restarts are rare."""
+    chance, machine = random.Random(seed), LimitsMachine()
+
+    def some() -> list[int]:
+        return [chance.randrange(20) for _ in range(chance.randint(1, 5))]
+
+    def publish() -> None:
+        priority, expiration = chance.choice((0, 0, 1, 2, 3, 9, 255)), chance.choice((None, None, None, 0, 20, 50, 400))
+        persistent = chance.random() < 0.8
+        machine.publish(chance.randint(1, 4), chance.choice((0, 20, 150)), priority, expiration, persistent)
+
+    actions: list[tuple[int, Callable[[], None]]] = [
+        (14, publish),
+        (6, lambda: machine.get(no_ack=chance.random() < 0.3)),
+        (3, lambda: machine.consume(chance.randint(1, 6))),
+        (6, lambda: machine.settle(chance.choice(("ack", "reject")), some())),
+        (6, lambda: machine.requeue(some())),
+        (1, machine.purge),
+        (4, lambda: machine.wait(chance.choice((1, 10, 19, 50, 500)))),
+        (2, machine.forget_contents),
+        (3, machine.commit),
+        (2, machine.restart),
+    ]
+    weights, verbs = zip(*actions, strict=True)
+    machine.declare(combination(chance))
+    try:
+        for act in chance.choices(verbs, weights, k=steps):
+            act()
+            machine.counts_agree()
+    except BaseException:
+        print(f"seed {seed}: {machine.queue.arguments}")
+        raise
+    finally:
+        machine.close()
+
+
+def combination(chance: random.Random) -> dict[str, Any]:
+    """Arguments by chance."""
+    return chosen({name: chance.choice(values) for name, values in VALUES.items()})
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_walks(seed: int) -> None:
+    walk(seed, 60)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1000, 1200))
+def test_longer_walks(seed: int) -> None:
+    walk(seed, 400)
+
+
+TestLimitsMachine = LimitsMachine.TestCase
+TestLimitsMachine.settings = settings(
+    max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
