@@ -133,6 +133,19 @@ class Backlog:
         self.bytes -= size
         return taken
 
+    def due(self, now: int, messages: int) -> list[Entry]:
+        """Take the first ready messages whose time has passed, no more than so many; empty where `pop` has to look."""
+        taken: list[Entry] = []
+        head = self._head
+        if self._returned:
+            return taken
+        while head and len(taken) < messages and 0 < head[0].expires_at <= now:
+            taken.append(head.popleft())
+        size = sum(map(_size, taken))
+        self._head_bytes -= size
+        self.bytes -= size
+        return taken
+
     def next_returned(self, limit: int) -> list[Entry]:
         """The next messages in line among the returned ones, left in place."""
         return self._returned[: -limit - 1 : -1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import count
 from random import Random
 from typing import NamedTuple
@@ -86,5 +87,5 @@ class Broker:
         self.quotas.vhosts.pop(name, None)
 
 
-def _no_dead_letters(queue: Queue, message: Message, reason: str) -> None:
+def _no_dead_letters(queue: Queue, messages: Sequence[Message], reason: str) -> None:
     """Replaced by each virtual host with its own."""

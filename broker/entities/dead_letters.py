@@ -8,10 +8,14 @@ their order; the headers `x-last-death-...` are 3.13's.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from functools import lru_cache
+from itertools import groupby
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from broker.entities.message import BlindlyCopied, Message, route_of
-from broker.wire.properties import BasicProperties, decode_properties, encode_header
+from broker.wire.properties import BasicProperties, body_size, decode_properties, encode_header
 from broker.wire.tables import INTEGER_KINDS, Field, Table
 from storage.batch import BLIND
 
@@ -19,25 +23,90 @@ Deaths = list[Field]
 
 COUNT_MAX = (1 << 63) - 1
 
+REMEMBERED_BYTES_MAX = 1024
+"""Of longer headers the letter is written anew for each message."""
 
-def died(message: Message, queue: str, reason: str, now: int, exchange: str, routing_key: str | None) -> Message:
-    """The message to publish to `exchange` in place of the dead one. `now` is in milliseconds."""
-    properties = decode_properties(message.header)
+
+def alike(messages: Sequence[Message]) -> list[list[Message]]:
+    """Messages in order, those side by side that differ in their bodies only together."""
+    return [list(group) for _, group in groupby(messages, _what_letters_share)]
+
+
+class Letter(NamedTuple):
+    """What the dead letters of alike messages have in common: all but the body."""
+
+    route: bytes
+    header: bytes
+    priority: int
+    open_keys: tuple[str, ...]
+    blind_keys: tuple[str, ...]
+    headers: Table
+
+    def of(self, dead: Message) -> Message:
+        """The message to publish in place of a dead one."""
+        message = Message(self.route, self.header, dead.body, dead.flags & ~BLIND)
+        message.priority = self.priority
+        return BlindlyCopied.of(message, self.header, self.blind_keys) if self.blind_keys else message
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Every key the letter is routed by."""
+        return self.open_keys + self.blind_keys
+
+    def in_circle(self, queue: str) -> bool:
+        """It would come back to a queue it has died in, with nobody on the way having rejected it."""
+        history = _deaths(self.headers.get("x-death"))
+        names = [_text(death, "queue") for death in history]
+        if queue not in names:
+            return False
+        circle = history[: names.index(queue) + 1]
+        return all(_text(death, "reason") != "rejected" for death in circle)
+
+
+def write(message: Message, queue: str, reason: str, now: int, exchange: str, routing_key: str | None) -> Letter:
+    """The letter to publish to `exchange` for a message that died in a queue. `now` is in milliseconds."""
+    writer = _write_again if len(message.header) <= REMEMBERED_BYTES_MAX else _write
+    blind_keys = tuple(message.blind_keys)
+    return writer(message.route, message.header, blind_keys, queue, reason, now // 1000, exchange, routing_key)
+
+
+_what_letters_share = attrgetter("route", "header", "flags", "blind_keys")
+
+
+def _write(
+    route: bytes,
+    header: bytes,
+    blind_keys: tuple[str, ...],
+    queue: str,
+    reason: str,
+    now: int,
+    exchange: str,
+    routing_key: str | None,
+) -> Letter:
+    dead = Message(route, header, b"", 0)
+    properties = decode_properties(header)
     headers = dict(properties.headers or {})
-    keys = [message.routing_key, *_copied_to(headers, "CC")]
-    death, before = _death(message, properties, queue, reason, now, keys), headers.get("x-death")
+    keys = [dead.routing_key, *_copied_to(headers, "CC")]
+    death, before = _death(dead, properties, queue, reason, now, keys), headers.get("x-death")
     headers["x-death"] = Field("A", _counted(before, death))
     for which in ("first", "last") if before is None else ("last",):
         headers.update({f"x-{which}-death-{name}": death[name] for name in ("reason", "queue", "exchange")})
     if routing_key is not None:
         headers.pop("CC", None)
     changes: dict[str, Any] = {"headers": dict(sorted(headers.items())), "expiration": None}
-    key = message.routing_key if routing_key is None else routing_key
-    header = encode_header(len(message.body), properties._replace(**changes))
-    letter = Message(route_of(exchange, key), header, message.body, message.flags & ~BLIND)
-    letter.priority = properties.priority or 0
-    blind_keys = message.blind_keys if routing_key is None else []
-    return BlindlyCopied.of(letter, header, blind_keys) if blind_keys else letter
+    key = dead.routing_key if routing_key is None else routing_key
+    return Letter(
+        route_of(exchange, key),
+        encode_header(body_size(header), properties._replace(**changes)),
+        properties.priority or 0,
+        (key, *_copied_to(headers, "CC")),
+        () if routing_key is not None else blind_keys,
+        headers,
+    )
+
+
+_write_again = lru_cache(maxsize=256)(_write)
+"""Messages that die together are mostly alike, and so are their letters, second by second."""
 
 
 def headers_of(message: Message) -> Table:
@@ -58,22 +127,12 @@ def _deaths(field: Field | None) -> list[Table]:
     return [entry.value for entry in found if entry.kind == "F"]
 
 
-def in_circle(message: Message, queue: str) -> bool:
-    """The message would come back to a queue it has died in, with nobody on the way having rejected it."""
-    history = _deaths(headers_of(message).get("x-death"))
-    names = [_text(death, "queue") for death in history]
-    if queue not in names:
-        return False
-    circle = history[: names.index(queue) + 1]
-    return all(_text(death, "reason") != "rejected" for death in circle)
-
-
 def _death(message: Message, properties: BasicProperties, queue: str, reason: str, now: int, keys: list[str]) -> Table:
     death: Table = {
         "count": Field("l", 1),
         "reason": _string(reason),
         "queue": _string(queue),
-        "time": Field("T", now // 1000),
+        "time": Field("T", now),
         "exchange": _string(message.exchange),
         "routing-keys": Field("A", [_string(key) for key in keys]),
     }

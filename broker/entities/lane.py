@@ -135,6 +135,8 @@ class Lane:
     def load(self, entries: Iterable[Entry]) -> None:
         """Read the content of messages back into memory; those that cannot be read stay without."""
         wanted = {entry.position: entry for entry in entries}
+        if not wanted:
+            return
         for stored in self._source.fetch(self.queue_id, self.number, sorted(wanted)):
             wanted[stored.position].message = _message(stored)
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 ROOM_MESSAGES = 1024
 """How many messages are dropped in one turn to make room."""
 
+EXPIRED_AT_ONCE = 1024
+"""How many messages at most leave together because their time has passed."""
+
 
 class Limits:
     """Time to live and length limits of one queue."""
@@ -55,7 +58,7 @@ class Limits:
     def turn_away(self, message: Message) -> None:
         """A message the queue refuses is gone, or a dead letter with overflow reject-publish-dlx."""
         if self._overflow == "reject-publish-dlx":
-            self._queue.dead_letter(message, "maxlen")
+            self._queue.dead_letter((message,), "maxlen")
 
     def make_room(self) -> None:
         """Let go of the oldest messages while there are too many, after consumers had their chance.
@@ -76,7 +79,7 @@ class Limits:
             entry = self._queue.pop() if self.over() else None
             if entry is None:
                 return
-            self._queue.discard(entry, "maxlen")
+            self._queue.discard((entry,), "maxlen")
         if not self._making_room:
             self._making_room = True
             self._timers.at(self._now() + 1, self._make_more_room)
@@ -96,11 +99,12 @@ class Limits:
         """Let go of messages at the head whose time has passed; `strictly` spares those due this very moment."""
         queue = self._queue
         while (entry := queue.backlog.peek()) is not None and entry.expires_at:
-            if entry.expires_at > self._now() - strictly:
+            now = self._now() - strictly
+            if entry.expires_at > now:
                 break
-            popped = queue.pop()
-            if popped is not None:
-                queue.discard(popped, "expired")
+            entries = queue.backlog.due(now, EXPIRED_AT_ONCE)
+            popped = None if entries else queue.pop()
+            queue.discard(entries if popped is None else (popped,), "expired")
 
     def watch(self) -> None:
         """Come back when the message now at the head expires; no oftener, whatever passes the head meanwhile."""

@@ -95,6 +95,11 @@ class PriorityBacklog:
         first = self.peek()
         return [] if first is None else self._levels[first.level].run(messages, size_bytes)
 
+    def due(self, now: int, messages: int) -> list[Entry]:
+        """Take the first messages of the highest level whose time has passed: see `Backlog.due`."""
+        first = self.peek()
+        return [] if first is None else self._levels[first.level].due(now, messages)
+
     def next_returned(self, limit: int) -> list[Entry]:
         """The next messages in line among the returned ones of the highest level, left in place."""
         first = self.peek()

@@ -8,7 +8,7 @@ to the turn, and does it at the turn's end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -55,8 +55,8 @@ class QueueContext(NamedTuple):
     window: Window
     boot: int
     now: Callable[[], int]
-    dead_letter: Callable[[Queue, Message, str], None]
-    """Publish a message that died in a queue, for a reason, to the queue's dead-letter exchange."""
+    dead_letter: Callable[[Queue, Sequence[Message], str], None]
+    """Publish messages that died in a queue, for a reason, to the queue's dead-letter exchange."""
 
 
 class Queue:
@@ -210,12 +210,14 @@ class Queue:
             self.limits.make_room_for_returned()
         self.touch()
 
-    def reject(self, entry: Entry) -> None:
-        """A consumer does not want a message and does not want it back in the queue."""
-        self.unacked -= 1
+    def reject(self, entries: Sequence[Entry]) -> None:
+        """A consumer does not want messages and does not want them back in the queue."""
+        self.unacked -= len(entries)
         if not self.deleted:
-            _load(self, entry)
-            self.discard(entry, "rejected")
+            for portion in _portions(entries):
+                if self.arguments.dead_letter_exchange is not None:
+                    self.lane.load([entry for entry in portion if entry.message is None])
+                self.discard(portion, "rejected")
 
     def forget(self, outlet: Outlet) -> None:
         """A channel is gone, and everything it held has been given back."""
@@ -228,16 +230,15 @@ class Queue:
 
     # Gone: dead letters, or nothing
 
-    def discard(self, entry: Entry, reason: str) -> None:
-        """A message leaves without having been acknowledged: a dead letter, if the queue has a place for them."""
-        if entry.message is not None:
-            self.dead_letter(entry.message, reason)
-        self.finish((entry,))
+    def discard(self, entries: Sequence[Entry], reason: str) -> None:
+        """Messages leave without having been acknowledged: dead letters, if the queue has a place for them."""
+        self.dead_letter([entry.message for entry in entries if entry.message is not None], reason)
+        self.finish(entries)
 
-    def dead_letter(self, message: Message, reason: str) -> None:
-        """Publish a message to the queue's dead-letter exchange, if it has one."""
-        if self.arguments.dead_letter_exchange is not None:
-            self._context.dead_letter(self, message, reason)
+    def dead_letter(self, messages: Sequence[Message], reason: str) -> None:
+        """Publish messages to the queue's dead-letter exchange, if it has one."""
+        if messages and self.arguments.dead_letter_exchange is not None:
+            self._context.dead_letter(self, messages, reason)
 
     # The whole: purge, delete, restore
 
@@ -283,6 +284,20 @@ def _load(queue: Queue, entry: Entry) -> bool:
             wanted.append(other)
         queue.lane.load(wanted)
     return entry.message is not None
+
+
+def _portions(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Entries a few at a time, so that their contents may be in memory together."""
+    portion: list[Entry] = []
+    size_bytes = 0
+    for entry in entries:
+        portion.append(entry)
+        size_bytes += entry.size
+        if len(portion) >= LOAD_MESSAGES or size_bytes >= LOAD_BYTES:
+            yield portion
+            portion, size_bytes = [], 0
+    if portion:
+        yield portion
 
 
 def _take(queue: Queue, limit: int) -> list[Entry]:

@@ -7,7 +7,7 @@ takes effect at once in memory; whoever asked is answered when the disk has foll
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from random import Random
@@ -16,6 +16,7 @@ from typing import NamedTuple
 from broker.entities import dead_letters
 from broker.entities.bindings import Bindings
 from broker.entities.creation import Creations, Plan
+from broker.entities.dead_letters import Letter
 from broker.entities.definitions import Definitions
 from broker.entities.enforcement import Enforcement
 from broker.entities.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
@@ -26,7 +27,7 @@ from broker.entities.message import Message
 from broker.entities.pending import Pending
 from broker.entities.priorities import PriorityLanes, PriorityQueue
 from broker.entities.queue import Queue, QueueContext, QueueSpec
-from broker.entities.routing import Routes, route
+from broker.entities.routing import Routes, hand_over, route
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
 from broker.wire.tables import Table
@@ -275,7 +276,7 @@ class VHost:
         if message.persistent and len(message.body) >= SHARED_BODY_BYTES and sum(q.durable for q in queues) > 1:
             message.body_id = (self.context.queue.boot << COUNTER_BITS) + next(self.context.body_ids)
 
-    def _dead_letter(self, queue: Queue, message: Message, reason: str) -> None:
+    def _dead_letter(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
         name = queue.arguments.dead_letter_exchange
         exchange = None if name is None else self.exchanges.get(name)
         if exchange is None:
@@ -283,15 +284,27 @@ class VHost:
         key = queue.arguments.dead_letter_routing_key
         if key is not None and len(key.encode("utf-8", "surrogateescape")) > SHORT_STRING_BYTES:
             return  # nothing can be published with it
-        letter = dead_letters.died(message, queue.name, reason, self.context.queue.now(), exchange.name, key)
-        routes = self.route(exchange, dead_letters.keys_of(letter), dead_letters.headers_of(letter), letter)
-        targets = [target for target in routes.queues if not dead_letters.in_circle(letter, target.name)]
-        self.share_body(letter, targets)
+        now = self.context.queue.now()
+        for alike in dead_letters.alike(messages):
+            letter = dead_letters.write(alike[0], queue.name, reason, now, exchange.name, key)
+            self._post(exchange, letter, [letter.of(message) for message in alike])
+
+    def _post(self, exchange: Exchange, letter: Letter, copies: Sequence[Message]) -> None:
+        """Route dead letters that differ in their bodies only."""
+        routes = self.route(exchange, letter.keys, letter.headers, copies[0])
+        if len(copies) > 1 and not routes.lasting:  # each may go elsewhere
+            for copy in copies:
+                self._post(exchange, letter, (copy,))
+            return
+        targets = [target for target in routes.queues if not letter.in_circle(target.name)]
+        for copy in copies:
+            self.share_body(copy, targets)
         for target in targets:
-            if target.limits.refuses(letter):
-                target.limits.turn_away(letter)
-            else:
-                target.publish(letter)
+            if not target.limits.on_length:
+                target.publish_all(copies)
+                continue
+            for copy in copies:
+                hand_over(copy, target)
 
 
 def new_transient_ids() -> count[int]:

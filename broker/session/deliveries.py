@@ -131,10 +131,11 @@ def requeue(entries: Sequence[Entry]) -> None:
 
 def reject(entries: Iterable[Entry]) -> None:
     """The client wants these messages neither now nor later."""
-    for entry in entries:
-        entry.queue.reject(entry)
-        if entry.consumer is not None:
-            entry.consumer.settled()
+    for (queue, consumer), group in groupby(entries, _holder):
+        members = list(group)
+        queue.reject(members)
+        if consumer is not None:
+            consumer.settled(len(members))
 
 
 _holder = attrgetter("queue", "consumer")

@@ -61,7 +61,7 @@ def test_what_is_rejected_is_read_for_its_dead_letter_only(core: Core) -> None:
     for entry in reader.held:
         entry.release()
     first, second = reader.held
-    queue.reject(first)
+    queue.reject((first,))
     assert second.message is None
     core.commit()
     assert reader.get(graveyard) == b"one"
@@ -74,7 +74,7 @@ def test_what_is_rejected_without_a_graveyard_goes_too(core: Core) -> None:
     reader.get(queue)
     (entry,) = reader.held
     entry.release()
-    queue.reject(entry)
+    queue.reject((entry,))
     core.restart()
     assert len(core.queue_named("q").backlog) == 0
 

@@ -149,7 +149,7 @@ class Pair:
                 self.redelivered.add(serial)
                 self.lists.add(serial)
             else:
-                entry.queue.reject(entry)
+                entry.queue.reject((entry,))
                 self.lists.bury(serial)
             if consumer is not None:
                 consumer.settled()

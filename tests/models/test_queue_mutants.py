@@ -62,14 +62,14 @@ def a_purge_takes_what_is_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_dead_letter_is_not_written(patch: pytest.MonkeyPatch) -> None:
-    real = Queue.publish
+    real = Queue.publish_all
 
-    def publish(queue: Queue, message: Any) -> bool:
-        if queue.name == "dl":
-            message.flags = 0
-        return real(queue, message)
+    def publish_all(queue: Queue, messages: Sequence[Any]) -> bool:
+        for message in messages:
+            message.flags &= queue.name != "dl"
+        return real(queue, messages)
 
-    patch.setattr(Queue, "publish", publish)
+    patch.setattr(Queue, "publish_all", publish_all)
 
 
 def redelivered_is_forgotten_on_requeue(patch: pytest.MonkeyPatch) -> None:

@@ -230,7 +230,7 @@ class Reader:
     def reject(self, *bodies: bytes) -> None:
         """Reject messages by their bodies; without any, all."""
         for entry in self._strike(bodies):
-            entry.queue.reject(entry)
+            entry.queue.reject((entry,))
             if entry.consumer is not None:
                 entry.consumer.settled()
 
