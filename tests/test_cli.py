@@ -146,6 +146,27 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
             "clear_topic_permissions",
             {"vhost": "/", "user": "ann", "exchange": "amq.topic"},
         ),
+        (
+            'policy set -p v --priority -5 --apply-to queues p ^q {"max-length":5}',
+            "set_policy",
+            {
+                "vhost": "v",
+                "name": "p",
+                "pattern": "^q",
+                "definition": {"max-length": 5},
+                "priority": -5,
+                "apply_to": "queues",
+            },
+        ),
+        (
+            'operator-policy set o . {"expires":5}',
+            "set_operator_policy",
+            {"vhost": "/", "name": "o", "pattern": ".", "definition": {"expires": 5}, "priority": 0, "apply_to": "all"},
+        ),
+        ("policy clear p", "clear_policy", {"vhost": "/", "name": "p"}),
+        ("policy delete -p v p", "clear_policy", {"vhost": "v", "name": "p"}),
+        ("operator-policy clear -p v o", "clear_operator_policy", {"vhost": "v", "name": "o"}),
+        ("operator-policy delete o", "clear_operator_policy", {"vhost": "/", "name": "o"}),
         ("ping", "ping", {}),
         ("delete-queue q", "delete_queue", {"vhost": "/", "name": "q"}),
         ("purge-queue -p v q", "purge_queue", {"vhost": "v", "name": "q"}),
@@ -169,6 +190,8 @@ def test_a_verb_asks_the_running_broker(
         ("vhost list", "list_vhosts", {}),
         ("permission list", "list_permissions", {"vhost": "/"}),
         ("topic-permission list -p v", "list_topic_permissions", {"vhost": "v"}),
+        ("policy list -p v", "list_policies", {"vhost": "v"}),
+        ("operator-policy list", "list_operator_policies", {"vhost": "/"}),
         ("user permissions ann", "list_user_permissions", {"name": "ann"}),
         *[(f"list {kind}", it.command, {"vhost": None} if it.in_vhost else {}) for kind, it in LISTINGS.items()],
         ("list queues -p v", "list_queues", {"vhost": "v"}),
@@ -297,6 +320,13 @@ def test_a_backup_goes_where_the_caller_stands(
 @pytest.mark.parametrize("limits", ["5", "{", "[]"])
 def test_limits_that_are_no_object_are_wrong_usage(run: Run, peer: Peer, limits: str) -> None:
     assert run("user", "set-limits", "ann", limits).code == 2
+    assert peer.requests == []
+
+
+@pytest.mark.parametrize("definition", ["5", "{", "[]"])
+@pytest.mark.parametrize("kind", ["policy", "operator-policy"])
+def test_definitions_that_are_no_object_are_wrong_usage(run: Run, peer: Peer, kind: str, definition: str) -> None:
+    assert run(kind, "set", "p", ".*", definition).code == 2
     assert peer.requests == []
 
 

@@ -2,8 +2,9 @@
 
 An entity has at most one policy and one operator policy at a time: of those whose pattern is found in its name,
 the one of the highest priority. Of what both say, and of what both and a declaration say, the smaller number
-counts; where there is nothing to compare, the declaration wins. RabbitMQ 3.10 on the wire is the model. Which of
-two policies of one priority it takes is an accident of its hashing; here it is the first by name.
+counts; where there is nothing to compare, the declaration wins. Types of queue have exceptions. RabbitMQ 3.10 on
+the wire is the model. Which of two policies of one priority it takes is an accident of its hashing; here it is the
+first by name.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from broker.entities.queue_arguments import EXPIRY_MAX_MILLISECONDS, QueueArguments, parse
-from broker.entities.queue_types import CLASSIC, QUORUM, STREAM
+from broker.entities.queue_types import CLASSIC, QUORUM, STREAM, type_of
 from broker.wire.tables import Table
 
 EXCHANGE = "exchange"
@@ -60,6 +61,13 @@ SMALLER_WINS = frozenset(
     | {"message-ttl"}
 )
 """Keys of which the smaller value counts, wherever several have a say."""
+
+BEFORE_ARGUMENTS: dict[str, frozenset[str]] = {
+    CLASSIC.name: frozenset(),
+    QUORUM.name: frozenset({"expires", "overflow"}),
+    STREAM.name: frozenset({"max-length-bytes"}),
+}
+"""Keys of which a policy's value counts before an argument's, by type of queue."""
 
 
 class Policy(NamedTuple):
@@ -124,12 +132,17 @@ def _strongest(policies: Iterable[Policy], kind: str, name: str) -> Policy | Non
 def effective(declared: Table, in_force: InForce) -> QueueArguments:
     """What holds for a queue: its arguments, and what policies add to them or make smaller."""
     arguments = parse(declared)
-    changes = {}
+    before = BEFORE_ARGUMENTS[type_of(declared).name]
+    changes: dict[str, Any] = {}
     for key, value in in_force.definition.items():
-        field, said = key.replace("-", "_"), f"x-{key}" in declared
-        if field in QueueArguments._fields and (not said or key in SMALLER_WINS):
-            declared_value = getattr(arguments, field)
-            changes[field] = min(value, declared_value) if said and declared_value is not None else value
+        field = key.replace("-", "_")
+        if field not in QueueArguments._fields:
+            continue
+        argument = getattr(arguments, field) if f"x-{key}" in declared else None
+        if argument is None or key in before:
+            changes[field] = value
+        elif key in SMALLER_WINS:
+            changes[field] = min(value, argument)
     for field in _TIMES & changes.keys():
         changes[field] = min(changes[field], EXPIRY_MAX_MILLISECONDS)  # what arguments are held to, policies are not
     return arguments._replace(**changes)

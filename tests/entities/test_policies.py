@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from broker.entities.limits import ROOM_MESSAGES
 from broker.entities.policies import APPLY_TO, EXCHANGE, SMALLER_WINS, InForce, Policies, Policy, alternate, effective
 from broker.entities.queue_arguments import EXPIRY_MAX_MILLISECONDS, QueueArguments, parse
+from broker.entities.queue_types import QUORUM, TYPES
 from broker.wire.tables import from_python
 from tests.support.core import Core, Reader, message
 
@@ -124,6 +125,20 @@ def test_together_they_say_what_either_says(ordinary: dict[str, Any], operator: 
     assert merged.keys() == ordinary.keys() | operator.keys()
     assert all(merged[key] == min(each[key] for each in (ordinary, operator) if key in each) for key in merged)
     assert merged.keys() <= SMALLER_WINS
+
+
+OTHERWISE = [("classic", 5, "drop-head"), ("quorum", 9, "reject-publish")]
+
+
+@pytest.mark.parametrize(("type_", "expires", "overflow"), OTHERWISE)
+def test_some_words_of_policies_come_before_arguments_of_quorum_queues(
+    type_: str, expires: int, overflow: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RabbitMQ 3.10.8 on the wire: a quorum queue declared drop-head refuses, one that was to expire stays."""
+    monkeypatch.setitem(TYPES, "quorum", QUORUM)
+    arguments = from_python({"x-queue-type": type_, "x-expires": 5, "x-overflow": "drop-head", "x-max-length": 3})
+    holds = effective(arguments, InForce(policy(expires=9, overflow="reject-publish", max_length=7)))
+    assert (holds.expires, holds.overflow, holds.max_length) == (expires, overflow, 3)
 
 
 def test_a_time_beyond_all_bounds_is_ten_years() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -54,6 +56,27 @@ def test_a_kill_takes_no_policy_back_and_no_trimmed_message_with_it(fresh_broker
     deposit(client, b"5", key="q", properties=PERSISTENT)
     assert drain(client, "dead") == [b"1", b"2", b"3"]
     assert drain(client, "q") == [b"4", b"5"]
+    client.close()
+
+
+def test_a_policy_that_makes_no_sense_any_more_is_kept_and_not_applied(fresh_broker: BrokerProcess) -> None:
+    """Another version, or another Python, may have taken what this one would refuse."""
+    running(fresh_broker, "set_policy", **policy("good", "^q", {"max-length": 1}))
+    running(fresh_broker, "set_policy", **policy("bad", "^q", {"max-length": 2}, priority=9))
+    fresh_broker.stop()
+    with closing(sqlite3.connect(fresh_broker.data_dir / "definitions.sqlite")) as definitions, definitions:
+        definitions.execute("UPDATE policies SET definition = ? WHERE name = 'bad'", ('{"max-length": "two"}',))
+    fresh_broker.start()
+    assert [row["name"] for row in running(fresh_broker, "list_policies", vhost="/")] == ["good"]
+    why = 'Validation failed: <<"two">> is not a valid maximum length'
+    assert f"policy 'bad' of vhost '/' is not applied: {why}" in fresh_broker.log()
+    exported = running(fresh_broker, "export_definitions")["policies"]
+    assert [row["name"] for row in exported] == ["good", "bad"]
+    running(fresh_broker, "set_policy", **policy("bad", "^q", {"max-length": 2}, priority=9))
+    client = Client.connect(fresh_broker.address)
+    client.ask(queue_declare("q"))
+    deposit(client, b"1", b"2", b"3", key="q")
+    assert drain(client, "q") == [b"2", b"3"]
     client.close()
 
 
