@@ -9,13 +9,23 @@ from typing import TYPE_CHECKING, Protocol
 from broker.entities.backlog import Backlog, Window
 from broker.entities.journal import Journal
 from broker.entities.message import BlindlyCopied, Entry, Message
-from storage.batch import BLIND, PERSISTENT, LaneState, LaneWrites, Purge, StoredMessage
+from storage.batch import BLIND, PERSISTENT, History, LaneState, LaneWrites, Purge, StoredMessage
 
 if TYPE_CHECKING:
     from broker.entities.queue import Queue
 
 RECORD_BYTES = 64
 """What a message costs on disk beside its parts, roughly: for keeping batches within their size."""
+
+
+class StreamSource(Protocol):
+    """The streams of the message store."""
+
+    def history(self, queue_id: int, lane: int) -> History:
+        """A stream's closed segments, and its last message."""
+
+    def find(self, queue_id: int, lane: int, time: int, first: int, end: int) -> int:
+        """The first position from `first` on, and before `end`, whose message is not older than a time; else `end`."""
 
 
 class MessageSource(Protocol):
@@ -25,6 +35,10 @@ class MessageSource(Protocol):
         self, queue_id: int, lane: int, after: int, before: int, max_messages: int, max_bytes: int
     ) -> list[StoredMessage]:
         """Stored live messages between two positions, ascending."""
+
+    @property
+    def streams(self) -> StreamSource:
+        """What only streams ask of it."""
 
     def fetch(self, queue_id: int, lane: int, positions: Sequence[int]) -> list[StoredMessage]:
         """The messages stored at these positions, ascending; those not found are missing from the answer."""

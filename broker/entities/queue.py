@@ -130,6 +130,16 @@ class Queue:
             self.touch()
         return durable
 
+    @property
+    def ready(self) -> int:
+        """How many messages wait for consumers."""
+        return len(self.backlog)
+
+    @property
+    def ready_bytes(self) -> int:
+        """The bytes of their bodies."""
+        return self.backlog.bytes
+
     def use(self) -> None:
         """Somebody has an interest in the queue: its lease, if it has one, begins anew."""
         self.last_used = self._context.now()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from broker.entities.queue_types import CLASSIC, EVERY_ARGUMENT, check_type, type_of
+from broker.entities.stream_arguments import SEGMENT_BYTES_MAX, interval_milliseconds
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
 from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Field, Table
@@ -89,8 +90,8 @@ def assert_equivalent(queue: str, vhost: str, current: Table, received: Table) -
     no type is the same as type classic. Raises ChannelException 406.
     """
     for name in type_of(current).arguments:
-        was, now = (_with_default(name, table.get(name)) for table in (current, received))
-        if not same_value(was, now):
+        was, now = current.get(name), received.get(name)
+        if not same_value(_with_default(name, was), _with_default(name, now)):
             raise inequivalent(name, f"queue '{queue}' in vhost '{vhost}'", was, now)
 
 
@@ -175,6 +176,21 @@ def _exchange_name(name: str, field: Field, arguments: Table, queue: str, vhost:
         raise _refusal(f"invalid type '{kind}' for arg '{name}' in queue '{queue}' in vhost '{vhost}'")
 
 
+def _interval(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
+    if field.kind != "S":
+        raise _refusal(f"{where}: {{unacceptable_type,{TYPE_NAMES[field.kind]}}}")
+    if interval_milliseconds(field) is None:
+        raise _refusal(f"{where}: invalid_max_age")
+
+
+def _segment_size(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    _integer(0)(name, field, arguments, queue, vhost)
+    value: Any = field.value
+    if value > SEGMENT_BYTES_MAX:
+        raise _refusal(f"Exceeded max value for {name}")
+
+
 def _dead_letter_key(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
     where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
     if field.kind != "S":
@@ -233,6 +249,9 @@ _CHECKS: dict[str, Check] = {  # in RabbitMQ's order: the first that is wrong is
     "x-queue-version": _queue_version,
     "x-single-active-consumer": _boolean,
     "x-quorum-initial-group-size": _integer(1),
+    "x-max-age": _interval,
+    "x-stream-max-segment-size-bytes": _segment_size,
+    "x-initial-cluster-size": _integer(1),
     "x-queue-leader-locator": _one_of(
         "invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders"
     ),

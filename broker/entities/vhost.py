@@ -27,7 +27,10 @@ from broker.entities.message import Message
 from broker.entities.pending import Pending
 from broker.entities.priorities import PriorityLanes, PriorityQueue
 from broker.entities.queue import Queue, QueueContext, QueueSpec
+from broker.entities.queue_types import STREAM, type_of
 from broker.entities.routing import Routes, hand_over, route
+from broker.entities.stream import Stream
+from broker.entities.stream_log import StreamLane
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
 from broker.wire.tables import Table
@@ -213,6 +216,9 @@ class VHost:
     ) -> Queue:
         journal, messages = self.context.journal, self.context.messages
         context = self.context.queue._replace(dead_letter=self._dead_letter)
+        if type_of(spec.arguments) is STREAM:
+            lane = StreamLane(journal, messages, queue_id, states.get(0) or LaneState())
+            return Stream(spec, lane, context, f"queue '{spec.name}' in vhost '{self.name}'")
         if "x-max-priority" in spec.arguments:
             return PriorityQueue(spec, PriorityLanes(journal, messages, queue_id, states), context, owner)
         return Queue(spec, Lane(journal, messages, queue_id, 0, states.get(0) or LaneState()), context, owner)

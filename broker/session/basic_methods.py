@@ -6,11 +6,14 @@ from typing import Any
 
 from broker.entities.consumer import Consumer
 from broker.entities.queue import Queue
+from broker.entities.queue_types import type_of
+from broker.entities.stream import Stream
 from broker.session import content, tracing
 from broker.session.channel import Channel
 from broker.session.queue_methods import current_queue
 from broker.session.registry import generated_name
 from broker.session.replies import REPLY_TO
+from broker.session.stream_methods import check_consume
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException
@@ -38,8 +41,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     channel.access.read_queue(name)
     tag = _consumer_tag(channel, method)
     queue = channel.vhost.queue(name, channel.connection)
-    _check_arguments(method.arguments, name, channel.vhost.name)
-    _check_exclusive(queue, method, channel.vhost.name)
+    _admit(channel, queue, method)
     consumer = Consumer(
         queue,
         channel,
@@ -56,6 +58,19 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     if not method.no_wait:
         channel.send(methods.BasicConsumeOk(tag))
     queue.consumers.add(consumer)
+
+
+def _admit(channel: Channel, queue: Queue, method: methods.BasicConsume) -> None:
+    """See that the queue can serve such a consumer."""
+    if isinstance(queue, Stream):
+        check_consume(channel, queue, method)
+        return
+    if "x-stream-offset" in method.arguments:
+        type_ = type_of(queue.spec.arguments)
+        where = f"for queue '{queue.name}' in vhost '{channel.vhost.name}' of queue type {type_.module}"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-stream-offset' {where}")
+    _check_arguments(method.arguments, queue.name, channel.vhost.name)
+    _check_exclusive(queue, method, channel.vhost.name)
 
 
 def _consumer_tag(channel: Channel, method: methods.BasicConsume) -> str:

@@ -79,7 +79,7 @@ def _declare_reply_queue(channel: Channel, method: methods.QueueDeclare, name: s
 
 
 def _declare_ok(queue: Queue) -> methods.QueueDeclareOk:
-    return methods.QueueDeclareOk(queue.name, len(queue.backlog), len(queue.consumers))
+    return methods.QueueDeclareOk(queue.name, queue.ready, len(queue.consumers))
 
 
 def _check_dead_letter_access(channel: Channel, name: str, arguments: Table) -> None:
@@ -151,7 +151,7 @@ def delete(channel: Channel, method: methods.QueueDelete) -> None:
     where = f"queue '{name}' in vhost '{channel.vhost.name}'"
     if method.if_unused and len(queue.consumers):
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} in use")
-    if method.if_empty and len(queue.backlog):
+    if method.if_empty and queue.ready:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} not empty")
     deleted = channel.vhost.delete_queue(queue)
     channel.when(deleted, lambda count: channel.send(methods.QueueDeleteOk(count), no_wait=method.no_wait))

@@ -8,6 +8,7 @@ from functools import partial
 from broker.entities.message import Entry
 from broker.session import deliveries
 from broker.session.channel import Channel
+from broker.session.stream_methods import check_return
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ConnectionException
@@ -22,12 +23,14 @@ def ack(channel: Channel, method: methods.BasicAck) -> None:
 
 def nack(channel: Channel, method: methods.BasicNack) -> None:
     """basic.nack, RabbitMQ's reject of several."""
+    check_return(channel, method.delivery_tag, multiple=method.multiple)
     how = deliveries.requeue if method.requeue else deliveries.reject
     settle(channel, method.delivery_tag, how, multiple=method.multiple)
 
 
 def reject(channel: Channel, method: methods.BasicReject) -> None:
     """basic.reject."""
+    check_return(channel, method.delivery_tag, multiple=False)
     settle(channel, method.delivery_tag, deliveries.requeue if method.requeue else deliveries.reject, multiple=False)
 
 
@@ -77,6 +80,7 @@ def recover_async(channel: Channel, method: methods.BasicRecoverAsync) -> None:
 def _recover(channel: Channel, *, requeue: bool) -> None:
     if not requeue:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
+    check_return(channel, 0, multiple=True)
     deliveries.requeue(list(channel.deliveries.take(0, multiple=True).values()))
     if channel.prefetch_all:
         channel.replenish()

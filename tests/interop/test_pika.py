@@ -312,3 +312,27 @@ def test_a_killed_broker_is_found_again(fresh_broker: BrokerProcess) -> None:
     connection = pika.BlockingConnection(parameters(fresh_broker.address))
     assert [body for _, _, body in take(connection.channel(), "q", 100)] == [b"%d" % number for number in range(100)]
     connection.close()
+
+
+def test_a_stream(connection: Connection, channel: BlockingChannel, name: Name) -> None:
+    """Declared, written with confirms, read from the beginning by one consumer and from an offset by another."""
+    stream = name("stream")
+    channel.queue_declare(stream, durable=True, arguments={"x-queue-type": "stream", "x-max-age": "1D"})
+    channel.confirm_delivery()
+    for number in range(50):
+        channel.basic_publish("", stream, b"%d" % number, mandatory=True)
+    for start, offsets in (("first", range(50)), (40, range(40, 50))):
+        reader = connection.channel()
+        reader.basic_qos(prefetch_count=10)
+        read: list[tuple[int, bytes]] = []
+        for method, properties, body in reader.consume(
+            stream, arguments={"x-stream-offset": start}, inactivity_timeout=10
+        ):
+            assert method is not None
+            read.append((properties.headers["x-stream-offset"], body))
+            reader.basic_ack(method.delivery_tag)
+            if len(read) == len(offsets):
+                break
+        reader.close()
+        assert read == [(offset, b"%d" % offset) for offset in offsets]
+    channel.queue_delete(stream)

@@ -9,6 +9,7 @@ from broker.entities.consumer import Consumer
 from broker.entities.exchanges import Binding
 from broker.entities.policies import Policy
 from broker.entities.queue import Queue
+from broker.entities.queue_types import type_of
 from broker.entities.vhost import VHost
 from broker.server.commands.administration import Administration
 from broker.server.commands.arguments import Arguments
@@ -88,7 +89,7 @@ def list_queues(administration: Administration, arguments: Arguments) -> list[Ro
 
 
 def _queue(vhost: VHost, queue: Queue) -> Row:
-    ready = len(queue.backlog)
+    ready = queue.ready
     return {
         "vhost": vhost.name,
         "name": queue.name,
@@ -96,13 +97,13 @@ def _queue(vhost: VHost, queue: Queue) -> Row:
         "messages_unacknowledged": queue.unacked,
         "messages": ready + queue.unacked,
         "consumers": len(queue.consumers),
-        "message_bytes_ready": queue.backlog.bytes,
+        "message_bytes_ready": queue.ready_bytes,
         "messages_persistent": queue.lane.state.messages,
         "durable": queue.durable,
         "auto_delete": queue.spec.auto_delete,
         "exclusive": queue.owner is not None,
         "owner": str(queue.owner.peer) if isinstance(queue.owner, Connection) else "",
-        "type": "classic",
+        "type": type_of(queue.spec.arguments).name,
         "arguments": plain(queue.spec.arguments),
         "policy": _name(queue.policies.policy),
         "operator_policy": _name(queue.policies.operator),

@@ -58,7 +58,7 @@ def _totals(administration: Administration) -> dict[str, int]:
         "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
         "queues": len(queues),
         "consumers": sum(len(queue.consumers) for queue in queues),
-        "messages_ready": sum(len(queue.backlog) for queue in queues),
+        "messages_ready": sum(queue.ready for queue in queues),
         "messages_unacknowledged": sum(queue.unacked for queue in queues),
     }
 
