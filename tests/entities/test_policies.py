@@ -141,6 +141,14 @@ def test_some_words_of_policies_come_before_arguments_of_quorum_queues(
     assert (holds.expires, holds.overflow, holds.max_length) == (expires, overflow, 3)
 
 
+def test_of_two_timeouts_for_acknowledgements_the_smaller_counts() -> None:
+    """RabbitMQ since 3.11.15, documentation on delivery acknowledgement timeouts."""
+    for declared, counts in ((50, 50), (100, 70)):
+        arguments = from_python({"x-consumer-timeout": declared})
+        assert effective(arguments, InForce(policy(consumer_timeout=70))).consumer_timeout == counts
+    assert effective({}, InForce(policy(consumer_timeout=70))).consumer_timeout == 70
+
+
 def test_a_time_beyond_all_bounds_is_ten_years() -> None:
     """RabbitMQ takes any time from a policy; its arguments end at ten years."""
     holds = effective({}, InForce(policy(message_ttl=10**30, expires=10**30, max_length=10**30)))

@@ -179,6 +179,42 @@ def test_a_key_of_other_types_of_queue_keeps_a_policy_away(
     assert operator.queues()[queue] == ("p" if applies else "next")
 
 
+OF_STREAMS = {
+    "max-age": "1m",
+    "max-length-bytes": 500_000,
+    "stream-max-segment-size-bytes": 1_000_000,
+    "initial-cluster-size": 1,
+    "queue-leader-locator": "balanced",
+    "queue-version": 2,
+    "alternate-exchange": "x",
+}
+NOT_OF_STREAMS = {
+    "message-ttl": 60_000,
+    "expires": 600_000,
+    "max-length": 5,
+    "overflow": "drop-head",
+    "dead-letter-exchange": "x",
+    "dead-letter-routing-key": "x",
+    "dead-letter-strategy": "at-most-once",
+    "delivery-limit": 3,
+    "max-in-memory-length": 5,
+    "ha-mode": "all",
+    "queue-mode": "lazy",
+    "queue-master-locator": "min-masters",
+}
+
+
+def test_streams_have_keys_of_their_own(client: Client, name: Callable[..., str], operator: Operator) -> None:
+    stream = name("stream")
+    client.ask(queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"}))
+    operator.set("p", f"^{stream}$", OF_STREAMS)
+    assert operator.queues()[stream] == "p"
+    for key, value in NOT_OF_STREAMS.items():
+        operator.set("p", f"^{stream}$", {"max-age": "1m", key: value})
+        assert operator.queues()[stream] == "", key
+    client.ask(queue_delete(stream))
+
+
 def test_exclusive_queues_with_names_of_the_brokers_have_policies(client: Client, operator: Operator) -> None:
     named = client.ask(queue_declare("", exclusive=True)).queue
     operator.set("p", "^amq.gen-", {"max-length": 1})
@@ -276,6 +312,18 @@ def test_a_limit_trims_when_messages_are_no_longer_refused(client: Client, queue
     operator.set("p", f"^{queue}$", {"max-length": 1})
     eventually(lambda: client.ask(queue_declare(queue, passive=True)).message_count == 1, "two messages to go")
     assert drain(client, queue) == [b"3"]
+
+
+def test_a_limit_lets_the_most_important_of_a_priority_queue_go(client: Client, queue: str, operator: Operator) -> None:
+    """They are its head."""
+    urgent = queue + "-urgent"
+    client.ask(queue_declare(urgent, arguments={"x-max-priority": 5}))
+    for priority in (0, 3, 1):
+        deposit(client, b"%d" % priority, key=urgent, properties=BasicProperties(priority=priority))
+    operator.set("p", f"^{urgent}$", {"max-length": 2})
+    eventually(lambda: client.ask(queue_declare(urgent, passive=True)).message_count == 2, "a message to go")
+    assert drain(client, urgent) == [b"1", b"0"]
+    client.ask(queue_delete(urgent))
 
 
 def test_a_time_to_live_is_for_messages_to_come(client: Client, queue: str, operator: Operator) -> None:

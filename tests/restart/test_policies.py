@@ -72,6 +72,7 @@ def test_a_policy_that_makes_no_sense_any_more_is_kept_and_not_applied(fresh_bro
     assert f"policy 'bad' of vhost '/' is not applied: {why}" in fresh_broker.log()
     exported = running(fresh_broker, "export_definitions")["policies"]
     assert [row["name"] for row in exported] == ["good", "bad"]
+    running(fresh_broker, "clear_policy", vhost="/", name="bad")
     running(fresh_broker, "set_policy", **policy("bad", "^q", {"max-length": 2}, priority=9))
     client = Client.connect(fresh_broker.address)
     client.ask(queue_declare("q"))

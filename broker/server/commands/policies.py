@@ -29,11 +29,15 @@ async def _set(administration: Administration, arguments: Arguments, *, operator
 
 
 async def _clear(administration: Administration, arguments: Arguments, *, operator: bool) -> None:
-    """Remove a policy. Whatever else matches what it applied to takes its place."""
-    vhost, name = administration.vhost(arguments.text("vhost")), arguments.text("name")
-    if name not in vhost.enforcement.policies.of(operator=operator):
+    """Remove a policy. Whatever else matches what it applied to takes its place.
+
+    The store is asked, because it also has those that a start could not apply.
+    """
+    vhost, name = administration.vhost(arguments.text("vhost")).name, arguments.text("name")
+    stored = await administration.server.definition_log.load()
+    if not any((row.vhost, row.name, row.operator) == (vhost, name, operator) for row in stored.policies):
         raise not_found("Parameter does not exist")
-    await administration.change(DeletePolicy(vhost.name, name, operator))
+    await administration.change(DeletePolicy(vhost, name, operator))
 
 
 def _list(administration: Administration, arguments: Arguments, *, operator: bool) -> list[dict[str, Any]]:

@@ -101,7 +101,7 @@ def _age(value: Any) -> bool:
 
 _KEYS: dict[str, tuple[Check, str]] = {
     "alternate-exchange": (_text, "{} is not a valid alternate exchange name"),
-    "consumer-timeout": (_from(0), "{} is not a valid consumer timeout"),  # since 3.12
+    "consumer-timeout": (_from(0), "{} is not a valid consumer timeout"),  # since 3.11.15
     "dead-letter-exchange": (_text, "{} is not a valid dead letter exchange name"),
     "dead-letter-routing-key": (_text, "{} is not a valid dead letter routing key"),
     "dead-letter-strategy": (_one_of("at-most-once", "at-least-once"), "{} is not a valid dead letter strategy"),
