@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from broker.entities.erlang_hash import jump, phash2
@@ -55,20 +56,18 @@ class ConsistentHash(Router):
             raise _refusal("The binding key must be greater than 0")
 
     def bind(self, binding: Binding, arguments: Table) -> None:
-        if binding.destination not in self._weights:
-            weight = self._weights[binding.destination] = int(binding.key)
-            self._line.append(binding.destination)
-            self._ends.append(weight + (self._ends[-1] if self._ends else 0))
+        self._weights.setdefault(binding.destination, int(binding.key))
+        self._line = []
 
     def unbind(self, binding: Binding) -> None:
-        if self._weights.pop(binding.destination, None) is not None:
-            self._line, self._ends = list(self._weights), []
-            for weight in self._weights.values():
-                self._ends.append(weight + (self._ends[-1] if self._ends else 0))
+        self._weights.pop(binding.destination, None)
+        self._line = []
 
     def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
-        if len(self._line) < 2:
-            return self._line
+        if len(self._weights) < 2:
+            return tuple(self._weights)
+        if not self._line:  # made when asked for, not with each of a thousand bindings that come or go
+            self._line, self._ends = list(self._weights), list(accumulate(self._weights.values()))
         bucket = jump(phash2(self._subject(keys, headers, message)), self._ends[-1])
         return (self._line[bisect_right(self._ends, bucket)],)
 

@@ -29,14 +29,18 @@ class RandomChoice(Router):
 
     def bind(self, binding: Binding, arguments: Table) -> None:
         self._bindings[binding] = None
-        self._line.append(binding.destination)
+        self._line = []
 
     def unbind(self, binding: Binding) -> None:
         del self._bindings[binding]
-        self._line.remove(binding.destination)
+        self._line = []
 
     def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
-        return (self._chance.choice(self._line),) if self._line else ()
+        if not self._bindings:
+            return ()
+        if not self._line:
+            self._line = [binding.destination for binding in self._bindings]
+        return (self._chance.choice(self._line),)
 
 
 class LocalRandom(RandomChoice):

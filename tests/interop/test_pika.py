@@ -336,3 +336,37 @@ def test_a_stream(connection: Connection, channel: BlockingChannel, name: Name) 
         reader.close()
         assert read == [(offset, b"%d" % offset) for offset in offsets]
     channel.queue_delete(stream)
+
+
+def test_workers_with_a_queue_each_behind_a_hash(channel: BlockingChannel, name: Name) -> None:
+    """What RabbitMQ's consistent-hash plug-in is for: the messages of one customer are in one queue, in order."""
+    exchange = name("x")
+    channel.exchange_declare(exchange, "x-consistent-hash", auto_delete=True, arguments={"hash-header": "customer"})
+    workers = [str(channel.queue_declare("", exclusive=True).method.queue) for _ in range(3)]
+    for worker in workers:
+        channel.queue_bind(worker, exchange, "10")
+    channel.confirm_delivery()
+    for number in range(300):
+        properties = BasicProperties(headers={"customer": f"customer {number % 20}"})
+        channel.basic_publish(exchange, f"order.{number}", b"%d" % number, properties, mandatory=True)
+    seen: dict[str, list[int]] = {}
+    for worker in workers:
+        count = channel.queue_declare(worker, passive=True).method.message_count
+        assert count
+        of_worker: dict[str, list[int]] = {}
+        for _, properties, body in take(channel, worker, count):
+            of_worker.setdefault(properties.headers["customer"], []).append(int(body))
+        assert not seen.keys() & of_worker.keys()
+        seen |= of_worker
+    assert seen == {f"customer {start}": list(range(start, 300, 20)) for start in range(20)}
+
+
+def test_a_chat_room_with_a_memory(channel: BlockingChannel, queue: str, name: Name) -> None:
+    """RabbitMQ's recent-history plug-in: who joins late hears what was said last."""
+    exchange = name("x")
+    channel.exchange_declare(exchange, "x-recent-history", auto_delete=True, arguments={"x-recent-history-length": 2})
+    channel.confirm_delivery()
+    for text in (b"hello", b"how are you", b"bye"):
+        channel.basic_publish(exchange, "", text)
+    channel.queue_bind(queue, exchange)
+    assert [body for _, _, body in take(channel, queue, 2)] == [b"how are you", b"bye"]

@@ -120,6 +120,24 @@ def test_a_bound_exchange_gets_the_latest_first(client: Client, history: str, qu
     assert drain(client, queue) == [b"new"]
 
 
+def test_a_bound_exchange_routes_by_all_the_keys_there_were(
+    client: Client, history: str, queue: str, name: Name
+) -> None:
+    """RabbitMQ 3.10.8 on the wire: by those in BCC too, of which the message tells nobody."""
+    direct = name("x")
+    client.ask(exchange_declare(direct, "direct", auto_delete=True))
+    for key in ("copied", "blind"):
+        client.ask(queue_bind(queue, direct, key))
+    publish(client, history, b"1", key="k", properties=with_headers({"CC": ["copied"]}))
+    publish(client, history, b"2", key="k", properties=with_headers({"BCC": ["blind"]}))
+    client.ask(exchange_bind(direct, history))
+    messages = drain_messages(client, queue)
+    assert [(message.body, message.properties.headers) for message in messages] == [
+        (b"2", {}),
+        (b"1", from_python({"CC": ["copied"]})),
+    ]
+
+
 def test_what_comes_by_way_of_another_exchange_is_remembered(
     client: Client, history: str, queue: str, name: Name
 ) -> None:

@@ -123,6 +123,8 @@ def test_properties_come_the_last_first(party: Party, client: Conversation, witn
         ("content_type", "text/plain"),
     ]
     assert found["routing_keys"] == ["q", "b", "secret"]
+    client.ask(get("q"))
+    assert headers(told(witness)[0])["routing_keys"] == ["q", "b", "secret"]
     assert found["routed_queues"] == ["b", "q", "secret"], "the default exchange routes to names, there or not"
 
 
