@@ -137,12 +137,6 @@ def mib(size: float) -> float:
     return round(size / MIB, 1)
 
 
-def percentile(values: Sequence[float], part: float) -> float:
-    """The value below which that part of them lies; 0.0 of none."""
-    ordered = sorted(values) or [0.0]
-    return ordered[int((len(ordered) - 1) * part)]
-
-
 def median(values: Sequence[float], digits: int = 4) -> float:
     """The median, rounded."""
     return round(statistics.median(values), digits)

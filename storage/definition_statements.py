@@ -178,7 +178,10 @@ def rows(kind: type[Row], raw: Iterable[Iterable[object]]) -> tuple[Row, ...]:
     """What `select(kind)` answered, as rows."""
     make: Callable[..., Row] = kind
     readers = [_READERS[hint] for hint in get_type_hints(kind).values()]
-    return tuple(make(*[read(value) for read, value in zip(readers, values, strict=True)]) for values in raw)
+    columns = list(zip(*raw, strict=True))  # there may be very many rows, and only few columns
+    if not columns:
+        return ()
+    return tuple(map(make, *(map(read, column) for read, column in zip(readers, columns, strict=True))))
 
 
 def _parameters(change: Change) -> dict[str, object]:

@@ -106,6 +106,10 @@ class DefinitionStore:
         """Read everything. Raises DefinitionsError."""
         return self._call(self._load)
 
+    def metadata(self) -> dict[str, bytes]:
+        """Read the metadata alone. Raises DefinitionsError."""
+        return self._call(self._load_metadata)
+
     def commit(self, changes: Sequence[Change]) -> None:
         """Make all changes in one transaction, synced when this returns.
 
@@ -185,8 +189,15 @@ class DefinitionStore:
                 user_limits=await self._kind(UserLimitRow),
                 tombstones=frozenset(queue_id for (queue_id,) in await self._rows("SELECT queue_id FROM tombstones")),
                 queue_id_sequence=await self._queue_id_sequence(),
-                metadata=dict(await self._rows("SELECT key, value FROM metadata")),
+                metadata=await self._metadata(),
             )
+
+    async def _load_metadata(self) -> dict[str, bytes]:
+        async with self._lock:
+            return await self._metadata()
+
+    async def _metadata(self) -> dict[str, bytes]:
+        return dict(await self._rows("SELECT key, value FROM metadata"))
 
     async def _queue_id_sequence(self) -> int:
         found = await self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'queues'")

@@ -18,14 +18,14 @@ from broker.config import Config
 from broker.entities.backlog import Window
 from broker.entities.broker import Broker, BrokerSettings
 from broker.entities.clock import SteadyClock
-from broker.entities.exchanges import Destination
+from broker.entities.exchanges import Binding, Destination
 from broker.entities.queue import QueueSpec
 from broker.entities.vhost import VHost
 from broker.server.commands.policy_check import checked
 from broker.server.definition_log import DefinitionLog
 from broker.server.effects import take_effect
 from broker.session.passwords import SHA256, hash_password
-from broker.wire.tables import Table, decode_table
+from broker.wire.tables import Table, decode_table, encode_table
 from storage import creation
 from storage.batch import LaneState
 from storage.definition_changes import (
@@ -55,6 +55,7 @@ log = logging.getLogger("leveret.recovery")
 DEFINITIONS_FILE = "definitions.sqlite"
 MESSAGES_DIRECTORY = "messages"
 _COMPLETE = "message_store"
+_NO_ARGUMENTS = encode_table({})
 
 
 class Stores(NamedTuple):
@@ -71,7 +72,7 @@ def open_stores(directory: Path) -> Stores:
     fresh = not creation.exists(directory / MESSAGES_DIRECTORY)
     definitions = DefinitionStore.open(directory / DEFINITIONS_FILE, create=fresh)
     try:
-        complete = _COMPLETE in definitions.load().metadata
+        complete = _COMPLETE in definitions.metadata()
         messages = MessageStore.open(directory / MESSAGES_DIRECTORY, store_uuid=definitions.uuid, create=not complete)
         if not complete:
             definitions.commit([SetMetadata(_COMPLETE, b"created")])
@@ -162,9 +163,10 @@ def _restore_queue(vhost: VHost, row: QueueRow, states: Mapping[int, LaneState])
 def _restore_binding(vhost: VHost, row: BindingRow) -> None:
     destination: Destination
     destination = (vhost.queues if row.destination_kind == "queue" else vhost.exchanges)[row.destination]
-    arguments = _table(row.arguments)
-    source = vhost.exchanges[row.source]
-    vhost.bindings.add(source.binding(destination, row.routing_key, arguments), arguments)
+    # What is written down is what the binding was known by: to sort and encode its arguments again would take longer
+    # than all the rest, and there may be hundreds of thousands.
+    binding = Binding(vhost.exchanges[row.source], destination, row.routing_key, row.arguments)
+    vhost.bindings.add(binding, _table(row.arguments))
 
 
 def _sweep(stores: Stores, found: Definitions, lanes: dict[int, dict[int, LaneState]]) -> None:
@@ -175,4 +177,4 @@ def _sweep(stores: Stores, found: Definitions, lanes: dict[int, dict[int, LaneSt
 
 
 def _table(encoded: bytes) -> Table:
-    return decode_table(encoded, 0)[0]
+    return {} if encoded == _NO_ARGUMENTS else decode_table(encoded, 0)[0]

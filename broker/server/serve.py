@@ -143,7 +143,10 @@ async def _serve(config: Config) -> int:
         stores = recovery.open_stores(directory)
         resources.warn_of_network_file_system(directory)
         try:
+            gc.disable()  # what comes back stays: looking for cycles in it while it grows took half of the time
             recovered = recovery.recover(config, stores, default_user=_wants_default_user(config, imported))
+            gc.freeze()
+            gc.enable()
             # Until the stores are closed, so that who sends a second signal does not cut the end short.
             with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
                 await _run(config, stores, recovered, sockets, imported, signals)

@@ -131,6 +131,20 @@ def test_header_bindings_come_back_with_typed_arguments(dial: Dial, reborn: Dial
     assert drain(client, "all") == [b"every", b"float"]
 
 
+def test_a_binding_that_came_back_is_known_by_its_arguments_in_any_order(dial: Dial, reborn: Dial) -> None:
+    """A table has no order: declared again nothing is doubled, and an unbind finds it. As with RabbitMQ 3.10.8."""
+    client = dial()
+    client.ask(exchange_declare("x", "headers", durable=True))
+    client.ask(queue_declare("q", durable=True))
+    client.ask(queue_bind("q", "x", arguments={"b": 1, "a": 2}))
+
+    client = reborn()
+    client.ask(queue_bind("q", "x", arguments={"a": 2, "b": 1}))
+    client.ask(queue_unbind("q", "x", arguments={"a": 2, "b": 1}))
+    deposit(client, b"nobody's", exchange="x", key="", properties=with_headers({"a": 2, "b": 1}))
+    assert drain(client, "q") == []
+
+
 def test_bindings_between_exchanges_come_back(dial: Dial, reborn: Dial) -> None:
     """RabbitMQ's exchange to exchange bindings; one that was undone stays undone."""
     client = dial()

@@ -363,6 +363,7 @@ def test_nothing_to_commit_is_nothing_done(store: DefinitionStore) -> None:
 
 def test_metadata_is_kept(store: DefinitionStore) -> None:
     store.commit([SetMetadata("clean", b"1"), SetMetadata("clean", b"2")])
+    assert store.metadata() == {"store_uuid": store.uuid, "clean": b"2"}
     assert reopened(store).metadata == {"store_uuid": store.uuid, "clean": b"2"}
 
 
