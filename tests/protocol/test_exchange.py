@@ -9,6 +9,7 @@ import pytest
 
 from broker.wire.methods import BasicPublish, BasicReturn, ExchangeDeclare
 from tests.support.client import Client
+from tests.support.contents import with_headers
 from tests.support.queues import drain
 from tests.support.shorthand import (
     exchange_bind,
@@ -360,3 +361,56 @@ def test_alternate_exchanges_in_a_circle(client: Client, name: Name) -> None:
     assert client.expect_message(BasicReturn).body == b"x"
     for exchange in (first, second):
         client.ask(exchange_delete(exchange))
+
+
+def test_a_binding_that_leads_nowhere_is_a_binding(client: Client, name: Name) -> None:
+    """RabbitMQ 3.10.8 on the wire: the alternate exchange is asked only where nothing at all is matched."""
+    first, deaf, alternate, queue = name("x"), name("x"), name("x"), name()
+    client.ask(exchange_declare(alternate, "fanout"))
+    client.ask(exchange_declare(deaf, "direct"))
+    client.ask(exchange_declare(first, "fanout", arguments={"alternate-exchange": alternate}))
+    client.ask(queue_declare(queue, exclusive=True))
+    client.ask(queue_bind(queue, alternate))
+    client.ask(exchange_bind(deaf, first))
+    client.publish(b"x", exchange=first, key="k", mandatory=True)
+    assert client.expect_message(BasicReturn).body == b"x"
+    client.ask(exchange_delete(deaf))
+    client.publish(b"y", exchange=first, key="k", mandatory=True)
+    assert drain(client, queue) == [b"y"]
+    for exchange in (first, alternate):
+        client.ask(exchange_delete(exchange))
+
+
+@pytest.mark.parametrize("alternate", ["missing", "itself", "internal", "default"])
+def test_alternate_exchanges_of_every_kind(client: Client, name: Name, alternate: str) -> None:
+    """RabbitMQ 3.10.8 on the wire: an internal one takes messages, the default one does not, whatever the key."""
+    first, queue = name("x"), name()
+    other = {"missing": name("x"), "itself": first, "internal": name("x"), "default": ""}[alternate]
+    client.ask(queue_declare(queue, exclusive=True))
+    if alternate == "internal":
+        client.ask(exchange_declare(other, "fanout", internal=True, auto_delete=True))
+        client.ask(queue_bind(queue, other))
+    client.ask(exchange_declare(first, "direct", arguments={"alternate-exchange": other}))
+    client.publish(b"x", exchange=first, key=queue, mandatory=True)
+    if alternate == "internal":
+        assert drain(client, queue) == [b"x"]
+    else:
+        assert client.expect_message(BasicReturn).body == b"x"
+    client.ask(exchange_delete(first))
+
+
+def test_the_alternate_exchange_of_a_bound_exchange(client: Client, name: Name) -> None:
+    """RabbitMQ 3.10.8 on the wire: each exchange on the way has its own, and one key that matches is enough."""
+    first, second, alternate, queue, bound = name("x"), name("x"), name("x"), name(), name()
+    client.ask(exchange_declare(alternate, "fanout", auto_delete=True))
+    client.ask(exchange_declare(second, "direct", arguments={"alternate-exchange": alternate}))
+    client.ask(exchange_declare(first, "fanout", auto_delete=True))
+    client.ask(exchange_bind(second, first))
+    for destination, source, key in ((queue, alternate, ""), (bound, second, "copy")):
+        client.ask(queue_declare(destination, exclusive=True))
+        client.ask(queue_bind(destination, source, key))
+    client.publish(b"1", exchange=first, key="k", mandatory=True)
+    assert drain(client, queue) == [b"1"]
+    client.publish(b"2", exchange=second, key="k", properties=with_headers({"CC": ["copy"]}))
+    assert (drain(client, queue), drain(client, bound)) == ([], [b"2"])
+    client.ask(exchange_delete(second))

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from broker.wire.frames import content_frames, method_frame
-from broker.wire.methods import BasicDeliver, BasicGetOk, BasicPublish, BasicReturn
+from broker.wire.methods import BasicGetOk, BasicPublish, BasicReturn
 from broker.wire.properties import BasicProperties, encode_header
 from broker.wire.tables import Field, from_python
 from tests.support.client import Client
+from tests.support.contents import with_headers
 from tests.support.queues import drain, drain_messages
-from tests.support.shorthand import consume, exchange_declare, get, queue_declare
+from tests.support.shorthand import exchange_declare, get, queue_declare
 
 Name = Callable[..., str]
 
@@ -112,29 +114,46 @@ def test_copies_by_header(client: Client, name: Name) -> None:
         assert message.method.routing_key == queues[0]
 
 
+@pytest.mark.parametrize(
+    ("headers", "problem"),
+    [
+        ({"CC": "k"}, '"CC",longstr'),
+        ({"BCC": "k"}, '"BCC",longstr'),
+        ({"CC": None}, '"CC",void'),
+        ({"CC": {"k": 1}}, '"CC",table'),
+        ({"BCC": 1, "CC": 1}, '"CC",signedint'),
+    ],
+    ids=str,
+)
+def test_copies_that_are_no_array(client: Client, queue: str, headers: dict[str, Any], problem: str) -> None:
+    """RabbitMQ 3.10.8 on the wire: the CC header is read first."""
+    client.publish(b"x", key=queue, properties=with_headers(headers))
+    text = f"channel 406 PRECONDITION_FAILED - invalid message: {{unacceptable_type_in_header,{problem}}}"
+    assert client.closing(BasicPublish) == text
+    assert drain(client, queue) == []
+
+
+@pytest.mark.parametrize("values", [[], [1], [None, {"k": 1}]], ids=str)
+def test_copies_to_what_is_no_text(client: Client, queue: str, name: Name, values: list[Any]) -> None:
+    """RabbitMQ 3.10.8 on the wire: what is no string among the keys is passed over, and passed on."""
+    other = str(client.ask(queue_declare(name(), exclusive=True)).queue)
+    headers = {"CC": [*values, other], "BCC": values}
+    client.publish(b"x", key=queue, properties=with_headers(headers, delivery_mode=1))
+    for reached in (queue, other):
+        (message,) = drain_messages(client, reached)
+        assert message.properties.headers == from_python({"CC": [*values, other]})
+
+
+def test_a_blind_copy_may_be_the_only_one(client: Client, queue: str, name: Name) -> None:
+    """RabbitMQ 3.10.8 on the wire: then it is routed; if not, what is returned has lost the header too."""
+    client.publish(b"x", key=name(), mandatory=True, properties=with_headers({"BCC": [queue, "k" * 300]}))
+    assert drain(client, queue) == [b"x"]
+    client.publish(b"y", key=name(), mandatory=True, properties=with_headers({"BCC": [name()], "a": 1}))
+    assert client.expect_message(BasicReturn).properties.headers == from_python({"a": 1})
+
+
 def test_a_message_of_the_largest_kind(client: Client, queue: str) -> None:
     """0-9-1 specification, 4.2.6.2: a body of many frames each way."""
     body = bytes(range(256)) * 20_000
     client.publish(body, key=queue)
     assert drain(client, queue) == [body]
-
-
-def test_a_direct_reply(client: Client, queue: str) -> None:
-    """RabbitMQ's direct reply-to: the request carries an address that only this channel hears.
-
-    It is no queue: a mandatory reply is delivered and returned as well (3.10.8 on the wire).
-    """
-    client.ask(consume("amq.rabbitmq.reply-to", "t", no_ack=True))
-    client.publish(b"ask", key=queue, properties=BasicProperties(reply_to="amq.rabbitmq.reply-to"))
-    (request,) = drain_messages(client, queue)
-    address = request.properties.reply_to
-    assert address is not None
-    assert address.startswith("amq.rabbitmq.reply-to.")
-    client.open_channel(2)
-    assert client.ask(queue_declare(address, passive=True), channel=2).queue == address
-    client.publish(b"answer", key=address, channel=2)
-    reply = client.expect_message(BasicDeliver)
-    assert (reply.method.NAME, reply.method.consumer_tag, reply.body) == ("basic.deliver", "t", b"answer")
-    client.publish(b"again", key=address, channel=2, mandatory=True)
-    assert client.expect_message(BasicDeliver).body == b"again"
-    assert client.expect_message(BasicReturn, channel=2).body == b"again"

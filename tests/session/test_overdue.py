@@ -6,12 +6,14 @@ look every second. The argument `x-consumer-timeout` follows the documentation o
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from broker.entities.policies import Policy
 from broker.session.overdue import LOOK_MILLISECONDS, Overdue
 from broker.session.settings import SessionSettings
 from broker.wire.methods import BasicDeliver, BasicGetOk, ChannelClose, ChannelCloseOk, TxRollback, TxSelect
@@ -167,6 +169,15 @@ def test_a_queue_may_say_for_ever(party: Party) -> None:
     client = holder(party, of_consumer=0)
     wait(party, 2 * HALF_AN_HOUR)
     assert client.received() == []
+
+
+def test_a_policy_is_heard_like_the_argument(party: Party) -> None:
+    """RabbitMQ 3.12, key `consumer-timeout`: at once, for what is outstanding too."""
+    client = holder(party)
+    policy = Policy("p", re.compile("q"), "queues", {"consumer-timeout": 2 * MINUTE}, 0)
+    party.core.vhost.enforcement.put(policy, operator=False)
+    wait(party, 3 * MINUTE)
+    assert "Timeout value used: 120000 ms" in client.expect_one().reply_text
 
 
 def test_the_marks_are_few(party: Party) -> None:

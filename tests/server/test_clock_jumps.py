@@ -1,0 +1,56 @@
+"""Somebody sets the machine's clock while the broker runs, by hours, forward and back (promise I9)."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.wire.methods import BasicDeliver, ConnectionTuneOk
+from broker.wire.properties import BasicProperties
+from tests.support.broker import BrokerProcess
+from tests.support.client import Client
+from tests.support.queues import deposit, drain
+from tests.support.shorthand import ack, consume, prefetch, queue_declare
+from tests.support.waiting import eventually
+
+JUMPING = Path(__file__).with_name("jumping")
+HEARTBEAT = ConnectionTuneOk(2047, 131072, 1)
+SHORT = BasicProperties(expiration="100")
+
+
+@pytest.fixture
+def jumping(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker whose wall clock goes forward 5 hours on SIGUSR1 and back 12 on SIGUSR2."""
+    process = BrokerProcess(tmp_path / "data", environment=dict(os.environ, PYTHONPATH=str(JUMPING)))
+    process.start()
+    yield process
+    assert process.stop() == 0, process.log()
+
+
+@pytest.mark.slow
+def test_nothing_expires_early_or_late_and_nobody_is_dropped(jumping: BrokerProcess) -> None:
+    client = Client.connect(jumping.address, tune=HEARTBEAT, channels=(1, 2))
+    client.ask(queue_declare("hour", arguments={"x-message-ttl": 3_600_000, "x-expires": 3_600_000}))
+    client.ask(queue_declare("short"))
+    client.ask(queue_declare("held"))
+    deposit(client, b"stays", b"stays too", key="hour")
+    deposit(client, b"held", key="held")
+    client.ask(prefetch(1), channel=2)
+    client.ask(consume("held", "t"), channel=2)
+    client.expect_message(BasicDeliver, channel=2)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        deposit(client, b"goes", key="short", properties=SHORT)
+        jumping.signal(number)
+        deposit(client, b"goes too", key="short", properties=SHORT)
+        client.await_heartbeats(client.heartbeats + 2)
+        eventually(lambda: not client.ask(queue_declare("short", passive=True)).message_count, "short lives to end")
+        assert client.ask(queue_declare("hour", passive=True)).message_count == 2
+    client.send(ack(1), channel=2)
+    assert drain(client, "hour") == [b"stays", b"stays too"]
+    client.close()
+    assert "not acknowledged" not in jumping.log()
+    assert "heartbeat" not in jumping.log()
