@@ -27,6 +27,9 @@ PERSISTENT = 1
 BLIND = 2
 """Record flag: behind the header are BCC keys. The store keeps them with it and does not look."""
 
+DELAYED = 4
+"""Record flag: the message waits for its time. What is put with it is when it is due, not when it expires."""
+
 
 class Record(Protocol):
     """A message as the store sees it: never changed once it has been put into a batch."""
@@ -47,7 +50,7 @@ class Record(Protocol):
 
 Put = tuple[Record, int]
 """A record and a time in wall-clock milliseconds: when it expires in this queue (0: never), or, in a stream, when it
-was published."""
+was published, or, with DELAYED, when it is due."""
 
 
 class LaneState:
@@ -210,6 +213,15 @@ class History(NamedTuple):
 
     closed: tuple[ClosedSegment, ...]
     last: tuple[int, int] | None
+
+
+class WaitingMessage(NamedTuple):
+    """A delayed message's line in the store: where it is, when it is due, how large its body is."""
+
+    position: int
+    due_at: int
+    """Wall-clock milliseconds."""
+    size: int
 
 
 class StoredMessage(NamedTuple):

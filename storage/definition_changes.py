@@ -48,7 +48,7 @@ class TopicPermissionRow(NamedTuple):
 
 
 class ExchangeRow(NamedTuple):
-    """A durable exchange."""
+    """A durable exchange. `queue_id` is the key of its delayed messages in the message store; 0: it delays none."""
 
     vhost: str
     name: str
@@ -56,6 +56,7 @@ class ExchangeRow(NamedTuple):
     auto_delete: bool
     internal: bool
     arguments: bytes
+    queue_id: int = 0
 
 
 class QueueRow(NamedTuple):
@@ -157,7 +158,7 @@ class PutVhost(NamedTuple):
 
 
 class DeleteVhost(NamedTuple):
-    """Remove a virtual host with all that is in it; its queues leave tombstones."""
+    """Remove a virtual host with all that is in it; its queues and delayed messages leave tombstones."""
 
     name: str
 
@@ -202,13 +203,13 @@ class DeleteTopicPermission(NamedTuple):
 
 
 class PutExchange(NamedTuple):
-    """Create or update a durable exchange."""
+    """Create or update a durable exchange. The queue id of something deleted is refused."""
 
     row: ExchangeRow
 
 
 class DeleteExchange(NamedTuple):
-    """Remove an exchange with the bindings from it and to it."""
+    """Remove an exchange with the bindings from it and to it; delayed messages leave a tombstone."""
 
     vhost: str
     name: str

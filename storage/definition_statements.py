@@ -103,6 +103,15 @@ _DELETE_BINDINGS_OF_QUEUE = """
 DELETE FROM bindings
 WHERE destination_kind = 'queue' AND (vhost, destination) = (SELECT vhost, name FROM queues WHERE id = :id)
 """
+_BURY_EVERYTHING = """
+INSERT OR IGNORE INTO tombstones (queue_id)
+SELECT id FROM queues WHERE vhost = :name
+UNION ALL SELECT queue_id FROM exchanges WHERE vhost = :name AND queue_id > 0
+"""
+_BURY_DELAYED_MESSAGES = """
+INSERT OR IGNORE INTO tombstones (queue_id)
+SELECT queue_id FROM exchanges WHERE vhost = :vhost AND name = :name AND queue_id > 0
+"""
 _SET_METADATA = """
 INSERT INTO metadata (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """
@@ -110,7 +119,7 @@ INSERT INTO metadata (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPD
 STATEMENTS: dict[type[Any], tuple[str, ...]] = {
     PutVhost: _put(VhostRow),
     DeleteVhost: (
-        "INSERT OR IGNORE INTO tombstones (queue_id) SELECT id FROM queues WHERE vhost = :name",
+        _BURY_EVERYTHING,
         *_delete(VhostRow),  # and, by the schema's cascades, everything in it
     ),
     PutUser: _put(UserRow),
@@ -121,6 +130,7 @@ STATEMENTS: dict[type[Any], tuple[str, ...]] = {
     DeleteTopicPermission: (_DELETE_TOPIC_PERMISSION,),
     PutExchange: _put(ExchangeRow),
     DeleteExchange: (
+        _BURY_DELAYED_MESSAGES,
         "DELETE FROM bindings WHERE vhost = :vhost AND source = :name",
         "DELETE FROM bindings WHERE vhost = :vhost AND destination_kind = 'exchange' AND destination = :name",
         *_delete(ExchangeRow),

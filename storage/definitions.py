@@ -200,8 +200,10 @@ class DefinitionStore:
         return dict(await self._rows("SELECT key, value FROM metadata"))
 
     async def _queue_id_sequence(self) -> int:
-        found = await self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'queues'")
-        return max((int(sequence) for (sequence,) in found), default=0)
+        found = await self._rows(
+            "SELECT seq FROM sqlite_sequence WHERE name = 'queues' UNION ALL SELECT queue_id FROM exchanges"
+        )
+        return max((int(number) for (number,) in found), default=0)
 
     async def _commit(self, changes: Sequence[Change]) -> None:
         prepared = steps(changes)

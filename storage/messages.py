@@ -19,7 +19,15 @@ from typing import NamedTuple, final
 import lmdb
 
 from storage import ballast, creation, reclaim, streams
-from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneState, SealedBatch, SealedLane, StoredMessage
+from storage.batch import (
+    COUNTER_BITS,
+    TRANSIENT_QUEUE,
+    LaneState,
+    SealedBatch,
+    SealedLane,
+    StoredMessage,
+    WaitingMessage,
+)
 from storage.changes import Changes, CorruptRecord
 from storage.errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
 from storage.keys import DELETION, IDENTITY, LANE, SEGMENT, lane_key, lane_of, number_key, number_of
@@ -238,6 +246,14 @@ class MessageStore:
         with self._reading(queue_id, lane) as reader:
             return list(reader.at(positions))
 
+    def waiting(self, queue_id: int, lane: int, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
+        """When the delayed messages between two positions, both exclusive, are due; ascending in position.
+
+        At least one, if there is any; about `max_messages`, since segments are read whole.
+        """
+        with self._reading(queue_id, lane) as reader:
+            return reader.waiting(after, before, max_messages)
+
     def statistics(self) -> StoreStatistics:
         """The store's size and speed at this moment."""
         return StoreStatistics(
@@ -261,10 +277,7 @@ class MessageStore:
         with self._environment.begin(buffers=True) as txn:
             reader = LaneReader(txn, queue_id, lane)
             yield reader
-            self._note(reader.corrupt)
-
-    def _note(self, corrupt: Iterable[CorruptRecord]) -> None:
-        for record in corrupt:
+        for record in reader.corrupt:
             place = (record.queue_id, record.lane, record.position)
             if place not in self._set_aside:
                 self._set_aside[place] = record

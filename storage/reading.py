@@ -6,7 +6,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from storage.batch import PERSISTENT, StoredMessage
+from storage.batch import PERSISTENT, StoredMessage, WaitingMessage
 from storage.changes import CorruptRecord
 from storage.errors import StoreCorrupt
 from storage.keys import BODY, SEGMENT, SETTLED, SWEEP, lane_key, number_key, place_of
@@ -61,6 +61,34 @@ class LaneReader:
                     slots.append(slot)
                 at += 1
             yield from self._messages(key, segment, slots)
+
+    def waiting(self, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
+        """When live messages between two positions are due, in whole segments until there are so many.
+
+        Only indexes are read, no payload.
+        """
+        prefix = lane_key(SEGMENT, self._queue_id, self._lane)
+        start = seek_segment(self._txn.cursor(), self._queue_id, self._lane, after + 1)
+        found: list[WaitingMessage] = []
+        for key, value in records(self._txn, prefix, start or prefix):
+            if place_of(key)[2] >= before or len(found) >= max_messages:
+                break
+            segment = self._segment(key, value)
+            if segment is not None:
+                found += self._waiting_in(segment, self._settled(key, segment), after, before)
+        return found
+
+    def _waiting_in(
+        self, segment: Segment, settled: Settled | None, after: int, before: int
+    ) -> Iterator[WaitingMessage]:
+        for slot, values in enumerate(ENTRY.iter_unpack(segment.index)):
+            position, _expires_at, due_at, _id, _crc, _offset, _header, size, _count, flags, _route = values
+            if (
+                after < position < before
+                and not (settled and slot in settled)
+                and not self._sweep.dead(position, flags)
+            ):
+                yield WaitingMessage(position, due_at, size)
 
     def _segment(self, key: bytes, value: memoryview) -> Segment | None:
         try:

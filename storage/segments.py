@@ -21,10 +21,10 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from storage.batch import BLIND, PERSISTENT, Put
+from storage.batch import BLIND, DELAYED, PERSISTENT, Put
 from storage.errors import StoreCorrupt
 from storage.records import VERSION, Settled, unknown_version
 
@@ -45,7 +45,7 @@ _POSITION = struct.Struct(">Q")
 
 
 class Entry(NamedTuple):
-    """A message's line in the index. `due_at` is kept for later use, and is 0 until then.
+    """A message's line in the index. `due_at` is when a delayed message is due, 0 for others.
 
     `delivery_count` is what was known when the segment was written. What has come since is in the bitmap beside it.
     `offset` counts from the start of the segment's payload.
@@ -122,9 +122,14 @@ class Cutter:
         self._index, self._payload, self._offset, self._kinds = [], [], 0, 0
 
 
-def pack(puts: Iterable[tuple[int, Put]]) -> list[tuple[int, bytes]]:
-    """Cut records into segments; each with the position of its first message."""
-    cutter, crc32, pack_entry = Cutter(), zlib.crc32, ENTRY.pack
+def _pack_delayed(position: int, due_at: int, _: int, *rest: int) -> bytes:
+    return ENTRY.pack(position, 0, due_at, *rest)
+
+
+def pack(puts: Sequence[tuple[int, Put]]) -> list[tuple[int, bytes]]:
+    """Cut records into segments; each with the position of its first message. All of them are delayed, or none."""
+    cutter, crc32 = Cutter(), zlib.crc32
+    pack_entry = _pack_delayed if puts[0][1][0].flags & DELAYED else ENTRY.pack
     for position, (record, expires_at) in puts:
         route, header, body, body_id, flags = record.route, record.header, record.body, record.body_id, record.flags
         kinds = SHARED if body_id else 0

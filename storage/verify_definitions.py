@@ -17,6 +17,8 @@ class DefinitionsReport:
 
     uuid: bytes = b""
     queue_ids: set[int] = field(default_factory=set)
+    delay_ids: set[int] = field(default_factory=set)
+    """Keys of exchanges' delayed messages in the message store."""
     tombstones: set[int] = field(default_factory=set)
     problems: list[str] = field(default_factory=list)
 
@@ -36,6 +38,8 @@ def _look(connection: sqlite3.Connection, path: Path, report: DefinitionsReport)
     (found,) = connection.execute("SELECT value FROM metadata WHERE key = 'store_uuid'")
     report.uuid = bytes(found[0])
     report.queue_ids = {number for (number,) in connection.execute("SELECT id FROM queues")}
+    if any(column == "queue_id" for (column,) in connection.execute("SELECT name FROM pragma_table_info('exchanges')")):
+        report.delay_ids = {number for (number,) in connection.execute("SELECT queue_id FROM exchanges") if number}
     report.tombstones = {number for (number,) in connection.execute("SELECT queue_id FROM tombstones")}
     for (finding,) in connection.execute("PRAGMA integrity_check"):
         if finding != "ok":

@@ -86,7 +86,7 @@ def _write(
     dead = Message(route, header, b"", 0)
     properties = decode_properties(header)
     headers = dict(properties.headers or {})
-    keys = [dead.routing_key, *_copied_to(headers, "CC")]
+    keys = [dead.routing_key, *copied_to(headers, "CC")]
     death, before = _death(dead, properties, queue, reason, now, keys), headers.get("x-death")
     headers["x-death"] = Field("A", _counted(before, death))
     for which in ("first", "last") if before is None else ("last",):
@@ -99,7 +99,7 @@ def _write(
         route_of(exchange, key),
         encode_header(body_size(header), properties._replace(**changes)),
         properties.priority or 0,
-        (key, *_copied_to(headers, "CC")),
+        (key, *copied_to(headers, "CC")),
         () if routing_key is not None else blind_keys,
         headers,
     )
@@ -116,7 +116,7 @@ def headers_of(message: Message) -> Table:
 
 def keys_of(message: Message) -> list[str]:
     """Every key a message is routed by: its own and those copied to, openly or blindly."""
-    return [message.routing_key, *_copied_to(headers_of(message), "CC"), *message.blind_keys]
+    return [message.routing_key, *copied_to(headers_of(message), "CC"), *message.blind_keys]
 
 
 def _deaths(field: Field | None) -> list[Table]:
@@ -161,7 +161,8 @@ def _count(death: Table) -> int:
     return field.value if field is not None and field.kind in INTEGER_KINDS else 0
 
 
-def _copied_to(headers: Table, name: str) -> list[str]:
+def copied_to(headers: Table, name: str) -> list[str]:
+    """The routing keys that the header CC or BCC names; what is none of that is passed over."""
     field = headers.get(name)
     values: Any = field.value if field is not None and field.kind == "A" else []
     return [value.value.decode("utf-8", "surrogateescape") for value in values if value.kind == "S"]

@@ -18,12 +18,12 @@ class Definitions(Protocol):
     """
 
     def new_queue_id(self) -> int:
-        """A number no durable queue has had."""
+        """A number no durable queue has had, and no exchange for its delayed messages."""
 
     def exchange_declared(self, vhost: str, exchange: Exchange) -> Pending[None]: ...
 
     def exchange_deleted(self, vhost: str, exchange: Exchange) -> Pending[None]:
-        """With it go its bindings."""
+        """With it go its bindings; what the message store holds of delayed messages is remembered for removal."""
 
     def queue_declared(self, vhost: str, queue: Queue) -> Pending[None]: ...
 

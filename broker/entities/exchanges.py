@@ -15,9 +15,12 @@ from broker.entities.policies import NONE_IN_FORCE, alternate
 from broker.entities.random_exchanges import LocalRandom, RandomChoice
 from broker.entities.recent_history import RecentHistory
 from broker.entities.routers import Direct, Fanout, Headers, Router, Topic
+from broker.wire.constants import ReplyCode
+from broker.wire.errors import ChannelException, ConnectionException
 from broker.wire.tables import Table, encode_table
 
 if TYPE_CHECKING:
+    from broker.entities.delays import DelayQueue
     from broker.entities.queue import Queue
 
 Destination: TypeAlias = "Queue | Exchange"
@@ -33,12 +36,36 @@ class Binding(NamedTuple):
     """The binding's arguments as an encoded field table."""
 
 
+DELAYED_TYPE = "x-delayed-message"
+
+
+def delayed_type(arguments: Table) -> str:
+    """The type whose bindings an exchange has that delays messages: the one it was told.
+
+    Raises ChannelException 406, or ConnectionException 503 for a type that is not known, as RabbitMQ's plugin does.
+    """
+    field = arguments.get("x-delayed-type")
+    if field is None or field.kind not in "Sx":
+        raise _invalid_argument("'x-delayed-type' must be an existing exchange type")
+    name = bytes(field.value).decode("utf-8", "surrogateescape")
+    if name == DELAYED_TYPE:
+        raise _invalid_argument(f"'{DELAYED_TYPE}' can't be used for 'x-delayed-type'")
+    if name not in ROUTERS:
+        raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{name}'")
+    return name
+
+
+def _invalid_argument(problem: str) -> ChannelException:
+    return ChannelException(ReplyCode.PRECONDITION_FAILED, f"Invalid argument, {problem}")
+
+
 ROUTERS: dict[str, Callable[[Table, Random], Router]] = {
     "direct": lambda arguments, chance: Direct(),
     "fanout": lambda arguments, chance: Fanout(),
     "topic": lambda arguments, chance: Topic(),
     "headers": lambda arguments, chance: Headers(),
     "x-consistent-hash": lambda arguments, chance: ConsistentHash(arguments),
+    DELAYED_TYPE: lambda arguments, chance: ROUTERS[delayed_type(arguments)](arguments, chance),
     "x-local-random": lambda arguments, chance: LocalRandom(chance),
     "x-modulus-hash": lambda arguments, chance: ModulusHash(),
     "x-random": lambda arguments, chance: RandomChoice(chance),
@@ -55,7 +82,8 @@ class Exchange:
 
     `bindings` are those it is the source of, `inbound` those from other exchanges that lead here.
     `version` changes whenever what it matches may have changed. Raises ChannelException when it is made with
-    arguments that its type refuses. `chance` is for types that choose at random.
+    arguments that its type refuses. `chance` is for types that choose at random. `delays` is where messages wait
+    that ask an exchange of type x-delayed-message for it.
     """
 
     __slots__ = (
@@ -63,6 +91,7 @@ class Exchange:
         "arguments",
         "auto_delete",
         "bindings",
+        "delays",
         "durable",
         "inbound",
         "internal",
@@ -96,6 +125,7 @@ class Exchange:
         self.bindings: dict[Binding, None] = {}
         self.inbound: dict[Binding, None] = {}
         self.version = 0
+        self.delays: DelayQueue | None = None
 
     def binding(self, destination: Destination, key: str, arguments: Table) -> Binding:
         """What a binding from here to there is known by; the order of its arguments is not part of it."""

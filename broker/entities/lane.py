@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 from broker.entities.backlog import Backlog, Window
 from broker.entities.journal import Journal
 from broker.entities.message import BlindlyCopied, Entry, Message
-from storage.batch import BLIND, PERSISTENT, History, LaneState, LaneWrites, Purge, StoredMessage
+from storage.batch import BLIND, PERSISTENT, History, LaneState, LaneWrites, Purge, StoredMessage, WaitingMessage
 
 if TYPE_CHECKING:
     from broker.entities.queue import Queue
@@ -42,6 +42,9 @@ class MessageSource(Protocol):
 
     def fetch(self, queue_id: int, lane: int, positions: Sequence[int]) -> list[StoredMessage]:
         """The messages stored at these positions, ascending; those not found are missing from the answer."""
+
+    def waiting(self, queue_id: int, lane: int, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
+        """When stored delayed messages between two positions are due, ascending in position; about so many."""
 
 
 class Lane:
@@ -153,6 +156,10 @@ class Lane:
             return
         for stored in self._source.fetch(self.queue_id, self.number, sorted(wanted)):
             wanted[stored.position].message = _message(stored)
+
+    def waiting(self, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
+        """When delayed messages between two positions are due; about so many, and none when there are none."""
+        return self._source.waiting(self.queue_id, self.number, after, before, max_messages)
 
     def _entry(self, queue: Queue, stored: StoredMessage) -> Entry:
         entry = Entry(queue, stored.position, _message(stored), len(stored.body), stored.expires_at)

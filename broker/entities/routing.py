@@ -1,7 +1,8 @@
 """From an exchange and a routing key to queues.
 
 An exchange may lead to other exchanges, in circles too: each is asked once. One that matches nothing passes
-the message to its alternate exchange. A queue that is reached in several ways gets one copy.
+the message to its alternate exchange. One that delays messages is asked again when their time has come. A queue
+that is reached in several ways gets one copy.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from broker.entities.delay_header import delay_of
 from broker.entities.exchanges import Destination, Exchange
 from broker.entities.message import Message
 from broker.entities.queue import Queue
@@ -38,7 +40,10 @@ def route(
     pending, seen, lasting = [start], {start.name}, True
     while pending:
         exchange = pending.pop()
-        lasting = lasting and exchange.router.by_key_alone
+        lasting = lasting and exchange.router.by_key_alone and exchange.delays is None
+        if exchange.delays is not None and delay_of(headers):
+            found[exchange.delays] = None
+            continue
         matched = False
         for destination in _destinations(exchange, keys, headers, queues, message):
             matched = True

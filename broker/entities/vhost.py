@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import count
 from random import Random
+from types import MappingProxyType
 from typing import NamedTuple
 
 from broker.entities import dead_letters
@@ -18,6 +19,7 @@ from broker.entities.bindings import Bindings
 from broker.entities.creation import Creations, Plan
 from broker.entities.dead_letters import Letter
 from broker.entities.definitions import Definitions
+from broker.entities.delays import DelayQueue, equip
 from broker.entities.enforcement import Enforcement
 from broker.entities.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
 from broker.entities.exchanges import Exchange
@@ -134,16 +136,17 @@ class VHost:
         Raises ChannelException 406 when it is there with another description, or its type refuses the arguments.
         """
         flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
+        make = partial(
+            self._new_exchange,
+            name,
+            type_,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+        )
         plan = Plan(
-            make=partial(
-                self._new_exchange,
-                name,
-                type_,
-                durable=durable,
-                auto_delete=auto_delete,
-                internal=internal,
-                arguments=arguments,
-            ),
+            make=lambda: equip(self, make()),
             compare=lambda found: assert_exchange_equivalent(found, self.name, type_, flags, arguments),
             write=partial(self._definitions.exchange_declared, self.name),
             durable=durable,
@@ -177,13 +180,21 @@ class VHost:
         return queue
 
     def restore_exchange(
-        self, name: str, type_: str, *, auto_delete: bool, internal: bool, arguments: Table
+        self,
+        name: str,
+        type_: str,
+        *,
+        auto_delete: bool,
+        internal: bool,
+        arguments: Table,
+        queue_id: int = 0,
+        states: Mapping[int, LaneState] = MappingProxyType({}),
     ) -> Exchange:
-        """Bring a durable exchange back as the store describes it."""
+        """Bring a durable exchange back as the stores describe it; `queue_id` is where it keeps delayed messages."""
         exchange = self._new_exchange(
             name, type_, durable=True, auto_delete=auto_delete, internal=internal, arguments=arguments
         )
-        self._exchange_appears(exchange)
+        self._exchange_appears(equip(self, exchange, queue_id, states.get(0) or LaneState()))
         return exchange
 
     def _make_queue(self, spec: QueueSpec, owner: object | None) -> Queue:
@@ -206,6 +217,8 @@ class VHost:
     def _exchange_appears(self, exchange: Exchange) -> None:
         self.exchanges[exchange.name] = exchange
         self.enforcement.exchange_appears(exchange)
+        if exchange.delays is not None:
+            self.context.queues_by_id[exchange.delays.lane.queue_id] = exchange.delays
         if exchange.alternate is not None:
             self.bindings.alternates.add(exchange.alternate)
         if exchange.name in self.bindings.alternates:
@@ -226,16 +239,20 @@ class VHost:
     # Deleting
 
     def delete_exchange(self, exchange: Exchange) -> Pending[None]:
-        """Remove an exchange with its bindings, in both directions."""
+        """Remove an exchange with its bindings, in both directions, and the messages that it delays."""
         del self.exchanges[exchange.name]
         for binding in list(exchange.bindings):
             exchange.unbind(binding)
         self.bindings.remove_inbound(exchange)
         self.bindings.changed_everywhere()
         exchange.version += 1
+        if exchange.delays is not None:
+            self.context.queues_by_id.pop(exchange.delays.lane.queue_id, None)
+            exchange.delays.delete()
+        deleted = Pending.resolved(None)
         if exchange.durable:
-            return self._definitions.exchange_deleted(self.name, exchange)
-        return Pending.resolved(None)
+            deleted = self._definitions.exchange_deleted(self.name, exchange)
+        return deleted if exchange.delays is None else deleted.chain(exchange.delays.drop)
 
     def delete_queue(self, queue: Queue) -> Pending[int]:
         """Remove a queue with its bindings and messages; answers with the number of ready messages."""
@@ -257,7 +274,8 @@ class VHost:
     def end(self) -> None:
         """Everything in it is gone; the definitions on disk are already."""
         self.deleted = True
-        for queue in self.queues.values():
+        delays = [exchange.delays for exchange in self.exchanges.values() if exchange.delays is not None]
+        for queue in (*self.queues.values(), *delays):
             self.context.queues_by_id.pop(queue.lane.queue_id, None)
             queue.delete()
             queue.lane.drop()
@@ -302,7 +320,7 @@ class VHost:
             for copy in copies:
                 self._post(exchange, letter, (copy,))
             return
-        targets = [target for target in routes.queues if not letter.in_circle(target.name)]
+        targets = [target for target in routes.queues if not _in_circle(letter, target)]
         for copy in copies:
             self.share_body(copy, targets)
         for target in targets:
@@ -311,6 +329,10 @@ class VHost:
                 continue
             for copy in copies:
                 hand_over(copy, target)
+
+
+def _in_circle(letter: Letter, target: Queue) -> bool:
+    return not isinstance(target, DelayQueue) and letter.in_circle(target.name)
 
 
 def new_transient_ids() -> count[int]:

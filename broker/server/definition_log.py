@@ -112,6 +112,7 @@ class DefinitionLog(Definitions):
                     exchange.auto_delete,
                     exchange.internal,
                     encode_table(exchange.arguments),
+                    0 if exchange.delays is None else exchange.delays.lane.queue_id,
                 )
             )
         )

@@ -105,7 +105,7 @@ def recover(config: Config, stores: Stores, *, default_user: bool = True) -> Rec
     for change in _access_of(found):
         take_effect(broker, change)
     for exchange in found.exchanges:
-        _restore_exchange(broker.vhosts[exchange.vhost], exchange)
+        _restore_exchange(broker.vhosts[exchange.vhost], exchange, lanes.get(exchange.queue_id, {}))
     for queue in found.queues:
         _restore_queue(broker.vhosts[queue.vhost], queue, lanes.get(queue.id, {}))
     for binding in found.bindings:
@@ -149,9 +149,15 @@ def _understood(row: PolicyRow) -> bool:
     return True
 
 
-def _restore_exchange(vhost: VHost, row: ExchangeRow) -> None:
+def _restore_exchange(vhost: VHost, row: ExchangeRow, states: Mapping[int, LaneState]) -> None:
     vhost.restore_exchange(
-        row.name, row.type, auto_delete=row.auto_delete, internal=row.internal, arguments=_table(row.arguments)
+        row.name,
+        row.type,
+        auto_delete=row.auto_delete,
+        internal=row.internal,
+        arguments=_table(row.arguments),
+        queue_id=row.queue_id,
+        states=states,
     )
 
 
@@ -171,7 +177,8 @@ def _restore_binding(vhost: VHost, row: BindingRow) -> None:
 
 def _sweep(stores: Stores, found: Definitions, lanes: dict[int, dict[int, LaneState]]) -> None:
     stores.messages.delete_queues(found.tombstones)
-    strangers = lanes.keys() - {queue.id for queue in found.queues} - found.tombstones
+    named = {queue.id for queue in found.queues} | {exchange.queue_id for exchange in found.exchanges}
+    strangers = lanes.keys() - named - found.tombstones
     if strangers:
         log.warning("the message store holds queues that no definition names; kept as they are: %s", sorted(strangers))
 

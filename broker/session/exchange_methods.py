@@ -10,9 +10,6 @@ from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException
 from broker.wire.tables import TYPE_NAMES, Table
 
-PLUGIN_TYPES = frozenset({"x-delayed-message"})
-"""Types of RabbitMQ's plugins that are not there."""
-
 
 def declare(channel: Channel, method: methods.ExchangeDeclare) -> None:
     """exchange.declare."""
@@ -93,8 +90,7 @@ def _both_ends(channel: Channel, method: methods.ExchangeBind | methods.Exchange
 
 def _check_type(type_: str) -> None:
     if type_ not in ROUTERS:
-        problem = "unknown" if type_ in PLUGIN_TYPES else "invalid"
-        raise ConnectionException(ReplyCode.COMMAND_INVALID, f"{problem} exchange type '{type_}'")
+        raise ConnectionException(ReplyCode.COMMAND_INVALID, f"invalid exchange type '{type_}'")
 
 
 def _check_alternate(channel: Channel, name: str, arguments: Table) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from broker.entities.delays import DelayQueue
 from broker.entities.message import BlindlyCopied, Message
 from broker.entities.queue import Queue
 from broker.entities.queue_arguments import EXPIRY_MAX_MILLISECONDS
@@ -62,8 +63,7 @@ def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> i
         else:
             queues = by_name(channel, target) or _reply(channel, target.key, message)
     if channel.transaction is not None:
-        names = [queue.name for queue in queues]
-        channel.transaction.publishes.append(partial(_enqueue_by_name, channel, target, message, names))
+        channel.transaction.publishes.append(partial(_enqueue_at_commit, channel, target, message, queues))
         return 1
     return _enqueue(channel, target, message, queues)
 
@@ -146,10 +146,11 @@ def _route_copies(
     return message, queues
 
 
-def _enqueue_by_name(channel: Channel, target: Target, message: Message, names: list[str]) -> None:
-    """At a transaction's commit: to the queues that have these names then."""
-    queues = channel.vhost.queues
-    _enqueue(channel, target, message, tuple(queues[name] for name in names if name in queues))
+def _enqueue_at_commit(channel: Channel, target: Target, message: Message, queues: tuple[Queue, ...]) -> None:
+    """To the queues that have these names by then; to delay it the exchange has to be the same one."""
+    named = channel.vhost.queues
+    found = (queue if isinstance(queue, DelayQueue) else named.get(queue.name) for queue in queues)
+    _enqueue(channel, target, message, tuple(queue for queue in found if queue is not None and not queue.deleted))
 
 
 def _enqueue(channel: Channel, target: Target, message: Message, queues: tuple[Queue, ...]) -> int:

@@ -12,8 +12,11 @@ import pytest
 
 from migrations.apply import Migration, MigrationError, apply, migrations
 
-SECOND = Migration(2, "0002_colours", "CREATE TABLE colours (name TEXT); INSERT INTO colours VALUES ('hazel');")
-BROKEN = Migration(2, "0002_broken", "CREATE TABLE colours (name TEXT); INSERT INTO nowhere VALUES (1);")
+NEXT = len(migrations()) + 1
+SECOND = Migration(
+    NEXT, f"{NEXT:04}_colours", "CREATE TABLE colours (name TEXT); INSERT INTO colours VALUES ('hazel');"
+)
+BROKEN = Migration(NEXT, f"{NEXT:04}_broken", "CREATE TABLE colours (name TEXT); INSERT INTO nowhere VALUES (1);")
 
 
 def query(path: Path, sql: str) -> list[Any]:
@@ -106,10 +109,10 @@ def test_what_is_missing_is_run_and_a_copy_is_kept_first(path: Path) -> None:
     run(path, "INSERT INTO vhosts VALUES ('v', '', '[]', '')")
     apply(path, [*migrations(), SECOND])
     assert query(path, "SELECT name FROM colours") == [("hazel",)]
-    assert query(path, "PRAGMA user_version") == [(2,)]
-    copy = path.with_name(path.name + ".before-0002_colours")
+    assert query(path, "PRAGMA user_version") == [(NEXT,)]
+    copy = path.with_name(path.name + f".before-{SECOND.name}")
     assert query(copy, "SELECT name FROM vhosts") == [("v",)]
-    assert query(copy, "PRAGMA user_version") == [(1,)]
+    assert query(copy, "PRAGMA user_version") == [(NEXT - 1,)]
     assert "colours" not in tables(copy)
 
 
@@ -120,20 +123,20 @@ def test_the_copy_holds_what_is_only_in_the_write_ahead_log(path: Path) -> None:
         connection.execute("INSERT INTO vhosts VALUES ('logged', '', '[]', '')")
         connection.commit()
         apply(path, [*migrations(), SECOND])
-    copy = path.with_name(path.name + ".before-0002_colours")
+    copy = path.with_name(path.name + f".before-{SECOND.name}")
     assert query(copy, "SELECT name FROM vhosts") == [("logged",)]
 
 
 def test_a_failing_migration_leaves_the_schema_before_it(path: Path) -> None:
     apply(path)
-    with pytest.raises(MigrationError, match=r"0002_broken failed, nothing of it was kept: no such table: nowhere"):
+    with pytest.raises(MigrationError, match=f"{BROKEN.name} failed, nothing of it was kept: no such table: nowhere"):
         apply(path, [*migrations(), BROKEN])
     assert "colours" not in tables(path)
-    assert query(path, "PRAGMA user_version") == [(1,)]
+    assert query(path, "PRAGMA user_version") == [(NEXT - 1,)]
 
 
 def test_a_failing_creation_leaves_no_file(path: Path) -> None:
-    with pytest.raises(MigrationError, match="0002_broken failed"):
+    with pytest.raises(MigrationError, match=f"{BROKEN.name} failed"):
         apply(path, [*migrations(), BROKEN])
     assert not path.exists()
 
@@ -141,7 +144,9 @@ def test_a_failing_creation_leaves_no_file(path: Path) -> None:
 def test_a_newer_file_is_refused_untouched(path: Path) -> None:
     apply(path, [*migrations(), SECOND])
     before = contents(path.parent)
-    with pytest.raises(MigrationError, match="has schema 2, this program knows up to 1; use the newer Leveret"):
+    with pytest.raises(
+        MigrationError, match=f"has schema {NEXT}, this program knows up to {NEXT - 1}; use the newer Leveret"
+    ):
         apply(path)
     assert contents(path.parent) == before
 

@@ -176,7 +176,7 @@ def test_the_default_exchange_is_untouchable(client: Client, name: Name) -> None
     assert client.refusal(exchange_unbind("", "amq.direct", "k")) == DEFAULT_EXCHANGE
 
 
-@pytest.mark.parametrize("kind", ["foo", "x-delayed-message", ""])
+@pytest.mark.parametrize("kind", ["foo", "x-jms-topic", ""])
 def test_an_unknown_type_ends_the_connection(client: Client, name: Name, kind: str) -> None:
     """RabbitMQ 3.10.8 on the wire (3.13 and later: a channel error 406 with the same words).
 

@@ -247,8 +247,8 @@ BROKEN = [
     ({"users": [{"name": "x"}], "permissions": [
         {"user": "x", "vhost": "/", "configure": "(", "write": "", "read": ""}]},
      "permissions[0]: regular expression '(' is invalid"),
-    ({"exchanges": [{"name": "e", "vhost": "/", "type": "x-delayed-message"}]},
-     "exchanges[0]: unknown exchange type 'x-delayed-message'"),
+    ({"exchanges": [{"name": "e", "vhost": "/", "type": "x-jms-topic"}]},
+     "exchanges[0]: unknown exchange type 'x-jms-topic'"),
     ({"queues": [{"name": "q", "vhost": "/", "arguments": {"x-message-ttl": -1}}]},
      "queues[0]: invalid arg 'x-message-ttl' for queue 'q' in vhost '/'"),
     ({"queues": [{"name": "q", "vhost": "/", "arguments": {"x-queue-type": "quorum"}}]},

@@ -21,6 +21,7 @@ class ExchangeRecord(NamedTuple):
     auto_delete: bool
     internal: bool
     arguments: Table
+    queue_id: int
 
 
 class BindingRecord(NamedTuple):
@@ -69,6 +70,8 @@ class RecordedDefinitions(Definitions):
                 auto_delete=exchange.auto_delete,
                 internal=exchange.internal,
                 arguments=exchange.arguments,
+                queue_id=exchange.queue_id,
+                states=states(exchange.queue_id),  # type: ignore[arg-type]
             )
         for queue_id, spec in self.queues.items():
             vhost.restore_queue(spec, queue_id, states(queue_id))  # type: ignore[arg-type]
@@ -85,7 +88,8 @@ class RecordedDefinitions(Definitions):
         return self._queue_id
 
     def exchange_declared(self, vhost: str, exchange: Exchange) -> Pending[None]:
-        record = ExchangeRecord(exchange.type, exchange.auto_delete, exchange.internal, exchange.arguments)
+        queue_id = 0 if exchange.delays is None else exchange.delays.lane.queue_id
+        record = ExchangeRecord(exchange.type, exchange.auto_delete, exchange.internal, exchange.arguments, queue_id)
         return self._do(lambda: self.exchanges.__setitem__(exchange.name, record))
 
     def exchange_deleted(self, vhost: str, exchange: Exchange) -> Pending[None]:
@@ -112,7 +116,9 @@ class RecordedDefinitions(Definitions):
         return pending
 
     def _drop_exchange(self, name: str) -> None:
-        self.exchanges.pop(name, None)
+        exchange = self.exchanges.pop(name, None)
+        if exchange is not None and exchange.queue_id:
+            self.deleted_queues.add(exchange.queue_id)
         self.bindings = {
             binding: None
             for binding in self.bindings

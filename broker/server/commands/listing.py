@@ -125,6 +125,7 @@ def list_exchanges(administration: Administration, arguments: Arguments) -> list
             "durable": exchange.durable,
             "auto_delete": exchange.auto_delete,
             "internal": exchange.internal,
+            "messages_delayed": 0 if exchange.delays is None else exchange.delays.messages,
             "arguments": plain(exchange.arguments),
             "policy": _name(exchange.policies.policy),
         }
