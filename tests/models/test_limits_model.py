@@ -225,7 +225,7 @@ class LimitsMachine(RuleBasedStateMachine):
                 if how == "ack":
                     self.queue.settle([entry])
                 else:
-                    self.queue.reject(entry)
+                    self.queue.reject([entry])
                     self.rules.bury(item, "rejected")
                 self._count_settled(entry)
         self._end_turn()

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.entities import dead_letters, queue
+from broker.entities import queue
 from broker.entities.backlog import Backlog
+from broker.entities.dead_letters import Letter
 from broker.entities.limits import Limits
 from broker.entities.message import Entry, Message
 from broker.entities.priorities import PriorityBacklog
@@ -49,7 +50,7 @@ def the_newest_is_dropped(patch: pytest.MonkeyPatch) -> None:
 
     def publish(queue: Queue, message: Message) -> bool:
         if queue.limits.on_length and queue.limits.over(1, len(message.body)):
-            queue.dead_letter(message, "maxlen")
+            queue.dead_letter((message,), "maxlen")
             return False
         return real(queue, message)
 
@@ -77,14 +78,15 @@ def the_publishers_time_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_letter_dies_again(patch: pytest.MonkeyPatch) -> None:
-    real = dead_letters.died
+    real = Letter.of
 
-    def died(message: Message, *about: Any) -> Message:
-        letter = real(message, *about)
-        letter.expiration = message.expiration
-        return letter
+    def of(letter: Letter, dead: Message) -> Message:
+        message = real(letter, dead)
+        message.expiration = dead.expiration
+        return message
 
-    patch.setattr(dead_letters, "died", died)
+    patch.setattr(Letter, "of", of)
+    patch.setattr(Queue, "publish_all", lambda queue, messages: max(map(queue.publish, messages)))
 
 
 def bytes_are_not_counted_back(patch: pytest.MonkeyPatch) -> None:

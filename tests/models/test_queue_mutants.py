@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from broker.entities import dead_letters
 from broker.entities.backlog import Backlog
+from broker.entities.dead_letters import Letter
 from broker.entities.lane import Lane
 from broker.entities.message import Entry, Message
 from broker.entities.priorities import PriorityBacklog, PriorityLanes
@@ -155,14 +155,14 @@ def a_purge_reaches_the_lowest_level_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_letter_has_no_priority(patch: pytest.MonkeyPatch) -> None:
-    real = dead_letters.died
+    real = Letter.of
 
-    def died(*about: Any) -> Message:
-        letter = real(*about)
-        letter.priority = 0
-        return letter
+    def of(letter: Letter, dead: Message) -> Message:
+        message = real(letter, dead)
+        message.priority = 0
+        return message
 
-    patch.setattr(dead_letters, "died", died)
+    patch.setattr(Letter, "of", of)
 
 
 def found(seed: int, *, priorities: bool) -> bool:
