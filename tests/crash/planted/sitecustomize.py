@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -55,11 +55,10 @@ def settle_lost_in_flight() -> None:
 def letter_after_settlement() -> None:
     """Settle a dead message at once, and publish its letter a little later."""
 
-    def discard_first(queue: Queue, entry: Entry, reason: str) -> None:
-        if entry.message is not None:
-            context = queue._context
-            context.timers.at(context.now() + LATER_MILLISECONDS, partial(queue.dead_letter, entry.message, reason))
-        queue.finish((entry,))
+    def discard_first(queue: Queue, entries: Sequence[Entry], reason: str) -> None:
+        dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
+        context.timers.at(context.now() + LATER_MILLISECONDS, partial(queue.dead_letter, dead, reason))
+        queue.finish(entries)
 
     Queue.discard = discard_first  # type: ignore[method-assign]
 
