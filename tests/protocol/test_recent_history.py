@@ -7,19 +7,31 @@ from typing import Any
 
 import pytest
 
-from broker.wire.methods import BasicReject, BasicReturn, TxRollback, TxSelect
+from broker.wire.methods import (
+    BasicCancel,
+    BasicDeliver,
+    BasicReject,
+    BasicReturn,
+    ConnectionClose,
+    TxRollback,
+    TxSelect,
+)
 from broker.wire.properties import BasicProperties
 from broker.wire.tables import Field, from_python
 from tests.support.client import Client, Message
 from tests.support.contents import with_headers
 from tests.support.queues import deposit, drain, drain_messages
+from tests.support.reference import differs
 from tests.support.shorthand import (
+    consume,
     exchange_bind,
     exchange_declare,
     exchange_delete,
     get,
+    prefetch,
     queue_bind,
     queue_declare,
+    queue_delete,
     queue_unbind,
 )
 
@@ -28,12 +40,12 @@ KIND = "x-recent-history"
 
 
 @pytest.fixture
-def history(client: Client, name: Name) -> Iterator[str]:
+def history(connect: Callable[..., Client], name: Name) -> Iterator[str]:
     """An exchange of this type, remembering as many as it does by itself."""
-    exchange = name("x")
-    client.ask(exchange_declare(exchange, KIND))
+    exchange, owner = name("x"), connect()
+    owner.ask(exchange_declare(exchange, KIND))
     yield exchange
-    client.ask(exchange_delete(exchange))
+    owner.ask(exchange_delete(exchange))
 
 
 @pytest.fixture
@@ -136,6 +148,30 @@ def test_a_bound_exchange_routes_by_all_the_keys_there_were(
         (b"2", {}),
         (b"1", from_python({"CC": ["copied"]})),
     ]
+
+
+@differs("Leveret binds the exchange and drops what reaches nobody: the client has done nothing wrong")
+def test_a_bound_exchange_must_have_a_queue_for_each_message(client: Client, history: str) -> None:
+    """RabbitMQ 3.10.8 on the wire."""
+    publish(client, history, b"1", key="to nobody")
+    client.send(exchange_bind("amq.direct", history))
+    assert client.expect(ConnectionClose).reply_code == 541
+
+
+@differs("Leveret hands a stream what any queue is handed")
+def test_a_stream_gets_nothing_of_the_past(client: Client, history: str, name: Name) -> None:
+    """RabbitMQ 3.10.8 on the wire."""
+    stream = name("stream")
+    client.ask(queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"}))
+    publish(client, history, b"past")
+    client.ask(queue_bind(stream, history))
+    deposit(client, b"new", exchange=history, key="k")
+    client.ask(prefetch(1))
+    client.ask(consume(stream, "c", arguments={"x-stream-offset": "first"}))
+    message = client.expect_message(BasicDeliver)
+    client.ask(BasicCancel("c", False))
+    client.ask(queue_delete(stream))
+    assert message.body == b"new"
 
 
 def test_what_comes_by_way_of_another_exchange_is_remembered(
