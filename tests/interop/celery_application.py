@@ -13,16 +13,18 @@ BROKER = "CELERY_TEST_BROKER"
 RECORD = "CELERY_TEST_RECORD"
 PREFETCH_MULTIPLIER = 4
 PROCESSES = 2
+PRIORITY_MAX = 9
 
 
 def application(url: str) -> celery.Celery:
-    """The application on a broker: late acknowledgements, confirmed publishes, results through the broker."""
+    """The application on a broker: late acknowledgements, confirmed publishes, priorities, results by messages."""
     app = celery.Celery("interop", broker=url, backend="rpc://", set_as_current=False)
     app.conf.update(
         broker_transport_options={"confirm_publish": True},
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         task_acks_late=True,
+        task_queue_max_priority=PRIORITY_MAX,
         task_publish_retry_policy={"max_retries": 200, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.2},
         worker_prefetch_multiplier=PREFETCH_MULTIPLIER,
         worker_cancel_long_running_tasks_on_connection_loss=False,

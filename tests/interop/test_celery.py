@@ -15,7 +15,7 @@ import celery
 import pytest
 from kombu import pools
 
-from tests.interop.celery_application import BROKER, PREFETCH_MULTIPLIER, PROCESSES, RECORD, application
+from tests.interop.celery_application import BROKER, PREFETCH_MULTIPLIER, PRIORITY_MAX, PROCESSES, RECORD, application
 from tests.support.broker import ROOT, BrokerProcess
 from tests.support.waiting import eventually
 
@@ -111,6 +111,26 @@ def test_the_worker_holds_no_more_than_its_prefetch(setup: Setup, tmp_path: Path
         assert waiting() == 12
     gate.touch()
     assert [task.get(timeout=20) for task in tasks] == ["held"] * len(tasks)
+
+
+def test_urgent_tasks_come_before_others(setup: Setup, tmp_path: Path) -> None:
+    """The worker is busy; what comes meanwhile waits in the queue, the urgent tasks that came last in front."""
+    gate, count = tmp_path / "gate", 20
+    limit = PROCESSES * PREFETCH_MULTIPLIER
+    held = [setup.app.tasks["hold"].delay(str(gate)) for _ in range(limit)]
+    with setup.app.connection_for_read() as connection:
+        channel = connection.default_channel
+        for number in range(2 * count):
+            setup.app.tasks["record"].apply_async((number,), priority=PRIORITY_MAX if number >= count else 1)
+        eventually(lambda: channel.queue_declare("celery", passive=True).message_count == 2 * count, "tasks to wait")
+    gate.touch()
+    assert [task.get(timeout=20) for task in held] == ["held"] * limit
+    eventually(partial(setup.ran, 2 * count), "every task to have run")
+    recorded = setup.recorded()
+    setup.record.write_text("")
+    # Which of two processes writes first is their affair: the tasks around the middle may change places.
+    assert min(recorded[: count - PROCESSES]) >= count
+    assert max(recorded[count + PROCESSES :]) < count
 
 
 def test_a_broker_killed_under_two_hundred_tasks(setup: Setup) -> None:

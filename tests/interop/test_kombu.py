@@ -171,6 +171,17 @@ def seen(connection: kombu.Connection, found: list[kombu.Message], count: int) -
     return len(found) >= count
 
 
+def test_priorities(connection: kombu.Connection, name: Name) -> None:
+    """A queue with `max_priority`, which kombu makes x-max-priority of."""
+    queue = kombu.Queue(name(), max_priority=5, durable=False, exclusive=True)(connection.default_channel)
+    queue.declare()
+    producer = connection.Producer()
+    for number, priority in enumerate((0, 3, 5, 3, None, 5)):
+        producer.publish({"number": number}, routing_key=queue.name, priority=priority)
+    found = take(connection, queue, 6, prefetch_count=1)
+    assert [message.payload["number"] for message in found] == [2, 5, 1, 3, 0, 4]
+
+
 def test_simple_queue(connection: kombu.Connection, name: Name) -> None:
     with connection.SimpleQueue(name()) as simple:
         for number in range(3):

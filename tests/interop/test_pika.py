@@ -158,6 +158,22 @@ def test_requeue_and_dead_letter(channel: BlockingChannel, queue: str, name: Nam
     assert (death["reason"], death["queue"], death["count"]) == ("rejected", work, 1)
 
 
+def test_priorities(channel: BlockingChannel, name: Name) -> None:
+    """Highest first, in the order of publishing within one; given back to the front of its own."""
+    queue = name()
+    channel.queue_declare(queue, durable=True, arguments={"x-max-priority": 9})
+    channel.confirm_delivery()
+    for number in range(100):
+        properties = BasicProperties(priority=number * 7 % 12, delivery_mode=2)
+        channel.basic_publish("", queue, b"%d" % number, properties)
+    expected = [b"%d" % number for number in sorted(range(100), key=lambda number: -min(number * 7 % 12, 9))]
+    for method, properties, _ in take(channel, queue, 30, auto_ack=False):
+        assert properties.priority >= 7
+        channel.basic_nack(method.delivery_tag)
+    assert [body for _, _, body in take(channel, queue, 100)] == expected
+    channel.queue_delete(queue)
+
+
 def test_prefetch_holds_deliveries_back(connection: Connection, channel: BlockingChannel, queue: str) -> None:
     channel.confirm_delivery()
     for number in range(10):
