@@ -1,6 +1,7 @@
 """What a broker owes after a crash, told by its own sockets.
 
-The workload speaks over one channel, so what it says reaches the broker in one order. It publishes to a queue that
+The workload speaks over one channel, so what it says reaches the broker in one order. Consumers bear the name of their
+queue. It publishes to a queue that
 nobody consumes, KEPT; the confirm of such a message says that everything before it is on disk too: acknowledgements,
 rejections, purges. What a queue may or must hold is one word for each message in each queue.
 """
@@ -25,10 +26,11 @@ from broker.wire.methods import (
 )
 from tests.support.client import Message
 
-KEPT, WORK, DEAD, COPY, PURGED = "kept", "work", "dead", "copy", "purged"
+KEPT, WORK, RANKED, DEAD, COPY, PURGED = "kept", "work", "ranked", "dead", "copy", "purged"
 BOTH = "both"
+PRIORITIZED, PRIORITY_MAX = (RANKED, PURGED), 3
 
-TARGETS = {("", name): (name,) for name in (KEPT, WORK, PURGED)} | {(BOTH, ""): (WORK, COPY)}
+TARGETS = {("", name): (name,) for name in (KEPT, WORK, RANKED, PURGED)} | {(BOTH, ""): (WORK, COPY)}
 
 
 class State(enum.Enum):
@@ -50,6 +52,11 @@ def body_of(number: int, size: int) -> bytes:
     return (b"%d:%d:" % (number, size)).ljust(size, b"x")
 
 
+def priority_of(number: int) -> int:
+    """The priority a message is published with; some are beyond the highest."""
+    return number * 7 % (PRIORITY_MAX + 2)
+
+
 def number_of(body: bytes) -> int:
     """The message a body belongs to. Raises AssertionError when it is not as it was published."""
     number, size = map(int, body.split(b":", 2)[:2])
@@ -62,14 +69,14 @@ class BrokerLedger:
 
     def __init__(self) -> None:
         self.places: dict[Place, State] = {}
-        self.moved: dict[int, bool] = {}  # dead letters on their way: whether the message must be in one of both places
+        self.moved: dict[Place, bool] = {}  # dead letters on their way: whether it must be here or there
         self.queues: dict[str, bool | None] = {}  # must it be there? None: it may
         self._published: dict[int, tuple[tuple[Place, ...], int]] = {}  # by publish tag, with the moment
         self._tag = 0
         self._moment = 0
         self._left: dict[Place, int] = {}
-        self._moved_at: dict[int, int] = {}
-        self._delivered: dict[int, int] = {}
+        self._moved_at: dict[Place, int] = {}
+        self._delivered: dict[int, Place] = {}
         self._asked: list[str] = []
 
     def follow(self, client: bool, method: Any, message: Message | None) -> None:
@@ -87,7 +94,7 @@ class BrokerLedger:
         self._delivered.clear()
         self._asked.clear()
         self._tag = 0
-        unsure = [*self._left, *((DEAD, number) for number in self._moved_at)]
+        unsure = [*self._left, *((DEAD, number) for _queue, number in self._moved_at)]
         self.places |= dict.fromkeys(unsure, State.POSSIBLE)
         self._left.clear()
         self._moved_at.clear()
@@ -105,18 +112,18 @@ class BrokerLedger:
         self._published[self._tag] = places, self._moment
 
     def _ack(self, method: BasicAck, _message: Message | None) -> None:
-        for number in self._taken(method.delivery_tag, method.multiple):
-            self._leave((WORK, number))
+        for place in self._taken(method.delivery_tag, method.multiple):
+            self._leave(place)
 
     def _nack(self, method: BasicNack, _message: Message | None) -> None:
-        for number in self._taken(method.delivery_tag, method.multiple):
-            before = self.places[(WORK, number)]
+        for place in self._taken(method.delivery_tag, method.multiple):
+            before = self.places[place]
             if method.requeue or before is State.NEVER:
                 continue
-            self.moved[number] = before is State.CERTAIN or self.moved.get(number, False)
-            self._moved_at[number] = self._moment
-            self._leave((WORK, number))
-            self.places[(DEAD, number)] = State.POSSIBLE
+            self.moved[place] = before is State.CERTAIN or self.moved.get(place, False)
+            self._moved_at[place] = self._moment
+            self._leave(place)
+            self.places[(DEAD, place[1])] = State.POSSIBLE
 
     def _purge(self, method: QueuePurge, _message: Message | None) -> None:
         for place in [place for place in self.places if place[0] == method.queue]:
@@ -131,7 +138,7 @@ class BrokerLedger:
         for place in [place for place in self.places if place[0] == method.queue]:
             self._leave(place)
 
-    def _taken(self, tag: int, multiple: bool) -> list[int]:
+    def _taken(self, tag: int, multiple: bool) -> list[Place]:
         tags = [held for held in self._delivered if held <= tag] if multiple else [tag]
         return [self._delivered.pop(held) for held in tags]
 
@@ -144,7 +151,7 @@ class BrokerLedger:
 
     def _deliver(self, method: BasicDeliver, message: Message | None) -> None:
         assert message is not None
-        self._delivered[method.delivery_tag] = number_of(message.body)
+        self._delivered[method.delivery_tag] = method.consumer_tag, number_of(message.body)
 
     def _declared(self, method: QueueDeclareOk, _message: Message | None) -> None:
         self.queues[method.queue] = True
@@ -169,9 +176,9 @@ class BrokerLedger:
         for place in [place for place, left in self._left.items() if left < moment]:
             del self._left[place]
             self.places[place] = State.GONE
-        for number in [number for number, moved in self._moved_at.items() if moved < moment]:
-            del self._moved_at[number], self.moved[number]
-            self.places[(DEAD, number)] = State.CERTAIN
+        for place in [place for place, moved in self._moved_at.items() if moved < moment]:
+            del self._moved_at[place], self.moved[place]
+            self.places[(DEAD, place[1])] = State.CERTAIN
 
     # After a crash
 
@@ -184,8 +191,8 @@ class BrokerLedger:
         for (queue, number), state in self.places.items():
             if state is State.CERTAIN and number not in held.get(queue, ()):
                 found.append(f"{queue} has lost {number}")
-        for number, must in self.moved.items():
-            copies = [queue for queue in (WORK, DEAD) if number in held.get(queue, ())]
+        for (source, number), must in self.moved.items():
+            copies = [queue for queue in (source, DEAD) if number in held.get(queue, ())]
             if len(copies) > 1 or (must and not copies):
                 found.append(f"{number} was to move to the dead letters and is in {copies}")
         return found
@@ -194,13 +201,20 @@ class BrokerLedger:
         found = []
         if len(set(numbers)) != len(numbers):
             found.append(f"{name} holds messages twice: {numbers}")
-        if name != DEAD and numbers != sorted(numbers):
+        if name != DEAD and numbers != sorted(numbers, key=_place_in(name)):
             found.append(f"{name} is out of order: {numbers}")
         for number in numbers:
             state = self.places.get((name, number))
             if state in (None, State.GONE, State.NEVER):
                 found.append(f"{name} holds {number}, which is {state and state.value}")
         return found
+
+
+def _place_in(queue: str) -> Callable[[int], tuple[int, int]]:
+    """What a queue sorts its messages by."""
+    if queue in PRIORITIZED:
+        return lambda number: (-min(priority_of(number), PRIORITY_MAX), number)
+    return lambda number: (0, number)
 
 
 _Handler = Callable[[BrokerLedger, Any, Message | None], None]

@@ -10,7 +10,18 @@ from broker.wire.methods import (
     ConfirmSelect,
     QueuePurge,
 )
-from tests.crash.broker_ledger import BOTH, COPY, DEAD, KEPT, PURGED, WORK, body_of
+from tests.crash.broker_ledger import (
+    BOTH,
+    COPY,
+    DEAD,
+    KEPT,
+    PRIORITY_MAX,
+    PURGED,
+    RANKED,
+    WORK,
+    body_of,
+    priority_of,
+)
 from tests.support.client import Client, Message
 from tests.support.contents import PERSISTENT, TRANSIENT
 from tests.support.shorthand import (
@@ -40,15 +51,21 @@ class Publisher:
         self._client, self._tag, self._confirmed, self._held = client, 0, 0, list[int]()
         self._unconfirmed: set[int] = set()
         dead_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD}
-        for name in (KEPT, DEAD, COPY, PURGED):
+        priorities = {"x-max-priority": PRIORITY_MAX}
+        for name in (KEPT, DEAD, COPY):
             client.ask(queue_declare(name, durable=True))
+        client.ask(queue_declare(PURGED, durable=True, arguments=priorities))
         client.ask(queue_declare(WORK, durable=True, arguments=dead_letters))
+        client.ask(queue_declare(RANKED, durable=True, arguments={**dead_letters, **priorities}))
         client.ask(exchange_declare(BOTH, "fanout", durable=True))
         for name in (WORK, COPY):
             client.ask(queue_bind(name, BOTH))
         client.ask(ConfirmSelect(False))
         client.ask(prefetch(40))
-        client.ask(consume(WORK, "c"))
+        for name in (WORK, RANKED):
+            client.send(consume(name, name))
+        for _ in range(2):
+            self._hear_one()
 
     def step(self) -> None:
         """Say several things, then publish what makes them certain, and hear until it is confirmed."""
@@ -64,7 +81,7 @@ class Publisher:
         self._hear()
 
     def _publish(self) -> None:
-        exchange, key = self._choose.choice((("", WORK), ("", WORK), ("", PURGED), (BOTH, "")))
+        exchange, key = self._choose.choice((("", WORK), ("", RANKED), ("", RANKED), ("", PURGED), (BOTH, "")))
         persistent = self._choose.random() < 0.8
         self._send(exchange, key, persistent=persistent)
 
@@ -73,7 +90,8 @@ class Publisher:
         self._tag += 1
         self._unconfirmed.add(self._tag)
         body = body_of(self._number, self._choose.choice(SIZES))
-        self._client.publish(body, exchange=exchange, key=key, properties=PERSISTENT if persistent else TRANSIENT)
+        properties = (PERSISTENT if persistent else TRANSIENT)._replace(priority=priority_of(self._number))
+        self._client.publish(body, exchange=exchange, key=key, properties=properties)
 
     def _answer(self) -> None:
         """Acknowledge or reject some of what is held."""
@@ -98,14 +116,15 @@ class Publisher:
 
     def _hear(self) -> None:
         while self._unconfirmed:
-            item = self._client.receive()
-            if isinstance(item, Message):
-                assert isinstance(item.method, BasicDeliver), item
-                self._held.append(item.method.delivery_tag)
-            elif isinstance(item, BasicAck):
-                up_to = item.delivery_tag
-                self._unconfirmed = {
-                    tag for tag in self._unconfirmed if (tag > up_to if item.multiple else tag != up_to)
-                }
-            else:
-                assert item.NAME.endswith("-ok"), item
+            self._hear_one()
+
+    def _hear_one(self) -> None:
+        item = self._client.receive()
+        if isinstance(item, Message):
+            assert isinstance(item.method, BasicDeliver), item
+            self._held.append(item.method.delivery_tag)
+        elif isinstance(item, BasicAck):
+            up_to = item.delivery_tag
+            self._unconfirmed = {tag for tag in self._unconfirmed if (tag > up_to if item.multiple else tag != up_to)}
+        else:
+            assert item.NAME.endswith("-ok"), item
