@@ -1,0 +1,101 @@
+"""A queue whose policies change at any moment against a list: the machine of `test_limits_model`, and one rule more.
+
+What then holds is worked out here anew, from the declaration and both policies. Messages that are there keep the time
+they were given; too many go at once, unless the queue refuses new ones and did so before. A restart finds the policies
+before it finds the queue.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition, rule
+
+from broker.entities.policies import Policy
+from broker.entities.vhost import VHost
+from broker.wire.tables import to_python
+from tests.models.test_limits_model import GRAVE, QUEUE, WINDOW, LimitsMachine
+from tests.support.core import Core
+from tests.support.definitions import RecordedDefinitions
+
+LIMITS: dict[str, st.SearchStrategy[Any]] = {
+    "message-ttl": st.sampled_from([0, 50, 300]),
+    "max-length": st.sampled_from([0, 1, 3, 9]),
+    "max-length-bytes": st.sampled_from([0, 40, 300]),
+}
+OTHERS: dict[str, st.SearchStrategy[Any]] = {
+    "overflow": st.sampled_from(["drop-head", "reject-publish", "reject-publish-dlx"]),
+    "dead-letter-exchange": st.just(""),
+}
+ordinary = st.none() | st.fixed_dictionaries({}, optional={**LIMITS, **OTHERS})
+operators = st.none() | st.fixed_dictionaries({}, optional=LIMITS)
+
+
+class PolicedDefinitions(RecordedDefinitions):
+    """Definitions with the policies of one queue, ordinary and the operator's, brought back before the queues."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.policies: dict[bool, Policy | None] = {False: None, True: None}
+
+    def restore(self, vhost: VHost, states: Callable[[int], object]) -> None:
+        for operator, policy in self.policies.items():
+            if policy is not None:
+                vhost.enforcement.put(policy, operator=operator)
+        super().restore(vhost, states)
+
+
+class PoliciesMachine(LimitsMachine):
+    """Any order of everything, with policies that come, change and go."""
+
+    definitions: PolicedDefinitions
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core.close()
+        self.definitions = PolicedDefinitions()
+        self.core = Core(self.directory / "messages", WINDOW, self.definitions)
+
+    @precondition(lambda self: self.serial)
+    @rule(definition=ordinary, operator=operators)
+    def impose(self, definition: dict[str, Any] | None, operator: dict[str, Any] | None) -> None:
+        """Set or clear both policies, one after the other."""
+        for of_operator, wanted in ((False, definition), (True, operator)):
+            before = self.definitions.policies[of_operator]
+            if wanted is None:
+                policy = None
+                self.core.vhost.enforcement.remove("p", operator=of_operator)
+            else:
+                if "dead-letter-exchange" in wanted:
+                    wanted = {**wanted, "dead-letter-routing-key": GRAVE}
+                policy = Policy("p", re.compile(f"^{QUEUE}$"), "all", wanted, 0)
+                self.core.vhost.enforcement.put(policy, operator=of_operator)
+            self.definitions.policies[of_operator] = policy
+            if policy != before:
+                self._change_rules()
+            self._end_turn()
+
+    def _change_rules(self) -> None:
+        rules, now = self.rules, self.core.clock.now()
+        overflow = rules.overflow
+        said = [{} if policy is None else policy.definition for policy in self.definitions.policies.values()]
+        declared = {key.removeprefix("x-"): value for key, value in to_python(self.queue.spec.arguments).items()}
+        smallest = {key: min((each[key] for each in (declared, *said) if key in each), default=None) for key in LIMITS}
+        rules.ttl, rules.messages, rules.bytes = smallest.values()
+        nearest = {**said[0], **declared}
+        rules.overflow = nearest.get("overflow", "drop-head")
+        rules.buries = "dead-letter-exchange" in nearest
+        if "drop-head" in (overflow, rules.overflow) and rules.full():
+            rules.hand_out(now)
+            while rules.ready and rules.full():
+                rules.bury(rules.ready.pop(0), "maxlen")
+
+
+TestPoliciesMachine = PoliciesMachine.TestCase
+TestPoliciesMachine.settings = settings(
+    max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+)
