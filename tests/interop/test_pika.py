@@ -386,3 +386,20 @@ def test_a_chat_room_with_a_memory(channel: BlockingChannel, queue: str, name: N
         channel.basic_publish(exchange, "", text)
     channel.queue_bind(queue, exchange)
     assert [body for _, _, body in take(channel, queue, 2)] == [b"how are you", b"bye"]
+
+
+def test_delayed_messages(channel: BlockingChannel, queue: str, name: Name) -> None:
+    """As the README of rabbitmq_delayed_message_exchange shows it; pika writes x-delay as an int it fits into."""
+    exchange = name("x")
+    arguments = {"x-delayed-type": "direct"}
+    channel.exchange_declare(exchange, "x-delayed-message", auto_delete=True, arguments=arguments)
+    channel.queue_bind(queue, exchange, "k")
+    channel.confirm_delivery()
+    for delay in (400, 200):
+        properties = BasicProperties(headers={"x-delay": delay}, delivery_mode=2)
+        channel.basic_publish(exchange, "k", b"%d" % delay, properties, mandatory=True)
+    found = take(channel, queue, 2)
+    assert [(body, properties.headers) for _, properties, body in found] == [
+        (b"200", {"x-delay": -200}),
+        (b"400", {"x-delay": -400}),
+    ]

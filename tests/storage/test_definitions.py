@@ -258,6 +258,21 @@ def test_the_id_of_a_deleted_queue_is_refused(store: DefinitionStore) -> None:
         store.commit([PutQueue(QUEUE)])
 
 
+def test_delayed_messages_of_an_exchange_leave_a_tombstone_as_queues_do(store: DefinitionStore) -> None:
+    delaying = EXCHANGE._replace(queue_id=2)
+    store.commit([PutVhost(VHOST), PutExchange(delaying), DeleteExchange("v", "x")])
+    assert store.load().tombstones == {2}
+    with pytest.raises(DefinitionsError, match="this queue id belongs to something deleted"):
+        store.commit([PutExchange(delaying)])
+    store.commit([PutExchange(delaying._replace(queue_id=3)), DeleteVhost("v")])
+    assert store.load().tombstones == {2, 3}
+
+
+def test_the_sequence_knows_the_ids_of_exchanges(store: DefinitionStore) -> None:
+    store.commit([PutVhost(VHOST), PutExchange(EXCHANGE._replace(queue_id=41))])
+    assert reopened(store).queue_id_sequence == 41
+
+
 def test_a_name_may_come_back_under_a_new_id(store: DefinitionStore) -> None:
     loaded = with_everything(store, DeleteQueue(1), PutQueue(QUEUE._replace(id=2)))
     assert loaded.queues == (QUEUE._replace(id=2),)
