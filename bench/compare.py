@@ -4,8 +4,9 @@
 
 Without SCENARIO all of bench/rates.py. Without --ours a broker of this checkout is started. `--commands FILE` takes
 scenarios of any other generator instead: lines `NAME = COMMAND`, in which {host}, {port} and {pid} are filled in, and
-which print one line of JSON. In each round both brokers run the same scenario directly one after the other, and which
-of them begins changes with every round, so that what drifts on the machine falls on both.
+which print one line of JSON. A round is every scenario in order (one may drain what the one before has filled), each
+run by both brokers directly one after the other. Which of them begins changes with every round, so that what drifts
+on the machine falls on both.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ FALLBACK_RATE = "published_per_s"
 
 
 def main() -> None:
-    """Print one line for each run, then one for each scenario with the medians."""
+    """Print one line for each run, and in the end one for each scenario with the medians."""
     options = _options()
     built_in: dict[str, Scenario] = {name: partial(run, seconds=options.seconds) for name, run in SCENARIOS.items()}
     added = commands(options.commands.read_text()) if options.commands else {}
@@ -41,8 +42,7 @@ def main() -> None:
     chosen = {name: (built_in | added)[name] for name in names}
     with ExitStack() as stack:
         ours = options.ours or target_of(stack.enter_context(own_broker()))
-        for name, scenario in chosen.items():
-            compare(name, scenario, ours, options.theirs, options.rounds)
+        compare(chosen, ours, options.theirs, options.rounds)
 
 
 def _options() -> argparse.Namespace:
@@ -76,16 +76,18 @@ def _run_command(command: str, target: Target) -> Figures:
     return found
 
 
-def compare(name: str, scenario: Scenario, ours: Target, theirs: Target, rounds: int) -> None:
-    """Run a scenario so many times on both brokers; print the medians of the ratios ours to theirs."""
-    pairs: list[tuple[Figures, Figures]] = []
+def compare(scenarios: dict[str, Scenario], ours: Target, theirs: Target, rounds: int) -> None:
+    """Run all scenarios so many times, each on both brokers; then print the medians of the ratios ours to theirs."""
+    pairs: dict[str, list[tuple[Figures, Figures]]] = {name: [] for name in scenarios}
     for number in range(rounds):
         order = (ours, theirs) if number % 2 == 0 else (theirs, ours)
-        found = {target: scenario(target) for target in order}
-        pairs.append((found[ours], found[theirs]))
-        for who, target in (("ours", ours), ("theirs", theirs)):
-            report(name, round=number + 1, who=who, **found[target])
-    report(f"{name}: median of {rounds} rounds", **medians(pairs))
+        for name, scenario in scenarios.items():
+            found = {target: scenario(target) for target in order}
+            pairs[name].append((found[ours], found[theirs]))
+            for who, target in (("ours", ours), ("theirs", theirs)):
+                report(name, round=number + 1, who=who, **found[target])
+    for name in scenarios:
+        report(f"{name}: median of {rounds} rounds", **medians(pairs[name]))
 
 
 def medians(pairs: list[tuple[Figures, Figures]]) -> Figures:

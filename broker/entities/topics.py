@@ -7,10 +7,11 @@ included. The empty routing key has no words at all, so `#` and the empty key ma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+
+WILDCARDS = ("*", "#")
 
 
 def words(key: str) -> list[str]:
@@ -47,26 +48,28 @@ class TopicTrie(Generic[T]):
                 break
             del parent._children[word]
 
-    def match(self, key: str) -> Iterator[T]:
+    def match(self, key: str) -> list[T]:
         """Every value whose binding key matches a routing key. One may come several times."""
         path = words(key)
+        end = len(path)
+        found: list[T] = []
         pending: list[tuple[TopicTrie[T], int]] = [(self, 0)]
         seen: set[tuple[int, int]] = set()
         while pending:
             node, depth = pending.pop()
-            if (id(node), depth) in seen:  # "#.#" reaches the same place in more than one way
-                continue
-            seen.add((id(node), depth))
-            if depth == len(path):
-                yield from node.values
-            pending.extend(node._steps(path, depth))
-
-    def _steps(self, path: list[str], depth: int) -> Iterator[tuple[TopicTrie[T], int]]:
-        children = self._children
-        if depth < len(path):
-            for word in (path[depth], "*"):
-                if word in children:
-                    yield children[word], depth + 1
-        if "#" in children:
-            for end in range(depth, len(path) + 1):
-                yield children["#"], end
+            if depth == end:
+                found += node.values
+            children = node._children
+            if children and depth < end:
+                word = path[depth]
+                if word in children and word not in WILDCARDS:  # in a routing key they are words like any other
+                    pending.append((children[word], depth + 1))
+                if "*" in children:
+                    pending.append((children["*"], depth + 1))
+            if "#" in children:
+                rest = children["#"]
+                for place in range(depth, end + 1) if rest._children else (end,):
+                    if (id(rest), place) not in seen:  # "#.#" reaches the same place in more than one way
+                        seen.add((id(rest), place))
+                        pending.append((rest, place))
+        return found

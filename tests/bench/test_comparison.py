@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 
 import pytest
 
 from bench.compare import commands, compare, medians
+from bench.generator import Figures
 from bench.target import Target, parse_target
 
 OURS, THEIRS = Target(("127.0.0.1", 5672), 1), Target(("127.0.0.1", 5673), 2)
@@ -43,14 +45,15 @@ def test_round_trips_come_before_confirms() -> None:
 
 
 def test_brokers_take_turns_at_beginning() -> None:
-    asked: list[Target] = []
+    asked: list[tuple[str, Target]] = []
 
-    def scenario(target: Target) -> dict[str, float]:
-        asked.append(target)
+    def scenario(name: str, target: Target) -> Figures:
+        asked.append((name, target))
         return {"messages_per_s": 1.0, "cpu_us_per_message": 1.0}
 
-    compare("turns", scenario, OURS, THEIRS, 3)
-    assert asked == [OURS, THEIRS, THEIRS, OURS, OURS, THEIRS]
+    compare({name: partial(scenario, name) for name in ("fill", "drain")}, OURS, THEIRS, 2)
+    first, second = [(OURS, THEIRS), (THEIRS, OURS)]
+    assert asked == [(name, target) for order in (first, second) for name in ("fill", "drain") for target in order]
 
 
 def test_commands_of_another_generator_are_filled_in() -> None:
