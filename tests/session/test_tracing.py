@@ -138,6 +138,21 @@ def test_what_reaches_nobody_is_told_too(party: Party, client: Conversation, wit
     assert headers(default)["routed_queues"] == ["nowhere"]
 
 
+def test_a_delayed_message_is_told_of_when_it_comes_and_when_it_goes_out(
+    party: Party, client: Conversation, witness: Conversation
+) -> None:
+    client.ask(exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"}))
+    client.ask(queue_bind("q", "later"))
+    start(party)
+    client.publish(b"x", exchange="later", key="k", headers={"x-delay": 1000})
+    (message,) = told(witness)
+    assert (message.method.routing_key, headers(message)["routed_queues"]) == ("publish.later", [])
+    party.core.advance(1000)
+    assert told(witness) == []
+    client.ask(get("q"))
+    assert keys(told(witness)) == ["deliver.q"]
+
+
 def test_a_transaction_is_told_as_it_is_made(party: Party, client: Conversation, witness: Conversation) -> None:
     start(party)
     client.ask(TxSelect())
