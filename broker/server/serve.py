@@ -138,6 +138,7 @@ async def _serve(config: Config) -> int:
     os.umask(0o077)  # whatever is made in the data directory is its owner's alone
     imported = read_file(Path(config.definitions.file)) if config.definitions.file else None
     resources.raise_open_files_limit()
+    resources.keep_freed_memory()
     sockets = listeners.bind(config.server.addresses, config.server.backlog)
     try:
         stores = recovery.open_stores(directory)

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("leveret.connection")
 
 RECEIVE_BYTES = 256 * 1024
+BUSY_BYTES = 64 * 1024
+"""Who has sent so much at once is read into memory of its own: no copy, at the cost of allocating for the most."""
 CLOSE_SECONDS = 10.0
 """How long a client may take to answer connection.close."""
 
@@ -63,6 +65,7 @@ class Transport:
         self._flushed = trio.Event()
         self._lost = False
         self._paused = False
+        self._busy = False
         self._handshaking = True
         self._close_deadline_set = False
         self.last_received = self.last_sent = trio.current_time()
@@ -138,13 +141,16 @@ class Transport:
         while True:
             await trio.lowlevel.wait_readable(self._socket)
             try:
-                size = self._socket.recv_into(_buffer)
+                data = (
+                    self._socket.recv(RECEIVE_BYTES) if self._busy else bytes(_view[: self._socket.recv_into(_buffer)])
+                )
             except BlockingIOError:
                 continue
             except OSError:
                 return b""
             self.last_received = trio.current_time()
-            return bytes(_view[:size])
+            self._busy = len(data) >= BUSY_BYTES
+            return data
 
     async def _hold_back(self) -> None:
         """Keep a client waiting that publishes faster than the disk takes it, or while memory or disk are short."""

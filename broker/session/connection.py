@@ -89,16 +89,21 @@ class Connection:
         self.unfinished = False
         if self.ended:
             return
-        if self._rest:
-            data = self._rest + data
-            self._rest = b""
+        rest, self._rest, start = self._rest, b"", 0
         try:
+            if rest:
+                missing = intake.missing_of_large(rest)
+                if 0 < missing < len(data):
+                    intake.obey_frames(self, rest + data[:missing])
+                    start = missing
+                else:
+                    data = rest + data
             if self.phase is handshake.Phase.HEADER:
                 data = handshake.read_header(self, data)
                 if self.phase is handshake.Phase.HEADER:  # the rest of it is still to come
                     self._rest = data
                     return
-            self._rest = data[intake.obey_frames(self, data) :]
+            self._rest = data[intake.obey_frames(self, data, start) :]
         except ConnectionException as error:
             self.fail(error)
 

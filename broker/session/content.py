@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from broker.entities.message import Entry, Message
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, ReplyCode
-from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, content_frames, frame
+from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, Piece, content_frames, content_pieces, frame
 
 _FRAME = FRAME_START.pack
 _TAG = struct.Struct(">QB").pack
@@ -27,21 +27,22 @@ def deliver_prefix(consumer_tag: str) -> bytes:
     return _DELIVER + bytes((len(tag),)) + tag
 
 
-def deliver(channel: int, prefix: bytes, tag: int, redelivered: bool, message: Message, frame_max: int) -> bytes:
-    """The frames of one delivery."""
+def deliver(channel: int, prefix: bytes, tag: int, redelivered: bool, message: Message, frame_max: int) -> list[Piece]:
+    """The frames of one delivery, in pieces."""
     method = prefix + _TAG(tag, redelivered) + message.route
-    return frame(FRAME_METHOD, channel, method) + content_frames(channel, message.header, message.body, frame_max)
+    content = content_pieces(channel, message.header, message.body, frame_max)
+    return [frame(FRAME_METHOD, channel, method), *content]
 
 
 def deliver_run(
     channel: int, prefix: bytes, first: int, entries: Sequence[Entry], frame_max: int
-) -> tuple[list[bytes], int]:
+) -> tuple[list[Piece], int]:
     """The frames of several deliveries with consecutive tags, in pieces, and how many bytes they are.
 
     What frames begin with depends on lengths alone, and is written anew only where those change. Nothing else is
     copied here; joining all the pieces of a turn does that once.
     """
-    pieces: list[bytes] = []
+    pieces: list[Piece] = []
     route_size = header_size = size = -1
     method_start = header_start = body_start = b""
     limit, total = frame_max - FRAME_OVERHEAD, 0
@@ -51,8 +52,9 @@ def deliver_run(
         assert message is not None, "a queue hands over what it has loaded"
         route, header, body = message.route, message.header, message.body
         if not 0 < len(body) <= limit:
-            pieces.append(deliver(channel, prefix, tag, entry.redelivered, message, frame_max))
-            total += len(pieces[-1])
+            large = deliver(channel, prefix, tag, entry.redelivered, message, frame_max)
+            pieces += large
+            total += sum(map(len, large))
             continue
         if len(route) != route_size:
             route_size = len(route)

@@ -17,7 +17,7 @@ from broker.session.deliveries import acknowledge
 from broker.session.settlement import acknowledge_each, settle
 from broker.wire import frames, methods
 from broker.wire.assembler import Command
-from broker.wire.constants import FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, ReplyCode
+from broker.wire.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException, DecodeError
 from broker.wire.method import Method
 
@@ -34,12 +34,28 @@ _START = frames.FRAME_START.size
 _OVERHEAD = frames.FRAME_OVERHEAD
 
 
-def obey_frames(connection: Connection, data: bytes) -> int:
-    """Obey whole frames until the turn's budget is spent; how far that was.
+LARGE_BYTES = 64 * 1024
+"""Body frames from here up are not copied out of what was received, which then stays in memory until the body is whole:
+smaller ones might keep much more alive than they are."""
+
+
+def missing_of_large(rest: bytes) -> int:
+    """How many bytes the large body frame lacks that `rest` is the beginning of; 0 when it is that of none.
+
+    Such a frame is completed by itself, so that what was received behind it need not be moved.
+    """
+    if len(rest) < _START or rest[0] != FRAME_BODY:
+        return 0
+    size: int = _FRAME(rest, 0)[2]
+    return _OVERHEAD + size - len(rest) if size >= LARGE_BYTES else 0
+
+
+def obey_frames(connection: Connection, data: bytes, start: int = 0) -> int:
+    """Obey whole frames from `start` on until the turn's budget is spent; how far that was.
 
     Raises ConnectionException for a broken frame. Long and flat because each frame passes here.
     """
-    at, end, budget = 0, len(data), connection.settings.turn_copies_max
+    at, end, budget = start, len(data), connection.settings.turn_copies_max
     while end - at >= _START and not connection.ended:
         kind, number, size = _FRAME(data, at)
         if size > connection.frame_max:  # RabbitMQ, too, grants a frame's own 8 bytes on top
@@ -66,7 +82,7 @@ def obey_frames(connection: Connection, data: bytes) -> int:
                     at = _acknowledge(channel, data, at)
                     continue
         try:
-            _obey_frame(connection, kind, number, data[at + 7 : stop])
+            _obey_frame(connection, kind, number, data, at + 7, stop)
         except ConnectionException as error:  # the frames behind it are in step still: connection.close-ok among them
             connection.fail(error)
         at = stop + 1
@@ -88,16 +104,19 @@ def _acknowledge(channel: Channel, data: bytes, at: int) -> int:
     return after
 
 
-def _obey_frame(connection: Connection, kind: int, number: int, payload: bytes) -> None:
+def _obey_frame(connection: Connection, kind: int, number: int, data: bytes, start: int, stop: int) -> None:
     if kind not in frames.FRAME_TYPES:
-        raise frames.unknown_frame(kind, payload)
+        raise frames.unknown_frame(kind, data[start:stop])
     if kind == FRAME_HEARTBEAT:
         if number:
-            raise frames.unexpected_frame(kind, payload)
+            raise frames.unexpected_frame(kind, data[start:stop])
     elif number == 0:
-        _obey_on_connection(connection, kind, payload)
+        _obey_on_connection(connection, kind, data[start:stop])
     elif connection.phase is handshake.Phase.OPEN:
-        _obey_on_channel(connection, kind, number, payload)
+        if kind == FRAME_BODY and stop - start >= LARGE_BYTES:
+            _obey_body(connection, number, memoryview(data)[start:stop])
+        else:
+            _obey_on_channel(connection, kind, number, data[start:stop])
     elif connection.phase is not handshake.Phase.CLOSING:
         handshake.refuse(connection, f"frame on channel {number} before the connection was open")
 
@@ -128,7 +147,18 @@ def _obey_on_channel(connection: Connection, kind: int, number: int, payload: by
     elif kind == FRAME_HEADER:
         command = channel.assembler.header(payload)
     else:
-        command = channel.assembler.body(payload)
+        _obey_body(connection, number, payload)
+        return
+    if command is not None:
+        _obey_command(channel, command)
+
+
+def _obey_body(connection: Connection, number: int, payload: bytes | memoryview) -> None:
+    channel = connection.channels.get(number)
+    if channel is None or channel.closing:
+        dispatch.obey_unopened(connection, number, channel, None)
+        return
+    command = channel.assembler.body(payload)
     if command is not None:
         _obey_command(channel, command)
 

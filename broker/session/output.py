@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.entities.turn import Outbound, Turn
+from broker.wire.frames import Piece
 
 if TYPE_CHECKING:
     from broker.session.channel import Channel
@@ -36,7 +37,7 @@ class Output(Outbound):
         self._bytes_max = bytes_max
         self._on_flush = on_flush
         self._on_room = on_room
-        self._parts: list[bytes] = []
+        self._parts: list[Piece] = []
         self._bytes = 0
         self._unsent = 0
         self._was_full = False
@@ -50,7 +51,7 @@ class Output(Outbound):
         if not self._dirty:
             self.touch()
 
-    def send_all(self, pieces: list[bytes], size: int) -> None:
+    def send_all(self, pieces: list[Piece], size: int) -> None:
         """Put many at once, `size` bytes together, behind what is waiting to be sent."""
         self._parts += pieces
         self._bytes += size

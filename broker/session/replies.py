@@ -40,4 +40,6 @@ class Replies:
         """Send an answer to the client."""
         channel, prefix = self._channel, content.deliver_prefix(self.tag)
         tag, frame_max = channel.deliveries.last + 1, channel.connection.frame_max  # RabbitMQ counts answers not
-        channel.connection.output.send(content.deliver(channel.number, prefix, tag, False, message, frame_max))
+        channel.connection.output.send(
+            b"".join(content.deliver(channel.number, prefix, tag, False, message, frame_max))
+        )

@@ -36,7 +36,7 @@ class Assembler:
         self.body_bytes_max = body_bytes_max
         self._method: Method | None = None
         self._header: bytes | None = None
-        self._parts: list[bytes] = []
+        self._parts: list[bytes | memoryview] = []
         self._missing = 0
         self.idle = True
         """No content is half received."""
@@ -76,8 +76,8 @@ class Assembler:
         self.idle = True
         return Command(method, payload, b"")
 
-    def body(self, payload: bytes) -> Command | None:
-        """Take a body frame; return the command when the announced size is reached."""
+    def body(self, payload: bytes | memoryview) -> Command | None:
+        """Take a body frame, as it is or where it lies; return the command when the announced size is reached."""
         method, header = self._method, self._header
         if method is None:
             raise _unexpected("expected method frame, got non method frame instead")
@@ -92,7 +92,7 @@ class Assembler:
         self._missing = missing
         if missing:
             return None
-        body = payload if len(self._parts) == 1 else b"".join(self._parts)
+        body = payload if isinstance(payload, bytes) and len(self._parts) == 1 else b"".join(self._parts)
         self._method = self._header = None
         self._parts = []
         self.idle = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from broker.wire.constants import (
     FRAME_BODY,
@@ -23,6 +23,10 @@ END = bytes((FRAME_END,))
 HEARTBEAT = FRAME_START.pack(FRAME_HEARTBEAT, 0, 0) + END
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 FRAME_TYPES = frozenset((FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT))
+
+
+Piece: TypeAlias = bytes | memoryview
+"""A part of what is sent."""
 
 
 class Frame(NamedTuple):
@@ -48,18 +52,19 @@ def content_frames(channel: int, header_payload: bytes, body: bytes, frame_max: 
 
     An empty body has no body frame.
     """
+    return b"".join(content_pieces(channel, header_payload, body, frame_max))
+
+
+def content_pieces(channel: int, header_payload: bytes, body: bytes, frame_max: int) -> list[Piece]:
+    """The same in pieces to be joined, the body not copied."""
     size = len(body)
-    header = FRAME_START.pack(FRAME_HEADER, channel, len(header_payload)) + header_payload
-    if not size:
-        return header + END
+    pieces: list[Piece] = [FRAME_START.pack(FRAME_HEADER, channel, len(header_payload)), header_payload, END]
     part_size = frame_max - FRAME_OVERHEAD if frame_max else size
-    if size <= part_size:
-        return b"".join((header, END, FRAME_START.pack(FRAME_BODY, channel, size), body, END))
-    parts = [header, END]
-    for start in range(0, size, part_size):
-        part = body[start : start + part_size]
-        parts += (FRAME_START.pack(FRAME_BODY, channel, len(part)), part, END)
-    return b"".join(parts)
+    view = memoryview(body)
+    for start in range(0, size, part_size or 1):
+        part = view[start : start + part_size]
+        pieces += (FRAME_START.pack(FRAME_BODY, channel, len(part)), part, END)
+    return pieces
 
 
 class FrameReader:

@@ -177,3 +177,20 @@ def test_a_run_longer_than_the_window_is_paged_and_comes_back_in_order(persisten
             client.party.core.commit()
         assert len(client.party.core.vhost.queues["q"].backlog.resident()) < 30
         assert [client.ask(get("q", no_ack=True), channel=2).body for _ in bodies] == bodies
+
+
+@given(st.integers(1, 400_000), st.integers(50_000, 130_000))
+def test_large_bodies_arrive_whole_however_they_are_cut(chunk: int, frame_max: int) -> None:
+    bodies = [bytes([number]) * (300_000 + number) for number in range(3)]
+    frames = b"".join(publish_frames(body, key="q", frame_max=frame_max) for body in bodies)
+    with joined() as client:
+        client.say(frames, chunk=max(chunk, 1000))
+        assert [body for body, *_ in queue_contents(client)["q"]] == bodies
+
+
+def test_a_large_frame_with_a_wrong_end_is_found(client: Conversation) -> None:
+    frames = publish_frames(bytes(300_000), key="q")
+    place = len(frames) - 1
+    client.say(frames[:place] + b"\x00" + publish_frames(b"behind", key="q"), chunk=100_000)
+    assert client.received(channel=0)[0].reply_code == 501
+    assert queue_contents(client)["q"] == []
