@@ -37,12 +37,12 @@ class PriorityBacklog:
         self._filled = 0  # bit n is set when level n may hold something
 
     def __len__(self) -> int:
-        return sum(map(len, self._levels.values()))
+        return sum(map(len, self._filled_levels())) if self._filled else 0
 
     @property
     def bytes(self) -> int:
         """The bodies of all ready messages."""
-        return sum(level.bytes for level in self._levels.values())
+        return sum(level.bytes for level in self._filled_levels())
 
     @property
     def paging(self) -> bool:
@@ -113,6 +113,15 @@ class PriorityBacklog:
         """Forget every ready message; their number."""
         self._filled = 0
         return sum(level.clear() for level in self._levels.values())
+
+    def _filled_levels(self) -> list[Backlog]:
+        """Those that may hold something."""
+        levels, filled = [], self._filled
+        while filled:
+            number = filled.bit_length() - 1
+            levels.append(self._levels[number])
+            filled ^= 1 << number
+        return levels
 
     def resident(self) -> list[Entry]:
         """The ready messages that are in memory, for statistics and invariants."""
