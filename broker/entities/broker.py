@@ -54,7 +54,9 @@ class Broker:
         self.vhosts: dict[str, VHost] = {}
         self.queues_by_id: dict[int, Queue] = {}
         self._context = VHostContext(
-            QueueContext(self.turn, self.timers, settings.window, boot, clock.now, _no_dead_letters),
+            QueueContext(
+                self.turn, self.timers, settings.window, boot, clock.now, _no_dead_letters, _no_certain_dead_letters
+            ),
             self.journal,
             messages,
             definitions,
@@ -89,3 +91,8 @@ class Broker:
 
 def _no_dead_letters(queue: Queue, messages: Sequence[Message], reason: str) -> None:
     """Replaced by each virtual host with its own."""
+
+
+def _no_certain_dead_letters(queue: Queue, message: Message, reason: str) -> bool:
+    """Replaced by each virtual host with its own."""
+    return False

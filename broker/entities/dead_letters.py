@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from broker.entities.message import BlindlyCopied, Message, route_of
 from broker.wire.properties import BasicProperties, body_size, decode_properties, encode_header
 from broker.wire.tables import INTEGER_KINDS, Field, Table
-from storage.batch import BLIND
+from storage.batch import PERSISTENT
 
 Deaths = list[Field]
 
@@ -37,6 +37,8 @@ class Letter(NamedTuple):
 
     route: bytes
     header: bytes
+    flags: int
+    """As the publisher said. Some queues keep what was published as transient; its letter is transient again."""
     priority: int
     open_keys: tuple[str, ...]
     blind_keys: tuple[str, ...]
@@ -44,7 +46,7 @@ class Letter(NamedTuple):
 
     def of(self, dead: Message) -> Message:
         """The message to publish in place of a dead one."""
-        message = Message(self.route, self.header, dead.body, dead.flags & ~BLIND)
+        message = Message(self.route, self.header, dead.body, self.flags)
         message.priority = self.priority
         return BlindlyCopied.of(message, self.header, self.blind_keys) if self.blind_keys else message
 
@@ -98,6 +100,7 @@ def _write(
     return Letter(
         route_of(exchange, key),
         encode_header(body_size(header), properties._replace(**changes)),
+        PERSISTENT if properties.delivery_mode == 2 else 0,
         properties.priority or 0,
         (key, *copied_to(headers, "CC")),
         () if routing_key is not None else blind_keys,

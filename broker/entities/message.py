@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _SIZE_BYTES = 4
 
+SHORT_STRING_BYTES = 255
+"""Names of exchanges and routing keys are no longer."""
+
 
 class Message:
     """What was published. Never changed afterwards: queues, consumers and the store share it.

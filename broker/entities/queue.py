@@ -19,6 +19,7 @@ from broker.entities.limits import Limits
 from broker.entities.message import Entry, Message
 from broker.entities.policies import NONE_IN_FORCE
 from broker.entities.queue_arguments import QueueArguments, parse
+from broker.entities.queue_types import CLASSIC, QueueType
 from broker.wire.tables import Table
 from storage.batch import COUNTER_BITS, PERSISTENT
 
@@ -57,11 +58,14 @@ class QueueContext(NamedTuple):
     now: Callable[[], int]
     dead_letter: Callable[[Queue, Sequence[Message], str], None]
     """Publish messages that died in a queue, for a reason, to the queue's dead-letter exchange."""
+    dead_letter_for_certain: Callable[[Queue, Message, str], bool]
+    """The same with one message; False, and nothing published, unless it has targets and all of them take it."""
 
 
 class Queue:
     """Ready and unacknowledged messages, and who wants them."""
 
+    type: QueueType = CLASSIC
     lane: Lane | PriorityLanes
     backlog: Backlog | PriorityBacklog
 
@@ -185,7 +189,7 @@ class Queue:
     def pop(self) -> Entry | None:
         """Take the first ready message, its content in memory. One whose record cannot be read is passed over."""
         while (entry := self.backlog.pop()) is not None:
-            if _load(self, entry):
+            if load(self, entry):
                 return entry
         return None
 
@@ -207,8 +211,11 @@ class Queue:
         if not self.deleted:
             self.finish(entries)
 
-    def requeue(self, entries: Sequence[Entry]) -> None:
-        """Delivered messages come back to their places, to be delivered again."""
+    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+        """Delivered messages come back to their places, to be delivered again.
+
+        Some types of queue treat those differently that were `abandoned`: nobody gave them back, their channel ended.
+        """
         self.unacked -= len(entries)
         if self.deleted:
             return
@@ -283,7 +290,7 @@ class Queue:
             self.backlog.stored(up_to)
 
 
-def _load(queue: Queue, entry: Entry) -> bool:
+def load(queue: Queue, entry: Entry) -> bool:
     """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
     if entry.message is None:
         wanted, room = [entry], LOAD_BYTES - entry.size

@@ -82,7 +82,7 @@ STREAM = QueueType(
     may_be_temporary=False,
 )
 
-TYPES = {type_.name: type_ for type_ in (CLASSIC, STREAM)}
+TYPES = {type_.name: type_ for type_ in (CLASSIC, QUORUM, STREAM)}
 """The types that can be declared, by what `x-queue-type` calls them."""
 
 EVERY_ARGUMENT = frozenset(name for type_ in (CLASSIC, QUORUM, STREAM) for name in type_.arguments)

@@ -17,6 +17,7 @@ from broker.entities.limits import Limits
 from broker.entities.message import Entry, Message
 from broker.entities.queue import RUN_BYTES, Queue, QueueContext, QueueSpec
 from broker.entities.queue_arguments import QueueArguments
+from broker.entities.queue_types import STREAM
 from broker.entities.stream_arguments import Start, Wanted
 from broker.entities.stream_log import StreamLane, StreamLog, StreamMessage, kept
 from broker.wire.constants import ReplyCode
@@ -124,6 +125,7 @@ class Retention(Limits):
 class Stream(Queue):
     """An append-only log with readers. `where` names it in reply texts: queue and virtual host."""
 
+    type = STREAM
     lane: StreamLane
     consumers: Readers
 
@@ -184,7 +186,7 @@ class Stream(Queue):
         """Messages go out to a channel that has to acknowledge them."""
         self.unacked += len(entries)
 
-    def requeue(self, entries: Sequence[Entry]) -> None:
+    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         """A channel has ended: what it had not acknowledged is forgotten."""
         self.unacked -= len(entries)
 

@@ -7,19 +7,18 @@ takes effect at once in memory; whoever asked is answered when the disk has foll
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from itertools import count
 from random import Random
 from types import MappingProxyType
 from typing import NamedTuple
 
-from broker.entities import dead_letters
 from broker.entities.bindings import Bindings
 from broker.entities.creation import Creations, Plan
-from broker.entities.dead_letters import Letter
+from broker.entities.dead_lettering import DeadLettering
 from broker.entities.definitions import Definitions
-from broker.entities.delays import DelayQueue, equip
+from broker.entities.delays import equip
 from broker.entities.enforcement import Enforcement
 from broker.entities.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
 from broker.entities.exchanges import Exchange
@@ -29,16 +28,15 @@ from broker.entities.message import Message
 from broker.entities.pending import Pending
 from broker.entities.priorities import PriorityLanes, PriorityQueue
 from broker.entities.queue import Queue, QueueContext, QueueSpec
-from broker.entities.queue_types import STREAM, type_of
-from broker.entities.routing import Routes, hand_over, route
+from broker.entities.queue_types import QUORUM, STREAM, type_of
+from broker.entities.quorum import QuorumLane, QuorumQueue
+from broker.entities.routing import Routes, route
 from broker.entities.stream import Stream
 from broker.entities.stream_log import StreamLane
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException
 from broker.wire.tables import Table
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneState
-
-SHORT_STRING_BYTES = 255
 
 SHARED_BODY_BYTES = 4096
 """From this size on, a body that goes to several durable queues is stored once."""
@@ -95,6 +93,7 @@ class VHost:
         self._owned: dict[object, dict[Queue, None]] = {}
         self.bindings = Bindings(self, context.definitions)
         self.enforcement = Enforcement(self)
+        self._dead_lettering = DeadLettering(self)
         self._definitions = context.definitions
         self._new_exchange = partial(Exchange, chance=context.chance)
         self._new_queues = Creations(self.queues, self._queue_appears)
@@ -228,10 +227,14 @@ class VHost:
         self, spec: QueueSpec, queue_id: int, states: Mapping[int, LaneState], owner: object | None
     ) -> Queue:
         journal, messages = self.context.journal, self.context.messages
-        context = self.context.queue._replace(dead_letter=self._dead_letter)
+        context = self.context.queue._replace(
+            dead_letter=self._dead_lettering.publish, dead_letter_for_certain=self._dead_lettering.publish_for_certain
+        )
         if type_of(spec.arguments) is STREAM:
             lane = StreamLane(journal, messages, queue_id, states.get(0) or LaneState())
             return Stream(spec, lane, context, f"queue '{spec.name}' in vhost '{self.name}'")
+        if type_of(spec.arguments) is QUORUM:
+            return QuorumQueue(spec, QuorumLane(journal, messages, queue_id, states), context, owner)
         if "x-max-priority" in spec.arguments:
             return PriorityQueue(spec, PriorityLanes(journal, messages, queue_id, states), context, owner)
         return Queue(spec, Lane(journal, messages, queue_id, 0, states.get(0) or LaneState()), context, owner)
@@ -299,40 +302,6 @@ class VHost:
         """Have a large body that goes to several durable queues stored once."""
         if message.persistent and len(message.body) >= SHARED_BODY_BYTES and sum(q.durable for q in queues) > 1:
             message.body_id = (self.context.queue.boot << COUNTER_BITS) + next(self.context.body_ids)
-
-    def _dead_letter(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
-        name = queue.arguments.dead_letter_exchange
-        exchange = None if name is None else self.exchanges.get(name)
-        if exchange is None:
-            return
-        key = queue.arguments.dead_letter_routing_key
-        if key is not None and len(key.encode("utf-8", "surrogateescape")) > SHORT_STRING_BYTES:
-            return  # nothing can be published with it
-        now = self.context.queue.now()
-        for alike in dead_letters.alike(messages):
-            letter = dead_letters.write(alike[0], queue.name, reason, now, exchange.name, key)
-            self._post(exchange, letter, [letter.of(message) for message in alike])
-
-    def _post(self, exchange: Exchange, letter: Letter, copies: Sequence[Message]) -> None:
-        """Route dead letters that differ in their bodies only."""
-        routes = self.route(exchange, letter.keys, letter.headers, copies[0])
-        if len(copies) > 1 and not routes.lasting:  # each may go elsewhere
-            for copy in copies:
-                self._post(exchange, letter, (copy,))
-            return
-        targets = [target for target in routes.queues if not _in_circle(letter, target)]
-        for copy in copies:
-            self.share_body(copy, targets)
-        for target in targets:
-            if not target.limits.on_length:
-                target.publish_all(copies)
-                continue
-            for copy in copies:
-                hand_over(copy, target)
-
-
-def _in_circle(letter: Letter, target: Queue) -> bool:
-    return not isinstance(target, DelayQueue) and letter.in_circle(target.name)
 
 
 def new_transient_ids() -> count[int]:

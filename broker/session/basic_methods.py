@@ -6,7 +6,7 @@ from typing import Any
 
 from broker.entities.consumer import Consumer
 from broker.entities.queue import Queue
-from broker.entities.queue_types import type_of
+from broker.entities.queue_types import QUORUM
 from broker.entities.stream import Stream
 from broker.session import content, tracing
 from broker.session.channel import Channel
@@ -66,11 +66,14 @@ def _admit(channel: Channel, queue: Queue, method: methods.BasicConsume) -> None
         check_consume(channel, queue, method)
         return
     if "x-stream-offset" in method.arguments:
-        type_ = type_of(queue.spec.arguments)
-        where = f"for queue '{queue.name}' in vhost '{channel.vhost.name}' of queue type {type_.module}"
+        where = f"for queue '{queue.name}' in vhost '{channel.vhost.name}' of queue type {queue.type.module}"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-stream-offset' {where}")
     _check_arguments(method.arguments, queue.name, channel.vhost.name)
-    _check_exclusive(queue, method, channel.vhost.name)
+    if queue.type is not QUORUM:
+        _check_exclusive(queue, method, channel.vhost.name)
+    elif channel.prefetch_all:
+        text = f"queue '{queue.name}' in vhost '{channel.vhost.name}' does not support global qos"
+        raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, text)
 
 
 def _consumer_tag(channel: Channel, method: methods.BasicConsume) -> str:
@@ -138,6 +141,8 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     name = current_queue(channel, method.queue)
     channel.access.read_queue(name)
     queue = channel.vhost.queue(name, channel.connection)
+    if queue.arguments.single_active_consumer and queue.type is QUORUM:
+        raise _not_to_be_got_from(queue, channel.vhost.name)
     entry = queue.get(channel, no_ack=method.no_ack)
     if entry is None:
         channel.send(methods.BasicGetEmpty())
@@ -151,4 +156,11 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     frame_max = channel.connection.frame_max
     channel.connection.output.send(
         content.get_ok(channel.number, tag, entry.redelivered, len(queue.backlog), entry.message, frame_max)
+    )
+
+
+def _not_to_be_got_from(queue: Queue, vhost: str) -> ChannelException:
+    text = "basic.get operations are not supported by quorum queues with single active consumer"
+    return ChannelException(
+        ReplyCode.RESOURCE_LOCKED, f"cannot obtain access to locked queue '{queue.name}' in vhost '{vhost}'. {text}"
     )

@@ -230,7 +230,7 @@ class Channel:
         kept = self.deliveries.unacked
         for consumer in list(self.consumers.values()):
             self.end_consumer(consumer)
-        deliveries.requeue([entry for tag, entry in outstanding.items() if tag not in kept])
+        deliveries.requeue([entry for tag, entry in outstanding.items() if tag not in kept], abandoned=True)
         for queue in list(self.drawn_from):
             if not any(self.deliveries.of_queue(queue)):
                 queue.forget(self)

@@ -118,12 +118,12 @@ def acknowledge(entries: Iterable[Entry]) -> None:
             consumer.settled(len(members))
 
 
-def requeue(entries: Sequence[Entry]) -> None:
-    """These messages go back to their queues, to their places."""
+def requeue(entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+    """These messages go back to their queues, to their places; `abandoned` where nobody asked for it."""
     for _, group in groupby(sorted(entries, key=_queue), key=_queue):
         members = list(group)
         consumers = [entry.consumer for entry in members]
-        members[0].queue.requeue(members)
+        members[0].queue.requeue(members, abandoned=abandoned)
         for consumer in consumers:
             if consumer is not None:
                 consumer.settled()

@@ -14,7 +14,7 @@ from broker.session.registry import generated_name
 from broker.session.replies import REPLY_TO
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
+from broker.wire.errors import ChannelException, ConnectionException
 from broker.wire.tables import Table
 
 
@@ -149,12 +149,21 @@ def delete(channel: Channel, method: methods.QueueDelete) -> None:
         return
     queue = channel.vhost.queue(name, channel.connection)
     where = f"queue '{name}' in vhost '{channel.vhost.name}'"
+    if queue.type is queue_types.QUORUM:
+        _check_unconditional(method, where)
     if method.if_unused and len(queue.consumers):
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} in use")
     if method.if_empty and queue.ready:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} not empty")
     deleted = channel.vhost.delete_queue(queue)
     channel.when(deleted, lambda count: channel.send(methods.QueueDeleteOk(count), no_wait=method.no_wait))
+
+
+def _check_unconditional(method: methods.QueueDelete, where: str) -> None:
+    for flag, present in (("if-unused", method.if_unused), ("if-empty", method.if_empty)):
+        if present:
+            text = f"queue.delete operations with {flag} flag set are not supported by quorum queues"
+            raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"cannot delete {where}. {text}")
 
 
 def current_queue(channel: Channel, name: str) -> str:

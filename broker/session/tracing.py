@@ -13,10 +13,10 @@ from functools import partial
 
 from broker.entities import dead_letters
 from broker.entities.consumer import Consumer
-from broker.entities.message import Entry, Message, route_of
+from broker.entities.message import SHORT_STRING_BYTES, Entry, Message, route_of
 from broker.entities.queue import Queue
 from broker.entities.routing import hand_over
-from broker.entities.vhost import SHORT_STRING_BYTES, TRACE_EXCHANGE, VHost
+from broker.entities.vhost import TRACE_EXCHANGE, VHost
 from broker.session.channel import Channel
 from broker.session.registry import Registry
 from broker.session.replies import REPLY_TO

@@ -9,11 +9,9 @@ import pytest
 
 from broker.wire.tables import Field
 from tests.support.client import Client
-from tests.support.reference import differs
 from tests.support.shorthand import queue_declare, queue_delete
 
 Name = Callable[..., str]
-NO_QUORUM = differs("Leveret has one queue type; a single node has no quorum")
 
 
 @pytest.mark.parametrize(
@@ -113,7 +111,6 @@ def test_arguments_that_are_equal(client: Client, name: Name, first: dict[str, A
     client.ask(queue_declare(queue, exclusive=True, arguments=second))
 
 
-@NO_QUORUM
 @pytest.mark.parametrize(
     ("flags", "text"),
     [
@@ -133,7 +130,6 @@ def test_a_quorum_queue_must_be_durable_and_shared(
     assert refused == f"channel 406 PRECONDITION_FAILED - {text.format(n=named)}"
 
 
-@NO_QUORUM
 def test_a_quorum_queue_needs_a_name(client: Client) -> None:
     """RabbitMQ 3.10.8 on the wire."""
     assert client.refusal(queue_declare("", durable=True, arguments={"x-queue-type": "quorum"})) == (

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from broker.administration import AdministrationError
-from broker.entities import queue_arguments
+from broker.entities import queue_arguments, queue_types
 from broker.entities.broker import Broker
 from broker.entities.exchanges import CHANCE, ROUTERS
 from broker.entities.queue_types import type_of
@@ -154,7 +154,11 @@ def _check_exchange(exchange: ExchangeEntry) -> None:
 
 
 def _check_queue(queue: QueueEntry) -> None:
-    queue_arguments.check(queue.name, queue.vhost, table(queue.arguments))
+    arguments = table(queue.arguments)
+    queue_arguments.check(queue.name, queue.vhost, arguments)
+    queue_types.check_properties(
+        queue.name, queue.vhost, arguments, durable=queue.durable, exclusive=False, auto_delete=queue.auto_delete
+    )
 
 
 def _check_binding(

@@ -90,6 +90,7 @@ def _queues(vhost: VHost) -> Iterator[Row]:
                 "vhost": vhost.name,
                 "durable": queue.durable,
                 "auto_delete": queue.spec.auto_delete,
+                "type": queue.type.name,
                 "arguments": plain(queue.spec.arguments),
             }
 

@@ -9,7 +9,6 @@ from broker.entities.consumer import Consumer
 from broker.entities.exchanges import Binding
 from broker.entities.policies import Policy
 from broker.entities.queue import Queue
-from broker.entities.queue_types import type_of
 from broker.entities.vhost import VHost
 from broker.server.commands.administration import Administration
 from broker.server.commands.arguments import Arguments
@@ -103,7 +102,7 @@ def _queue(vhost: VHost, queue: Queue) -> Row:
         "auto_delete": queue.spec.auto_delete,
         "exclusive": queue.owner is not None,
         "owner": str(queue.owner.peer) if isinstance(queue.owner, Connection) else "",
-        "type": type_of(queue.spec.arguments).name,
+        "type": queue.type.name,
         "arguments": plain(queue.spec.arguments),
         "policy": _name(queue.policies.policy),
         "operator_policy": _name(queue.policies.operator),
