@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from broker.entities.users import Permission
+from broker.session.settings import SessionSettings
 from broker.wire.methods import BasicAck, BasicNack, ChannelClose, TxCommit, TxCommitOk, TxSelect
 from tests.support.client import Message
 from tests.support.conversation import Conversation, Party, publish_frames
+from tests.support.core import Core
 from tests.support.shorthand import (
     consume,
     exchange_bind,
@@ -214,3 +218,17 @@ def test_arguments_that_cannot_be_read(client: Conversation, whole: bool) -> Non
     close = client.expect_one(channel=0)
     assert close.reply_code == 501
     assert close.reply_text.startswith("FRAME_ERROR - cannot decode <<")
+
+
+def test_a_message_may_be_too_large(tmp_path: Path) -> None:
+    """RabbitMQ 3.10.8 on the wire, with 128 MiB and a byte; the queue keeps nothing of it."""
+    core = Core(tmp_path / "messages")
+    client = Party(core, SessionSettings(message_bytes_max=1000)).join()
+    client.ask(queue_declare("q"))
+    client.publish(b"x" * 1000, key="q")
+    client.publish(b"x" * 1001, key="q")
+    close = client.expect_one()
+    text = "PRECONDITION_FAILED - message size 1001 is larger than configured max size 1000"
+    assert (close.reply_code, close.reply_text, close.class_id, close.method_id) == (406, text, 60, 40)
+    assert len(core.queue_named("q").backlog) == 1
+    core.close()
