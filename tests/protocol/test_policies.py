@@ -188,6 +188,7 @@ OF_STREAMS = {
     "queue-version": 2,
     "alternate-exchange": "x",
 }
+OF_STREAMS_ALONE = ("max-age", "stream-max-segment-size-bytes", "initial-cluster-size")
 NOT_OF_STREAMS = {
     "message-ttl": 60_000,
     "expires": 600_000,
@@ -521,3 +522,36 @@ def test_policies_are_listed_the_strongest_last(operator: Operator, vhost: Rabbi
     ]  # fmt: skip
     (only,) = operator.policies(operator=True)
     assert (only["name"], only["definition"], only["priority"]) == ("a", {"expires": 5}, -3)
+
+
+# Quorum queues
+
+
+def test_quorum_queues_have_keys_of_their_own(client: Client, name: Callable[..., str], operator: Operator) -> None:
+    queue = name("quorum")
+    client.ask(queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"}))
+    theirs = {"delivery-limit": 3, "dead-letter-strategy": "at-most-once", "queue-leader-locator": "balanced"}
+    operator.set("p", f"^{queue}$", {**theirs, "max-length": 5, "message-ttl": 60_000, "alternate-exchange": "x"})
+    assert operator.queues()[queue] == "p"
+    for key in ("ha-mode", "queue-mode", "queue-master-locator", *OF_STREAMS_ALONE):
+        operator.set("p", f"^{queue}$", {"max-length": 5, key: {**OF_STREAMS, **NOT_OF_STREAMS}[key]})
+        assert operator.queues()[queue] == "", key
+    client.ask(queue_delete(queue))
+
+
+@pytest.mark.parametrize("of_operators", [False, True])
+def test_a_delivery_limit_counts_for_messages_that_are_there(
+    client: Client, queue: str, operator: Operator, of_operators: bool
+) -> None:
+    """The smaller of the argument and both policies: after two deliveries the message is dead."""
+    limited = queue + "-limited"
+    arguments = {"x-delivery-limit": 9, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
+    client.ask(queue_declare(limited, durable=True, arguments={"x-queue-type": "quorum", **arguments}))
+    deposit(client, b"1", key=limited)
+    operator.set("p", f"^{limited}$", {"delivery-limit": 1}, operator=of_operators)
+    for _ in range(2):
+        client.send(get(limited))
+        message = client.expect_message(BasicGetOk)
+        client.send(nack(delivery_tag(message)))
+    assert letters(client, queue, 1) == [(b"1", "delivery_limit")]
+    client.ask(queue_delete(limited))
