@@ -3,7 +3,8 @@
 The workload speaks over one channel, so what it says reaches the broker in one order. Consumers bear the name of their
 queue. It publishes to a queue that
 nobody consumes, KEPT; the confirm of such a message says that everything before it is on disk too: acknowledgements,
-rejections, purges. What a queue may or must hold is one word for each message in each queue.
+rejections, purges. What a queue may or must hold is one word for each message in each queue. A message that waits in
+the exchange DELAYING counts as one of LATE, the queue behind it: it has to be in one of the two.
 """
 
 from __future__ import annotations
@@ -27,10 +28,15 @@ from broker.wire.methods import (
 from tests.support.client import Message
 
 KEPT, WORK, RANKED, DEAD, COPY, PURGED = "kept", "work", "ranked", "dead", "copy", "purged"
+LATE = "late"
 BOTH = "both"
+DELAYING = "delaying"
 PRIORITIZED, PRIORITY_MAX = (RANKED, PURGED), 3
 
-TARGETS = {("", name): (name,) for name in (KEPT, WORK, RANKED, PURGED)} | {(BOTH, ""): (WORK, COPY)}
+TARGETS = {("", name): (name,) for name in (KEPT, WORK, RANKED, PURGED)} | {
+    (BOTH, ""): (WORK, COPY),
+    (DELAYING, ""): (LATE,),
+}
 
 
 class State(enum.Enum):

@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from broker.config import Config
+from broker.entities.delays import DelayQueue
 from broker.server.recovery import open_stores, recover
+from storage.messages import MessageStore
 from storage.verify import verify
-from tests.crash.broker_ledger import BrokerLedger, number_of
+from tests.crash.broker_ledger import LATE, BrokerLedger, number_of
 from tests.crash.conversation import Conversations
 from tests.crash.explorer import Case, check_all, crashes, options
 from tests.crash.recorder import Event
@@ -43,11 +45,23 @@ def recovered(data: Path) -> dict[str, list[int]]:
                 while (entry := queue.pop()) is not None and entry.message is not None:
                     held[name].append(number_of(entry.message.body))
                 assert len(held[name]) == expected, f"{name} counts {expected} and holds {held[name]}"
+            for exchange in vhost.exchanges.values():
+                if exchange.delays is not None:
+                    held.setdefault(LATE, []).extend(waiting(stores.messages, exchange.delays))
         return held
     finally:
         stores.definitions.close()
         stores.messages.close()
         os.close(stores.lock)
+
+
+def waiting(store: MessageStore, delays: DelayQueue) -> list[int]:
+    """The numbers of the messages that have not left a delaying exchange yet: the delay is the same for all."""
+    stored = store.read(delays.lane.queue_id, 0, 0, 1 << 64, 1 << 30, 1 << 40)
+    assert len(stored) == delays.messages, f"the exchange counts {delays.messages} and holds {len(stored)}"
+    found = store.waiting(delays.lane.queue_id, 0, 0, 1 << 64, 1 << 30)
+    assert [place.position for place in found] == [message.position for message in stored]
+    return [number_of(message.body) for message in stored]
 
 
 def cases(directory: Path, events: list[Event]) -> Iterator[Case]:

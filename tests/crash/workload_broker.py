@@ -10,11 +10,14 @@ from broker.wire.methods import (
     ConfirmSelect,
     QueuePurge,
 )
+from broker.wire.tables import from_python
 from tests.crash.broker_ledger import (
     BOTH,
     COPY,
     DEAD,
+    DELAYING,
     KEPT,
+    LATE,
     PRIORITY_MAX,
     PURGED,
     RANKED,
@@ -36,6 +39,7 @@ from tests.support.shorthand import (
 )
 
 SIZES = (20, 300, 5000)
+DELAY_MILLISECONDS = 20
 
 
 class Publisher:
@@ -52,7 +56,7 @@ class Publisher:
         self._unconfirmed: set[int] = set()
         dead_letters = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": DEAD}
         priorities = {"x-max-priority": PRIORITY_MAX}
-        for name in (KEPT, DEAD, COPY):
+        for name in (KEPT, DEAD, COPY, LATE):
             client.ask(queue_declare(name, durable=True))
         client.ask(queue_declare(PURGED, durable=True, arguments=priorities))
         client.ask(queue_declare(WORK, durable=True, arguments=dead_letters))
@@ -60,6 +64,10 @@ class Publisher:
         client.ask(exchange_declare(BOTH, "fanout", durable=True))
         for name in (WORK, COPY):
             client.ask(queue_bind(name, BOTH))
+        client.ask(
+            exchange_declare(DELAYING, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
+        )
+        client.ask(queue_bind(LATE, DELAYING))
         client.ask(ConfirmSelect(False))
         client.ask(prefetch(40))
         for name in (WORK, RANKED):
@@ -81,7 +89,9 @@ class Publisher:
         self._hear()
 
     def _publish(self) -> None:
-        exchange, key = self._choose.choice((("", WORK), ("", RANKED), ("", RANKED), ("", PURGED), (BOTH, "")))
+        exchange, key = self._choose.choice(
+            (("", WORK), ("", RANKED), ("", RANKED), ("", PURGED), (BOTH, ""), (DELAYING, ""))
+        )
         persistent = self._choose.random() < 0.8
         self._send(exchange, key, persistent=persistent)
 
@@ -91,6 +101,8 @@ class Publisher:
         self._unconfirmed.add(self._tag)
         body = body_of(self._number, self._choose.choice(SIZES))
         properties = (PERSISTENT if persistent else TRANSIENT)._replace(priority=priority_of(self._number))
+        if exchange == DELAYING:
+            properties = properties._replace(headers=from_python({"x-delay": DELAY_MILLISECONDS}))
         self._client.publish(body, exchange=exchange, key=key, properties=properties)
 
     def _answer(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
+from broker.entities.delays import DelayQueue
 from broker.entities.message import Entry
 from broker.entities.queue import Queue
 from storage import creation
@@ -63,6 +64,33 @@ def letter_after_settlement() -> None:
     Queue.discard = discard_first  # type: ignore[method-assign]
 
 
+def release_after_settlement() -> None:
+    """Settle a delayed message that is due at once, and publish it a little later."""
+
+    def let_go_first(queue: DelayQueue, entry: Entry) -> None:
+        assert entry.message is not None
+        entry.persistent = queue.durable and entry.message.persistent
+        queue.finish((entry,))
+        context = queue._context
+        context.timers.at(context.now() + LATER_MILLISECONDS, partial(queue._release, entry.message))
+
+    DelayQueue._let_go = let_go_first  # type: ignore[method-assign]
+
+
+def settlement_after_release() -> None:
+    """Publish a delayed message that is due, and settle it a little later."""
+    finish, let_go = DelayQueue.finish, DelayQueue._let_go
+
+    def let_go_last(queue: DelayQueue, entry: Entry) -> None:
+        stored, entry.stored = entry.stored, False
+        let_go(queue, entry)
+        entry.stored = stored
+        context = queue._context
+        context.timers.at(context.now() + LATER_MILLISECONDS, partial(finish, queue, (entry,)))
+
+    DelayQueue._let_go = let_go_last  # type: ignore[method-assign]
+
+
 def no_directory_sync() -> None:
     """Leave directories unsynced."""
 
@@ -76,6 +104,8 @@ PLANTS: dict[str, Callable[[], None]] = {
     "confirm before commit": confirm_before_commit,
     "settle lost in flight": settle_lost_in_flight,
     "letter after settlement": letter_after_settlement,
+    "release after settlement": release_after_settlement,
+    "settlement after release": settlement_after_release,
     "no directory sync": no_directory_sync,
 }
 
