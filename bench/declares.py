@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import selectors
 import tempfile
 import time
@@ -30,8 +29,7 @@ def declares(wanted: Wanted) -> None:
     with tempfile.NamedTemporaryFile(prefix="leveret-syncs-") as counter:
         counter.write(bytes(8))
         counter.flush()
-        environment = {**os.environ, "LD_PRELOAD": str(syncs), "SYNCS_FILE": counter.name}
-        with own_broker(environment=environment) as broker:
+        with own_broker(LD_PRELOAD=str(syncs), SYNCS_FILE=counter.name) as broker:
             _both(wanted, target_of(broker), Path(counter.name))
             _restart(broker)
 

@@ -11,7 +11,18 @@ from pathlib import Path
 
 from bench import generator, loadgen
 from bench.backlog import fill
-from bench.target import Target, Wanted, median, mib, own_broker, own_memory, report, resident_memory, target_of
+from bench.target import (
+    Target,
+    Wanted,
+    environment,
+    median,
+    mib,
+    own_broker,
+    own_memory,
+    report,
+    resident_memory,
+    target_of,
+)
 from broker.wire import methods
 from tests.support.broker import ROOT, BrokerProcess
 
@@ -79,7 +90,7 @@ def _empty_starts() -> None:
     seconds = []
     for number in range(EMPTY_STARTS + 1):
         with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
-            broker = BrokerProcess(Path(directory) / "data")
+            broker = BrokerProcess(Path(directory) / "data", environment=environment())
             taken = seconds_to_ready(broker)
             broker.kill()
         if number:  # the first one warms the page cache
@@ -91,7 +102,9 @@ def _imports() -> None:
     """Milliseconds of `python -X importtime`: in all, per distribution, and the modules that cost most themselves."""
     command = [sys.executable, "-X", "importtime", "-c", "import broker.server.serve"]
     for _ in range(2):  # the second time everything is compiled and in the page cache
-        text = subprocess.run(command, cwd=ROOT, stderr=subprocess.PIPE, text=True, check=True).stderr
+        text = subprocess.run(
+            command, cwd=ROOT, env=environment(), stderr=subprocess.PIPE, text=True, check=True
+        ).stderr
     own = {name.strip(): int(cost) / 1000 for cost, name in re.findall(r"import time:\s+(\d+) \|\s+\d+ \|(.+)", text)}
     packages: dict[str, float] = {}
     for name, cost in own.items():

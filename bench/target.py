@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import tempfile
 import threading
@@ -41,11 +42,16 @@ class Wanted:
         return max(0.2, whole * min(1.0, self.part))
 
 
+def environment(**more: str) -> dict[str, str]:
+    """For brokers that are measured: they may keep their compiled modules, as an installed one does."""
+    return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | more
+
+
 @contextmanager
-def own_broker(*options: str, environment: dict[str, str] | None = None) -> Iterator[BrokerProcess]:
-    """A running broker of this checkout; it is killed at the end and its data removed."""
+def own_broker(**more: str) -> Iterator[BrokerProcess]:
+    """A running broker of this checkout, with more in its environment; killed at the end and its data removed."""
     with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
-        broker = BrokerProcess(Path(directory) / "data", *options, environment=environment)
+        broker = BrokerProcess(Path(directory) / "data", environment=environment(**more))
         broker.start()
         try:
             yield broker
