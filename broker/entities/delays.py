@@ -16,6 +16,7 @@ else goes on; until the last piece is in, nothing is released, so that the order
 from __future__ import annotations
 
 import heapq
+import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
     from broker.entities.journal import Journal
     from broker.entities.vhost import VHost
+
+log = logging.getLogger("leveret.queue")
 
 INDEX_MESSAGES = 4096
 """How many messages' times are read back at a time after a restart: a few milliseconds."""
@@ -134,7 +137,10 @@ class DelayQueue(Queue):
         if missing:
             self.lane.load(missing)
         for entry in entries:
-            self._let_go(entry)
+            try:
+                self._let_go(entry)
+            except Exception:  # one message's trouble is not the others': on disk it is still there
+                log.exception("a message %s could not be published", self.name)
         self._watch()
 
     def _due(self) -> Iterator[Entry]:

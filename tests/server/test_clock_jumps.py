@@ -13,8 +13,9 @@ from broker.wire.methods import BasicDeliver, ConnectionTuneOk
 from broker.wire.properties import BasicProperties
 from tests.support.broker import BrokerProcess
 from tests.support.client import Client
+from tests.support.contents import with_headers
 from tests.support.queues import deposit, drain
-from tests.support.shorthand import ack, consume, prefetch, queue_declare
+from tests.support.shorthand import ack, consume, exchange_declare, prefetch, queue_bind, queue_declare
 from tests.support.waiting import eventually
 
 JUMPING = Path(__file__).with_name("jumping")
@@ -54,3 +55,19 @@ def test_nothing_expires_early_or_late_and_nobody_is_dropped(jumping: BrokerProc
     client.close()
     assert "not acknowledged" not in jumping.log()
     assert "heartbeat" not in jumping.log()
+
+
+@pytest.mark.slow
+def test_delayed_messages_are_neither_early_nor_late(jumping: BrokerProcess) -> None:
+    client = Client.connect(jumping.address)
+    client.ask(exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"}))
+    client.ask(queue_declare("q"))
+    client.ask(queue_bind("q", "later"))
+    deposit(client, b"hour", key="", exchange="later", properties=with_headers({"x-delay": 3_600_000}))
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        deposit(client, b"before", key="", exchange="later", properties=with_headers({"x-delay": 100}))
+        jumping.signal(number)
+        deposit(client, b"after", key="", exchange="later", properties=with_headers({"x-delay": 100}))
+        eventually(lambda: client.ask(queue_declare("q", passive=True)).message_count == 2, "what is due to come")
+        assert drain(client, "q") == [b"before", b"after"]
+    client.close()
