@@ -27,14 +27,16 @@ from broker.wire.methods import (
 )
 from tests.support.client import Message
 
-KEPT, WORK, RANKED, DEAD, COPY, PURGED = "kept", "work", "ranked", "dead", "copy", "purged"
+KEPT, WORK, RANKED, DEAD, COPY, PURGED, LOG = "kept", "work", "ranked", "dead", "copy", "purged", "log"
 LATE = "late"
 BOTH = "both"
 DELAYING = "delaying"
 PRIORITIZED, PRIORITY_MAX = (RANKED, PURGED), 3
+READER = "reader"
+"""The tag of whoever reads the stream LOG."""
 
 TARGETS = {("", name): (name,) for name in (KEPT, WORK, RANKED, PURGED)} | {
-    (BOTH, ""): (WORK, COPY),
+    (BOTH, ""): (WORK, COPY, LOG),
     (DELAYING, ""): (LATE,),
 }
 
@@ -84,6 +86,7 @@ class BrokerLedger:
         self._moved_at: dict[Place, int] = {}
         self._delivered: dict[int, Place] = {}
         self._asked: list[str] = []
+        self.read: dict[int, int] = {}  # what readers of the log have seen, by offset
 
     def follow(self, client: bool, method: Any, message: Message | None) -> None:
         """Take in what was said next, by the client or by the broker."""
@@ -114,7 +117,7 @@ class BrokerLedger:
         persistent = message.properties.delivery_mode == 2
         places = tuple((queue, number) for queue in targets)
         for place in places:
-            self.places[place] = State.POSSIBLE if persistent else State.NEVER
+            self.places[place] = State.POSSIBLE if persistent or place[0] == LOG else State.NEVER
         self._published[self._tag] = places, self._moment
 
     def _ack(self, method: BasicAck, _message: Message | None) -> None:
@@ -157,7 +160,16 @@ class BrokerLedger:
 
     def _deliver(self, method: BasicDeliver, message: Message | None) -> None:
         assert message is not None
-        self._delivered[method.delivery_tag] = method.consumer_tag, number_of(message.body)
+        if method.consumer_tag == READER:
+            self._read_from_log(message)
+        else:
+            self._delivered[method.delivery_tag] = method.consumer_tag, number_of(message.body)
+
+    def _read_from_log(self, message: Message) -> None:
+        """What a reader has seen is on disk, and has its offset for good."""
+        number, offset = number_of(message.body), (message.properties.headers or {})["x-stream-offset"].value
+        assert self.read.setdefault(offset, number) == number, f"offset {offset} is another message's"
+        self.places[LOG, number] = State.CERTAIN
 
     def _declared(self, method: QueueDeclareOk, _message: Message | None) -> None:
         self.queues[method.queue] = True
@@ -197,6 +209,10 @@ class BrokerLedger:
         for (queue, number), state in self.places.items():
             if state is State.CERTAIN and number not in held.get(queue, ()):
                 found.append(f"{queue} has lost {number}")
+        log = held.get(LOG, [])
+        for offset, number in self.read.items():
+            if log[offset : offset + 1] != [number]:
+                found.append(f"{LOG} has not {number} at {offset}: {log}")
         for (source, number), must in self.moved.items():
             copies = [queue for queue in (source, DEAD) if number in held.get(queue, ())]
             if len(copies) > 1 or (must and not copies):

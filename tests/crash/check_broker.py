@@ -11,7 +11,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from broker.config import Config
+from broker.entities.backlog import Window
 from broker.entities.delays import DelayQueue
+from broker.entities.queue import Queue
+from broker.entities.stream import Stream
 from broker.server.recovery import open_stores, recover
 from storage.messages import MessageStore
 from storage.verify import verify
@@ -40,11 +43,9 @@ def recovered(data: Path) -> dict[str, list[int]]:
         held: dict[str, list[int]] = {}
         for vhost in broker.vhosts.values():
             for name, queue in vhost.queues.items():
-                held[name] = []
-                expected = len(queue.backlog)
-                while (entry := queue.pop()) is not None and entry.message is not None:
-                    held[name].append(number_of(entry.message.body))
-                assert len(held[name]) == expected, f"{name} counts {expected} and holds {held[name]}"
+                ready = queue.ready
+                held[name] = [number_of(body) for body in bodies(queue)]
+                assert len(held[name]) == ready, f"{name} counts {ready} and holds {held[name]}"
             for exchange in vhost.exchanges.values():
                 if exchange.delays is not None:
                     held.setdefault(LATE, []).extend(waiting(stores.messages, exchange.delays))
@@ -62,6 +63,17 @@ def waiting(store: MessageStore, delays: DelayQueue) -> list[int]:
     found = store.waiting(delays.lane.queue_id, 0, 0, 1 << 64, 1 << 30)
     assert [place.position for place in found] == [message.position for message in stored]
     return [number_of(message.body) for message in stored]
+
+
+def bodies(queue: Queue) -> Iterator[bytes]:
+    """What a queue holds, taken out of it, and a stream, as it is read; offsets must begin at 0 and have no holes."""
+    if isinstance(queue, Stream):
+        found, end = queue.log.read(0, Window(1 << 20, 1 << 30))
+        assert [message.offset for message in found] == list(range(end))
+        yield from (message.message.body for message in found)
+        return
+    while (entry := queue.pop()) is not None and entry.message is not None:
+        yield entry.message.body
 
 
 def cases(directory: Path, events: list[Event]) -> Iterator[Case]:

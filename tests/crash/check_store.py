@@ -10,8 +10,9 @@ from storage.batch import LaneState
 from storage.messages import MessageStore
 from storage.verify import verify
 from tests.crash.explorer import Case, check_all, crashes, options
-from tests.crash.ledger import Contents, Held, Ledger
+from tests.crash.ledger import CLOSED, Contents, Held, Ledger
 from tests.crash.recorder import Event
+from tests.crash.workload_store import STREAM
 from tests.storage.writing import END, Writer, clear_away
 
 
@@ -20,9 +21,11 @@ def contents_of(store: MessageStore) -> Contents:
     found: Contents = {}
     for queue_id, lanes in living_lanes(store).items():
         for lane in lanes:
-            messages = store.read(queue_id, lane, 0, END, 1 << 30, 1 << 40)
+            messages = store.read(queue_id, lane, -1, END, 1 << 30, 1 << 40)
             assert [m.position for m in messages] == sorted({m.position for m in messages}), "out of order"
             found |= {(queue_id, lane, m.position): Held(m.body.decode("latin-1"), m.delivery_count) for m in messages}
+            closed = store.streams.history(queue_id, lane).closed
+            found |= {(queue_id, CLOSED, first): Held(str(known)) for _, _, first, *known in closed}
     return found
 
 
@@ -40,6 +43,16 @@ def check_counters(store: MessageStore, contents: Contents) -> None:
             assert (state.messages, state.bytes) == (len(sizes), sum(sizes)), f"counters of {queue_id}/{lane}: {sizes}"
 
 
+def check_stream(store: MessageStore, contents: Contents) -> None:
+    """The stream has no holes, its end is where its last message is, and its segments follow each other."""
+    offsets = [position for queue_id, lane, position in contents if (queue_id, lane) == (STREAM, 0)]
+    assert offsets == list(range(offsets[0], offsets[-1] + 1)) if offsets else True
+    history = store.streams.history(STREAM, 0)
+    assert (history.last[0] if history.last else None) == (offsets[-1] if offsets else None)
+    ends = [offsets[0] if offsets else 0, *(segment.end for segment in history.closed)]
+    assert [segment.first for segment in history.closed] == ends[:-1]
+
+
 def check(path: Path, ledger: Ledger) -> None:
     """Recover a store, and hold it against its ledger. Raises when anything is not as promised."""
     assert path.exists() or not ledger.store_promised, "the store is gone"
@@ -50,6 +63,7 @@ def check(path: Path, ledger: Ledger) -> None:
         assert contents in allowed, difference(contents, allowed[0])
         assert store.corrupt == []
         check_counters(store, contents)
+        check_stream(store, contents)
         use(store, contents)
         used = contents_of(store)
     with MessageStore.open(path) as store:
@@ -61,7 +75,7 @@ def check(path: Path, ledger: Ledger) -> None:
 def use(store: MessageStore, contents: Contents) -> None:
     """The store goes on: what is put now is there, what is settled goes, and dead records are cleared away."""
     writer = Writer(store)
-    settled = list(contents)[::3]
+    settled = [key for key in contents if key[1] != CLOSED][::3]
     for queue_id, lane, position in settled:
         writer.settle(queue_id, position, lane=lane)
     position = writer.put(1, b"after the crash")

@@ -24,7 +24,11 @@ class Held(NamedTuple):
 
 
 Contents = dict[Key, Held]
-"""The messages of a store."""
+"""The messages of a store, and the closed segments of its streams."""
+
+
+CLOSED = 255
+"""In place of a lane: under the position where a closed segment of a stream begins, what is known of it."""
 
 
 def body_of(key: Key, size: int, body_id: int) -> str:
@@ -72,9 +76,11 @@ def after(contents: Contents, batch: dict[str, Any]) -> Contents:
     for queue_id, lane, position, deliveries in batch["counted"]:
         if (queue_id, lane, position) in held:
             held[(queue_id, lane, position)] = held[(queue_id, lane, position)]._replace(deliveries=deliveries)
+    for queue_id, _lane, first, *known in batch["closed"]:
+        held[(queue_id, CLOSED, first)] = Held(str(known))
     for queue_id, lane, floor, survivors in batch["purges"]:
         kept = set(survivors)
-        dead = [k for k in held if k[:2] == (queue_id, lane) and k[2] < floor and k[2] not in kept]
+        dead = [k for k in held if k[0] == queue_id and k[1] in (lane, CLOSED) and k[2] < floor and k[2] not in kept]
         _forget(held, dead)
     _forget(held, [key for key in held if key[0] in batch["deleted"]])
     return held

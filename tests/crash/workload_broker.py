@@ -18,9 +18,11 @@ from tests.crash.broker_ledger import (
     DELAYING,
     KEPT,
     LATE,
+    LOG,
     PRIORITY_MAX,
     PURGED,
     RANKED,
+    READER,
     WORK,
     body_of,
     priority_of,
@@ -62,7 +64,9 @@ class Publisher:
         client.ask(queue_declare(WORK, durable=True, arguments=dead_letters))
         client.ask(queue_declare(RANKED, durable=True, arguments={**dead_letters, **priorities}))
         client.ask(exchange_declare(BOTH, "fanout", durable=True))
-        for name in (WORK, COPY):
+        stream = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 2000}
+        client.ask(queue_declare(LOG, durable=True, arguments=stream))
+        for name in (WORK, COPY, LOG):
             client.ask(queue_bind(name, BOTH))
         client.ask(
             exchange_declare(DELAYING, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
@@ -72,7 +76,9 @@ class Publisher:
         client.ask(prefetch(40))
         for name in (WORK, RANKED):
             client.send(consume(name, name))
-        for _ in range(2):
+        client.send(prefetch(65535))
+        client.send(consume(LOG, READER, arguments={"x-stream-offset": "first"}))
+        for _ in range(4):
             self._hear_one()
 
     def step(self) -> None:
@@ -134,7 +140,8 @@ class Publisher:
         item = self._client.receive()
         if isinstance(item, Message):
             assert isinstance(item.method, BasicDeliver), item
-            self._held.append(item.method.delivery_tag)
+            if item.method.consumer_tag != READER:
+                self._held.append(item.method.delivery_tag)
         elif isinstance(item, BasicAck):
             up_to = item.delivery_tag
             self._unconfirmed = {tag for tag in self._unconfirmed if (tag > up_to if item.multiple else tag != up_to)}

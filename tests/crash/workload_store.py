@@ -18,7 +18,7 @@ from typing import Any
 import lmdb
 
 from storage import creation
-from storage.batch import TRANSIENT_QUEUE, SealedBatch
+from storage.batch import TRANSIENT_QUEUE, ClosedSegment, SealedBatch
 from storage.messages import MessageStore
 from storage.records import Identity
 from tests.crash.ledger import body_of
@@ -26,6 +26,8 @@ from tests.storage.writing import Writer
 
 QUEUES = (1, 2, 3, TRANSIENT_QUEUE + 1)
 LANES = (0, 0, 0, 7)
+STREAM = 4
+"""A queue whose lane 0 is a stream: positions are offsets from 0, messages leave at the front only."""
 
 Key = tuple[int, int, int]
 
@@ -43,6 +45,8 @@ class Workload:
         self._next_queue = 10
         self._queues = list(QUEUES)
         self._settled: list[Key] = []
+        self._offset = self._open_from = 0
+        self._closed: list[ClosedSegment] = []
         self.open()
 
     def open(self) -> None:
@@ -66,9 +70,11 @@ class Workload:
     def run_batch(self) -> None:
         """Gather some changes and commit them."""
         choose = self._choose
-        said: dict[str, Any] = {"puts": [], "settled": [], "counted": [], "purges": [], "deleted": []}
+        said: dict[str, Any] = {kind: [] for kind in ("puts", "settled", "counted", "closed", "purges", "deleted")}
         for _ in range(choose.choice((1, 1, 2, 6))):
             self._put(said)
+        if choose.random() < 0.6:
+            self._stream(said)
         for _ in range(choose.choice((0, 1, 1, 3))):
             self._settle(said)
         if choose.random() < 0.4:
@@ -108,6 +114,25 @@ class Workload:
             self._writer.put(queue_id, body, lane=lane, persistent=persistent, body_id=body_id, position=position)
             said["puts"].append((*key, size, body_id, persistent))
             self._live[key] = persistent
+
+    def _stream(self, said: dict[str, Any]) -> None:
+        """Append to the stream; close its segment now and then, and let the oldest go."""
+        choose = self._choose
+        for _ in range(choose.choice((1, 5, 30))):
+            key, size = (STREAM, 0, self._offset), choose.choice((0, 20, 300))
+            self._writer.put(STREAM, body_of(key, size, 0).encode(), position=self._offset)
+            said["puts"].append((*key, size, 0, True))
+            self._offset += 1
+        if choose.random() < 0.4:
+            segment = ClosedSegment(STREAM, 0, self._open_from, self._offset, choose.randrange(1 << 20), self._offset)
+            self._writer.batch.closed_segments.append(segment)
+            said["closed"].append(segment)
+            self._closed.append(segment)
+            self._open_from = self._offset
+        if len(self._closed) > choose.choice((2, 4, 8)):
+            floor = self._closed.pop(0).end
+            self._writer.truncate(STREAM, floor)
+            said["purges"].append((STREAM, 0, floor, ()))
 
     def _settle(self, said: dict[str, Any]) -> None:
         choose = self._choose

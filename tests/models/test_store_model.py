@@ -66,8 +66,8 @@ class Pair:
         self.serial += 1
         # A shared body has one content for all time, as the broker gives each number out once.
         body = b"shared %d" % body_id if body_id else b"%d." % self.serial + b"x" * size
-        position = self.reserved.pop() if late and self.reserved else 0
-        position = self.writer.put(queue_id, body, lane=lane, persistent=persistent, body_id=body_id, position=position)
+        reserved = self.reserved.pop() if late and self.reserved else None
+        position = self.writer.put(queue_id, body, lane=lane, persistent=persistent, body_id=body_id, position=reserved)
         lane_held = self.gathering.setdefault((queue_id, lane), {})
         lane_held[position] = Held(body, persistent, body_id)
         self.gathering[(queue_id, lane)] = dict(sorted(lane_held.items()))

@@ -36,7 +36,7 @@ class Writer:
         for queue_id, lanes in store.lanes().items():
             for lane, state in lanes.items():
                 self._states[(queue_id, lane)] = state
-                for message in store.read(queue_id, lane, 0, END, 1 << 30, 1 << 40):
+                for message in store.read(queue_id, lane, -1, END, 1 << 30, 1 << 40):
                     if message.flags & PERSISTENT:
                         self._sizes[(queue_id, lane)][message.position] = len(message.body)
 
@@ -54,10 +54,10 @@ class Writer:
         persistent: bool = True,
         body_id: int = 0,
         expires_at: int = 0,
-        position: int = 0,
+        position: int | None = None,
     ) -> int:
         """Put a message into the gathering batch; its position."""
-        position = position or self.next_position()
+        position = self.next_position() if position is None else position
         writes = self._lane(queue_id, lane)
         writes.puts[position] = (Message(body, persistent=persistent, body_id=body_id), expires_at)
         if persistent:
@@ -86,6 +86,13 @@ class Writer:
         for position in [position for position in self._sizes[(queue_id, lane)] if position not in kept]:
             self._uncount(queue_id, lane, position)
         self.batch.purges.append(Purge(queue_id, lane, floor, tuple(kept)))
+
+    def truncate(self, queue_id: int, floor: int) -> None:
+        """Drop everything of a stream below an offset."""
+        self._lane(queue_id, 0)
+        for position in [position for position in self._sizes[(queue_id, 0)] if position < floor]:
+            self._uncount(queue_id, 0, position)
+        self.batch.purges.append(Purge(queue_id, 0, floor, ()))
 
     def delete(self, queue_id: int) -> None:
         """Delete a queue."""
