@@ -44,6 +44,7 @@ def test_no_crash_loses_what_a_client_was_promised(tmp_path: Path, capsys: pytes
         ("letter after settlement", "was to move to the dead letters and is in []"),
         ("release after settlement", "late has lost"),
         ("settlement after release", "late holds messages twice"),
+        ("read before sync", "log has "),
         ("no directory sync", "does not exist, although it should"),
     ],
 )

@@ -9,8 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from broker.entities.delays import DelayQueue
-from broker.entities.message import Entry
+from broker.entities.message import Entry, Message
 from broker.entities.queue import Queue
+from broker.entities.stream import Stream
 from storage import creation
 from storage.batch import SealedBatch, WriteBatch
 from storage.messages import MessageStore
@@ -91,6 +92,18 @@ def settlement_after_release() -> None:
     DelayQueue._let_go = let_go_last  # type: ignore[method-assign]
 
 
+def read_before_sync() -> None:
+    """Give readers of a stream what is not on disk yet."""
+    publish = Stream.publish
+
+    def publish_visibly(stream: Stream, message: Message) -> bool:
+        waits = publish(stream, message)
+        stream.stored(0, stream.log.next - 1)
+        return waits
+
+    Stream.publish = publish_visibly  # type: ignore[method-assign]
+
+
 def no_directory_sync() -> None:
     """Leave directories unsynced."""
 
@@ -106,6 +119,7 @@ PLANTS: dict[str, Callable[[], None]] = {
     "letter after settlement": letter_after_settlement,
     "release after settlement": release_after_settlement,
     "settlement after release": settlement_after_release,
+    "read before sync": read_before_sync,
     "no directory sync": no_directory_sync,
 }
 
