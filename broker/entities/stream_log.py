@@ -115,8 +115,13 @@ class StreamLog:
         segments.add(len(message.body), time)
         self._tail[offset] = self._stamp.stamped(offset, time, message)
         self._tail_bytes += len(message.body)
-        while len(self._tail) > self._window.messages or self._tail_bytes > self._window.bytes:
+        while self.tail_first < self.stored and self._beyond_window:
             self._shorten()
+
+    @property
+    def _beyond_window(self) -> bool:
+        """More is in memory than need be. What is on its way to disk stays: it is in memory for that anyway."""
+        return len(self._tail) > self._window.messages or self._tail_bytes > self._window.bytes
 
     def synced(self, up_to: int) -> None:
         """Everything up to an offset is on disk."""
@@ -155,14 +160,15 @@ class StreamLog:
 
     def find(self, time: int) -> int:
         """The offset of the first message not older than a time, or of the next one."""
-        offset = self._lane.find(time, self.first, self.stored) if self.stored > self.first else self.stored
-        while offset >= self.stored and offset < self.next and self._older(offset, time):
+        first = self.first
+        if first < self.stored:
+            offset = self._lane.find(time, first, self.stored)
+            if offset < self.stored:
+                return offset
+        offset = max(first, self.stored)
+        while offset < self.next and self._tail[offset].time < time:
             offset += 1
         return offset
-
-    def _older(self, offset: int, time: int) -> bool:
-        found = self._tail.get(offset)
-        return found is not None and found.time < time
 
     def _read_tail(self, start: int, window: Window) -> tuple[list[StreamMessage], int]:
         found: list[StreamMessage] = []

@@ -222,5 +222,5 @@ class StreamMachine(RuleBasedStateMachine):
 
 TestStream = StreamMachine.TestCase
 TestStream.settings = settings(
-    max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
