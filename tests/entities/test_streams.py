@@ -10,7 +10,7 @@ from broker.entities.policies import Policy
 from broker.entities.stream import DISK_READS, READ
 from broker.wire.tables import Field
 from storage.messages import MessageStore
-from tests.support.core import START, Core, message
+from tests.support.core import START, Core, Reader, message
 from tests.support.streams import Follower, stream
 
 PART = 1000
@@ -324,3 +324,35 @@ def test_policies_win_over_the_declaration(core: Core) -> None:
 
 def policy(definition: dict[str, object]) -> Policy:
     return Policy("p", re.compile(""), "queues", definition, 0)
+
+
+def test_dead_letters_reach_a_stream(core: Core) -> None:
+    log = stream(core)
+    queue = core.queue("q", dead_letter_exchange="", dead_letter_routing_key="s")
+    core.deposit(queue, b"dead")
+    reader = Reader()
+    assert reader.get(queue) == b"dead"
+    reader.reject()
+    core.commit()
+    follower = Follower().follow(log)
+    core.end_turn()
+    assert follower.read == [(0, b"dead")]
+
+
+def test_a_body_shared_with_queues_outlives_them(core: Core) -> None:
+    """A large body is stored once for a queue and a stream; the stream keeps it when the queue is done with it."""
+    body = b"x" * 5000
+    log, queue = stream(core), core.queue("q")
+    letter = message(body, key="q")
+    core.vhost.share_body(letter, (log, queue))
+    log.publish(letter)
+    queue.publish(letter)
+    core.commit()
+    assert letter.body_id
+    reader = Reader()
+    assert reader.get(queue) == body
+    reader.ack()
+    core.restart()
+    follower = Follower().follow(stream(core))
+    core.end_turn()
+    assert follower.read == [(0, body)]
