@@ -171,13 +171,35 @@ def test_bindings_count_when_the_time_has_come(core: Core) -> None:
     assert taken(core.queue_named("after")) == [b"1"]
 
 
-@pytest.mark.parametrize(("type_", "key"), [("direct", "k"), ("fanout", ""), ("topic", "*"), ("headers", "")])
+@pytest.mark.parametrize(
+    ("type_", "key"),
+    [
+        ("direct", "k"),
+        ("fanout", ""),
+        ("topic", "*"),
+        ("headers", ""),
+        ("x-consistent-hash", "1"),
+        ("x-modulus-hash", ""),
+        ("x-random", ""),
+        ("x-recent-history", ""),
+    ],
+)
 def test_every_type_can_be_underneath(core: Core, type_: str, key: str) -> None:
     exchange = declared(core, type_=type_)
     core.bind(exchange, core.queue("q"), key, {"x-match": "all", "colour": "red"} if type_ == "headers" else None)
     publish(core, exchange, b"1", 100, key="k", headers={"colour": "red"})
     core.advance(100)
     assert taken(core.queue_named("q")) == [b"1"]
+
+
+def test_a_history_begins_when_the_time_has_come(core: Core) -> None:
+    exchange = declared(core, type_="x-recent-history")
+    publish(core, exchange, b"1", 100)
+    core.bind(exchange, core.queue("before"))
+    assert taken(core.queue_named("before")) == []
+    core.advance(100)
+    core.bind(exchange, core.queue("after"))
+    assert taken(core.queue_named("before")) == taken(core.queue_named("after")) == [b"1"]
 
 
 def test_the_alternate_exchange_is_asked_when_the_time_has_come(core: Core) -> None:
