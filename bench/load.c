@@ -492,6 +492,14 @@ static void publish_due(double started, double t) {
     }
 }
 
+/* As long as the window is open and the socket takes it: nobody says later that there is room again. */
+static void publish_and_send(Link *link) {
+    do {
+        fill(link);
+        send_now(link);
+    } while (link->producer && rate <= 0 && link->out.from == link->out.to && may_publish(link));
+}
+
 static void wait_for_events(double until) {
     double left = until - now();
     if (left < 0) left = 0;
@@ -507,8 +515,7 @@ static void wait_for_events(double until) {
             for (int reads = 0; reads < 8 && receive(link) == CHUNK; reads++) take_frames(link, now());
             take_frames(link, now());
         }
-        fill(link);
-        send_now(link);
+        publish_and_send(link);
     }
 }
 
@@ -561,8 +568,7 @@ static void note_tenths(double t) {
 
 static Moment run(void) {
     for (int i = 0; i < link_count; i++) {
-        fill(links[i]);
-        send_now(links[i]);
+        publish_and_send(links[i]);
     }
     double started = now(), moved = started;
     uint64_t last = 0;
