@@ -12,11 +12,11 @@ from broker.session import content, tracing
 from broker.session.channel import Channel
 from broker.session.queue_methods import current_queue
 from broker.session.registry import generated_name
-from broker.session.replies import REPLY_TO
 from broker.session.stream_methods import check_consume
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException
+from broker.wire.properties import REPLY_TO
 from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Table
 
 

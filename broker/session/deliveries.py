@@ -65,24 +65,25 @@ class DeliveryLedger:
         if multiple and tag == 0:
             tags = list(self.unacked)
         elif tag not in self.unacked:
-            raise unknown_tag(tag)
+            raise _unknown(tag)
         else:
             tags = list(takewhile(tag.__ge__, self.unacked)) if multiple else [tag]
         taken = {number: self.unacked.pop(number) for number in tags}
         self.consumed -= sum(entry.consumer is not None for entry in taken.values())
         return taken
 
-    def take_each(self, tags: Iterable[int]) -> list[Entry]:
-        """Strike tags out one by one, up to the first that is not outstanding."""
-        taken: list[Entry] = []
+    def take_each(self, tags: Iterable[int], taken: list[Entry]) -> None:
+        """Strike tags out one by one and add their messages to `taken`.
+
+        Raises ChannelException 406 at the first that is not outstanding; those before it are taken.
+        """
         for tag in tags:
             entry = self.unacked.pop(tag, None)
             if entry is None:
-                break
+                raise _unknown(tag)
             taken.append(entry)
             if entry.consumer is not None:
                 self.consumed -= 1
-        return taken
 
     def put_back(self, entries: dict[int, Entry]) -> None:
         """Undo `take`: a transaction was rolled back."""
@@ -104,8 +105,7 @@ class DeliveryLedger:
         self._before, self._portion, self._bytes = on_their_way + self._portion, [], 0
 
 
-def unknown_tag(tag: int) -> ChannelException:
-    """What a client is told that settles a tag which is not outstanding."""
+def _unknown(tag: int) -> ChannelException:
     return ChannelException(ReplyCode.PRECONDITION_FAILED, f"unknown delivery tag {tag}")
 
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING
 
 from broker.session import dispatch, handshake, runs
 from broker.session.channel import HELD_OVERHEAD_BYTES, Channel
-from broker.session.deliveries import acknowledge
-from broker.session.settlement import acknowledge_each, settle
 from broker.wire import frames, methods
 from broker.wire.assembler import Command
 from broker.wire.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, ReplyCode
@@ -26,8 +24,6 @@ if TYPE_CHECKING:
 
 _PUBLISH = methods.BasicPublish.KEY.to_bytes(4, "big")
 _ACK = methods.BasicAck.KEY.to_bytes(4, "big")
-_ACK_BYTES = 13
-_ACK_ARGUMENTS = struct.Struct(">QB").unpack_from
 _KEY = struct.Struct(">I").unpack_from
 _FRAME = frames.FRAME_START.unpack_from
 _START = frames.FRAME_START.size
@@ -69,8 +65,8 @@ def obey_frames(connection: Connection, data: bytes, start: int = 0) -> int:
             channel = connection.channels.get(number)
             if channel is not None and channel.free and channel.assembler.idle:
                 name = data[at + 7 : at + 11]
-                if name == _PUBLISH:
-                    after = runs.publish_run(channel, data, at, budget)
+                if name in (_PUBLISH, _ACK):
+                    after = runs.obey_run(channel, data, at, budget)
                     if after > at:
                         at = after
                         budget -= connection.copies
@@ -78,30 +74,12 @@ def obey_frames(connection: Connection, data: bytes, start: int = 0) -> int:
                             connection.unfinished = True
                             break
                         continue
-                elif name == _ACK and size == _ACK_BYTES:
-                    at = _acknowledge(channel, data, at)
-                    continue
         try:
             _obey_frame(connection, kind, number, data, at + 7, stop)
         except ConnectionException as error:  # the frames behind it are in step still: connection.close-ok among them
             connection.fail(error)
         at = stop + 1
     return at
-
-
-def _acknowledge(channel: Channel, data: bytes, at: int) -> int:
-    """Obey the acknowledgement there and those behind it; where they end."""
-    tags, after = runs.cut_acks(data, at)
-    try:
-        if tags:
-            acknowledge_each(channel, tags)
-        else:
-            tag, multiple = _ACK_ARGUMENTS(data, at + 11)
-            after = at + _ACK_BYTES + _OVERHEAD
-            settle(channel, tag, acknowledge, multiple=bool(multiple & 1))
-    except ChannelException as error:
-        channel.fail(error, methods.BasicAck.KEY)
-    return after
 
 
 def _obey_frame(connection: Connection, kind: int, number: int, data: bytes, start: int, stop: int) -> None:

@@ -17,12 +17,11 @@ from broker.entities.queue_arguments import EXPIRY_MAX_MILLISECONDS
 from broker.session import content, tracing
 from broker.session.access import TARGETS_MAX, Target
 from broker.session.channel import Channel
-from broker.session.replies import REPLY_TO
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException, DecodeError
 from broker.wire.frames import cannot_decode
 from broker.wire.methods import BasicPublish, decode_basic_publish
-from broker.wire.properties import PropertySummary, decode_properties, encode_header, summarize
+from broker.wire.properties import REPLY_TO, PropertySummary, decode_properties, encode_header, summarize
 from broker.wire.tables import TYPE_NAMES, Field, Table, decode_table
 from storage.batch import PERSISTENT
 

@@ -11,10 +11,10 @@ from broker.entities.quotas import MAX_QUEUES
 from broker.session import names
 from broker.session.channel import Channel
 from broker.session.registry import generated_name
-from broker.session.replies import REPLY_TO
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException
+from broker.wire.properties import REPLY_TO
 from broker.wire.tables import Table
 
 

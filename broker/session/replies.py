@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 from broker.entities.message import Message
 from broker.session import content
 from broker.session.registry import generated_name
+from broker.wire.properties import REPLY_TO
 
 if TYPE_CHECKING:
     from broker.session.channel import Channel
-
-REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 class Replies:

@@ -13,8 +13,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
-from broker.entities.message import Message
+from broker.entities.message import Entry, Message
 from broker.session import publishing
+from broker.session.deliveries import acknowledge
 from broker.wire import methods
 from broker.wire.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
 from broker.wire.errors import ChannelException, ConnectionException
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from broker.session.channel import Channel
 
 _PUBLISH = methods.BasicPublish.KEY
+_ACK = methods.BasicAck.KEY
 _METHOD = struct.Struct(">BHII").unpack_from
 """Type, channel, payload size, class and method."""
 _HEADER = struct.Struct(">BHIHHQ").unpack_from
@@ -35,24 +37,37 @@ _BASIC = 60
 _CONTENT_BYTES_MIN = 30
 """A header frame and the start of a body frame behind it have so many bytes at least; as has a whole publish."""
 
+_ACK_START = struct.Struct(">BHII").pack
+_ACK_BYTES = 13
 _ACK_FRAME = struct.Struct(">11sQ2s")
 """What all acknowledgements of a channel begin with; delivery tag; the multiple bit and the frame-end octet."""
 _SINGLE = bytes((0, FRAME_END))
 
 
-def publish_run(channel: Channel, data: bytes, at: int, copies_max: int) -> int:
-    """Obey the publishes that lie whole in `data` from `at` on, until so many copies are made; where they end.
+def obey_run(channel: Channel, data: bytes, at: int, copies_max: int) -> int:
+    """Obey the publishes and acknowledgements that lie whole in `data` from `at` on; where they end.
 
-    That is `at` when it begins with none: a publish whose body is empty or comes in several frames goes another way.
+    No more are begun once so many copies are made. That is `at` when it begins with none of them: a publish whose body
+    is empty or comes in several frames goes another way. Publishes wait in `gathered`, acknowledged messages in
+    `settled`, until something needs them to be obeyed before it.
     """
     connection, targets = channel.connection, channel.access.targets
     number, frame_max = channel.number, connection.frame_max
     gathered: list[Message] = []
+    settled: list[Entry] = []
     into: tuple[Queue, ...] = ()
     copies, flags = 0, 0
-    connection.obeying, connection.publishes = _PUBLISH, True
     try:
-        while copies < copies_max and (cuts := _cut(data, at, number, frame_max)):
+        while copies < copies_max:
+            cuts = _cut(data, at, number, frame_max)
+            if cuts is None:
+                tags, after = cut_acks(data, at, number)
+                if after == at or channel.transaction is not None:
+                    break
+                connection.obeying, at = _ACK, after
+                channel.deliveries.take_each(tags, settled)
+                continue
+            connection.obeying, connection.publishes = _PUBLISH, True
             stop, header_stop, body_stop = cuts
             arguments, header = data[at + 11 : stop], data[stop + 8 : header_stop]
             start, at, body_at = at, body_stop + 1, header_stop + 8
@@ -76,14 +91,24 @@ def publish_run(channel: Channel, data: bytes, at: int, copies_max: int) -> int:
                 if summary.priority:
                     message.priority = summary.priority
                 gathered.append(message)
-        _enqueue(channel, gathered, into)
+        _end(channel, gathered, into, settled)
     except ChannelException as error:
-        channel.fail(error, _PUBLISH)
+        _end(channel, gathered, into, settled)
+        channel.fail(error, connection.obeying)
     except ConnectionException as error:
-        _enqueue(channel, gathered, into)
-        connection.fail(error, _PUBLISH)
+        _end(channel, gathered, into, settled)
+        connection.fail(error, connection.obeying)
     connection.copies = copies
     return at
+
+
+def _end(channel: Channel, messages: list[Message], queues: tuple[Queue, ...], settled: list[Entry]) -> None:
+    """Obey what is left of a run."""
+    _enqueue(channel, messages, queues)
+    if settled:
+        acknowledge(settled)
+        if channel.prefetch_all:
+            channel.replenish()
 
 
 def _cut(data: bytes, at: int, channel: int, frame_max: int) -> tuple[int, int, int] | None:
@@ -168,14 +193,13 @@ def _enqueue(channel: Channel, messages: list[Message], queues: tuple[Queue, ...
         ledger.settle(len(messages))
 
 
-def cut_acks(data: bytes, at: int) -> tuple[list[int], int]:
-    """The delivery tags of the single acknowledgements that begin as the frame at `at`, and where they end.
-
-    Empty when that one is for several tags at once.
-    """
-    common = data[at : at + 11]
-    whole = at + (len(data) - at) // _ACK_FRAME.size * _ACK_FRAME.size
+def cut_acks(data: bytes, at: int, channel: int) -> tuple[list[int], int]:
+    """The delivery tags of the single acknowledgements on a channel that lie from `at` on, and where they end."""
+    common = _ACK_START(FRAME_METHOD, channel, _ACK_BYTES, _ACK)
     tags: list[int] = []
+    if not data.startswith(common, at):
+        return tags, at
+    whole = at + (len(data) - at) // _ACK_FRAME.size * _ACK_FRAME.size
     for start, tag, end in _ACK_FRAME.iter_unpack(memoryview(data)[at:whole]):
         if start != common or end != _SINGLE:
             break

@@ -49,23 +49,6 @@ def settle(channel: Channel, tag: int, how: Settlement, *, multiple: bool) -> No
         channel.replenish()
 
 
-def acknowledge_each(channel: Channel, tags: list[int]) -> None:
-    """Obey one basic.ack after the other, none of them multiple.
-
-    Raises ChannelException 406 at the first tag that is not outstanding.
-    """
-    if channel.transaction is not None:
-        for tag in tags:
-            settle(channel, tag, deliveries.acknowledge, multiple=False)
-        return
-    entries = channel.deliveries.take_each(tags)
-    deliveries.acknowledge(entries)
-    if channel.prefetch_all:
-        channel.replenish()
-    if len(entries) < len(tags):
-        raise deliveries.unknown_tag(tags[len(entries)])
-
-
 def recover(channel: Channel, method: methods.BasicRecover) -> None:
     """basic.recover: everything outstanding on the channel goes back to its queues."""
     _recover(channel, requeue=method.requeue)

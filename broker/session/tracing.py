@@ -19,8 +19,7 @@ from broker.entities.routing import hand_over
 from broker.entities.vhost import TRACE_EXCHANGE, VHost
 from broker.session.channel import Channel
 from broker.session.registry import Registry
-from broker.session.replies import REPLY_TO
-from broker.wire.properties import BasicProperties, decode_properties, encode_header
+from broker.wire.properties import REPLY_TO, BasicProperties, decode_properties, encode_header
 from broker.wire.tables import Field, Table
 
 

@@ -20,6 +20,8 @@ from broker.wire.errors import DecodeError
 from broker.wire.tables import Table, decode_table, encode_table, skim_table
 
 BASIC_CLASS_ID = 60
+REPLY_TO = "amq.rabbitmq.reply-to"
+"""RabbitMQ's extension: the name a client gives as reply-to and consumes from, without there being such a queue."""
 PERSISTENT = 2
 """The delivery mode that asks for a message to outlive the broker."""
 
@@ -258,7 +260,7 @@ def _walk_list(data: bytes) -> tuple[PropertySummary, tuple[int, int, int, int]]
         and expiration is None
         and user_id is None
         and (headers is None or b"CC" not in headers)
-        and (reply_to is None or not reply_to.startswith("amq."))
+        and reply_to != REPLY_TO
     )
     summary = PropertySummary(
         delivery_mode == PERSISTENT, delivery_mode, priority, expiration, reply_to, user_id, headers, ordinary

@@ -114,8 +114,8 @@ def test_publishes_in_one_piece_are_the_same_as_one_by_one(
     assert sum(map(len, outcomes[0][1])) == len(frames)
 
 
-@given(st.lists(st.sampled_from(("single", "single", "single", "multiple", "unknown")), max_size=12))
-def test_acks_in_one_piece_are_the_same_as_one_by_one(kinds: list[str]) -> None:
+@given(st.lists(st.sampled_from(("single", "single", "publish", "publish", "multiple", "unknown")), max_size=12))
+def test_acks_and_publishes_in_one_piece_are_the_same_as_one_by_one(kinds: list[str]) -> None:
     outcomes = []
     for in_one_piece in (False, True):
         with joined() as client:
@@ -125,13 +125,17 @@ def test_acks_in_one_piece_are_the_same_as_one_by_one(kinds: list[str]) -> None:
             client.received(channel=2)
             frames, tag = [], 0
             for kind in kinds:
+                if kind == "publish":
+                    frames.append(publish_frames(b"%d" % len(frames), key="r", persistent=True, channel=2))
+                    continue
                 tag += 1 + (kind == "multiple")
                 ack = BasicAck(99 if kind == "unknown" else tag, kind == "multiple")
                 frames.append(method_frame(2, ack))
             for piece in [b"".join(frames)] if in_one_piece else frames:
                 client.say(piece)
             queue = client.party.core.vhost.queues["q"]
-            outcomes.append((client.received(channel=2), queue.unacked, queue.lane.state.messages, len(queue.backlog)))
+            counts = queue.unacked, queue.lane.state.messages, len(queue.backlog)
+            outcomes.append((client.received(channel=2), counts, queue_contents(client)["r"]))
     assert outcomes[0] == outcomes[1]
 
 
