@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -47,16 +47,20 @@ MIXED = ("a0", "b5", "c3", "d0", "e5", "f0")
 
 
 @pytest.fixture
-def declare(client: Client, name: Name) -> Declare:
+def declare(client: Client, name: Name, connect: Callable[..., Client]) -> Iterator[Declare]:
     """A function that makes a queue with six priorities; `max_length=3` is the argument x-max-length."""
+    queues: list[str] = []
 
     def declared(**arguments: Any) -> str:
         arguments = {"x-" + key.replace("_", "-"): value for key, value in {"max_priority": 5, **arguments}.items()}
-        queue = name("prio")
-        client.ask(queue_declare(queue, arguments=arguments))
-        return queue
+        queues.append(name("prio"))
+        client.ask(queue_declare(queues[-1], arguments=arguments))
+        return queues[-1]
 
-    return declared
+    yield declared
+    other = connect()
+    for queue in queues:
+        other.ask(queue_delete(queue))
 
 
 def publish(client: Client, queue: str, *bodies: str, **properties: Any) -> None:
@@ -138,7 +142,7 @@ def test_a_highest_priority_of_nothing_is_a_plain_queue(client: Client, declare:
 def test_without_the_argument_priorities_mean_nothing(client: Client, name: Name) -> None:
     """RabbitMQ 3.10.8 on the wire; the 0-9-1 specification wants two levels at least."""
     queue = name()
-    client.ask(queue_declare(queue))
+    client.ask(queue_declare(queue, exclusive=True))
     publish(client, queue, *MIXED)
     assert taken(client, queue) == list(MIXED)
 
