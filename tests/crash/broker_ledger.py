@@ -29,13 +29,14 @@ from tests.support.client import Message
 
 KEPT, WORK, RANKED, DEAD, COPY, PURGED, LOG = "kept", "work", "ranked", "dead", "copy", "purged", "log"
 LATE = "late"
+QUORUM, LETTERS = "quorum", "letters that wait in quorum"
 BOTH = "both"
 DELAYING = "delaying"
 PRIORITIZED, PRIORITY_MAX = (RANKED, PURGED), 3
 READER = "reader"
 """The tag of whoever reads the stream LOG."""
 
-TARGETS = {("", name): (name,) for name in (KEPT, WORK, RANKED, PURGED)} | {
+TARGETS = {("", name): (name,) for name in (KEPT, WORK, RANKED, QUORUM, PURGED)} | {
     (BOTH, ""): (WORK, COPY, LOG),
     (DELAYING, ""): (LATE,),
 }
@@ -87,6 +88,8 @@ class BrokerLedger:
         self._delivered: dict[int, Place] = {}
         self._asked: list[str] = []
         self.read: dict[int, int] = {}  # what readers of the log have seen, by offset
+        self._handed: dict[int, list[int]] = {}  # when each message of the quorum queue was handed out
+        self._handed_certainly: dict[int, int] = {}
 
     def follow(self, client: bool, method: Any, message: Message | None) -> None:
         """Take in what was said next, by the client or by the broker."""
@@ -103,7 +106,7 @@ class BrokerLedger:
         self._delivered.clear()
         self._asked.clear()
         self._tag = 0
-        unsure = [*self._left, *((DEAD, number) for _queue, number in self._moved_at)]
+        unsure = [*self._left, *(_dead(place) for place in self._moved_at)]
         self.places |= dict.fromkeys(unsure, State.POSSIBLE)
         self._left.clear()
         self._moved_at.clear()
@@ -117,7 +120,7 @@ class BrokerLedger:
         persistent = message.properties.delivery_mode == 2
         places = tuple((queue, number) for queue in targets)
         for place in places:
-            self.places[place] = State.POSSIBLE if persistent or place[0] == LOG else State.NEVER
+            self.places[place] = State.POSSIBLE if persistent or place[0] in (LOG, QUORUM) else State.NEVER
         self._published[self._tag] = places, self._moment
 
     def _ack(self, method: BasicAck, _message: Message | None) -> None:
@@ -132,7 +135,7 @@ class BrokerLedger:
             self.moved[place] = before is State.CERTAIN or self.moved.get(place, False)
             self._moved_at[place] = self._moment
             self._leave(place)
-            self.places[(DEAD, place[1])] = State.POSSIBLE
+            self.places[_dead(place)] = State.POSSIBLE
 
     def _purge(self, method: QueuePurge, _message: Message | None) -> None:
         for place in [place for place in self.places if place[0] == method.queue]:
@@ -162,8 +165,10 @@ class BrokerLedger:
         assert message is not None
         if method.consumer_tag == READER:
             self._read_from_log(message)
-        else:
-            self._delivered[method.delivery_tag] = method.consumer_tag, number_of(message.body)
+            return
+        queue, number = self._delivered[method.delivery_tag] = method.consumer_tag, number_of(message.body)
+        if queue == QUORUM:
+            self._handed.setdefault(number, []).append(self._moment)
 
     def _read_from_log(self, message: Message) -> None:
         """What a reader has seen is on disk, and has its offset for good."""
@@ -196,12 +201,14 @@ class BrokerLedger:
             self.places[place] = State.GONE
         for place in [place for place, moved in self._moved_at.items() if moved < moment]:
             del self._moved_at[place], self.moved[place]
-            self.places[(DEAD, place[1])] = State.CERTAIN
+            self.places[_dead(place)] = State.CERTAIN
+        for number, moments in self._handed.items():
+            self._handed_certainly[number] = sum(handed < moment for handed in moments)
 
     # After a crash
 
-    def problems(self, held: dict[str, list[int]]) -> list[str]:
-        """What is wrong with what the queues hold."""
+    def problems(self, held: dict[str, list[int]], counts: dict[int, int]) -> list[str]:
+        """What is wrong with what the queues hold, and how often the quorum queue says that it was handed out."""
         found = [f"queue {name} is not there" for name, must in self.queues.items() if must and name not in held]
         found += [f"queue {name} was deleted" for name, must in self.queues.items() if must is False and name in held]
         for name, numbers in held.items():
@@ -213,8 +220,12 @@ class BrokerLedger:
         for offset, number in self.read.items():
             if log[offset : offset + 1] != [number]:
                 found.append(f"{LOG} has not {number} at {offset}: {log}")
+        for number, count in counts.items():
+            least, most = self._handed_certainly.get(number, 0), len(self._handed.get(number, ()))
+            if not least <= count <= most:
+                found.append(f"{number} was handed out {least} to {most} times and says {count}")
         for (source, number), must in self.moved.items():
-            copies = [queue for queue in (source, DEAD) if number in held.get(queue, ())]
+            copies = [queue for queue in (source, _dead((source, number))[0]) if number in held.get(queue, ())]
             if len(copies) > 1 or (must and not copies):
                 found.append(f"{number} was to move to the dead letters and is in {copies}")
         return found
@@ -223,13 +234,18 @@ class BrokerLedger:
         found = []
         if len(set(numbers)) != len(numbers):
             found.append(f"{name} holds messages twice: {numbers}")
-        if name != DEAD and numbers != sorted(numbers, key=_place_in(name)):
+        if name not in (DEAD, LETTERS) and numbers != sorted(numbers, key=_place_in(name)):
             found.append(f"{name} is out of order: {numbers}")
         for number in numbers:
             state = self.places.get((name, number))
             if state in (None, State.GONE, State.NEVER):
                 found.append(f"{name} holds {number}, which is {state and state.value}")
         return found
+
+
+def _dead(place: Place) -> Place:
+    """Where a message is when it has died in a queue. The quorum queue's letters have nowhere to go."""
+    return LETTERS if place[0] == QUORUM else DEAD, place[1]
 
 
 def _place_in(queue: str) -> Callable[[int], tuple[int, int]]:

@@ -42,6 +42,7 @@ def test_no_crash_loses_what_a_client_was_promised(tmp_path: Path, capsys: pytes
         ("confirm before commit", "has lost"),
         ("settle lost in flight", "counts"),
         ("letter after settlement", "was to move to the dead letters and is in []"),
+        ("letter lost while it waits", "was to move to the dead letters and is in []"),
         ("release after settlement", "late has lost"),
         ("settlement after release", "late holds messages twice"),
         ("read before sync", "log has "),

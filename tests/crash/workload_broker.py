@@ -21,6 +21,7 @@ from tests.crash.broker_ledger import (
     LOG,
     PRIORITY_MAX,
     PURGED,
+    QUORUM,
     RANKED,
     READER,
     WORK,
@@ -43,6 +44,16 @@ from tests.support.shorthand import (
 SIZES = (20, 300, 5000)
 DELAY_MILLISECONDS = 20
 
+AT_LEAST_ONCE = {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 1000,
+    "x-dead-letter-exchange": "",
+    "x-dead-letter-routing-key": "nowhere",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
+}
+"""Arguments of a queue whose dead letters stay with it, because nobody takes them."""
+
 
 class Publisher:
     """Numbers messages over all its connections."""
@@ -63,6 +74,7 @@ class Publisher:
         client.ask(queue_declare(PURGED, durable=True, arguments=priorities))
         client.ask(queue_declare(WORK, durable=True, arguments=dead_letters))
         client.ask(queue_declare(RANKED, durable=True, arguments={**dead_letters, **priorities}))
+        client.ask(queue_declare(QUORUM, durable=True, arguments=AT_LEAST_ONCE))
         client.ask(exchange_declare(BOTH, "fanout", durable=True))
         stream = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 2000}
         client.ask(queue_declare(LOG, durable=True, arguments=stream))
@@ -74,11 +86,11 @@ class Publisher:
         client.ask(queue_bind(LATE, DELAYING))
         client.ask(ConfirmSelect(False))
         client.ask(prefetch(40))
-        for name in (WORK, RANKED):
+        for name in (WORK, RANKED, QUORUM):
             client.send(consume(name, name))
         client.send(prefetch(65535))
         client.send(consume(LOG, READER, arguments={"x-stream-offset": "first"}))
-        for _ in range(4):
+        for _ in range(5):
             self._hear_one()
 
     def step(self) -> None:
@@ -96,7 +108,16 @@ class Publisher:
 
     def _publish(self) -> None:
         exchange, key = self._choose.choice(
-            (("", WORK), ("", RANKED), ("", RANKED), ("", PURGED), (BOTH, ""), (DELAYING, ""))
+            (
+                ("", WORK),
+                ("", RANKED),
+                ("", RANKED),
+                ("", QUORUM),
+                ("", QUORUM),
+                ("", PURGED),
+                (BOTH, ""),
+                (DELAYING, ""),
+            )
         )
         persistent = self._choose.random() < 0.8
         self._send(exchange, key, persistent=persistent)

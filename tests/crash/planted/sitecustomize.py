@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from broker.entities.delays import DelayQueue
+from broker.entities.letters import Letters
 from broker.entities.message import Entry, Message
 from broker.entities.queue import Queue
 from broker.entities.stream import Stream
@@ -104,6 +105,15 @@ def read_before_sync() -> None:
     Stream.publish = publish_visibly  # type: ignore[method-assign]
 
 
+def letter_lost_while_it_waits() -> None:
+    """Write nothing of a dead letter that nobody takes; its message is settled all the same."""
+
+    def wait_in_memory(letters: Letters, message: Message, reason: str) -> None:
+        """Do nothing."""
+
+    Letters._wait = wait_in_memory  # type: ignore[method-assign]
+
+
 def no_directory_sync() -> None:
     """Leave directories unsynced."""
 
@@ -120,6 +130,7 @@ PLANTS: dict[str, Callable[[], None]] = {
     "release after settlement": release_after_settlement,
     "settlement after release": settlement_after_release,
     "read before sync": read_before_sync,
+    "letter lost while it waits": letter_lost_while_it_waits,
     "no directory sync": no_directory_sync,
 }
 
