@@ -25,7 +25,10 @@ EXPIRED_AT_ONCE = 1024
 
 
 class Limits:
-    """Time to live and length limits of one queue."""
+    """Time to live and length limits of one queue.
+
+    `timed` says that messages with a time to live may be here: without it nobody looks for expired ones.
+    """
 
     def __init__(self, queue: Queue, timers: Timers, now: Callable[[], int]) -> None:
         self._queue = queue
@@ -33,6 +36,7 @@ class Limits:
         self._now = now
         self._watched = 0
         self._making_room = False
+        self.timed = False
         self.set(queue.arguments)
 
     def set(self, arguments: QueueArguments) -> None:
@@ -49,6 +53,7 @@ class Limits:
         own, given = self._message_ttl, message.expiration
         if own is None and given is None:
             return 0
+        self.timed = True
         return self._now() + min(ttl for ttl in (own, given) if ttl is not None)
 
     def refuses(self, message: Message) -> bool:

@@ -239,6 +239,7 @@ class PriorityQueue(Queue):
         self.stored_up_to = self._position
         for number, lane in self.lane.restore().items():
             self.backlog.restore(lane.state.messages, lane.state.bytes, number)
+        self.limits.timed = len(self.backlog) > 0
 
     def stored(self, lane: int, up_to: int) -> None:
         """Everything this queue gave to one lane up to a position is on disk."""

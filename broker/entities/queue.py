@@ -159,8 +159,10 @@ class Queue:
     def deliver(self) -> None:
         """Hand ready messages to the consumers that have credit, one each in turn."""
         self._touched = False
+        limits = self.limits
         while len(self.backlog):
-            self.limits.expire(strictly=True)
+            if limits.timed:
+                limits.expire(strictly=True)
             turn = self.consumers.next()
             if turn is None:
                 break
@@ -168,8 +170,9 @@ class Queue:
             entries = _take(self, credit if alone else 1)
             if entries:
                 consumer.give(entries)
-        self.limits.expire()
-        self.limits.watch()
+        if limits.timed:
+            limits.expire()
+            limits.watch()
 
     def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
         """Take the first ready message for a channel that asked for one."""
@@ -282,6 +285,7 @@ class Queue:
         self.lane.restore()
         self.stored_up_to = self._position
         self.backlog.restore(self.lane.state.messages, self.lane.state.bytes)
+        self.limits.timed = len(self.backlog) > 0
 
     def stored(self, lane: int, up_to: int) -> None:
         """Everything this queue gave to its lane of the store up to a position is on disk."""

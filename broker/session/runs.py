@@ -184,7 +184,7 @@ def _enqueue(channel: Channel, messages: list[Message], queues: tuple[Queue, ...
             channel.vhost.share_body(message, queues)
     durable = False
     for queue in queues:
-        if queue.publish_all(messages):
+        if queue.publish(messages[0]) if len(messages) == 1 else queue.publish_all(messages):
             durable = True
     ledger = channel.confirms
     if ledger is not None and durable:
