@@ -140,6 +140,11 @@ class Queue:
         return len(self.backlog)
 
     @property
+    def messages(self) -> int:
+        """How many it holds, those that are out with consumers included."""
+        return self.ready + self.unacked
+
+    @property
     def ready_bytes(self) -> int:
         """The bytes of their bodies."""
         return self.backlog.bytes

@@ -142,6 +142,11 @@ class Stream(Queue):
         return self.lane.state.messages
 
     @property
+    def messages(self) -> int:
+        """The same: what is out with consumers has not left."""
+        return self.ready
+
+    @property
     def ready_bytes(self) -> int:
         """The bytes of their bodies."""
         return self.lane.state.bytes

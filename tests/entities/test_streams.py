@@ -75,7 +75,7 @@ def test_an_ack_is_credit_and_nothing_else(core: Core) -> None:
     follower.ack()
     core.end_turn()
     assert follower.offsets == [2, 3]
-    assert (log.ready, log.unacked) == (5, 2)
+    assert (log.ready, log.unacked, log.messages) == (5, 2, 5)
 
 
 def test_a_channel_that_ends_gives_nothing_back(core: Core) -> None:

@@ -94,7 +94,7 @@ def _queue(vhost: VHost, queue: Queue) -> Row:
         "name": queue.name,
         "messages_ready": ready,
         "messages_unacknowledged": queue.unacked,
-        "messages": ready + queue.unacked,
+        "messages": queue.messages,
         "consumers": len(queue.consumers),
         "message_bytes_ready": queue.ready_bytes,
         "messages_persistent": queue.lane.state.messages,
