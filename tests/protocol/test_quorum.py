@@ -634,6 +634,7 @@ def test_a_full_queue_that_refuses_loses_dead_letters_of_others(client: Client, 
     for tag in (1, 2):
         take(client, queue)
         client.send(BasicReject(tag, False))
+    settle_down(client, full, 1)
     assert bodies(take_all(client, full, 1)) == [b"1"]
     client.send(get(full))
     assert isinstance(client.receive(), BasicGetEmpty)
