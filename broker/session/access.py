@@ -10,13 +10,16 @@ from broker.wire.errors import ChannelException
 from broker.wire.properties import PropertySummary
 
 REMEMBERED_MAX = 4096
-TARGETS_MAX = 16384
+TARGETS_MAX = 131_072
+"""Half a kibibyte to one and a half each, for all connections of a user to a virtual host together."""
+HEADER_BYTES_MAX = 1024
+"""Longer headers are not remembered with a target."""
 
 
 class Target:
     """Where publishes with the same arguments go: the parsed arguments, and the routes while they last.
 
-    `summary` is what the last publish's `header` said.
+    `summary` is what the last publish's `header` said, None when that was too long to be kept.
     `queues` is None when each message has to be routed by itself or, unless it is `routed`, looked up by name.
     The rest holds as long as neither the exchange's version nor the permissions' generation has changed.
     """

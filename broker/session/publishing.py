@@ -8,6 +8,7 @@ only what the broker must know is read, once per distinct list of them; the rest
 from __future__ import annotations
 
 from functools import partial
+from itertools import islice
 from typing import Any
 
 from broker.entities.delays import DelayQueue
@@ -15,7 +16,7 @@ from broker.entities.message import BlindlyCopied, Message
 from broker.entities.queue import Queue
 from broker.entities.queue_arguments import EXPIRY_MAX_MILLISECONDS
 from broker.session import content, tracing
-from broker.session.access import TARGETS_MAX, Target
+from broker.session.access import HEADER_BYTES_MAX, TARGETS_MAX, Target
 from broker.session.channel import Channel
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException, DecodeError
@@ -76,7 +77,8 @@ def _parse(channel: Channel, arguments: bytes) -> Target:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
     targets = channel.access.targets
     if len(targets) >= TARGETS_MAX:
-        targets.clear()
+        for oldest in list(islice(targets, TARGETS_MAX // 2)):
+            del targets[oldest]
     target = targets[arguments] = Target(
         method.exchange, method.routing_key, mandatory=method.mandatory, route=arguments[2:-1]
     )
@@ -89,10 +91,11 @@ def summarize_for(target: Target, header: bytes) -> PropertySummary:
     Raises ConnectionException when the header is broken.
     """
     try:
-        target.summary = summary = summarize(header)
+        summary = summarize(header)
     except DecodeError as error:
         raise ConnectionException(ReplyCode.INTERNAL_ERROR, "") from error
-    target.header = header
+    short = len(header) <= HEADER_BYTES_MAX
+    target.header, target.summary = (header, summary) if short else (b"", None)
     return summary
 
 
