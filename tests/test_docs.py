@@ -72,6 +72,18 @@ def test_every_link_leads_somewhere(page: Path) -> None:
     assert broken == []
 
 
+def listed(page: Path, heading: str) -> set[str]:
+    """The files that the table under a heading names."""
+    _, _, text = page.read_text(encoding="utf-8").partition(f"{heading}\n")
+    return set(re.findall(r"`(\w+\.py)`", text.partition("\n#")[0]))
+
+
+@pytest.mark.parametrize("package", ["broker/entities", "broker/session"])
+def test_the_map_names_every_file_of_the_large_packages(package: str) -> None:
+    files = {path.name for path in (ROOT / package).glob("*.py")} - {"__init__.py"}
+    assert listed(ROOT / "docs" / "architecture.md", f"### The files of {package}, by subject") == files
+
+
 @pytest.mark.parametrize("page", PAGES, ids=shown)
 def test_every_file_that_is_named_exists(page: Path) -> None:
     named = FILE.findall(page.read_text(encoding="utf-8"))

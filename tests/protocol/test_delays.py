@@ -218,7 +218,7 @@ def test_a_transaction_outlives_its_exchange(client: Client, name: Name) -> None
 
 
 def test_rejected_messages_are_not_delayed_again(client: Client, name: Name, exchange: str) -> None:
-    """A dead letter keeps its negative header (issue 52 of the plugin)."""
+    """A dead letter keeps its negative header (rabbitmq-delayed-message-exchange#52)."""
     work = name()
     client.ask(queue_declare(work, exclusive=True, arguments={"x-dead-letter-exchange": exchange}))
     client.ask(queue_bind(work, exchange))
