@@ -71,7 +71,10 @@ ROUTERS: dict[str, Callable[[Table, Random], Router]] = {
     "x-random": lambda arguments, chance: RandomChoice(chance),
     "x-recent-history": lambda arguments, chance: RecentHistory(arguments),
 }
-"""How a router of each type is made of the exchange's arguments. One raises ChannelException for those it refuses."""
+"""How a router of each type is made of the exchange's arguments.
+
+Raises ChannelException for those that the type refuses, ConnectionException for those at which RabbitMQ gives up.
+"""
 
 CHANCE = Random()
 """Where chance comes from, unless somebody wants to know it beforehand."""
@@ -81,9 +84,8 @@ class Exchange:
     """A named place to publish to.
 
     `bindings` are those it is the source of, `inbound` those from other exchanges that lead here.
-    `version` changes whenever what it matches may have changed. Raises ChannelException when it is made with
-    arguments that its type refuses. `chance` is for types that choose at random. `delays` is where messages wait
-    that ask an exchange of type x-delayed-message for it.
+    `version` changes whenever what it matches may have changed. Making one raises what ROUTERS raise. `chance` is for
+    types that choose at random. `delays` is where messages wait that ask an exchange of type x-delayed-message for it.
     """
 
     __slots__ = (

@@ -1,6 +1,6 @@
 """Exchanges that spread messages over what is bound to them, equal values always to the same place.
 
-RabbitMQ's plug-ins consistent_hash_exchange and sharding are the model, bit by bit: see `erlang_hash`.
+RabbitMQ's plugins consistent_hash_exchange and sharding are the model, bit by bit: see `erlang_hash`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _bytes(text: str) -> bytes:
 
 
 def _text(field: Field | None) -> str | None:
-    """RabbitMQ has no answer to a name that is no string, and drops the connection."""
+    """Raises ConnectionException 541 for a name that is no string: RabbitMQ fails over it."""
     if field is None:
         return None
     if field.kind != "S":

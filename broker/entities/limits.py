@@ -28,6 +28,8 @@ class Limits:
     """Time to live and length limits of one queue.
 
     `timed` says that messages with a time to live may be here: without it nobody looks for expired ones.
+    `on_time` and `on_length` say that the queue itself has a time to live, or a limit on messages or bytes; publishers
+    ask them first.
     """
 
     def __init__(self, queue: Queue, timers: Timers, now: Callable[[], int]) -> None:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 _SIZE_BYTES = 4
+"""Of the size before each blind key, and of that behind all of them."""
 
 SHORT_STRING_BYTES = 255
 """Names of exchanges and routing keys are no longer."""

@@ -3,7 +3,8 @@
 What is ready lies in the `Backlog`, what is out with consumers or getters in the ledgers of their channels;
 here is only the count of those. Persistent messages of a durable queue are also in its `Lane` of the message
 store, from the publish until they are settled. Nothing here waits: a queue that has something to do says so
-to the turn, and does it at the turn's end.
+to the turn, and does it at the turn's end. What other kinds of queue do differently is in files of their own:
+`priorities`, `quorum`, `stream`, `delays`.
 """
 
 from __future__ import annotations

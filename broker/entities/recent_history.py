@@ -1,6 +1,6 @@
 """An exchange that gives the last messages to whoever is newly bound.
 
-What it remembers is in memory and ends with the process, persistent or not, as in RabbitMQ's plug-in: it keeps
+What it remembers is in memory and ends with the process, persistent or not, as in RabbitMQ's plugin: it keeps
 them in a table of that kind. The copies it hands out are messages like any other.
 """
 

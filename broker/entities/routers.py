@@ -1,7 +1,7 @@
 """How exchanges match: the verbs of every type, and the four types that AMQP names.
 
 A type sees binding keys, binding arguments and destinations only; names, flags and life cycle are the exchange's,
-who asks whom in what order is `routing`'s. The types that RabbitMQ has in plug-ins are in files of their own.
+who asks whom in what order is `routing`'s. The types that RabbitMQ has in plugins are in files of their own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is due when: message and queue expiry, in milliseconds of the broker's clock."""
+"""What is due when, in milliseconds of the broker's clock: expiry, leases, delays, what is tried again."""
 
 from __future__ import annotations
 

@@ -132,7 +132,8 @@ class VHost:
     ) -> Pending[Exchange]:
         """Create an exchange, or find that it is there as described.
 
-        Raises ChannelException 406 when it is there with another description, or its type refuses the arguments.
+        Raises ChannelException 406 when it is there with another description, or its type refuses the arguments,
+        and ConnectionException where RabbitMQ ends the connection for them.
         """
         flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
         make = partial(

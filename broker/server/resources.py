@@ -26,7 +26,9 @@ log = logging.getLogger("leveret.resources")
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 """From glibc's malloc.h."""
 MAPPED_BYTES_MIN = 32 << 20
+"""Blocks from here up are the kernel's again as soon as they are freed."""
 KEPT_BYTES = 64 << 20
+"""How much freed memory at the end of the heap is kept."""
 
 _CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 _NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"})

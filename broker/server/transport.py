@@ -26,7 +26,7 @@ log = logging.getLogger("leveret.connection")
 
 RECEIVE_BYTES = 256 * 1024
 BUSY_BYTES = 64 * 1024
-"""Who has sent so much at once is read into memory of its own: no copy, at the cost of allocating for the most."""
+"""What a client sends after so much at once is read into new memory: no copy, but an allocation of RECEIVE_BYTES."""
 CLOSE_SECONDS = 10.0
 """How long a client may take to answer connection.close."""
 

@@ -63,6 +63,7 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.prefixes: dict[Consumer, bytes] = {}
         self.drawn_from: WeakSet[Queue] = WeakSet()
+        """The queues it has consumed or got from: those that may have messages out with it."""
         self.confirms: ConfirmLedger | None = None
         self.transaction: Transaction | None = None
         self.prefetch = 0

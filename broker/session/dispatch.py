@@ -66,7 +66,7 @@ def obey(channel: Channel, command: Command) -> None:
         publishing.publish(channel, command.method.encode()[4:], command.header_payload, command.body)
         return
     handler = HANDLERS.get(type(command.method))
-    if handler is None:  # only servers send it, it answers what is sent with no-wait, or it is of the connection class
+    if handler is None:  # for clients to receive, an answer to what we never ask, or of the connection class
         raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method")
     handler(channel, command.method)
 

@@ -38,7 +38,8 @@ class Replies:
     def deliver(self, message: Message) -> None:
         """Send an answer to the client."""
         channel, prefix = self._channel, content.deliver_prefix(self.tag)
-        tag, frame_max = channel.deliveries.last + 1, channel.connection.frame_max  # RabbitMQ counts answers not
+        # As in RabbitMQ an answer uses up no tag: the next delivery has the same one.
+        tag, frame_max = channel.deliveries.last + 1, channel.connection.frame_max
         channel.connection.output.send(
             b"".join(content.deliver(channel.number, prefix, tag, False, message, frame_max))
         )

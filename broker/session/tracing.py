@@ -47,7 +47,8 @@ def watch(channel: Channel) -> None:
 def published(channel: Channel, message: Message, keys: Sequence[str], queues: Iterable[Queue]) -> None:
     """A client's message has been routed to these queues; the default exchange routes to whatever the keys name."""
     known = channel.vhost.queues
-    names = sorted(queue.name for queue in queues if known.get(queue.name) is queue)  # where the delayed wait is none
+    # A delaying exchange's hidden queue is not among those that a client knows of.
+    names = sorted(queue.name for queue in queues if known.get(queue.name) is queue)
     if not message.exchange:
         names = sorted({key for key in keys if not key.startswith(REPLY_TO + ".")})
     headers = {**_message(channel, message, keys), **_place(channel), "routed_queues": _strings(names)}

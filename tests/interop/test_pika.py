@@ -355,7 +355,7 @@ def test_a_stream(connection: Connection, channel: BlockingChannel, name: Name) 
 
 
 def test_workers_with_a_queue_each_behind_a_hash(channel: BlockingChannel, name: Name) -> None:
-    """What RabbitMQ's consistent-hash plug-in is for: the messages of one customer are in one queue, in order."""
+    """What RabbitMQ's consistent-hash plugin is for: the messages of one customer are in one queue, in order."""
     exchange = name("x")
     channel.exchange_declare(exchange, "x-consistent-hash", auto_delete=True, arguments={"hash-header": "customer"})
     workers = [str(channel.queue_declare("", exclusive=True).method.queue) for _ in range(3)]
@@ -378,7 +378,7 @@ def test_workers_with_a_queue_each_behind_a_hash(channel: BlockingChannel, name:
 
 
 def test_a_chat_room_with_a_memory(channel: BlockingChannel, queue: str, name: Name) -> None:
-    """RabbitMQ's recent-history plug-in: who joins late hears what was said last."""
+    """RabbitMQ's recent-history plugin: who joins late hears what was said last."""
     exchange = name("x")
     channel.exchange_declare(exchange, "x-recent-history", auto_delete=True, arguments={"x-recent-history-length": 2})
     channel.confirm_delivery()

@@ -35,7 +35,7 @@ DEFAULT_EXCHANGE = "channel 403 ACCESS_REFUSED - operation not permitted on the 
     ],
 )
 def test_every_type_is_declared_and_found(client: Client, name: Name, kind: str) -> None:
-    """0-9-1 specification, exchange.declare; RabbitMQ 3.10.8 with its plug-ins."""
+    """0-9-1 specification, exchange.declare; RabbitMQ 3.10.8 with its plugins."""
     exchange = name("x")
     client.ask(exchange_declare(exchange, kind))
     client.ask(exchange_declare(exchange, kind))

@@ -1,4 +1,4 @@
-"""x-consistent-hash and x-modulus-hash: RabbitMQ's plug-ins, down to the queue that each value goes to.
+"""x-consistent-hash and x-modulus-hash: RabbitMQ's plugins, down to the queue that each value goes to.
 
 The letters that these tests expect are the last letters of the queues where RabbitMQ 3.10.8 put the messages.
 """

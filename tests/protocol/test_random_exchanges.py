@@ -1,4 +1,4 @@
-"""x-random, RabbitMQ's plug-in, and x-local-random, which is part of RabbitMQ 4.0."""
+"""x-random, RabbitMQ's plugin, and x-local-random, which is part of RabbitMQ 4.0."""
 
 from __future__ import annotations
 

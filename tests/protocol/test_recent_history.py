@@ -1,4 +1,4 @@
-"""x-recent-history: RabbitMQ's plug-in that gives the last messages to whoever is newly bound."""
+"""x-recent-history: RabbitMQ's plugin that gives the last messages to whoever is newly bound."""
 
 from __future__ import annotations
 

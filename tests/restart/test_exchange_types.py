@@ -1,4 +1,4 @@
-"""What exchanges of RabbitMQ's plug-in types still know after an end of either kind, and on another broker."""
+"""What exchanges of RabbitMQ's plugin types still know after an end of either kind, and on another broker."""
 
 from __future__ import annotations
 

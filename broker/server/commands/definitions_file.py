@@ -1,6 +1,6 @@
 """RabbitMQ's definitions files: their form, read and checked before anything is done with them.
 
-Keys that are not known are passed over, as RabbitMQ does: files of many versions hold what only plug-ins know.
+Keys that are not known are passed over, as RabbitMQ does: files of many versions hold what only plugins know.
 Messages say where in the file something is wrong, never what stands there: it may be a password.
 """
 
