@@ -9,12 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from bench import generator
 from bench.generator import Figures, Load
 from bench.target import Target, Wanted, chosen, report
 
 TTL_MILLISECONDS = 100
+LONG_MILLISECONDS = 60_000
 
 
 def plain(target: Target, seconds: float = 4.0) -> Figures:
@@ -23,6 +25,21 @@ def plain(target: Target, seconds: float = 4.0) -> Figures:
     generator.declare_fresh(link, "bench.plain")
     found = generator.run(target, label="plain", key="bench.plain", queue="bench.plain", seconds=seconds)
     generator.delete(link, "bench.plain")
+    link.sock.close()
+    return {**found, "messages_per_s": found["delivered_per_s"]}
+
+
+def kept(target: Target, seconds: float = 4.0) -> Figures:
+    """The same through a queue with a time to live and a dead-letter exchange, whose messages are consumed in time."""
+    link = generator.connect(target)
+    arguments: dict[str, Any] = {
+        "message_ttl": LONG_MILLISECONDS,
+        "dead_letter_exchange": "",
+        "dead_letter_routing_key": "bench.dead",
+    }
+    generator.declare_fresh(link, "bench.kept", **arguments)
+    found = generator.run(target, label="ttl + dlx, kept", key="bench.kept", queue="bench.kept", seconds=seconds)
+    generator.delete(link, "bench.kept")
     link.sock.close()
     return {**found, "messages_per_s": found["delivered_per_s"]}
 
@@ -38,7 +55,7 @@ def expiry(target: Target, seconds: float = 4.0) -> Figures:
         dead_letter_exchange="",
         dead_letter_routing_key="bench.dead",
     )
-    found = generator.run(target, label="ttl + dlx", key="bench.ttl", queue="bench.dead", seconds=seconds)
+    found = generator.run(target, label="ttl + dlx, expired", key="bench.ttl", queue="bench.dead", seconds=seconds)
     generator.delete(link, "bench.ttl", "bench.dead")
     link.sock.close()
     return {**found, "messages_per_s": found["delivered_per_s"]}
@@ -82,9 +99,11 @@ def requests(target: Target, seconds: float = 4.0, clients: int = 16, window: in
 
 SCENARIOS: dict[str, Callable[..., Figures]] = {
     "plain": plain,
-    "ttl": expiry,
+    "ttl": kept,
+    "expired": expiry,
     "reject": rejection,
     "rpc": requests,
+    "rpc-64": partial(requests, window=64),
     "rpc-1": partial(requests, clients=1, window=1),
 }
 
