@@ -3,6 +3,8 @@ SHELL := /bin/sh
 VENV := .venv
 STAMP := $(VENV)/.installed
 BIN := $(VENV)/bin
+# Two test processes, a file each at a time; WORKERS= for one.
+WORKERS ?= -n 2 --dist loadfile
 SOURCES := broker storage migrations tools tests bench
 
 # The first interpreter that is new enough; PYTHON=/path/to/python overrides it.
@@ -38,10 +40,10 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_wire.py --check
-	$(BIN)/python -m pytest -q -m "not slow"
+	$(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 test: $(STAMP)
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q $(WORKERS)
 
 crash-states: $(STAMP)
 	$(BIN)/python -m pytest -q -s tests/crash
