@@ -116,8 +116,8 @@ class Backlog:
         self.bytes -= entry.size
         return entry
 
-    def run(self, messages: int, size_bytes: int) -> list[Entry]:
-        """Take the first ready messages in one go, as long as that is plain: all in memory, none to expire.
+    def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
+        """Take the first ready messages in one go, as long as that is plain: all in memory, none expired before `now`.
 
         No more than `messages`, and none after there are `size_bytes` of them. Empty where `pop` has to look closer.
         """
@@ -125,9 +125,11 @@ class Backlog:
         if self._returned:
             return taken
         head, size = self._head, 0
-        while head and len(taken) < messages and size < size_bytes and not head[0].expires_at:
-            entry = head.popleft()
-            taken.append(entry)
+        while head and len(taken) < messages and size < size_bytes:
+            entry = head[0]
+            if entry.expires_at and entry.expires_at < now:
+                break
+            taken.append(head.popleft())
             size += entry.size
         self._head_bytes -= size
         self.bytes -= size

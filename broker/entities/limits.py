@@ -58,6 +58,10 @@ class Limits:
         self.timed = True
         return self._now() + min(ttl for ttl in (own, given) if ttl is not None)
 
+    def moment(self) -> int:
+        """Whatever expired before it is no longer to be delivered: now, or 0 where nothing expires."""
+        return self._now() if self.timed else 0
+
     def refuses(self, message: Message) -> bool:
         """The queue has no room for a message, and does not make any."""
         return self.on_length and self._overflow != "drop-head" and self.over(1, len(message.body))

@@ -90,10 +90,10 @@ class PriorityBacklog:
         entry = self.peek()
         return None if entry is None else self._levels[entry.level].pop()
 
-    def run(self, messages: int, size_bytes: int) -> list[Entry]:
+    def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
         """Take the first ready messages of the highest level in one go: see `Backlog.run`."""
         first = self.peek()
-        return [] if first is None else self._levels[first.level].run(messages, size_bytes)
+        return [] if first is None else self._levels[first.level].run(messages, size_bytes, now)
 
     def due(self, now: int, messages: int) -> list[Entry]:
         """Take the first messages of the highest level whose time has passed: see `Backlog.due`."""

@@ -330,7 +330,7 @@ def _portions(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 def _take(queue: Queue, limit: int) -> list[Entry]:
     """The next messages for one consumer: a run of them, as long as none may have expired meanwhile."""
     limit = min(limit, RUN_MESSAGES)
-    taken = queue.backlog.run(limit, RUN_BYTES)
+    taken = queue.backlog.run(limit, RUN_BYTES, queue.limits.moment())
     size_bytes = RUN_BYTES if taken else 0
     while len(taken) < limit and size_bytes < RUN_BYTES:
         if taken and ((head := queue.backlog.peek()) is None or head.expires_at):

@@ -91,14 +91,14 @@ class QuorumBacklog(Backlog):
         """The first ready message, left in place."""
         return self._returned[-1] if self._returned else super().peek()
 
-    def run(self, messages: int, size_bytes: int) -> list[Entry]:
+    def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
         """Take the first ready messages in one go: see `Backlog.run`. One that was out before ends the run."""
         fresh = 0
         for entry in islice(self._head, messages):
             if entry.redelivered:
                 break
             fresh += 1
-        return super().run(fresh, size_bytes)
+        return super().run(fresh, size_bytes, now)
 
 
 class QuorumLane(Lane):

@@ -63,7 +63,7 @@ class Shelf:
 
     def take_run(self, messages: int) -> None:
         """A run is what so many pops would give, or less; nothing only where a pop has to look closer."""
-        taken = self.backlog.run(messages, RUN_BYTES)
+        taken = self.backlog.run(messages, RUN_BYTES, 0)
         assert len(taken) <= messages
         assert sum(entry.size for entry in taken[:-1]) < RUN_BYTES
         for entry in taken:
@@ -200,9 +200,10 @@ def test_the_next_of_those_that_came_back(queue: Queue) -> None:
     assert len(shelf.backlog) == 4
 
 
-def test_a_run_ends_before_what_may_expire(queue: Queue) -> None:
+def test_a_run_ends_before_what_has_expired(queue: Queue) -> None:
     backlog = Backlog(WINDOW, lambda after, before, window: [])
     for position, expires_at in ((1, 0), (2, 7), (3, 0)):
         backlog.append(Entry(queue, position, None, 1, expires_at))
-    assert [entry.position for entry in backlog.run(10, RUN_BYTES)] == [1]
-    assert backlog.run(10, RUN_BYTES) == [], "its time has to be looked at"
+    assert [entry.position for entry in backlog.run(10, RUN_BYTES, 8)] == [1]
+    assert backlog.run(10, RUN_BYTES, 8) == [], "it has to be looked at"
+    assert [entry.position for entry in backlog.run(10, RUN_BYTES, 7)] == [2, 3], "what expires this moment has not yet"
