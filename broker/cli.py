@@ -43,8 +43,8 @@ VERBS = {
     "check": Verb("operation", "check"),
     "close-connection": Verb("operation", "close_connection"),
     "delete-queue": Verb("operation", "delete_queue"),
-    "trace": Verb("tracing", "trace"),
     "purge-queue": Verb("operation", "purge_queue"),
+    "trace": Verb("tracing", "trace"),
 }
 
 

@@ -57,8 +57,8 @@ SMALLER_WINS = frozenset(
         "max-in-memory-length",
         "max-length",
         "max-length-bytes",
+        "message-ttl",
     }
-    | {"message-ttl"}
 )
 """Keys of which the smaller value counts, wherever several have a say."""
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker.entities.policies import APPLY_TO, Policy
+from broker.entities.stream_arguments import SEGMENT_BYTES_MAX
 from broker.server.commands.arguments import invalid
 from broker.server.commands.erlang import pairs, term
 
 Check = Callable[[Any], bool]
 
-SEGMENT_BYTES_MAX = 3_000_000_000
 _AGE = re.compile(r"0*[1-9][0-9]*[YMDhms]")
 
 
