@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from broker.entities import queue_arguments
 from broker.entities.erlang_terms import Atom, printed
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
+from broker.wire.errors import ChannelException, precondition_failed
 from broker.wire.tables import Table
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def assert_queue_equivalent(queue: Queue, vhost: str, spec: QueueSpec) -> None:
 
 def _differs(name: str, entity: str, received: str, current: str) -> ChannelException:
     text = f"inequivalent arg '{name}' for {entity}: received '{received}' but current is '{current}'"
-    return ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    return precondition_failed(text)
 
 
 def _word(value: bool) -> str:

@@ -16,7 +16,7 @@ from broker.entities.random_exchanges import LocalRandom, RandomChoice
 from broker.entities.recent_history import RecentHistory
 from broker.entities.routers import Direct, Fanout, Headers, Router, Topic
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException, ConnectionException
+from broker.wire.errors import ConnectionException, precondition_failed
 from broker.wire.tables import Table, encode_table
 
 if TYPE_CHECKING:
@@ -46,17 +46,13 @@ def delayed_type(arguments: Table) -> str:
     """
     field = arguments.get("x-delayed-type")
     if field is None or field.kind not in "Sx":
-        raise _invalid_argument("'x-delayed-type' must be an existing exchange type")
+        raise precondition_failed("Invalid argument, 'x-delayed-type' must be an existing exchange type")
     name = bytes(field.value).decode("utf-8", "surrogateescape")
     if name == DELAYED_TYPE:
-        raise _invalid_argument(f"'{DELAYED_TYPE}' can't be used for 'x-delayed-type'")
+        raise precondition_failed(f"Invalid argument, '{DELAYED_TYPE}' can't be used for 'x-delayed-type'")
     if name not in ROUTERS:
         raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{name}'")
     return name
-
-
-def _invalid_argument(problem: str) -> ChannelException:
-    return ChannelException(ReplyCode.PRECONDITION_FAILED, f"Invalid argument, {problem}")
 
 
 ROUTERS: dict[str, Callable[[Table, Random], Router]] = {

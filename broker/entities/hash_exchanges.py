@@ -16,7 +16,7 @@ from broker.entities.erlang_terms import UNDEFINED, Term, printed, typed
 from broker.entities.queue import Queue
 from broker.entities.routers import Router
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException, ConnectionException
+from broker.wire.errors import ConnectionException, precondition_failed
 from broker.wire.properties import decode_properties
 from broker.wire.tables import Field, Table
 
@@ -39,9 +39,9 @@ class ConsistentHash(Router):
     def __init__(self, arguments: Table) -> None:
         header, property_ = (_text(arguments.get(name)) for name in ("hash-header", "hash-property"))
         if header is not None and property_ is not None:
-            raise _refusal("hash-header and hash-property are mutually exclusive")
+            raise precondition_failed("hash-header and hash-property are mutually exclusive")
         if property_ is not None and property_ not in _PROPERTIES:
-            raise _refusal(f"Unsupported property: {property_}")
+            raise precondition_failed(f"Unsupported property: {property_}")
         self.by_key_alone = header is None and property_ is None
         self._subject = _subject(header, property_)
         self._weights: dict[Destination, int] = {}
@@ -51,9 +51,9 @@ class ConsistentHash(Router):
     def check(self, key: str, arguments: Table, destination: str) -> None:
         if not re.fullmatch(r"[+-]?[0-9]+", key):
             found = printed(key.encode("utf-8", "surrogateescape"))
-            raise _refusal(f"The binding key must be an integer: {found}")
+            raise precondition_failed(f"The binding key must be an integer: {found}")
         if int(key) < 1:
-            raise _refusal("The binding key must be greater than 0")
+            raise precondition_failed("The binding key must be greater than 0")
 
     def bind(self, binding: Binding, arguments: Table) -> None:
         self._weights.setdefault(binding.destination, int(binding.key))
@@ -128,7 +128,3 @@ def _text(field: Field | None) -> str | None:
     if field.kind != "S":
         raise ConnectionException(ReplyCode.INTERNAL_ERROR, "hash-header and hash-property must be strings")
     return bytes(field.value).decode("utf-8", "surrogateescape")
-
-
-def _refusal(text: str) -> ChannelException:
-    return ChannelException(ReplyCode.PRECONDITION_FAILED, text)

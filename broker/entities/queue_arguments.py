@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from broker.entities.queue_types import CLASSIC, EVERY_ARGUMENT, check_type, type_of
 from broker.entities.stream_arguments import SEGMENT_BYTES_MAX, interval_milliseconds
-from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
+from broker.wire.errors import ChannelException, precondition_failed
 from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Field, Table
 
 EXPIRY_MAX_MILLISECONDS = 315_360_000_000  # ten years, RabbitMQ's own bound
@@ -80,7 +79,7 @@ def check(queue: str, vhost: str, arguments: Table) -> None:
             check_value(name, arguments[name], arguments, queue, vhost)
     for name in arguments:
         if name in EVERY_ARGUMENT and name not in type_.arguments:
-            raise _refusal(f"invalid arg '{name}' {where} of queue type {type_.module}")
+            raise precondition_failed(f"invalid arg '{name}' {where} of queue type {type_.module}")
 
 
 def assert_equivalent(queue: str, vhost: str, current: Table, received: Table) -> None:
@@ -109,7 +108,7 @@ def inequivalent(name: str, entity: str, current: Field | None, received: Field 
         text = f"received '{render(received)}' but current is '{render(current)}'"
     else:
         text = f"received {_described(received)} but current is {_described(current)}"
-    return _refusal(f"inequivalent arg '{name}' for {entity}: {text}")
+    return precondition_failed(f"inequivalent arg '{name}' for {entity}: {text}")
 
 
 def render(field: Field) -> str:
@@ -135,10 +134,6 @@ def _plain(field: Field) -> Any:
     return field.value.decode("utf-8", "surrogateescape") if isinstance(field.value, bytes) else field.value
 
 
-def _refusal(text: str) -> ChannelException:
-    return ChannelException(ReplyCode.PRECONDITION_FAILED, text)
-
-
 def _delivery_limit(field: Field | None) -> float | None:
     """RabbitMQ 3.10 takes any value; what is no number limits nothing. Nor does a negative one, as in RabbitMQ 4."""
     if field is None or field.kind not in INTEGER_KINDS | {"f", "d"}:
@@ -147,88 +142,79 @@ def _delivery_limit(field: Field | None) -> float | None:
     return value if value >= 0 else None
 
 
+def _invalid(name: str, queue: str, vhost: str, problem: str) -> ChannelException:
+    return precondition_failed(f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {problem}")
+
+
 def _integer(lowest: int, highest: int | None = None) -> Check:
     def check_integer(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
-        where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
         value: Any = field.value
         if field.kind not in INTEGER_KINDS:
-            raise _refusal(f'{where}: "expected integer, got {TYPE_NAMES[field.kind]}"')
+            raise _invalid(name, queue, vhost, f'"expected integer, got {TYPE_NAMES[field.kind]}"')
         if value < 0:
-            raise _refusal(f"{where}: {{value_negative,{value}}}")
+            raise _invalid(name, queue, vhost, f"{{value_negative,{value}}}")
         if value < lowest:
-            raise _refusal(f"{where}: {{value_zero,{value}}}")
+            raise _invalid(name, queue, vhost, f"{{value_zero,{value}}}")
         if highest is not None and value > highest:
-            raise _refusal(f"{where}: {{value_too_large,{value}}}")
+            raise _invalid(name, queue, vhost, f"{{value_too_large,{value}}}")
 
     return check_integer
 
 
 def _priority(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
     _integer(0)(name, field, arguments, queue, vhost)
-    value: Any = field.value
-    if value > 255:
-        raise _refusal(f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {{max_value_exceeded,{value}}}")
+    if field.value > 255:
+        raise _invalid(name, queue, vhost, f"{{max_value_exceeded,{field.value}}}")
 
 
 def _exchange_name(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
     if field.kind != "S":
         kind = TYPE_NAMES[field.kind]
-        raise _refusal(f"invalid type '{kind}' for arg '{name}' in queue '{queue}' in vhost '{vhost}'")
+        raise precondition_failed(f"invalid type '{kind}' for arg '{name}' in queue '{queue}' in vhost '{vhost}'")
+
+
+def _of_kind(kind: str) -> Check:
+    def check_kind(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+        if field.kind != kind:
+            raise _invalid(name, queue, vhost, f"{{unacceptable_type,{TYPE_NAMES[field.kind]}}}")
+
+    return check_kind
+
+
+_string, _boolean = _of_kind("S"), _of_kind("t")
 
 
 def _interval(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
-    where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
-    if field.kind != "S":
-        raise _refusal(f"{where}: {{unacceptable_type,{TYPE_NAMES[field.kind]}}}")
+    _string(name, field, arguments, queue, vhost)
     if interval_milliseconds(field) is None:
-        raise _refusal(f"{where}: invalid_max_age")
+        raise _invalid(name, queue, vhost, "invalid_max_age")
 
 
 def _segment_size(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
     _integer(0)(name, field, arguments, queue, vhost)
-    value: Any = field.value
-    if value > SEGMENT_BYTES_MAX:
-        raise _refusal(f"Exceeded max value for {name}")
+    if field.value > SEGMENT_BYTES_MAX:
+        raise precondition_failed(f"Exceeded max value for {name}")
 
 
 def _dead_letter_key(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
-    where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
-    if field.kind != "S":
-        raise _refusal(f"{where}: {{unacceptable_type,{TYPE_NAMES[field.kind]}}}")
+    _string(name, field, arguments, queue, vhost)
     if "x-dead-letter-exchange" not in arguments:
-        raise _refusal(f"{where}: routing_key_but_no_dlx_defined")
+        raise _invalid(name, queue, vhost, "routing_key_but_no_dlx_defined")
 
 
 def _one_of(invalid: str, *allowed: str) -> Check:
     def check_choice(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
-        where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
-        if field.kind != "S":
-            raise _refusal(f"{where}: {{unacceptable_type,{TYPE_NAMES[field.kind]}}}")
+        _string(name, field, arguments, queue, vhost)
         if render(field) not in allowed:
-            raise _refusal(f"{where}: {invalid}")
+            raise _invalid(name, queue, vhost, invalid.format(render(field)))
 
     return check_choice
-
-
-def _queue_mode(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
-    where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
-    if field.kind != "S":
-        raise _refusal(f"{where}: {{unacceptable_type,{TYPE_NAMES[field.kind]}}}")
-    if field.value not in (b"default", b"lazy"):
-        raise _refusal(f"{where}: \"unsupported queue mode '{render(field)}'\"")
 
 
 def _queue_version(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
     _integer(0)(name, field, arguments, queue, vhost)
     if field.value not in (1, 2):
-        where = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}'"
-        raise _refusal(f"{where}: \"unsupported queue version '{field.value}'\"")
-
-
-def _boolean(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
-    if field.kind != "t":
-        kind = TYPE_NAMES[field.kind]
-        raise _refusal(f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {{unacceptable_type,{kind}}}")
+        raise _invalid(name, queue, vhost, f"\"unsupported queue version '{field.value}'\"")
 
 
 Check = Callable[[str, Field, Table, str, str], None]
@@ -245,7 +231,7 @@ _CHECKS: dict[str, Check] = {  # in RabbitMQ's order: the first that is wrong is
     "x-max-in-memory-bytes": _integer(0),
     "x-max-priority": _priority,
     "x-overflow": _one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
-    "x-queue-mode": _queue_mode,
+    "x-queue-mode": _one_of("\"unsupported queue mode '{}'\"", "default", "lazy"),
     "x-queue-version": _queue_version,
     "x-single-active-consumer": _boolean,
     "x-quorum-initial-group-size": _integer(1),

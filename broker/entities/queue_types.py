@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
+from broker.wire.errors import precondition_failed
 from broker.wire.tables import TYPE_NAMES, Field, Table
 
 
@@ -104,14 +103,14 @@ def check_type(field: Field | None, where: str) -> None:
         problem = f"\"unsupported queue type '{_named(field)}'\""
     else:
         return
-    raise _refusal(f"invalid arg 'x-queue-type' {where}: {problem}")
+    raise precondition_failed(f"invalid arg 'x-queue-type' {where}: {problem}")
 
 
 def check_name(name: str, arguments: Table) -> None:
     """Refuse to make up a name for a queue whose type must have one. Raises ChannelException 406."""
     type_ = type_of(arguments)
     if not name and not type_.may_be_temporary:
-        raise _refusal(f"Cannot declare a server-named queue for type {type_.module}")
+        raise precondition_failed(f"Cannot declare a server-named queue for type {type_.module}")
 
 
 def check_properties(
@@ -123,7 +122,7 @@ def check_properties(
     properties = {"auto-delete": auto_delete, "exclusive-owner": exclusive, "non-durable": not durable}
     for name, present in properties.items():
         if present:
-            raise _refusal(f"invalid property '{name}' for queue '{queue}' in vhost '{vhost}'")
+            raise precondition_failed(f"invalid property '{name}' for queue '{queue}' in vhost '{vhost}'")
 
 
 def with_default(arguments: Table, default: str, *, durable: bool, exclusive: bool, auto_delete: bool) -> Table:
@@ -139,7 +138,3 @@ def with_default(arguments: Table, default: str, *, durable: bool, exclusive: bo
 def _named(field: Field | None) -> str:
     value = None if field is None else field.value
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else ""
-
-
-def _refusal(text: str) -> ChannelException:
-    return ChannelException(ReplyCode.PRECONDITION_FAILED, text)

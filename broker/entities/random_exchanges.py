@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from broker.entities.queue_types import CLASSIC
 from broker.entities.routers import Router
-from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
+from broker.wire.errors import precondition_failed
 from broker.wire.tables import Table
 
 if TYPE_CHECKING:
@@ -48,12 +47,8 @@ class LocalRandom(RandomChoice):
 
     def check(self, key: str, arguments: Table, destination: str) -> None:
         if key:
-            raise _refusal(f"Non empty binding '{key}' key not permitted")
+            raise precondition_failed(f"Non empty binding '{key}' key not permitted")
         if destination == "exchange":
-            raise _refusal("Destination not found")
+            raise precondition_failed("Destination not found")
         if destination != CLASSIC.module:
-            raise _refusal(f"Queue type {destination} not valid for this exchange type")
-
-
-def _refusal(text: str) -> ChannelException:
-    return ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+            raise precondition_failed(f"Queue type {destination} not valid for this exchange type")

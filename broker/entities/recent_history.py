@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 
 from broker.entities.erlang_terms import printed, value
 from broker.entities.routers import Fanout
-from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
+from broker.wire.errors import precondition_failed
 from broker.wire.tables import Field, Table
 
 if TYPE_CHECKING:
@@ -50,5 +49,5 @@ def _length(arguments: Table) -> int:
     field = arguments.get("x-recent-history-length", Field("l", LENGTH_DEFAULT))
     if field.kind not in _SIGNED_KINDS or field.value < 1:
         found = f"Invalid argument {printed(value(field))}, 'x-recent-history-length' must be a positive integer"
-        raise ChannelException(ReplyCode.PRECONDITION_FAILED, found)
+        raise precondition_failed(found)
     return int(field.value)

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker.entities.topics import TopicTrie
-from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
+from broker.wire.errors import precondition_failed
 from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Field, Table
 
 if TYPE_CHECKING:
@@ -144,11 +143,11 @@ def _match_mode(arguments: Table) -> str:
         return "all"
     if field.kind != "S":
         found = f"field type {TYPE_NAMES[field.kind]} (value {field.value}); expected longstr"
-        raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"Invalid x-match {found}")
+        raise precondition_failed(f"Invalid x-match {found}")
     mode = bytes(field.value).decode("utf-8", "replace")
     if mode not in _MATCH_MODES:
         found = f'field value <<"{mode}">>; expected all, any, all-with-x, or any-with-x'
-        raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"Invalid x-match {found}")
+        raise precondition_failed(f"Invalid x-match {found}")
     return mode
 
 

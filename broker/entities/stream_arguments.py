@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
+from broker.wire.errors import precondition_failed
 from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Field, Table
 
 SEGMENT_BYTES = 500_000_000
@@ -88,7 +87,7 @@ def start(arguments: Table, where: str) -> Start:
     if ago is not None:
         return Start("ago", ago)
     text = f"invalid arg 'x-stream-offset' {where}: {{invalid_stream_offset_arg,{_term(field)}}}"
-    raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    raise precondition_failed(text)
 
 
 class Wanted(NamedTuple):

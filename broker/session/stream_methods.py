@@ -7,7 +7,7 @@ from broker.entities.stream import Stream
 from broker.session.channel import Channel
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException, ConnectionException
+from broker.wire.errors import ConnectionException, precondition_failed
 
 
 def check_consume(channel: Channel, stream: Stream, method: methods.BasicConsume) -> None:
@@ -17,10 +17,10 @@ def check_consume(channel: Channel, stream: Stream, method: methods.BasicConsume
     """
     where = f"for {stream.where}"
     if "x-priority" in method.arguments:
-        raise _refusal(f"invalid arg 'x-priority' {where} of queue type rabbit_stream_queue")
+        raise precondition_failed(f"invalid arg 'x-priority' {where} of queue type rabbit_stream_queue")
     stream_arguments.start(method.arguments, where)
     if not channel.prefetch:
-        raise _refusal(f"consumer prefetch count is not set for '{stream.where}'")
+        raise precondition_failed(f"consumer prefetch count is not set for '{stream.where}'")
     if method.no_ack:
         text = f"automatic acknowledgement not supported by stream queues {stream.where}"
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, text)
@@ -40,7 +40,3 @@ def check_return(channel: Channel, tag: int, *, multiple: bool) -> None:
     for entry in entries.values():
         if isinstance(entry.queue, Stream):
             entry.queue.refuse_return()
-
-
-def _refusal(text: str) -> ChannelException:
-    return ChannelException(ReplyCode.PRECONDITION_FAILED, text)

@@ -30,6 +30,11 @@ class ConnectionException(AmqpError):
         self.method_id = method_id
 
 
+def precondition_failed(text: str) -> ChannelException:
+    """The 406 with which RabbitMQ refuses arguments, and much else; `text` follows the name of the code."""
+    return ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+
+
 class DecodeError(Exception):
     """Bytes that are no valid method, property list or table. The caller knows the frame, and so the reply code."""
 
