@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from broker.entities import dead_letters
 from broker.entities.exchanges import Binding, Destination
+from broker.entities.message import headers_of, keys_of
 from broker.entities.pending import Pending
 from broker.entities.queue import Queue
-from broker.entities.queue_types import type_of
 from broker.entities.routing import hand_over
 from broker.wire.tables import Table
 
@@ -107,7 +106,7 @@ class Bindings:
                 hand_over(message, destination)
             return
         for message in reversed(history):
-            keys, headers = dead_letters.keys_of(message), dead_letters.headers_of(message)
+            keys, headers = keys_of(message), headers_of(message)
             for queue in self._vhost.route(destination, keys, headers, message).queues:
                 hand_over(message, queue)
 
@@ -118,7 +117,7 @@ class Bindings:
 
 
 def _type(destination: Destination) -> str:
-    return type_of(destination.spec.arguments).module if isinstance(destination, Queue) else "exchange"
+    return destination.type.module if isinstance(destination, Queue) else "exchange"
 
 
 def _durable(binding: Binding) -> bool:

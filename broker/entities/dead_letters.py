@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from broker.entities.message import BlindlyCopied, Message, route_of
+from broker.entities.message import BlindlyCopied, Message, copied_to, route_of
 from broker.wire.properties import BasicProperties, body_size, decode_properties, encode_header
 from broker.wire.tables import INTEGER_KINDS, Field, Table
 from storage.batch import PERSISTENT
@@ -88,7 +88,7 @@ def _write(
     dead = Message(route, header, b"", 0)
     properties = decode_properties(header)
     headers = dict(properties.headers or {})
-    keys = [dead.routing_key, *copied_to(headers, "CC")]
+    keys = [dead.routing_key, *copied_to(headers)]
     death, before = _death(dead, properties, queue, reason, now, keys), headers.get("x-death")
     headers["x-death"] = Field("A", _counted(before, death))
     for which in ("first", "last") if before is None else ("last",):
@@ -102,7 +102,7 @@ def _write(
         encode_header(body_size(header), properties._replace(**changes)),
         PERSISTENT if properties.delivery_mode == 2 else 0,
         properties.priority or 0,
-        (key, *copied_to(headers, "CC")),
+        (key, *copied_to(headers)),
         () if routing_key is not None else blind_keys,
         headers,
     )
@@ -110,16 +110,6 @@ def _write(
 
 _write_again = lru_cache(maxsize=256)(_write)
 """Messages that die together are mostly alike, and so are their letters, second by second."""
-
-
-def headers_of(message: Message) -> Table:
-    """A message's headers; empty without any."""
-    return decode_properties(message.header).headers or {}
-
-
-def keys_of(message: Message) -> list[str]:
-    """Every key a message is routed by: its own and those copied to, openly or blindly."""
-    return [message.routing_key, *copied_to(headers_of(message), "CC"), *message.blind_keys]
 
 
 def _deaths(field: Field | None) -> list[Table]:
@@ -162,13 +152,6 @@ def _count(death: Table) -> int:
     """How often it says; publishers may have written what they like there."""
     field = death.get("count")
     return field.value if field is not None and field.kind in INTEGER_KINDS else 0
-
-
-def copied_to(headers: Table, name: str) -> list[str]:
-    """The routing keys that the header CC or BCC names; what is none of that is passed over."""
-    field = headers.get(name)
-    values: Any = field.value if field is not None and field.kind == "A" else []
-    return [value.value.decode("utf-8", "surrogateescape") for value in values if value.kind == "S"]
 
 
 def _string(text: str) -> Field:

@@ -12,8 +12,7 @@ import re
 from copy import copy
 from typing import Any
 
-from broker.entities.dead_letters import copied_to
-from broker.entities.message import BlindlyCopied, Message
+from broker.entities.message import BlindlyCopied, Message, copied_to
 from broker.wire.properties import decode_properties, encode_header
 from broker.wire.tables import INTEGER_KINDS, Field, Table
 from storage.batch import BLIND, DELAYED
@@ -55,7 +54,7 @@ def released(kept: Message) -> tuple[Message, list[str], Table]:
     blind = kept.blind_keys
     if blind:
         message = BlindlyCopied.of(message, header, blind)
-    return message, [kept.routing_key, *copied_to(headers, "CC"), *blind], headers
+    return message, [kept.routing_key, *copied_to(headers), *blind], headers
 
 
 def _number(field: Field) -> int:

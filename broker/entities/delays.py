@@ -22,11 +22,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.entities.dead_letters import headers_of
 from broker.entities.delay_header import delay_of, delayed, released
 from broker.entities.exchanges import DELAYED_TYPE, Exchange
 from broker.entities.lane import Lane
-from broker.entities.message import Entry, Message
+from broker.entities.message import Entry, Message, headers_of
 from broker.entities.pending import Pending
 from broker.entities.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec
 from broker.entities.routing import hand_over

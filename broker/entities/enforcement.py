@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from broker.entities import leases
 from broker.entities.policies import EXCHANGE, InForce, Policies, Policy, alternate, effective
-from broker.entities.queue_types import type_of
 
 if TYPE_CHECKING:
     from broker.entities.exchanges import Exchange
@@ -43,7 +42,7 @@ class Enforcement:
 
     def queue_appears(self, queue: Queue) -> None:
         """Tell a queue that has come to be, or come back, what holds for it. Its messages wait for `Limits.resume`."""
-        _tell_queue(queue, self.policies.match(type_of(queue.spec.arguments).name, queue.name))
+        _tell_queue(queue, self.policies.match(queue.type.name, queue.name))
         self._begin_lease(queue)
 
     def _changed(self, *versions: Policy) -> None:
@@ -52,9 +51,8 @@ class Enforcement:
             if any(policy.applies(EXCHANGE, exchange.name) for policy in versions):
                 self._match_exchange(exchange)
         for queue in list(self._vhost.queues.values()):
-            type_ = type_of(queue.spec.arguments).name
-            if any(policy.applies(type_, queue.name) for policy in versions):
-                self._match_queue(queue, type_)
+            if any(policy.applies(queue.type.name, queue.name) for policy in versions):
+                self._match_queue(queue)
 
     def _match_exchange(self, exchange: Exchange) -> None:
         before = exchange.alternate
@@ -62,9 +60,9 @@ class Enforcement:
         if exchange.alternate != before:
             self._vhost.bindings.alternate_changed(exchange)
 
-    def _match_queue(self, queue: Queue, type_: str) -> None:
+    def _match_queue(self, queue: Queue) -> None:
         """As RabbitMQ does: a lease begins anew, and oldest messages go if that was or is what becomes of too many."""
-        in_force = self.policies.match(type_, queue.name)
+        in_force = self.policies.match(queue.type.name, queue.name)
         if in_force == queue.policies:
             return
         overflow = queue.arguments.overflow

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TypeAlias
 
+from broker.wire.frames import render_octets
 from broker.wire.tables import TYPE_NAMES, Field, Table
 
 
@@ -25,9 +26,6 @@ _BOOLEANS = {True: Atom("true"), False: Atom("false")}
 _TYPES = {kind: Atom(name) for kind, name in TYPE_NAMES.items()}
 _PLAIN = re.compile("[a-z][a-zA-Z0-9_@]*")
 """Atoms that need no quotes. Ours hold nothing that would have to be escaped within them."""
-
-_PRINTABLE = {*range(32, 127), *range(160, 256), *b"\b\t\n\v\f\r\x1b"}
-_ESCAPES = {ord(char): "\\" + name for char, name in zip('\b\t\n\v\f\r\x1b"\\', 'btnvfre"\\', strict=True)}
 
 
 def typed(field: Field) -> Term:
@@ -67,7 +65,7 @@ def printed(term: Term) -> str:
     if isinstance(term, Atom):
         return term if _PLAIN.fullmatch(term) else f"'{term}'"
     if isinstance(term, bytes):
-        return f"<<{_printed_bytes(term)}>>"
+        return render_octets(term)
     if isinstance(term, tuple):
         return f"{{{','.join(map(printed, term))}}}"
     if isinstance(term, list):
@@ -75,13 +73,6 @@ def printed(term: Term) -> str:
     if isinstance(term, float):
         return _printed_float(term)
     return str(term)
-
-
-def _printed_bytes(data: bytes) -> str:
-    """Text if every byte is a printable character of Latin-1, which goes out as the byte it was."""
-    if not data or not _PRINTABLE.issuperset(data):
-        return ",".join(map(str, data))
-    return f'"{data.decode("utf-8", "surrogateescape").translate(_ESCAPES)}"'
 
 
 def _printed_float(number: float) -> str:

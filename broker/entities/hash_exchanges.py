@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from broker.entities.erlang_hash import jump, phash2
 from broker.entities.erlang_terms import UNDEFINED, Term, printed, typed
 from broker.entities.queue import Queue
-from broker.entities.routers import Router
+from broker.entities.routers import OneBinding, Router
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ConnectionException, precondition_failed
 from broker.wire.properties import decode_properties
@@ -72,27 +72,15 @@ class ConsistentHash(Router):
         return (self._line[bisect_right(self._ends, bucket)],)
 
 
-class ModulusHash(Router):
+class ModulusHash(OneBinding):
     """One binding for each list of routing keys: the remainder of its hash by the number of bindings."""
 
-    def __init__(self) -> None:
-        self._bindings: dict[Binding, None] = {}
-        self._line: list[Destination] = []
-
-    def bind(self, binding: Binding, arguments: Table) -> None:
-        self._bindings[binding] = None
-        self._line = []
-
-    def unbind(self, binding: Binding) -> None:
-        del self._bindings[binding]
-        self._line = []
+    def order(self, bindings: Iterable[Binding]) -> Iterable[Binding]:
+        return sorted(bindings, key=_place)
 
     def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
-        if not self._bindings:
-            return ()
-        if not self._line:
-            self._line = [binding.destination for binding in sorted(self._bindings, key=_place)]
-        return (self._line[phash2([_bytes(key) for key in keys]) % len(self._line)],)
+        line = self.line
+        return (line[phash2([_bytes(key) for key in keys]) % len(line)],) if line else ()
 
 
 _PROPERTIES = ("correlation_id", "message_id", "timestamp")

@@ -1,10 +1,12 @@
-"""A message, and its place in a queue."""
+"""A message, what routing asks of it, and its place in a queue."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from broker.wire.properties import decode_properties
+from broker.wire.tables import Table
 from storage.batch import BLIND, PERSISTENT
 
 if TYPE_CHECKING:
@@ -112,6 +114,23 @@ def route_of(exchange: str, routing_key: str) -> bytes:
     """
     names = exchange.encode("utf-8", "surrogateescape"), routing_key.encode("utf-8", "surrogateescape")
     return b"".join(bytes((len(name),)) + name for name in names)
+
+
+def headers_of(message: Message) -> Table:
+    """A message's headers; empty without any."""
+    return decode_properties(message.header).headers or {}
+
+
+def keys_of(message: Message) -> list[str]:
+    """Every key a message is routed by: its own and those copied to, openly or blindly."""
+    return [message.routing_key, *copied_to(headers_of(message)), *message.blind_keys]
+
+
+def copied_to(headers: Table) -> list[str]:
+    """The routing keys that the header CC names; what is none of that is passed over."""
+    field = headers.get("CC")
+    values: Any = field.value if field is not None and field.kind == "A" else []
+    return [_text(value.value) for value in values if value.kind == "S"]
 
 
 def _text(name: bytes) -> str:

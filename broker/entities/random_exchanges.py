@@ -7,39 +7,26 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from broker.entities.queue_types import CLASSIC
-from broker.entities.routers import Router
+from broker.entities.routers import OneBinding
 from broker.wire.errors import precondition_failed
 from broker.wire.tables import Table
 
 if TYPE_CHECKING:
-    from broker.entities.exchanges import Binding, Destination
+    from broker.entities.exchanges import Destination
     from broker.entities.message import Message
 
 
-class RandomChoice(Router):
+class RandomChoice(OneBinding):
     """One binding for each message, whatever its keys: who is bound twice is twice as likely."""
 
     by_key_alone = False
 
     def __init__(self, chance: Random) -> None:
+        super().__init__()
         self._chance = chance
-        self._bindings: dict[Binding, None] = {}
-        self._line: list[Destination] = []
-
-    def bind(self, binding: Binding, arguments: Table) -> None:
-        self._bindings[binding] = None
-        self._line = []
-
-    def unbind(self, binding: Binding) -> None:
-        del self._bindings[binding]
-        self._line = []
 
     def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
-        if not self._bindings:
-            return ()
-        if not self._line:
-            self._line = [binding.destination for binding in self._bindings]
-        return (self._chance.choice(self._line),)
+        return (self._chance.choice(self.line),) if self.line else ()
 
 
 class LocalRandom(RandomChoice):

@@ -1,4 +1,4 @@
-"""How exchanges match: the verbs of every type, and the four types that AMQP names.
+"""How exchanges match: the verbs of every type, and the four types that AMQP names, and what others have in common.
 
 A type sees binding keys, binding arguments and destinations only; names, flags and life cycle are the exchange's,
 who asks whom in what order is `routing`'s. The types that RabbitMQ has in plugins are in files of their own.
@@ -81,6 +81,33 @@ class Fanout(Router):
 
     def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
         return [binding.destination for binding in self._bindings]
+
+
+class OneBinding(Router):
+    """What types share that send each message to one of their bindings: the bindings in a line."""
+
+    def __init__(self) -> None:
+        self._bindings: dict[Binding, None] = {}
+        self._line: list[Destination] = []
+
+    def bind(self, binding: Binding, arguments: Table) -> None:
+        self._bindings[binding] = None
+        self._line = []
+
+    def unbind(self, binding: Binding) -> None:
+        del self._bindings[binding]
+        self._line = []
+
+    def order(self, bindings: Iterable[Binding]) -> Iterable[Binding]:
+        """The bindings, given in the order in which they came, in the order of their line."""
+        return bindings
+
+    @property
+    def line(self) -> Sequence[Destination]:
+        """Where the bindings lead; made when asked for, not with each of a thousand that come or go."""
+        if not self._line:
+            self._line = [binding.destination for binding in self.order(self._bindings)]
+        return self._line
 
 
 class Topic(Router):

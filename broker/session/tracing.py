@@ -11,9 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from broker.entities import dead_letters
 from broker.entities.consumer import Consumer
-from broker.entities.message import SHORT_STRING_BYTES, Entry, Message, route_of
+from broker.entities.message import SHORT_STRING_BYTES, Entry, Message, keys_of, route_of
 from broker.entities.queue import Queue
 from broker.entities.routing import hand_over
 from broker.entities.vhost import TRACE_EXCHANGE, VHost
@@ -61,7 +60,7 @@ def delivered(channel: Channel, entry: Entry) -> None:
     if message is None or message.exchange == TRACE_EXCHANGE:
         return
     redelivered = {"redelivered": Field("I", int(entry.redelivered))}
-    headers = {**_message(channel, message, dead_letters.keys_of(message)), **redelivered, **_place(channel)}
+    headers = {**_message(channel, message, keys_of(message)), **redelivered, **_place(channel)}
     _tell(channel.vhost, f"deliver.{entry.queue.name}", headers, message.body)
 
 
