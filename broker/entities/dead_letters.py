@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from broker.entities.message import BlindlyCopied, Message, copied_to, route_of
 from broker.wire.properties import BasicProperties, body_size, decode_properties, encode_header
-from broker.wire.tables import INTEGER_KINDS, Field, Table
+from broker.wire.tables import INTEGER_KINDS, Field, Table, plain_value, string
 from storage.batch import PERSISTENT
 
 Deaths = list[Field]
@@ -123,14 +123,14 @@ def _deaths(field: Field | None) -> list[Table]:
 def _death(message: Message, properties: BasicProperties, queue: str, reason: str, now: int, keys: list[str]) -> Table:
     death: Table = {
         "count": Field("l", 1),
-        "reason": _string(reason),
-        "queue": _string(queue),
+        "reason": string(reason),
+        "queue": string(queue),
         "time": Field("T", now),
-        "exchange": _string(message.exchange),
-        "routing-keys": Field("A", [_string(key) for key in keys]),
+        "exchange": string(message.exchange),
+        "routing-keys": Field("A", [string(key) for key in keys]),
     }
     if properties.expiration is not None:
-        death["original-expiration"] = _string(properties.expiration)
+        death["original-expiration"] = string(properties.expiration)
     return death
 
 
@@ -154,12 +154,6 @@ def _count(death: Table) -> int:
     return field.value if field is not None and field.kind in INTEGER_KINDS else 0
 
 
-def _string(text: str) -> Field:
-    return Field("S", text.encode("utf-8", "surrogateescape"))
-
-
 def _text(table: Table, name: str) -> str:
     field = table.get(name)
-    return (
-        field.value.decode("utf-8", "surrogateescape") if field is not None and isinstance(field.value, bytes) else ""
-    )
+    return plain_value(field) if field is not None and isinstance(field.value, bytes) else ""

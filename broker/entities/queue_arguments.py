@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from broker.entities.queue_types import CLASSIC, EVERY_ARGUMENT, check_type, type_of
 from broker.entities.stream_arguments import SEGMENT_BYTES_MAX, interval_milliseconds
 from broker.wire.errors import ChannelException, precondition_failed
-from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Field, Table
+from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Field, Table, plain_value
 
 EXPIRY_MAX_MILLISECONDS = 315_360_000_000  # ten years, RabbitMQ's own bound
 
@@ -35,7 +35,7 @@ class QueueArguments(NamedTuple):
 
 def parse(arguments: Table) -> QueueArguments:
     """Read arguments that `check` has accepted."""
-    values = {name: _plain(field) for name, field in arguments.items()}
+    values = {name: plain_value(field) for name, field in arguments.items()}
     return QueueArguments(
         message_ttl=values.get("x-message-ttl"),
         expires=values.get("x-expires"),
@@ -128,10 +128,6 @@ def _described(field: Field | None) -> str:
 def _with_default(name: str, field: Field | None) -> Field | None:
     classic = name == "x-queue-type" and field is not None and field.value == CLASSIC.name.encode()
     return None if classic else field
-
-
-def _plain(field: Field) -> Any:
-    return field.value.decode("utf-8", "surrogateescape") if isinstance(field.value, bytes) else field.value
 
 
 def _delivery_limit(field: Field | None) -> float | None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from broker.wire.errors import precondition_failed
-from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Field, Table
+from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Field, Table, plain_value
 
 SEGMENT_BYTES = 500_000_000
 """A segment's size where the declaration names none; RabbitMQ's own default."""
@@ -39,7 +39,7 @@ class StreamArguments(NamedTuple):
 
 def parse(declared: Table, policies: Mapping[str, Any]) -> StreamArguments:
     """What arguments of queue.declare and what policies say, both checked. Of streams, policies win."""
-    said = {name.removeprefix("x-"): _plain(field) for name, field in declared.items()} | dict(policies)
+    said = {name.removeprefix("x-"): plain_value(field) for name, field in declared.items()} | dict(policies)
     age = said.get("max-age")
     return StreamArguments(
         None if age is None else _milliseconds(age),
@@ -50,7 +50,7 @@ def parse(declared: Table, policies: Mapping[str, Any]) -> StreamArguments:
 
 def interval_milliseconds(field: Field) -> int | None:
     """How long an interval such as `12h` is; None for what is none."""
-    return _milliseconds(_plain(field)) if field.kind == "S" else None
+    return _milliseconds(plain_value(field)) if field.kind == "S" else None
 
 
 def _milliseconds(text: str) -> int | None:
@@ -108,13 +108,9 @@ def wanted(arguments: Table) -> Wanted | None:
     return Wanted(frozenset(value.value for value in values if value.kind == "S"), also)
 
 
-def _plain(field: Field) -> Any:
-    return field.value.decode("utf-8", "surrogateescape") if isinstance(field.value, bytes) else field.value
-
-
 def _term(field: Field) -> str:
     """A value with its type, as Erlang writes them; of what is no text only the type."""
     kind = TYPE_NAMES[field.kind]
     if field.kind != "S":
         return kind
-    return f'{{{kind},<<"{_plain(field)}">>}}'
+    return f'{{{kind},<<"{plain_value(field)}">>}}'

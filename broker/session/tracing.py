@@ -19,7 +19,7 @@ from broker.entities.vhost import TRACE_EXCHANGE, VHost
 from broker.session.channel import Channel
 from broker.session.registry import Registry
 from broker.wire.properties import REPLY_TO, BasicProperties, decode_properties, encode_header
-from broker.wire.tables import Field, Table
+from broker.wire.tables import Field, Table, string
 
 
 def start(registry: Registry, vhost: VHost) -> None:
@@ -87,19 +87,19 @@ def _tell(vhost: VHost, key: str, headers: Table, body: bytes) -> None:
 
 def _message(channel: Channel, message: Message, keys: Sequence[str]) -> Table:
     return {
-        "exchange_name": _string(message.exchange),
+        "exchange_name": string(message.exchange),
         "routing_keys": _strings(keys),
         "properties": Field("F", _properties(decode_properties(message.header))),
-        "node": _string(channel.connection.settings.cluster_name),
+        "node": string(channel.connection.settings.cluster_name),
     }
 
 
 def _place(channel: Channel) -> Table:
     return {
-        "vhost": _string(channel.vhost.name),
-        "connection": _string(str(channel.connection.peer)),
+        "vhost": string(channel.vhost.name),
+        "connection": string(str(channel.connection.peer)),
         "channel": Field("I", channel.number),
-        "user": _string(channel.connection.user),
+        "user": string(channel.connection.user),
     }
 
 
@@ -110,13 +110,9 @@ def _properties(properties: BasicProperties) -> Table:
         if isinstance(value, int):
             table[name] = Field("I", (value + (1 << 31)) % (1 << 32) - (1 << 31))
         elif value is not None:
-            table[name] = Field("F", value) if isinstance(value, dict) else _string(value)
+            table[name] = Field("F", value) if isinstance(value, dict) else string(value)
     return table
 
 
 def _strings(texts: Iterable[str]) -> Field:
-    return Field("A", [_string(text) for text in texts])
-
-
-def _string(text: str) -> Field:
-    return Field("S", text.encode("utf-8", "surrogateescape"))
+    return Field("A", [string(text) for text in texts])

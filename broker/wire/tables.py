@@ -261,7 +261,7 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> int:
     return end
 
 
-# --- Python values, for the administration interface and for tests ---
+# --- Python values ---
 
 
 def from_python(values: Mapping[str, Any]) -> Table:
@@ -271,6 +271,16 @@ def from_python(values: Mapping[str, Any]) -> Table:
     is taken as it is. Raises TypeError for anything else and OverflowError for an int over 64 bits.
     """
     return {name: _field_of(value) for name, value in values.items()}
+
+
+def string(text: str) -> Field:
+    """A long string."""
+    return Field("S", text.encode("utf-8", "surrogateescape"))
+
+
+def plain_value(field: Field) -> Any:
+    """A single value without its type: long strings and byte arrays as text, anything else as it is."""
+    return field.value.decode("utf-8", "surrogateescape") if isinstance(field.value, bytes) else field.value
 
 
 def _field_of(value: Any) -> Field:
@@ -286,7 +296,7 @@ def _field_of(value: Any) -> Field:
         case float():
             return Field("d", value)
         case str():
-            return Field("S", value.encode("utf-8", "surrogateescape"))
+            return string(value)
         case bytes():
             return Field("S", value)
         case None:
