@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from broker.wire.constants import (
     FRAME_BODY,
@@ -27,14 +27,6 @@ FRAME_TYPES = frozenset((FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT
 
 Piece: TypeAlias = bytes | memoryview
 """A part of what is sent."""
-
-
-class Frame(NamedTuple):
-    """One frame without its end octet."""
-
-    kind: int
-    channel: int
-    payload: bytes
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
@@ -65,45 +57,6 @@ def content_pieces(channel: int, header_payload: bytes, body: bytes, frame_max: 
         part = view[start : start + part_size]
         pieces += (FRAME_START.pack(FRAME_BODY, channel, len(part)), part, END)
     return pieces
-
-
-class FrameReader:
-    """Cuts a byte stream into frames. Does no I/O: feed it whatever arrived.
-
-    frame_max is in bytes; 0 means no limit. It may be changed between two calls, when tuning ends. A payload of up to
-    frame_max bytes passes: RabbitMQ (3.10.8 on the wire) grants the eight bytes around it on top, since clients differ
-    in whether they count them.
-    """
-
-    def __init__(self, frame_max: int) -> None:
-        self.frame_max = frame_max
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> list[Frame]:
-        """Return the frames that are whole now.
-
-        Raises ConnectionException (501, 505) at the first broken frame; the reader is of no use after that.
-        """
-        buffer = self._buffer
-        buffer += data
-        frames, start = [], 0
-        while len(buffer) - start >= FRAME_START.size:
-            kind, channel, size = FRAME_START.unpack_from(buffer, start)
-            if self.frame_max and size > self.frame_max:
-                raise frame_too_large(kind, size, self.frame_max)
-            body = start + FRAME_START.size
-            end = body + size
-            if end >= len(buffer):
-                break  # the frame-end octet has not arrived yet
-            payload = bytes(buffer[body:end])
-            if buffer[end] != FRAME_END:
-                raise bad_frame_end(kind, payload, buffer[end])
-            if kind not in FRAME_TYPES:
-                raise unknown_frame(kind, payload)
-            frames.append(Frame(kind, channel, payload))
-            start = end + 1
-        del buffer[:start]
-        return frames
 
 
 # --- what RabbitMQ says of a broken frame (3.10.8, rabbit_reader: frame_error, unexpected_frame, payload_snippet) ---

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from broker.wire.frames import PROTOCOL_HEADER, FrameReader
+from broker.wire.frames import PROTOCOL_HEADER
 from tests.crash.recorder import Event
 from tests.support.client import Inbox, Message
+from tests.support.frames import FrameReader
 
 CHANNEL = 1
 
@@ -16,7 +17,7 @@ class Conversation:
     """One connection's two directions. Only channel 1 is heard."""
 
     def __init__(self) -> None:
-        self._readers = {"r": FrameReader(0), "s": FrameReader(0)}
+        self._readers = {"r": FrameReader(), "s": FrameReader()}
         self._inboxes = {"r": Inbox(), "s": Inbox()}
 
     def heard(self, kind: str, data: bytes) -> list[Any]:

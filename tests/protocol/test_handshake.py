@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from broker.wire.constants import FRAME_METHOD
-from broker.wire.frames import FRAME_START, PROTOCOL_HEADER
+from broker.wire.frames import FRAME_OVERHEAD, FRAME_START, PROTOCOL_HEADER, content_frames, method_frame
 from broker.wire.methods import (
     BasicGetOk,
+    BasicPublish,
     ConnectionClose,
     ConnectionOpen,
     ConnectionOpenOk,
@@ -17,6 +18,7 @@ from broker.wire.methods import (
     ConnectionTune,
     ConnectionTuneOk,
 )
+from broker.wire.properties import encode_header
 from broker.wire.tables import encode_table, from_python, to_python
 from tests.support.client import CAPABILITIES, Client
 from tests.support.shorthand import get, queue_declare
@@ -144,6 +146,17 @@ def test_content_is_split_at_the_negotiated_frame_size(
     queue, body = name(), bytes(range(256)) * 64
     client.ask(queue_declare(queue, exclusive=True))
     client.publish(body, key=queue)
+    client.send(get(queue, no_ack=True))
+    assert client.expect_message(BasicGetOk).body == body
+
+
+def test_the_bytes_around_a_payload_are_granted(connect: Callable[..., Client], name: Callable[..., str]) -> None:
+    """RabbitMQ 3.10.8 on the wire: clients differ in whether they count them."""
+    client = connect(tune=ConnectionTuneOk(2047, 4096, 0))
+    queue, body = name(), bytes(4096)
+    client.ask(queue_declare(queue, exclusive=True))
+    content = content_frames(1, encode_header(len(body)), body, FRAME_OVERHEAD + len(body))
+    client.send_raw(method_frame(1, BasicPublish("", queue, False, False)) + content)
     client.send(get(queue, no_ack=True))
     assert client.expect_message(BasicGetOk).body == body
 

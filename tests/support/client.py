@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Self, TypeVar
 
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
-from broker.wire.frames import PROTOCOL_HEADER, Frame, FrameReader, content_frames, method_frame
+from broker.wire.frames import PROTOCOL_HEADER, content_frames, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
     DECODERS,
@@ -33,6 +33,7 @@ from broker.wire.methods import (
 )
 from broker.wire.properties import BasicProperties, body_size, decode_properties, encode_header
 from broker.wire.tables import from_python
+from tests.support.frames import Frame, FrameReader
 
 TIMEOUT_SECONDS = 10.0
 CAPABILITIES = {
@@ -122,7 +123,7 @@ class Client:
     def __init__(self, address: Address) -> None:
         self._socket = socket.create_connection(address, timeout=TIMEOUT_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._reader = FrameReader(0)
+        self._reader = FrameReader()
         self._inbox = Inbox()
         self.server_start: ConnectionStart | None = None
         self.server_tune: ConnectionTune | None = None

@@ -11,7 +11,7 @@ from broker.session.passwords import SHA256, hash_password
 from broker.session.registry import Registry
 from broker.session.settings import SessionSettings
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
-from broker.wire.frames import PROTOCOL_HEADER, FrameReader, content_frames, method_frame
+from broker.wire.frames import PROTOCOL_HEADER, content_frames, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
     DECODERS,
@@ -30,6 +30,7 @@ from broker.wire.properties import BasicProperties, body_size, encode_header
 from broker.wire.tables import from_python
 from tests.support.client import CAPABILITIES, Message
 from tests.support.core import Core
+from tests.support.frames import FrameReader
 
 PEER = Peer("127.0.0.1", 50000, "127.0.0.1", 5672, loopback=True)
 
@@ -71,7 +72,7 @@ class Conversation:
         self.connection = Connection(party.registry, PEER, self._flushed)
         self.reading = True
         self.feed: Callable[[bytes], None] = self.connection.receive
-        self._reader = FrameReader(0)
+        self._reader = FrameReader()
         self._items: dict[int, list[Any]] = {}
         self._partial: dict[int, tuple[Method, bytes, bytes]] = {}
         self.raw = b""

@@ -23,7 +23,7 @@ from broker.session.connection import Connection, Peer
 from broker.session.passwords import SHA256, hash_password
 from broker.session.registry import Registry
 from broker.session.settings import SessionSettings
-from broker.wire.frames import PROTOCOL_HEADER, FrameReader, method_frame
+from broker.wire.frames import PROTOCOL_HEADER, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
     ChannelOpen,
@@ -39,6 +39,7 @@ from broker.wire.tables import from_python
 from tests.support.client import CAPABILITIES, Inbox, Message
 from tests.support.core import Core
 from tests.support.definitions import RecordedDefinitions
+from tests.support.frames import FrameReader
 
 STEP_SECONDS = 0.005
 DEADLINE_SECONDS = 30.0
@@ -126,7 +127,7 @@ class Caller:
     def __init__(self, stream: trio.SocketStream, connection: Connection) -> None:
         self.stream = stream
         self.connection = connection
-        self._reader = FrameReader(0)
+        self._reader = FrameReader()
         self.inbox = Inbox()
 
     async def shake_hands(self, *, heartbeat: int = 0) -> None:

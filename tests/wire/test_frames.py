@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,25 +10,18 @@ from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, ReplyC
 from broker.wire.errors import ConnectionException
 from broker.wire.frames import (
     HEARTBEAT,
-    Frame,
-    FrameReader,
+    bad_frame_end,
     cannot_decode,
     content_frames,
-    frame,
+    frame_too_large,
     method_frame,
     render_octets,
     unexpected_frame,
+    unknown_frame,
 )
 from broker.wire.methods import BasicAck, ChannelOpen
 from broker.wire.properties import encode_header
-
-STREAM = HEARTBEAT + method_frame(1, ChannelOpen()) + content_frames(7, encode_header(20), b"x" * 20, 0)
-STREAM_FRAMES = [
-    Frame(8, 0, b""),
-    Frame(1, 1, b"\x00\x14\x00\x0a\x00"),
-    Frame(2, 7, encode_header(20)),
-    Frame(3, 7, b"x" * 20),
-]
+from tests.support.frames import Frame, FrameReader
 
 
 def test_known_bytes() -> None:
@@ -41,18 +32,10 @@ def test_known_bytes() -> None:
     )
 
 
-@given(st.lists(st.integers(0, len(STREAM))))
-def test_frames_do_not_depend_on_how_the_bytes_arrive(cuts: list[int]) -> None:
-    reader = FrameReader(frame_max=4096)
-    places = [0, *sorted(cuts), len(STREAM)]
-    chunks = [STREAM[start:end] for start, end in pairwise(places)]
-    assert [item for chunk in chunks for item in reader.feed(chunk)] == STREAM_FRAMES
-
-
 @given(st.binary(max_size=100), st.integers(9, 60))
 def test_a_body_is_split_at_the_negotiated_size(body: bytes, frame_max: int) -> None:
     header = encode_header(len(body))
-    frames = FrameReader(0).feed(content_frames(3, header, body, frame_max))
+    frames = FrameReader().feed(content_frames(3, header, body, frame_max))
     assert frames[0] == Frame(FRAME_HEADER, 3, header)
     assert all(item[:2] == (FRAME_BODY, 3) and 0 < len(item.payload) <= frame_max - 8 for item in frames[1:])
     assert b"".join(item.payload for item in frames[1:]) == body
@@ -60,35 +43,16 @@ def test_a_body_is_split_at_the_negotiated_size(body: bytes, frame_max: int) -> 
 
 
 @pytest.mark.parametrize(
-    ("wire", "code", "text"),
+    ("error", "text"),
     [
-        (b"\x01\x00\x01\x00\x00\x00\x04\x00\x14\x00\x0a\x00", ReplyCode.FRAME_ERROR,
-         "type 1, all octets = <<0,20,0,10>>: {invalid_frame_end_marker,0}"),
-        (frame(9, 0, b"a"), ReplyCode.FRAME_ERROR, 'type 9, all octets = <<"a">>: unknown_frame'),
-        (b"\x03\x00\x01\x00\x10\x00\x00", ReplyCode.FRAME_ERROR,
-         "type 3, all octets = <<>>: {frame_too_large,1048576,131064}"),
-        (frame(9, 0, b"abcdefghijklmnopq"), ReplyCode.FRAME_ERROR,
-         'type 9, first 16 octets = <<"abcdefghijklmnop">>: unknown_frame'),
+        (bad_frame_end(1, b"\x00\x14\x00\x0a", 0), "type 1, all octets = <<0,20,0,10>>: {invalid_frame_end_marker,0}"),
+        (unknown_frame(9, b"a"), 'type 9, all octets = <<"a">>: unknown_frame'),
+        (frame_too_large(3, 1048576, 131072), "type 3, all octets = <<>>: {frame_too_large,1048576,131064}"),
+        (unknown_frame(9, b"abcdefghijklmnopq"), 'type 9, first 16 octets = <<"abcdefghijklmnop">>: unknown_frame'),
     ],
-)  # fmt: skip
-def test_broken_frames(wire: bytes, code: ReplyCode, text: str) -> None:
-    with pytest.raises(ConnectionException) as caught:
-        FrameReader(131072).feed(wire)
-    assert (caught.value.code, caught.value.text) == (code, text)
-
-
-def test_the_largest_frame_passes_and_one_byte_more_does_not() -> None:
-    reader = FrameReader(4096)
-    assert len(reader.feed(frame(FRAME_BODY, 1, bytes(4096)))) == 1
-    with pytest.raises(ConnectionException, match=r"\{frame_too_large,4097,4088\}"):
-        reader.feed(frame(FRAME_BODY, 1, bytes(4097)))
-
-
-def test_frames_in_front_of_a_broken_one_need_a_call_of_their_own() -> None:
-    reader = FrameReader(4096)
-    assert reader.feed(HEARTBEAT + b"\x09\x00\x00") == [Frame(8, 0, b"")]
-    with pytest.raises(ConnectionException, match="unknown_frame"):
-        reader.feed(b"\x00\x00\x00\x00\xce")
+)
+def test_broken_frames(error: ConnectionException, text: str) -> None:
+    assert (error.code, error.text) == (ReplyCode.FRAME_ERROR, text)
 
 
 def test_undecodable_arguments_are_shown_as_numbers() -> None:
@@ -119,4 +83,4 @@ def test_octets_look_as_erlang_prints_them(raw: bytes, shown: bytes) -> None:
 
 
 def test_method_frames_carry_their_type() -> None:
-    assert FrameReader(0).feed(method_frame(1, ChannelOpen()))[0].kind == FRAME_METHOD
+    assert FrameReader().feed(method_frame(1, ChannelOpen()))[0].kind == FRAME_METHOD
