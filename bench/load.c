@@ -1,7 +1,7 @@
 /* A load generator for the rows that bench/loadgen.py is too slow or too simple for: one thread, epoll, frames built once.
  *
- * It declares nothing: bench/load.py declares what a row needs, runs this program and reads the one line of JSON that it
- * prints. Three shapes of load:
+ * It declares nothing: the rows do (bench/rates.py and others). bench/generator.py runs this program and reads the one
+ * line of JSON that it prints. Three shapes of load:
  *
  *   plain   producers publish to --exchange with --key, consumers read --queue and acknowledge (or --reject, or --hold)
  *   paced   the same at --rate messages per second in all. A latency counts from when the message was due, not from when it

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
 KINDS = (IDENTITY, LANE, SEGMENT, SETTLED, BODY, REFERENCES, SWEEP, TRANSIENT_MARK, DELETION, SET_ASIDE, CLOSED_SEGMENT)
 
-
 _FRAMED = {
     SWEEP: "sweep",
     DELETION: "deletion",
@@ -50,6 +49,7 @@ _FRAMED = {
     SET_ASIDE: "set aside",
     CLOSED_SEGMENT: "closed segment",
 }
+"""Kinds of records of which only the checksum can be wrong, by what they are called in a finding."""
 
 
 @dataclass
