@@ -1,8 +1,8 @@
 """From received bytes to obeyed methods.
 
 Frames are cut where they lie. A publish that is there whole - method, header and one body frame - and an
-acknowledgement are obeyed on the spot; everything else takes the general way: decoded, assembled into a
-command, dispatched by its type.
+acknowledgement are obeyed on the spot, with all of their kind behind them (`runs`); everything else takes the
+general way: decoded, assembled into a command, dispatched by its type.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ _KEY = struct.Struct(">I").unpack_from
 _FRAME = frames.FRAME_START.unpack_from
 _START = frames.FRAME_START.size
 _OVERHEAD = frames.FRAME_OVERHEAD
-
 
 LARGE_BYTES = 64 * 1024
 """Body frames from here up are not copied out of what was received, which then stays in memory until the body is whole:
