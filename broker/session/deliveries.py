@@ -86,7 +86,7 @@ class DeliveryLedger:
                 self.consumed -= 1
 
     def put_back(self, entries: dict[int, Entry]) -> None:
-        """Undo `take`: a transaction was rolled back."""
+        """Undo `take`: nothing has become of these deliveries."""
         self.unacked = dict(sorted({**self.unacked, **entries}.items()))
         self.consumed += sum(entry.consumer is not None for entry in entries.values())
 
