@@ -37,6 +37,7 @@ class Limits:
         self._timers = timers
         self._now = now
         self._watched = 0
+        self._came = 0  # when the first message with a time to live came since consumers were last served
         self._making_room = False
         self.timed = False
         self.set(queue.arguments)
@@ -56,11 +57,17 @@ class Limits:
         if own is None and given is None:
             return 0
         self.timed = True
-        return self._now() + min(ttl for ttl in (own, given) if ttl is not None)
+        now = self._now()
+        self._came = self._came or now
+        return now + min(ttl for ttl in (own, given) if ttl is not None)
 
     def moment(self) -> int:
-        """Whatever expired before it is no longer to be delivered: now, or 0 where nothing expires."""
-        return self._now() if self.timed else 0
+        """Whatever expired before it is no longer to be delivered; 0 where nothing expires.
+
+        That is now; but when messages have come in this turn, the moment when the first of them did: had a consumer
+        been served at once, it would have got them, however short their time.
+        """
+        return (self._came or self._now()) if self.timed else 0
 
     def refuses(self, message: Message) -> bool:
         """The queue has no room for a message, and does not make any."""
@@ -107,10 +114,12 @@ class Limits:
             self.make_room()
 
     def expire(self, *, strictly: bool = False) -> None:
-        """Let go of messages at the head whose time has passed; `strictly` spares those due this very moment."""
+        """Let go of messages at the head whose time has passed; `strictly` spares what `moment` says may go out."""
         queue = self._queue
+        if not strictly:
+            self._came = 0
         while (entry := queue.backlog.peek()) is not None and entry.expires_at:
-            now = self._now() - strictly
+            now = self.moment() - 1 if strictly else self._now()
             if entry.expires_at > now:
                 break
             entries = queue.backlog.due(now, EXPIRED_AT_ONCE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tests.support.core import Core, Reader, message
@@ -73,6 +75,24 @@ def test_no_time_at_all_is_enough_for_a_waiting_consumer(core: Core) -> None:
     core.end_turn()
     assert reader.bodies == [b"0", b"1", b"2"]
     assert len(queue.backlog) == 0
+
+
+@pytest.mark.parametrize("arguments", [{}, {"queue_type": "quorum"}, {"max_length": 3}], ids=str)
+def test_a_waiting_consumer_gets_it_however_long_the_turn_takes(core: Core, arguments: dict[str, Any]) -> None:
+    """RabbitMQ hands a message to a consumer that waits before it looks at the time."""
+    queue = core.queue(message_ttl=0, **arguments)
+    reader = Reader()
+    reader.consume(queue, prefetch=2)
+    core.end_turn()
+    for number in range(3):
+        queue.publish(message(b"%d" % number))
+        core.clock.time += 1
+    core.end_turn()
+    assert reader.bodies == [b"0", b"1"]
+    assert len(queue.backlog) == 0
+    reader.ack()
+    core.end_turn()
+    assert reader.bodies == [b"0", b"1"], "what found no consumer is gone"
 
 
 def test_a_requeued_message_keeps_its_time(core: Core) -> None:
