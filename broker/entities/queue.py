@@ -313,6 +313,15 @@ def load(queue: Queue, entry: Entry) -> bool:
     return entry.message is not None
 
 
+def deliver_now(queue: Queue) -> None:
+    """Deliver now what the turn would deliver at its end: somebody is about to look at what is ready.
+
+    A message that a consumer waits for is not ready, and one that has had its time is not there.
+    """
+    if queue._touched:
+        queue.deliver()
+
+
 def _portions(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
     """Entries a few at a time, so that their contents may be in memory together."""
     portion: list[Entry] = []

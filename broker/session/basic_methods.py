@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.entities.consumer import Consumer
-from broker.entities.queue import Queue
+from broker.entities.queue import Queue, deliver_now
 from broker.entities.queue_types import QUORUM
 from broker.entities.stream import Stream
 from broker.session import content, tracing
@@ -143,6 +143,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     queue = channel.vhost.queue(name, channel.connection)
     if queue.arguments.single_active_consumer and queue.type is QUORUM:
         raise _not_to_be_got_from(queue, channel.vhost.name)
+    deliver_now(queue)
     entry = queue.get(channel, no_ack=method.no_ack)
     if entry is None:
         channel.send(methods.BasicGetEmpty())

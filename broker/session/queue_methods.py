@@ -6,7 +6,7 @@ from broker.entities import queue_arguments, queue_types
 from broker.entities.exchanges import Binding
 from broker.entities.journal import OnDisk
 from broker.entities.pending import Pending
-from broker.entities.queue import Queue, QueueSpec
+from broker.entities.queue import Queue, QueueSpec, deliver_now
 from broker.entities.quotas import MAX_QUEUES
 from broker.session import names
 from broker.session.channel import Channel
@@ -79,6 +79,7 @@ def _declare_reply_queue(channel: Channel, method: methods.QueueDeclare, name: s
 
 
 def _declare_ok(queue: Queue) -> methods.QueueDeclareOk:
+    deliver_now(queue)
     return methods.QueueDeclareOk(queue.name, queue.ready, len(queue.consumers))
 
 
@@ -134,6 +135,7 @@ def purge(channel: Channel, method: methods.QueuePurge) -> None:
     name = current_queue(channel, method.queue)
     channel.access.read_queue(name)
     queue = channel.vhost.queue(name, channel.connection)
+    deliver_now(queue)
     count = queue.purge()
     journal = channel.connection.broker.journal
     purged = OnDisk(journal) if queue.durable else Pending.resolved(None)
@@ -151,6 +153,7 @@ def delete(channel: Channel, method: methods.QueueDelete) -> None:
     where = f"queue '{name}' in vhost '{channel.vhost.name}'"
     if queue.type is queue_types.QUORUM:
         _check_unconditional(method, where)
+    deliver_now(queue)
     if method.if_unused and len(queue.consumers):
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} in use")
     if method.if_empty and queue.ready:

@@ -6,15 +6,22 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.wire.frames import content_frames, method_frame
 from broker.wire.methods import (
     BasicCancel,
     BasicCancelOk,
     BasicConsume,
     BasicConsumeOk,
     BasicDeliver,
+    BasicGetEmpty,
     BasicGetOk,
+    BasicPublish,
     BasicQos,
+    QueueDeleteOk,
+    QueuePurge,
+    QueuePurgeOk,
 )
+from broker.wire.properties import encode_header
 from tests.support.client import CAPABILITIES, Client
 from tests.support.queues import deposit, drain
 from tests.support.shorthand import (
@@ -356,6 +363,22 @@ def test_consumers_on_two_channels_take_turns(client: Client, queue: str) -> Non
     deposit(client, b"1", b"2", b"3", b"4", key=queue)
     assert delivered(client, 2, channel=1) == [("a", b"1"), ("a", b"3")]
     assert delivered(client, 2, channel=2) == [("b", b"2"), ("b", b"4")]
+
+
+def test_who_waits_comes_before_what_follows_the_publish(connect: Connect, name: Name) -> None:
+    """RabbitMQ 3.10.8 on the wire: a message that a consumer waits for is not there to be got, purged or counted."""
+    consumer, publisher, queue = connect(), connect(), name()
+    consumer.ask(queue_declare(queue))
+    consumer.ask(consume(queue, "t", no_ack=True))
+    for body, method, answer in (
+        (b"1", get(queue), BasicGetEmpty()),
+        (b"2", QueuePurge(queue, False), QueuePurgeOk(0)),
+        (b"3", queue_delete(queue, if_empty=True), QueueDeleteOk(0)),
+    ):
+        publish = method_frame(1, BasicPublish("", queue, False, False)) + content_frames(1, encode_header(1), body, 0)
+        publisher.send_raw(publish + method_frame(1, method))
+        assert publisher.receive() == answer
+    assert delivered(consumer, 3) == [("t", b"1"), ("t", b"2"), ("t", b"3")]
 
 
 def test_declare_counts_consumers(client: Client, queue: str) -> None:
