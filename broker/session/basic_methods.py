@@ -62,12 +62,13 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
 
 def _admit(channel: Channel, queue: Queue, method: methods.BasicConsume) -> None:
     """See that the queue can serve such a consumer."""
+    for argument in queue.type.refused_of_consumers:
+        if argument in method.arguments:
+            where = f"for queue '{queue.name}' in vhost '{channel.vhost.name}' of queue type {queue.type.module}"
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{argument}' {where}")
     if isinstance(queue, Stream):
         check_consume(channel, queue, method)
         return
-    if "x-stream-offset" in method.arguments:
-        where = f"for queue '{queue.name}' in vhost '{channel.vhost.name}' of queue type {queue.type.module}"
-        raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid arg 'x-stream-offset' {where}")
     _check_arguments(method.arguments, queue.name, channel.vhost.name)
     if queue.type is not QUORUM:
         _check_exclusive(queue, method, channel.vhost.name)

@@ -16,8 +16,6 @@ def check_consume(channel: Channel, stream: Stream, method: methods.BasicConsume
     Raises ChannelException 406 for arguments and for no prefetch, ConnectionException 540 for what streams do not do.
     """
     where = f"for {stream.where}"
-    if "x-priority" in method.arguments:
-        raise precondition_failed(f"invalid arg 'x-priority' {where} of queue type rabbit_stream_queue")
     stream_arguments.start(method.arguments, where)
     if not channel.prefetch:
         raise precondition_failed(f"consumer prefetch count is not set for '{stream.where}'")

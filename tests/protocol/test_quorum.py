@@ -224,6 +224,16 @@ def test_deletion_on_condition_is_not_implemented(client: Client, quorum: Declar
 # Consuming
 
 
+@pytest.mark.parametrize(("argument", "value"), [("x-stream-offset", "first"), ("x-cancel-on-ha-failover", True)])
+def test_arguments_of_consumers_of_other_queues(client: Client, quorum: Declare, argument: str, value: object) -> None:
+    """RabbitMQ 3.10.8 on the wire."""
+    queue = quorum()
+    assert client.refusal(consume(queue, arguments={argument: value})) == (
+        f"channel 406 PRECONDITION_FAILED - invalid arg '{argument}' for queue '{queue}' in vhost '/' "
+        "of queue type rabbit_quorum_queue"
+    )
+
+
 def test_prefetch_of_the_whole_channel_is_not_implemented(client: Client, quorum: Declare) -> None:
     """RabbitMQ 3.10.8 on the wire: 0, no limit, is none."""
     queue = quorum()

@@ -461,11 +461,13 @@ def test_a_prefetch_of_the_channel_is_none(client: Client, stream: str) -> None:
     )
 
 
-@pytest.mark.parametrize("priority", [3, "a"])
-def test_consumers_have_no_priority(client: Client, stream: str, priority: object) -> None:
+@pytest.mark.parametrize(
+    ("argument", "value"), [("x-priority", 3), ("x-priority", "a"), ("x-cancel-on-ha-failover", True)]
+)
+def test_arguments_of_consumers_of_queues(client: Client, stream: str, argument: str, value: object) -> None:
     """RabbitMQ 3.10.8 on the wire; looked at before the prefetch."""
-    assert client.refusal(consume(stream, arguments={"x-priority": priority})) == (
-        f"channel 406 PRECONDITION_FAILED - invalid arg 'x-priority' for queue '{stream}' in vhost '/' "
+    assert client.refusal(consume(stream, arguments={argument: value})) == (
+        f"channel 406 PRECONDITION_FAILED - invalid arg '{argument}' for queue '{stream}' in vhost '/' "
         "of queue type rabbit_stream_queue"
     )
 
