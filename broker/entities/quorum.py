@@ -28,12 +28,12 @@ from broker.entities.backlog import Backlog, Window
 from broker.entities.consumer import Outlet
 from broker.entities.journal import Journal
 from broker.entities.lane import Lane, MessageSource
-from broker.entities.letters import Letters
 from broker.entities.limits import Limits
 from broker.entities.message import Entry, Message
 from broker.entities.queue import LOAD_MESSAGES, Queue, QueueContext, QueueSpec, load
 from broker.entities.queue_arguments import QueueArguments
 from broker.entities.queue_types import QUORUM
+from broker.entities.waiting_letters import Letters
 from broker.wire.properties import decode_properties, encode_header
 from broker.wire.tables import Field
 from storage.batch import PERSISTENT, LaneState, StoredMessage

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from broker.entities.delays import DelayQueue
-from broker.entities.letters import Letters
 from broker.entities.message import Entry, Message
 from broker.entities.queue import Queue
 from broker.entities.stream import Stream
+from broker.entities.waiting_letters import Letters
 from storage import creation
 from storage.batch import SealedBatch, WriteBatch
 from storage.messages import MessageStore
