@@ -21,25 +21,20 @@ LONG_MILLISECONDS = 60_000
 
 def plain(target: Target, seconds: float = 4.0) -> Figures:
     """1 KiB, persistent, confirms with a window of 1,000, each delivery acknowledged."""
-    link = generator.connect(target)
-    generator.declare_fresh(link, "bench.plain")
-    found = generator.run(target, label="plain", key="bench.plain", queue="bench.plain", seconds=seconds)
-    generator.delete(link, "bench.plain")
-    link.sock.close()
-    return {**found, "messages_per_s": found["delivered_per_s"]}
+    return _through(target, "bench.plain", "plain", seconds)
 
 
 def kept(target: Target, seconds: float = 4.0) -> Figures:
     """The same through a queue with a time to live and a dead-letter exchange, whose messages are consumed in time."""
+    letters = {"dead_letter_exchange": "", "dead_letter_routing_key": "bench.dead"}
+    return _through(target, "bench.kept", "ttl + dlx, kept", seconds, message_ttl=LONG_MILLISECONDS, **letters)
+
+
+def _through(target: Target, queue: str, label: str, seconds: float, **arguments: Any) -> Figures:
     link = generator.connect(target)
-    arguments: dict[str, Any] = {
-        "message_ttl": LONG_MILLISECONDS,
-        "dead_letter_exchange": "",
-        "dead_letter_routing_key": "bench.dead",
-    }
-    generator.declare_fresh(link, "bench.kept", **arguments)
-    found = generator.run(target, label="ttl + dlx, kept", key="bench.kept", queue="bench.kept", seconds=seconds)
-    generator.delete(link, "bench.kept")
+    generator.declare_fresh(link, queue, **arguments)
+    found = generator.run(target, label=label, key=queue, queue=queue, seconds=seconds)
+    generator.delete(link, queue)
     link.sock.close()
     return {**found, "messages_per_s": found["delivered_per_s"]}
 
