@@ -23,19 +23,23 @@ from tests.support.client import Client
 from tests.support.shorthand import ack, consume, queue_declare
 from tests.support.waiting import eventually
 
-SPARE_BYTES = 512 << 20
-"""How far the limit is from what is free: enough for whatever else writes to this disk during a test."""
+FREE_BYTES_MIN = 3 << 30
+SPARE_BYTES_MAX = 4 << 30
 
 
 class Filler:
-    """A file that takes so much of the disk that the limit is passed."""
+    """A file that takes so much of the disk that the limit is passed.
 
-    def __init__(self, path: Path) -> None:
+    `spare` is how far the limit is from what is free, in bytes: enough for whatever else writes there meanwhile.
+    """
+
+    def __init__(self, path: Path, free: int) -> None:
         self._path = path
+        self.spare = min(free // 8, SPARE_BYTES_MAX)
 
     def fill(self) -> None:
         with self._path.open("wb") as file:
-            os.posix_fallocate(file.fileno(), 0, 2 * SPARE_BYTES)
+            os.posix_fallocate(file.fileno(), 0, 2 * self.spare)
 
     def empty(self) -> None:
         self._path.unlink()
@@ -43,15 +47,16 @@ class Filler:
 
 @pytest.fixture
 def filler(tmp_path: Path) -> Filler:
-    if shutil.disk_usage(tmp_path).free < 6 * SPARE_BYTES:
+    free = shutil.disk_usage(tmp_path).free
+    if free < FREE_BYTES_MIN:
         pytest.skip("the temporary directory has too little room to play with")
-    return Filler(tmp_path / "filler")
+    return Filler(tmp_path / "filler", free)
 
 
 @pytest.fixture
 def broker(tmp_path: Path, filler: Filler) -> Iterator[BrokerProcess]:
     """A broker that counts the disk as short when the filler is there."""
-    limit = shutil.disk_usage(tmp_path).free - SPARE_BYTES
+    limit = shutil.disk_usage(tmp_path).free - filler.spare
     config = tmp_path / "leveret.toml"
     config.write_text(f"[disk]\nfree_limit_bytes = {limit}\ncheck_interval_seconds = 0.05\n")
     process = BrokerProcess(tmp_path / "data", "--config", str(config))
