@@ -12,7 +12,7 @@ to let their content go.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, takewhile
 from operator import attrgetter
 
@@ -111,11 +111,7 @@ def _unknown(tag: int) -> ChannelException:
 
 def acknowledge(entries: Iterable[Entry]) -> None:
     """The client has dealt with these messages."""
-    for (queue, consumer), group in groupby(entries, _holder):
-        members = list(group)
-        queue.settle(members)
-        if consumer is not None:
-            consumer.settled(len(members))
+    _finish(entries, lambda queue, members: queue.settle(members))
 
 
 def requeue(entries: Sequence[Entry], *, abandoned: bool = False) -> None:
@@ -131,14 +127,19 @@ def requeue(entries: Sequence[Entry], *, abandoned: bool = False) -> None:
 
 def reject(entries: Iterable[Entry]) -> None:
     """The client wants these messages neither now nor later."""
-    for (queue, consumer), group in groupby(entries, _holder):
-        members = list(group)
-        queue.reject(members)
-        if consumer is not None:
-            consumer.settled(len(members))
+    _finish(entries, lambda queue, members: queue.reject(members))
 
 
 _holder = attrgetter("queue", "consumer")
+
+
+def _finish(entries: Iterable[Entry], how: Callable[[Queue, list[Entry]], None]) -> None:
+    """Tell queues and consumers, once for all messages in a row that share both."""
+    for (queue, consumer), group in groupby(entries, _holder):
+        members = list(group)
+        how(queue, members)
+        if consumer is not None:
+            consumer.settled(len(members))
 
 
 def _queue(entry: Entry) -> int:

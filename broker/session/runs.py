@@ -61,7 +61,7 @@ def obey_run(channel: Channel, data: bytes, at: int, copies_max: int) -> int:
         while copies < copies_max:
             cuts = _cut(data, at, number, frame_max)
             if cuts is None:
-                tags, after = cut_acks(data, at, number)
+                tags, after = _cut_acks(data, at, number)
                 if after == at or channel.transaction is not None:
                     break
                 connection.obeying, at = _ACK, after
@@ -193,7 +193,7 @@ def _enqueue(channel: Channel, messages: list[Message], queues: tuple[Queue, ...
         ledger.settle(len(messages))
 
 
-def cut_acks(data: bytes, at: int, channel: int) -> tuple[list[int], int]:
+def _cut_acks(data: bytes, at: int, channel: int) -> tuple[list[int], int]:
     """The delivery tags of the single acknowledgements on a channel that lie from `at` on, and where they end."""
     common = _ACK_START(FRAME_METHOD, channel, _ACK_BYTES, _ACK)
     tags: list[int] = []

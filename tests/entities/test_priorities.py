@@ -137,13 +137,7 @@ def test_given_back_messages_of_several_levels_are_read_again(core: Core) -> Non
     bodies = many(3 * LOAD_MESSAGES)
     deposit(core, queue, *bodies)
     core.commit()
-    while reader.get(queue) is not None:
-        pass
-    held, reader.held = reader.held, []
-    for entry in held:
-        entry.release()
-        assert entry.message is None
-    queue.requeue(held)
+    reader.give_back_unread(queue)
     assert drained(queue) == in_order(bodies)
 
 

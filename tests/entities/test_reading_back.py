@@ -13,13 +13,7 @@ def given_back(core: Core, count: int, size: int = 0) -> Queue:
     queue, reader = core.queue(), Reader()
     core.deposit(queue, *(b"%06d" % number + bytes(size) for number in range(count)))
     core.commit()
-    while reader.get(queue) is not None:
-        pass
-    held, reader.held = reader.held, []
-    for entry in held:
-        entry.release()
-        assert entry.message is None
-    queue.requeue(held)
+    reader.give_back_unread(queue)
     return queue
 
 

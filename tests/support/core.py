@@ -244,6 +244,16 @@ class Reader:
             self.held.append(entry)
         return entry.message.body
 
+    def give_back_unread(self, queue: Queue) -> None:
+        """Take everything out of a queue whose messages are on disk, let the contents go, and give it all back."""
+        while self.get(queue) is not None:
+            pass
+        held, self.held = self.held, []
+        for entry in held:
+            entry.release()
+            assert entry.message is None
+        queue.requeue(held)
+
     def _strike(self, bodies: Sequence[bytes]) -> list[Entry]:
         struck = [entry for entry in self.held if not bodies or (entry.message and entry.message.body in bodies)]
         assert len(struck) == len(bodies or self.held), f"{bodies!r} are not all held"
