@@ -14,13 +14,13 @@ import pytest
 from tests.crash.recorder import Recording, build
 from tests.crash.test_store_crashes import SEED, checked, needs_compiler
 from tests.crash.workload_broker import Publisher
+from tests.planted.catalogue import with_mistake
 from tests.support.broker import BrokerProcess
 from tests.support.client import Client
 
 STATES = 2000
 STATES_AT_LEAST = 1000
 STEPS = (16, 16, 8)
-PLANTED = Path(__file__).with_name("planted")
 
 
 @needs_compiler
@@ -61,7 +61,7 @@ def record_life(tmp_path: Path, lives: Sequence[int], *, planted: str = "") -> R
     recording.directory.mkdir()
     environment = dict(recording.environment(sockets=True))
     if planted:
-        environment |= {"PLANTED": planted, "PYTHONPATH": f"{PLANTED}:{environment['PYTHONPATH']}"}
+        environment = with_mistake(planted, environment)
     process = BrokerProcess(recording.directory / "data", environment=environment)
     publisher = Publisher(SEED)
     for steps in lives:

@@ -1,10 +1,9 @@
-"""Plants a mistake in a broker's process, named by PLANTED. Python imports this at its start from PYTHONPATH."""
+"""Mistakes in what is written when, and in what order."""
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from broker.entities.waiting_letters import Letters
 from storage import creation
 from storage.batch import SealedBatch, WriteBatch
 from storage.messages import MessageStore
+from tests.planted.mistake import Mistake
 
 SLOW_COMMIT_SECONDS = 0.02
 LATER_MILLISECONDS = 30
@@ -123,16 +123,13 @@ def no_directory_sync() -> None:
     creation.sync_directory = sync_directory
 
 
-PLANTS: dict[str, Callable[[], None]] = {
-    "confirm before commit": confirm_before_commit,
-    "settle lost in flight": settle_lost_in_flight,
-    "letter after settlement": letter_after_settlement,
-    "release after settlement": release_after_settlement,
-    "settlement after release": settlement_after_release,
-    "read before sync": read_before_sync,
-    "letter lost while it waits": letter_lost_while_it_waits,
-    "no directory sync": no_directory_sync,
+MISTAKES = {
+    "confirm before commit": Mistake("I1", confirm_before_commit),
+    "settle lost in flight": Mistake("I2", settle_lost_in_flight),
+    "letter after settlement": Mistake("I12", letter_after_settlement),
+    "release after settlement": Mistake("I12", release_after_settlement),
+    "settlement after release": Mistake("I12", settlement_after_release),
+    "letter lost while it waits": Mistake("I12", letter_lost_while_it_waits),
+    "read before sync": Mistake("I11", read_before_sync),
+    "no directory sync": Mistake("I10", no_directory_sync),
 }
-
-if "PLANTED" in os.environ:
-    PLANTS[os.environ["PLANTED"]]()

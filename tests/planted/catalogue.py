@@ -1,0 +1,22 @@
+"""Every mistake by its name, and how a process gets one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from tests.planted import settlements
+from tests.planted.mistake import Mistake
+
+CATALOGUE: dict[str, Mistake] = {**settlements.MISTAKES}
+
+HERE = Path(__file__).parent
+ROOT = HERE.parent.parent
+
+
+def with_mistake(name: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """An environment in which Python plants a mistake at its start. Raises KeyError for one that is not known."""
+    assert CATALOGUE[name]
+    paths = [str(HERE), str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
+    return {**environment, "PLANTED": name, "PYTHONPATH": os.pathsep.join(paths)}
