@@ -1,1 +1,1 @@
-"""Mistakes that are planted in a broker, each against one promise, whose tests must find it: else they prove nothing."""
+"""Mistakes that are planted in a broker, against one promise each, whose tests must find it."""
