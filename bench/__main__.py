@@ -19,6 +19,7 @@ from bench.purges import purges
 from bench.rates import rates
 from bench.restarts import restarts, starts
 from bench.routing import routing
+from bench.secured import secured
 from bench.steps import steps
 from bench.target import Wanted, parse_target, report
 
@@ -33,9 +34,10 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "declares": declares,
     "crowd": crowd,
     "routing": routing,
+    "secured": secured,
     "steps": steps,
 }
-OWN = {"restarts", "starts", "steps"}
+OWN = {"restarts", "starts", "secured", "steps"}
 """Rows that start brokers, or parts of one, themselves."""
 
 

@@ -55,6 +55,29 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Path(self.data_dir)
 
 
+class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[tls]`."""
+
+    listen: tuple[str, ...] = ()
+    certificate_file: str = ""
+    key_file: str = ""
+    key_password: str = ""
+    key_password_file: str = ""
+    ca_file: str = ""
+    verify: Literal["none", "peer"] = "none"
+    require_certificate: bool = False
+    minimum_version: Literal["TLSv1.2", "TLSv1.3"] = "TLSv1.2"
+    ciphers: str = ""
+    login_from: Literal["distinguished_name", "common_name", "subject_alternative_name"] = "distinguished_name"
+    login_san_type: Literal["dns", "email", "uri", "ip", "other_name"] = "dns"
+    login_san_index: Count = 0
+
+    @property
+    def addresses(self) -> list[Address]:
+        """The parsed `listen`."""
+        return [parse_address(text) for text in self.listen]
+
+
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[identity]`: what clients read in the server's properties, and choose their code paths by."""
 
@@ -140,6 +163,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings; `config.example.toml` says what each is for."""
 
     server: Server = Server()
+    tls: Tls = Tls()
     identity: Identity = Identity()
     limits: Limits = Limits()
     memory: Memory = Memory()
@@ -157,6 +181,9 @@ ENVIRONMENT = (
     ("vhost", ("LEVERET_DEFAULT_VHOST", "RABBITMQ_DEFAULT_VHOST")),
 )
 """Fields of `[defaults]` and the variables that override them, the first that is set and not empty."""
+KEY_PASSWORD = "LEVERET_TLS_KEY_PASSWORD"
+SECRETS = ("password", "key_password")
+"""Settings whose values are shown to nobody."""
 
 
 def load(
@@ -177,6 +204,7 @@ def load(
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {_explain(str(error), tree)}") from error
     _check_addresses(config.server.listen, f"{path}: server.listen")
+    _check_addresses(config.tls.listen, f"{path}: tls.listen")
     _check_addresses(listen, "--listen")
     return _overridden(config, environ, data_dir, listen, definitions)
 
@@ -222,8 +250,11 @@ def _overridden(
         server = msgspec.structs.replace(server, data_dir=data_dir)
     if listen:
         server = msgspec.structs.replace(server, listen=tuple(listen))
+    tls = config.tls
+    if environ.get(KEY_PASSWORD):
+        tls = msgspec.structs.replace(tls, key_password=environ[KEY_PASSWORD])
     imported = config.definitions if definitions is None else Definitions(file=definitions)
-    return msgspec.structs.replace(config, defaults=defaults, server=server, definitions=imported)
+    return msgspec.structs.replace(config, defaults=defaults, server=server, tls=tls, definitions=imported)
 
 
 # What msgspec says names a path such as `$.limits.channel_max`; people think in TOML keys and want to see the
@@ -239,7 +270,8 @@ def _explain(message: str, tree: dict[str, Any]) -> str:
     value: Any = tree
     for key in keys:
         value = value[int(key)] if isinstance(value, list) else value[key]
-    return f"{'.'.join(keys)}: expected {_expected(keys)}, got {_shown(value)}"
+    shown = "something else" if keys[-1:] and keys[-1] in SECRETS else _shown(value)
+    return f"{'.'.join(keys)}: expected {_expected(keys)}, got {shown}"
 
 
 def _shown(value: object) -> str:
@@ -273,6 +305,8 @@ def _described(kind: Any) -> str:
         return " or ".join(f'"{value}"' for value in kind.values)
     if name in ("IntType", "FloatType"):
         return ("int" if name == "IntType" else "number") + _range(kind)
+    if name == "BoolType":
+        return "true or false"
     if name == "StrType":
         return "text" + (" that is not empty" if kind.min_length else "")
     return "a list of texts" if name == "VarTupleType" else "a section"

@@ -67,6 +67,14 @@ def change_password(target: Target, name: str, password: str | None) -> None:
     target.run("change_password", name=name, password=_password(password))
 
 
+@user.command(name="clear-password")
+@targeted
+@click.argument("name")
+def clear_password(target: Target, name: str) -> None:
+    """Let the user NAME log in by its certificate only: no password is the right one any more."""
+    target.run("clear_password", name=name)
+
+
 @user.command(name="set-tags")
 @targeted
 @click.argument("name")

@@ -15,7 +15,9 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import trio
 
@@ -31,7 +33,10 @@ from broker.server.engine import Engine
 from broker.server.heartbeats import beat_forever
 from broker.server.recovery import Recovered, Stores
 from broker.server.resources import ResourceWatch
+from broker.server.secure_transport import SecureTransport
+from broker.server.tls import Security
 from broker.server.transport import Transport, TransportSettings
+from broker.session.certificates import Naming
 from broker.session.connection import Peer
 from broker.session.overdue import Overdue
 from broker.session.registry import Registry
@@ -40,6 +45,19 @@ from broker.session.settings import SessionSettings
 log = logging.getLogger("leveret.server")
 
 COLLECT_AFTER_OBJECTS = 100_000
+
+
+class Doors(NamedTuple):
+    """Where clients come in: sockets that listen, and what TLS is spoken with on the second ones."""
+
+    plain: list[socket.socket]
+    secured: list[socket.socket]
+    security: Security | None
+
+    @property
+    def all(self) -> list[socket.socket]:
+        return self.plain + self.secured
+
 
 SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
 
@@ -59,6 +77,7 @@ class Server:
         self.transports: dict[Transport, None] = {}
         self.stopping = trio.Event()
         self.addresses: list[tuple[str, int]] = []
+        self.tls_addresses: list[tuple[str, int]] = []
         self.started = time.time()
         self.committer.after_commit = self.engine.end_turn
         self.committer.after_reclaim = self.definition_log.drop_tombstones
@@ -72,19 +91,31 @@ class Server:
         assert isinstance(self.broker.definitions, DefinitionLog)
         return self.broker.definitions
 
-    def listen(self, sockets: list[socket.socket]) -> None:
+    def listen(self, doors: Doors) -> None:
         """Take clients in, and look after memory, disk and heartbeats from now on."""
-        self.addresses = [listener.getsockname()[:2] for listener in sockets]
+        self.addresses = [listener.getsockname()[:2] for listener in doors.plain]
+        self.tls_addresses = [listener.getsockname()[:2] for listener in doors.secured]
         for task in (self.resources.watch_memory, self.resources.watch_disk):
             self.nursery.start_soon(task)
         self.nursery.start_soon(beat_forever, self.transports, self.engine)
         Overdue(self.registry).watch()
-        for listener in sockets:
+        for listener in doors.plain:
             self.nursery.start_soon(listeners.accept_forever, listener, self.welcome)
+        if doors.security is not None:
+            welcome = partial(self.welcome_securely, doors.security)
+            for listener in doors.secured:
+                self.nursery.start_soon(listeners.accept_forever, listener, welcome)
 
     def welcome(self, sock: socket.socket, peer: Peer) -> None:
         """Serve a new client."""
-        transport = Transport(sock, peer, self.registry, self.engine, self.committer, self._settings, self.nursery)
+        self._serve(Transport(sock, peer, self.registry, self.engine, self.committer, self._settings, self.nursery))
+
+    def welcome_securely(self, security: Security, sock: socket.socket, peer: Peer) -> None:
+        """Serve a new client that speaks TLS."""
+        shared = self.registry, self.engine, self.committer, self._settings, self.nursery
+        self._serve(SecureTransport(sock, peer, *shared, security))
+
+    def _serve(self, transport: Transport) -> None:
         self.transports[transport] = None
         self.nursery.start_soon(self._serve_client, transport)
 
@@ -139,7 +170,7 @@ async def _serve(config: Config) -> int:
     imported = read_file(Path(config.definitions.file)) if config.definitions.file else None
     resources.raise_open_files_limit()
     resources.keep_freed_memory()
-    sockets = listeners.bind(config.server.addresses, config.server.backlog)
+    doors = _doors(config)
     try:
         stores = recovery.open_stores(directory)
         resources.warn_of_network_file_system(directory)
@@ -149,16 +180,24 @@ async def _serve(config: Config) -> int:
             gc.freeze()
             gc.enable()
             # Until the stores are closed, so that who sends a second signal does not cut the end short.
-            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
-                await _run(config, stores, recovered, sockets, imported, signals)
+            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
+                await _run(config, stores, recovered, doors, imported, signals)
         finally:
             stores.definitions.close()
             stores.messages.close()
             os.close(stores.lock)
     finally:
-        for listener in sockets:
+        for listener in doors.all:
             listener.close()
     return 0
+
+
+def _doors(config: Config) -> Doors:
+    """Read the certificates and listen. Raises ConfigError and ListenError, with nothing open."""
+    security = Security(config.tls) if config.tls.listen else None
+    addresses = config.server.addresses
+    sockets = listeners.bind(addresses + config.tls.addresses, config.server.backlog)
+    return Doors(sockets[: len(addresses)], sockets[len(addresses) :], security)
 
 
 def _wants_default_user(config: Config, imported: DefinitionsFile | None) -> bool:
@@ -171,7 +210,7 @@ async def _run(
     config: Config,
     stores: Stores,
     recovered: Recovered,
-    sockets: list[socket.socket],
+    doors: Doors,
     imported: DefinitionsFile | None,
     signals: AsyncIterator[int],
 ) -> None:
@@ -186,18 +225,28 @@ async def _run(
         writers.start_soon(server.engine.run)
         with admin.listening(config.server.directory) as operators:
             clients.start_soon(admin.serve, administration, operators)
-            server.listen(sockets)
+            server.listen(doors)
             _announce(server)
             async for number in signals:
-                log.info("stopping on %s", signal.Signals(number).name)
-                break
-            await _stop(server, sockets)
+                if number != signal.SIGHUP:
+                    log.info("stopping on %s", signal.Signals(number).name)
+                    break
+                _reload(doors)
+            await _stop(server, doors)
         clients.cancel_scope.cancel()
         writers.cancel_scope.cancel()
 
 
-async def _stop(server: Server, sockets: list[socket.socket]) -> None:
-    for listener in sockets:
+def _reload(doors: Doors) -> None:
+    """SIGHUP: the certificates are read again. There is nothing else to reload."""
+    if doors.security is None:
+        log.info("nothing to reload on SIGHUP: there is no TLS")
+    else:
+        doors.security.reload()
+
+
+async def _stop(server: Server, doors: Doors) -> None:
+    for listener in doors.all:
         trio.lowlevel.notify_closing(listener)  # ends its accept task
         listener.close()
     await server.close_clients()
@@ -211,7 +260,8 @@ async def _stop(server: Server, sockets: list[socket.socket]) -> None:
 
 
 def _announce(server: Server) -> None:
-    urls = ",".join(f"amqp://{_host(host)}:{port}" for host, port in server.addresses)
+    plain = [f"amqp://{_host(host)}:{port}" for host, port in server.addresses]
+    urls = ",".join(plain + [f"amqps://{_host(host)}:{port}" for host, port in server.tls_addresses])
     data, age = server.config.server.directory, resources.process_age_seconds()
     sys.stdout.write(f"leveret ready: {urls} data={data} pid={os.getpid()} start={age:.2f}s\n")
     sys.stdout.flush()
@@ -238,4 +288,5 @@ def session_settings(config: Config) -> SessionSettings:
         version=identity.version,
         cluster_name=identity.shown_cluster_name,
         loopback_users=frozenset(config.defaults.loopback_users),
+        naming=Naming(config.tls.login_from, config.tls.login_san_type, config.tls.login_san_index),
     )

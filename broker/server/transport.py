@@ -70,6 +70,7 @@ class Transport:
         self._close_deadline_set = False
         self.last_received = self.last_sent = trio.current_time()
         self.connection = Connection(registry, peer, self.flush)
+        self._take = self.connection.output.take
 
     async def serve(self) -> None:
         """Serve the client until either side has had enough."""
@@ -85,6 +86,8 @@ class Transport:
             with trio.move_on_after(CLOSE_SECONDS + connection.linger):
                 await self._all_sent()
                 await trio.sleep(connection.linger)
+            if not self._lost:
+                self._part()
         finally:
             self._lost = True
             connection.release()
@@ -171,7 +174,7 @@ class Transport:
             self.connection.output.take()
             return
         if self._unsent is None:
-            self._send(self.connection.output.take())
+            self._send(self._take())
         if self.connection.phase is Phase.CLOSING and not self._close_deadline_set:
             self._close_deadline_set = True
             self._reading.deadline = min(self._reading.deadline, trio.current_time() + CLOSE_SECONDS)
@@ -218,10 +221,13 @@ class Transport:
         self._engine.end_turn()
 
     def _take_more(self) -> None:
-        data = self.connection.output.take()
+        data = self._take()
         self._unsent = memoryview(data) if data else None
         self.connection.output.unsent(len(data))
         self._resume()
+
+    def _part(self) -> None:
+        """The last word before the socket is closed; a plain connection has none."""
 
     async def _all_sent(self) -> None:
         while self._unsent is not None and not self._lost:

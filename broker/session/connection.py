@@ -33,14 +33,27 @@ UNREAD_OUTPUTS = 4
 """At how many times the output limit a connection is no longer read."""
 
 
+class Secured(NamedTuple):
+    """What TLS says of a connection. `certificate` is the client's (DER), checked, or None.
+
+    `asked` says that clients are asked for one.
+    """
+
+    version: str
+    cipher: str
+    certificate: bytes | None
+    asked: bool
+
+
 class Peer(NamedTuple):
-    """Both ends of a connection, as host and port."""
+    """Both ends of a connection, as host and port; `secured` is None without TLS, and until its handshake is done."""
 
     host: str
     port: int
     local_host: str
     local_port: int
     loopback: bool
+    secured: Secured | None = None
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port} -> {self.local_host}:{self.local_port}"

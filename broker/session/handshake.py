@@ -31,6 +31,9 @@ log = logging.getLogger("leveret.connection")
 SILENT_SECONDS = 3.0
 ACCEPTED_HEADERS = (PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09")
 """0-9-1, and what clients of 0-9 send: RabbitMQ takes it for the same."""
+TLS_HANDSHAKE = b"\x16\x03"
+HTTP_VERBS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"OPTIONS ")
+"""How clients begin that are in the wrong place, so that the log can say so."""
 
 CAPABILITIES = (
     "publisher_confirms",
@@ -67,14 +70,23 @@ def read_header(connection: Connection, data: bytes) -> bytes:
     if len(data) < len(PROTOCOL_HEADER):
         return data
     if data[:8] not in ACCEPTED_HEADERS:
-        log.warning("closing connection %s: it opened with %r instead of AMQP 0-9-1", connection.peer, data[:8])
+        log.warning("closing connection %s: %s", connection.peer, _opened_with(data[:8]))
         connection.output.send(PROTOCOL_HEADER)
         connection.end()
         return b""
     connection.phase = Phase.START
-    properties = server_properties(connection)
-    connection.send(methods.ConnectionStart(0, 9, properties, sasl.MECHANISMS, b"en_US"))
+    properties, secured = server_properties(connection), connection.peer.secured
+    mechanisms = sasl.offered(certificates_asked=secured is not None and secured.asked)
+    connection.send(methods.ConnectionStart(0, 9, properties, mechanisms, b"en_US"))
     return data[8:]
+
+
+def _opened_with(header: bytes) -> str:
+    if header.startswith(TLS_HANDSHAKE):
+        return "a TLS client on a plain port; amqps clients use the port of tls.listen"
+    if header.startswith(HTTP_VERBS):
+        return f"an HTTP client on an AMQP port, it said {header!r}"
+    return f"it opened with {header!r} instead of AMQP 0-9-1"
 
 
 def server_properties(connection: Connection) -> Table:
@@ -116,15 +128,25 @@ def obey(connection: Connection, method: Method) -> None:
 
 def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None:
     connection.opened(method.client_properties)
+    secured, mechanism = connection.peer.secured, method.mechanism
     try:
-        login = sasl.read(method.mechanism, method.response)
+        if mechanism == sasl.EXTERNAL and secured is not None and secured.asked:
+            login = sasl.proved(secured.certificate, connection.settings.naming)
+        else:
+            login = sasl.read(mechanism, method.response)
     except sasl.Malformed as error:
         refuse(connection, str(error))
-        return
+    except sasl.Unproved as error:
+        _refuse_login(connection, mechanism, str(error))
+    else:
+        _log_in(connection, mechanism, login)
+
+
+def _log_in(connection: Connection, mechanism: str, login: sasl.Login) -> None:
     user = connection.broker.users.by_name.get(login.user)
     refusal = sasl.refusal(user, login, connection.settings.loopback_users, loopback=connection.peer.loopback)
     if refusal is not None:
-        _refuse_login(connection, method.mechanism, f"user '{login.user}' - {refusal}")
+        _refuse_login(connection, mechanism, f"user '{login.user}' - {refusal}")
         return
     connection.user = login.user
     connection.phase = Phase.TUNE

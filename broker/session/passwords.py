@@ -23,6 +23,9 @@ ALGORITHMS: dict[str, Callable[[bytes], bytes]] = {
 
 SALT_BYTES = 4
 
+NOBODYS = (base64.b64encode(os.urandom(SALT_BYTES + 32)).decode("ascii"), SHA256)
+"""A hash of no password, and its algorithm: what the password for an unknown user is compared with."""
+
 
 def hash_password(password: bytes, salt: bytes | None = None, algorithm: str = SHA256) -> str:
     """The hash of a password, with a random salt unless one is given. Raises KeyError for an unknown algorithm."""
@@ -33,14 +36,20 @@ def hash_password(password: bytes, salt: bytes | None = None, algorithm: str = S
 def verify(password: bytes, stored: str, algorithm: str = SHA256) -> bool:
     """Whether `stored` is a hash of `password`; takes the same time wherever they differ.
 
-    Nothing matches an empty password (RabbitMQ refuses them), an empty or malformed hash, an unknown algorithm.
+    Nothing matches an empty password (RabbitMQ refuses them), an empty or malformed hash, an unknown algorithm. Those
+    are hashed and compared too: so it does not show whether somebody has a password at all.
     """
-    digest = ALGORITHMS.get(algorithm)
-    if digest is None or not password:
-        return False
+    usable = bool(password) and algorithm in ALGORITHMS
+    raw = _decoded(stored)
+    if len(raw) <= SALT_BYTES or algorithm not in ALGORITHMS:
+        usable = False
+        raw, algorithm = _decoded(NOBODYS[0]), NOBODYS[1]
+    digest = ALGORITHMS[algorithm](raw[:SALT_BYTES] + password)
+    return hmac.compare_digest(digest, raw[SALT_BYTES:]) and usable
+
+
+def _decoded(stored: str) -> bytes:
     try:
-        raw = base64.b64decode(stored, validate=True)
+        return base64.b64decode(stored, validate=True)
     except (binascii.Error, ValueError):
-        return False
-    salt, expected = raw[:SALT_BYTES], raw[SALT_BYTES:]
-    return hmac.compare_digest(digest(salt + password), expected)
+        return b""

@@ -1,4 +1,4 @@
-"""Who a client says it is: PLAIN and RabbitMQ's AMQPLAIN."""
+"""Who a client says it is: PLAIN, RabbitMQ's AMQPLAIN, and EXTERNAL: who its certificate says it is."""
 
 from __future__ import annotations
 
@@ -6,22 +6,37 @@ import struct
 from typing import NamedTuple
 
 from broker.entities.users import User
-from broker.session import passwords
+from broker.session import certificates, passwords
+from broker.session.certificates import Naming
 from broker.wire.errors import DecodeError
 from broker.wire.tables import decode_table
 
 MECHANISMS = b"PLAIN AMQPLAIN"
+EXTERNAL = "EXTERNAL"
 
 
 class Login(NamedTuple):
-    """A name and the password given for it."""
+    """A name and the password given for it; None: a certificate has proved the name."""
 
     user: str
-    password: bytes
+    password: bytes | None
+
+    def __repr__(self) -> str:
+        """Without the password, wherever it is printed."""
+        return f"Login(user={self.user!r})"
 
 
 class Malformed(Exception):
     """A response that is not of its mechanism's form, or a mechanism nobody offered."""
+
+
+class Unproved(Exception):
+    """A certificate that proves no name; the message says why."""
+
+
+def offered(*, certificates_asked: bool) -> bytes:
+    """The mechanisms that a client is offered: EXTERNAL only where a certificate can have been shown."""
+    return MECHANISMS + b" " + EXTERNAL.encode() if certificates_asked else MECHANISMS
 
 
 def read(mechanism: str, response: bytes) -> Login:
@@ -33,9 +48,29 @@ def read(mechanism: str, response: bytes) -> Login:
     raise Malformed(f"unknown authentication mechanism '{mechanism}'")
 
 
+def proved(certificate: bytes | None, naming: Naming) -> Login:
+    """The login of whoever has shown a certificate. Raises Unproved."""
+    if certificate is None:
+        raise Unproved("connection peer presented no TLS (x.509) certificate")
+    try:
+        name = certificates.login_name(certificate, naming)
+    except DecodeError as error:
+        raise Unproved("the certificate cannot be read") from error
+    if not name:
+        raise Unproved("no name found")
+    return Login(name, None)
+
+
 def refusal(user: User | None, login: Login, loopback_users: frozenset[str], *, loopback: bool) -> str | None:
-    """Why a login is refused, for the log alone; None when it is not."""
-    if user is None or not passwords.verify(login.password, user.password_hash, user.hashing_algorithm):
+    """Why a login is refused, for the log alone; None when it is not.
+
+    A name that nobody has costs as much time as a password that is wrong, so that nobody finds out names by the clock.
+    """
+    if login.password is not None:
+        hashed = passwords.NOBODYS if user is None else (user.password_hash, user.hashing_algorithm)
+        if not passwords.verify(login.password, *hashed):
+            return "invalid credentials"
+    if user is None:
         return "invalid credentials"
     if login.user in loopback_users and not loopback:
         return "can only connect via localhost"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.session.certificates import Naming
+
 
 class SessionSettings(NamedTuple):
     """Limits and identity. Sizes are bytes, times seconds; 0 means no limit where a comment does not say otherwise."""
@@ -22,3 +24,4 @@ class SessionSettings(NamedTuple):
     version: str = "3.13.7"
     cluster_name: str = "leveret"
     loopback_users: frozenset[str] = frozenset({"guest"})
+    naming: Naming = Naming()  # where a client's certificate has the name to log in by

@@ -26,6 +26,7 @@ READ_FOR = {
     "declares": {"syncs_each", "of_one_client", "ready_s"},
     "crowd": {"p99_of_one_queue"},
     "routing": {"rate_ratio", "per_s", "ready_s"},
+    "secured": {"cpu_us_per_message", "round_trip_ms_meanwhile"},
     "steps": {"parse", "commit", "ack", "sum_of_steps"},
 }
 

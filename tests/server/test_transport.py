@@ -138,7 +138,7 @@ async def test_what_a_lost_client_held_comes_back(place: Station, how: str) -> N
     await caller.say(publish_frames(b"cut short", key="q")[:-3])
     if how == "reset":
         linger = struct.pack("ii", 1, 0)
-        caller.stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+        caller.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     await caller.stream.aclose()
     queue = place.core.queue_named("q")
     await eventually(lambda: not queue.unacked, "the message to be given back")

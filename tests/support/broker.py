@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-READY = re.compile(r"leveret ready: amqp://([\w.\-\[\]:]+):(\d+) ")
+READY = re.compile(r"leveret ready: amqp://([\w.\-\[\]:]+):(\d+)[ ,]")
+TLS = re.compile(r"amqps://([\w.\-\[\]:]+):(\d+)[ ,]")
 STOP_SECONDS = 15
 
 
@@ -22,6 +23,7 @@ class BrokerProcess:
         self.environment = environment
         self.address = ("127.0.0.1", 0)
         self.ready_line = ""
+        self.tls_address = ("127.0.0.1", 0)
         self._process: subprocess.Popen[str] | None = None
         self.log_file = data_dir.parent / f"{data_dir.name}.log"
 
@@ -55,6 +57,9 @@ class BrokerProcess:
             self.kill()
             raise AssertionError(f"the broker did not become ready: {self.ready_line!r}\n{self.log()}")
         self.address = (ready[1], int(ready[2]))
+        secured = TLS.search(self.ready_line)
+        if secured is not None:
+            self.tls_address = (secured[1], int(secured[2]))
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal and wait for nothing, so that a test may see what it does; see `wait`."""

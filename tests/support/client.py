@@ -7,6 +7,7 @@ back: no acknowledgement, no heartbeat, no reply to a close, except where a meth
 from __future__ import annotations
 
 import socket
+import ssl
 import time
 from collections import deque
 from collections.abc import Iterable
@@ -120,9 +121,11 @@ class Inbox:
 class Client:
     """One connection. Items that arrive wait in a queue per channel until a test asks for them."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, security: ssl.SSLContext | None = None) -> None:
         self._socket = socket.create_connection(address, timeout=TIMEOUT_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if security is not None:
+            self._socket = security.wrap_socket(self._socket, server_hostname="localhost")
         self._reader = FrameReader()
         self._inbox = Inbox()
         self.server_start: ConnectionStart | None = None
@@ -139,9 +142,10 @@ class Client:
         capabilities: dict[str, bool] | None = None,
         tune: ConnectionTuneOk | None = None,
         channels: Iterable[int] = (1,),
+        security: ssl.SSLContext | None = None,
     ) -> Self:
         """Go through the whole handshake and open the channels. `tune` replaces the server's own proposal."""
-        client = cls(address)
+        client = cls(address, security)
         client.start(user=user, password=password, capabilities=capabilities)
         client.tune(tune)
         client.send(ConnectionOpen(vhost), channel=0)

@@ -18,6 +18,8 @@ import trio.testing
 from broker.entities.users import Permission, User
 from broker.server.committer import Committer
 from broker.server.engine import Engine
+from broker.server.secure_transport import SecureTransport
+from broker.server.tls import Security
 from broker.server.transport import Transport, TransportSettings
 from broker.session.connection import Connection, Peer
 from broker.session.passwords import SHA256, hash_password
@@ -79,18 +81,24 @@ class Station:
         self.transports: list[Transport] = []
         self.callers: list[Caller] = []
 
-    def connect(self) -> Caller:
-        """Somebody connects, and says nothing yet."""
+    def connect(self, security: Security | None = None) -> Caller:
+        """Somebody connects, and says nothing yet; with `security` it is TLS that the broker expects."""
         theirs, ours = socket.socketpair()
         for end in (theirs, ours):
             end.setblocking(False)
             end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BYTES)
-        transport = Transport(ours, PEER, self.registry, self.engine, self.committer, self.limits, self.nursery)
+        transport = self._transport(ours, security)
         self.transports.append(transport)
         self.nursery.start_soon(transport.serve)
         caller = Caller(trio.SocketStream(trio.socket.from_stdlib_socket(theirs)), transport.connection)
         self.callers.append(caller)
         return caller
+
+    def _transport(self, ours: socket.socket, security: Security | None) -> Transport:
+        shared = self.registry, self.engine, self.committer, self.limits, self.nursery
+        if security is None:
+            return Transport(ours, PEER, *shared)
+        return SecureTransport(ours, PEER, *shared, security)
 
     async def join(self, *, heartbeat: int = 0) -> Caller:
         """Somebody who is through the handshake and has channel 1 open."""
@@ -113,7 +121,7 @@ async def station(
             for transport in place.transports:
                 transport.abort()
             for caller in place.callers:
-                caller.stream.socket.close()
+                caller.socket.close()
             with trio.CancelScope(shield=True):
                 await place.committer.finish()
         finally:
@@ -125,7 +133,8 @@ class Caller:
     """A client of a station. What has arrived waits, by channel, until it is asked for."""
 
     def __init__(self, stream: trio.SocketStream, connection: Connection) -> None:
-        self.stream = stream
+        self.stream: trio.abc.Stream = stream
+        self.socket = stream.socket
         self.connection = connection
         self._reader = FrameReader()
         self.inbox = Inbox()

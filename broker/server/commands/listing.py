@@ -13,9 +13,11 @@ from broker.entities.vhost import VHost
 from broker.server.commands.administration import Administration
 from broker.server.commands.arguments import Arguments
 from broker.server.commands.plain import plain
+from broker.session import certificates
 from broker.session.channel import Channel
-from broker.session.connection import Connection
+from broker.session.connection import Connection, Secured
 from broker.session.handshake import Phase
+from broker.wire.errors import DecodeError
 from broker.wire.tables import decode_table
 
 Row = dict[str, Any]
@@ -185,11 +187,30 @@ def _connection(connection: Connection) -> Row:
         "host": connection.peer.local_host,
         "port": connection.peer.local_port,
         "protocol": "AMQP 0-9-1",
+        **_security(connection.peer.secured),
         "timeout": connection.heartbeat,
         "frame_max": connection.frame_max,
         "channel_max": connection.channel_max,
         "client_properties": plain(connection.client_properties),
     }
+
+
+def _security(secured: Secured | None) -> Row:
+    if secured is None:
+        return {"ssl": False, "ssl_protocol": "", "ssl_cipher": "", "peer_cert_subject": ""}
+    return {
+        "ssl": True,
+        "ssl_protocol": secured.version,
+        "ssl_cipher": secured.cipher,
+        "peer_cert_subject": _subject(secured.certificate),
+    }
+
+
+def _subject(certificate: bytes | None) -> str:
+    try:
+        return "" if certificate is None else certificates.subject(certificate)
+    except DecodeError:
+        return ""
 
 
 def list_channels(administration: Administration, arguments: Arguments) -> list[Row]:

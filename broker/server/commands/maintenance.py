@@ -34,6 +34,7 @@ def status(administration: Administration, arguments: Arguments) -> dict[str, An
         "uptime_seconds": round(time.time() - server.started, 1),
         "data_directory": str(server.config.server.directory.absolute()),
         "listeners": [f"{host}:{port}" for host, port in server.addresses],
+        "tls_listeners": [f"{host}:{port}" for host, port in server.tls_addresses],
         "cluster_name": server.config.identity.shown_cluster_name,
         "boot": administration.broker.boot,
         "alarms": [name for name in ("memory", "disk") if administration.broker.alarms.is_raised(name)],

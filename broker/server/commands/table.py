@@ -55,6 +55,7 @@ CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "add_user": users.add_user,
     "delete_user": users.delete_user,
     "change_password": users.change_password,
+    "clear_password": users.clear_password,
     "set_user_tags": users.set_user_tags,
     "set_user_limits": limits.set_user_limits,
     "clear_user_limits": limits.clear_user_limits,

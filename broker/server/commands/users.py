@@ -30,6 +30,12 @@ async def change_password(administration: Administration, arguments: Arguments) 
     await administration.change(PutUser(UserRow(user.name, _hashed(arguments), SHA256, user.tags)))
 
 
+async def clear_password(administration: Administration, arguments: Arguments) -> None:
+    """Let a user log in no longer with a password, only by other means such as a certificate."""
+    user = administration.user(arguments.text("name"))
+    await administration.change(PutUser(UserRow(user.name, "", SHA256, user.tags)))
+
+
 async def set_user_tags(administration: Administration, arguments: Arguments) -> None:
     """Replace a user's tags."""
     user = administration.user(arguments.text("name"))

@@ -1,0 +1,165 @@
+"""What a client's certificate says of its owner: the name to log in by, written as RabbitMQ writes it.
+
+A distinguished name is RFC 4514's string, the last part first, with RabbitMQ's choices where that leaves some:
+its keywords for the types it knows and numbers for the others, everything outside printable ASCII escaped.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from broker.wire import der
+from broker.wire.der import Element
+from broker.wire.errors import DecodeError
+
+COMMON_NAME = "2.5.4.3"
+ALTERNATIVE_NAMES = "2.5.29.17"
+VERSION, EXTENSIONS = 0xA0, 0xA3
+"""Tags of the fields of a certificate that may be missing."""
+
+_KEYWORDS = {
+    COMMON_NAME: "CN",
+    "2.5.4.4": "SN",
+    "2.5.4.5": "SERIALNUMBER",
+    "2.5.4.6": "C",
+    "2.5.4.7": "L",
+    "2.5.4.8": "ST",
+    "2.5.4.10": "O",
+    "2.5.4.11": "OU",
+    "2.5.4.12": "TITLE",
+    "2.5.4.42": "GIVENNAME",
+    "2.5.4.43": "INITIALS",
+    "2.5.4.44": "GENERATIONQUALIFIER",
+    "2.5.4.65": "PSEUDONYM",
+    "0.9.2342.19200300.100.1.1": "UID",
+    "0.9.2342.19200300.100.1.25": "DC",
+    "1.2.840.113549.1.9.1": "EMAILADDRESS",
+}
+_SPECIAL = b'"+,;<>\\'
+
+
+class Naming(NamedTuple):
+    """Where in a certificate the name to log in by is found."""
+
+    source: str = "distinguished_name"
+    alternative_type: str = "dns"
+    alternative_index: int = 0
+
+
+class Attribute(NamedTuple):
+    """A part of a distinguished name: the type's object identifier and the value."""
+
+    type: str
+    value: str
+
+
+def login_name(certificate: bytes, naming: Naming) -> str | None:
+    """The name that a certificate (DER) logs in by; None when it has none there. Raises DecodeError."""
+    if naming.source == "distinguished_name":
+        return subject(certificate)
+    if naming.source == "common_name":
+        with _readable():
+            names = [part.value for parts in _subject(certificate) for part in parts if part.type == COMMON_NAME]
+        return ",".join(names) or None
+    names = alternative_names(certificate, naming.alternative_type)
+    return names[naming.alternative_index] if naming.alternative_index < len(names) else None
+
+
+def subject(certificate: bytes) -> str:
+    """The distinguished name of the certificate's owner. Raises DecodeError."""
+    with _readable():
+        parts = [[f"{_keyword(part)}={_escaped(part.value)}" for part in some] for some in _subject(certificate)]
+    return ",".join("+".join(some) for some in reversed(parts))
+
+
+def valid_until(certificate: bytes) -> datetime:
+    """When the certificate expires. Raises DecodeError."""
+    with _readable():
+        last = _fields(certificate)[3].inside[1]
+        digits = last.content.decode("ascii", "replace").removesuffix("Z")
+        if last.tag == der.UTC_TIME:
+            digits = ("19" if digits >= "50" else "20") + digits
+        return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+
+
+def alternative_names(certificate: bytes, kind: str) -> list[str]:
+    """The alternative names of one kind: dns, email, uri, ip or other_name. Raises DecodeError."""
+    tag, read = _KINDS[kind]
+    with _readable():
+        return [read(name) for name in _alternative_names(certificate) if name.tag == tag]
+
+
+def _alternative_names(certificate: bytes) -> Iterator[Element]:
+    for extensions in (field for field in _fields(certificate) if field.tag == EXTENSIONS):
+        for extension in extensions.inside[0].inside:
+            parts = extension.inside
+            if der.object_identifier(parts[0].content) == ALTERNATIVE_NAMES:
+                yield from der.elements(parts[-1].content)[0].inside
+
+
+@contextmanager
+def _readable() -> Iterator[None]:
+    """Elements that are not what their places promise are a DecodeError."""
+    try:
+        yield
+    except (IndexError, ValueError) as error:
+        raise DecodeError("not a certificate") from error
+
+
+def _fields(certificate: bytes) -> list[Element]:
+    """Serial number, algorithm, issuer, validity, subject, key and extensions; the version is left out."""
+    fields = [field for field in der.elements(certificate)[0].inside[0].inside if field.tag != VERSION]
+    if len(fields) < 6:
+        raise DecodeError("not a certificate")
+    return fields
+
+
+def _subject(certificate: bytes) -> list[list[Attribute]]:
+    return [[_attribute(part) for part in parts.inside] for parts in _fields(certificate)[4].inside]
+
+
+def _attribute(part: Element) -> Attribute:
+    kind, value = part.inside
+    return Attribute(der.object_identifier(kind.content), der.text(value))
+
+
+def _keyword(part: Attribute) -> str:
+    return _KEYWORDS.get(part.type, part.type)
+
+
+def _escaped(value: str) -> str:
+    raw = value.encode("utf-8", "surrogateescape")
+    return "".join(_escaped_byte(byte, first=at == 0, last=at == len(raw) - 1) for at, byte in enumerate(raw))
+
+
+def _escaped_byte(byte: int, *, first: bool, last: bool) -> str:
+    if byte in _SPECIAL or (first and byte in b" #") or (last and byte in b" "):
+        return "\\" + chr(byte)
+    return chr(byte) if 32 <= byte < 126 else f"\\{byte:02X}"
+
+
+def _plain(name: Element) -> str:
+    return name.content.decode("utf-8", "surrogateescape")
+
+
+def _address(name: Element) -> str:
+    return str(ipaddress.ip_address(name.content))
+
+
+def _other(name: Element) -> str:
+    """The value of an otherName, which is inside of an element of its own."""
+    return der.text(name.inside[1].inside[0])
+
+
+_KINDS: dict[str, tuple[int, Callable[[Element], str]]] = {
+    "other_name": (0xA0, _other),
+    "email": (0x81, _plain),
+    "dns": (0x82, _plain),
+    "uri": (0x86, _plain),
+    "ip": (0x87, _address),
+}
+"""Kinds of alternative names, as settings call them: tag and how the name is read."""
