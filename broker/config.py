@@ -131,6 +131,17 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lazy_flush_milliseconds: Positive = 10
 
 
+class Events(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[events]`: the event log."""
+
+    enabled: bool = False
+    directory: str = ""
+    segment_bytes: Positive = 16 * MEBIBYTE
+    segment_seconds: Seconds = 60.0
+    kept_bytes: Count = 1024 * MEBIBYTE
+    stamp_message_ids: bool = False
+
+
 class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[logs]`."""
 
@@ -169,6 +180,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     memory: Memory = Memory()
     disk: Disk = Disk()
     store: Store = Store()
+    events: Events = Events()
     logs: Logs = Logs()
     defaults: Defaults = Defaults()
     definitions: Definitions = Definitions()

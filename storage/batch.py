@@ -155,6 +155,8 @@ class SealedBatch(NamedTuple):
     """Queues whose records are to be reclaimed, in bounded steps, from this batch on."""
     waiters: tuple[Waiter, ...]
     closed_segments: tuple[ClosedSegment, ...] = ()
+    last_event: int = 0
+    """The number of the last event that was recorded before the batch was sealed; 0 where none are."""
 
 
 class WriteBatch:
@@ -183,7 +185,7 @@ class WriteBatch:
         """Nothing to write, and nobody who waits."""
         return not (self._lanes or self.waiters or self.purges or self.deleted_queues)
 
-    def seal(self) -> SealedBatch:
+    def seal(self, last_event: int = 0) -> SealedBatch:
         """Freeze the batch as it is now. Later settlements of its messages belong to the next one."""
         lanes = []
         for (queue_id, lane), writes in self._lanes.items():
@@ -205,6 +207,7 @@ class WriteBatch:
             tuple(self.deleted_queues),
             tuple(self.waiters),
             tuple(self.closed_segments),
+            last_event,
         )
 
 

@@ -13,6 +13,7 @@ Everything lives in LMDB's one unnamed database. The kinds, with their values:
     D queue                      a deletion in progress
     C queue lane first           a stream's segment that is closed: nothing is added to it any more
     X queue lane position        the raw bytes of what failed its checksum
+    E                            the last event of the event log that was recorded before the last commit
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ TRANSIENT_MARK = b"T"
 DELETION = b"D"
 CLOSED_SEGMENT = b"C"
 SET_ASIDE = b"X"
+LAST_EVENT = b"E"
 
 POSITION_END = (1 << 64) - 1
 """No message has a position this high."""

@@ -30,10 +30,10 @@ from storage.batch import (
 )
 from storage.changes import Changes, CorruptRecord
 from storage.errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
-from storage.keys import DELETION, IDENTITY, LANE, SEGMENT, lane_key, lane_of, number_key, number_of
+from storage.keys import DELETION, IDENTITY, LANE, LAST_EVENT, SEGMENT, lane_key, lane_of, number_key, number_of
 from storage.places import records
 from storage.reading import LaneReader
-from storage.records import Identity, decode_counters, encode_counters
+from storage.records import Identity, LastEvent, decode_counters, encode_counters
 from storage.segments import TRANSIENT
 from storage.survey import count_lane
 
@@ -76,6 +76,8 @@ class MessageStore:
         self._last_commit_seconds = 0.0
         with environment.begin(buffers=True) as txn:
             self._reclaiming = reclaim.pending(txn)
+            self.last_event = _last_event(txn)
+            """The last event that was recorded before a commit of an earlier boot; None where none were."""
 
     # Opening and closing
 
@@ -193,6 +195,8 @@ class MessageStore:
                 reclaim.purge(changes, purge)
             for queue_id in batch.deleted_queues:
                 reclaim.delete_queue(changes, queue_id)
+            if batch.last_event:
+                changes.txn.put(LAST_EVENT, LastEvent(self.boot, batch.last_event).encode())
             reclaiming = self._reclaiming or bool(batch.purges or batch.deleted_queues)
             if reclaiming:
                 reclaiming = reclaim.step(changes, RECLAIM_WITH_COMMIT)
@@ -346,6 +350,14 @@ def _count_boot(environment: lmdb.Environment, identity: Identity, directory: Pa
     except lmdb.Error as error:
         raise creation.store_error(error, directory) from error
     return identity
+
+
+def _last_event(txn: lmdb.Transaction[memoryview]) -> LastEvent | None:
+    record = txn.get(LAST_EVENT)
+    try:
+        return None if record is None else LastEvent.decode(record)
+    except StoreCorrupt:
+        return None
 
 
 def _highest_number(txn: lmdb.Transaction[bytes], kind: bytes) -> int:

@@ -25,6 +25,7 @@ _SETTLED = struct.Struct(">IQ")
 _DELIVERIES = struct.Struct(">HI")
 _SWEEP = struct.Struct(">QQQ")
 _CLOSED = struct.Struct(">QQQ")
+_LAST_EVENT = struct.Struct(">QQ")
 
 MAGIC = b"leveret\x00"
 
@@ -212,3 +213,19 @@ class Sweep(NamedTuple):
 def pack_positions(positions: tuple[int, ...]) -> bytes:
     """Ascending positions, as a sweep keeps them."""
     return struct.pack(f">{len(positions)}Q", *positions)
+
+
+class LastEvent(NamedTuple):
+    """The number of an event of the event log, and of its boot."""
+
+    boot: int
+    number: int
+
+    def encode(self) -> bytes:
+        """The record's bytes."""
+        return frame(_LAST_EVENT.pack(*self))
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> LastEvent:
+        """Raises StoreCorrupt."""
+        return cls(*_unpack(_LAST_EVENT, unframe(data, "the last event"), "the last event"))

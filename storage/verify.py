@@ -18,6 +18,7 @@ from storage.keys import (
     DELETION,
     IDENTITY,
     LANE,
+    LAST_EVENT,
     POSITION_END,
     REFERENCES,
     SEGMENT,
@@ -33,14 +34,27 @@ from storage.keys import (
 )
 from storage.places import records
 from storage.reading import LaneReader
-from storage.records import Settled, decode_counters, decode_number, unframe
+from storage.records import LastEvent, Settled, decode_counters, decode_number, unframe
 from storage.segments import ENTRY, Segment
 from storage.survey import count_lane
 
 if TYPE_CHECKING:
     import lmdb
 
-KINDS = (IDENTITY, LANE, SEGMENT, SETTLED, BODY, REFERENCES, SWEEP, TRANSIENT_MARK, DELETION, SET_ASIDE, CLOSED_SEGMENT)
+KINDS = (
+    IDENTITY,
+    LANE,
+    SEGMENT,
+    SETTLED,
+    BODY,
+    REFERENCES,
+    SWEEP,
+    TRANSIENT_MARK,
+    DELETION,
+    SET_ASIDE,
+    CLOSED_SEGMENT,
+    LAST_EVENT,
+)
 
 _FRAMED = {
     SWEEP: "sweep",
@@ -104,6 +118,7 @@ def _survey(txn: lmdb.Transaction[memoryview]) -> Report:
     _check_bitmaps(txn, report)
     _check_bodies(txn, report, references)
     _check_frames(txn, report)
+    _check_last_event(txn, report)
     _check_kinds(txn, report)
     return report
 
@@ -246,6 +261,15 @@ def _check_frames(txn: lmdb.Transaction[memoryview], report: Report) -> None:
                 unframe(value, f"the {what} record")
             except StoreCorrupt as error:
                 report.problems.append(f"queue {number_of(key)}: {error}")
+
+
+def _check_last_event(txn: lmdb.Transaction[memoryview], report: Report) -> None:
+    record = txn.get(LAST_EVENT)
+    if record is not None:
+        try:
+            LastEvent.decode(record)
+        except StoreCorrupt as error:
+            report.problems.append(str(error))
 
 
 def _check_kinds(txn: lmdb.Transaction[memoryview], report: Report) -> None:

@@ -11,10 +11,15 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests.support.broker import BrokerProcess
 from tests.support.client import Address, Client
 from tests.support.reference import REFERENCE
+
+# No test asserts a time: how long an example takes depends on what else the machine does.
+settings.register_profile("leveret", deadline=None)
+settings.load_profile("leveret")
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,7 @@ from broker.entities.lane import MessageSource
 from broker.entities.message import Message
 from broker.entities.queue import Queue, QueueContext
 from broker.entities.quotas import Quotas
+from broker.entities.recording import Recorder
 from broker.entities.timers import Timers
 from broker.entities.turn import Turn
 from broker.entities.users import Users
@@ -31,7 +32,7 @@ class BrokerSettings(NamedTuple):
 
 
 class Broker:
-    """Everything that exists, by name. `chance` decides what is left to chance."""
+    """Everything that exists, by name. `chance` decides what is left to chance, `recorder` is there if events are."""
 
     def __init__(
         self,
@@ -41,15 +42,17 @@ class Broker:
         definitions: Definitions,
         boot: int,
         chance: Random | None = None,
+        recorder: Recorder | None = None,
     ) -> None:
         self.clock = clock
         self.boot = boot
+        self.recorder = recorder
         self.turn = Turn()
         self.timers = Timers()
         self.alarms = Alarms()
         self.users = Users()
         self.quotas = Quotas()
-        self.journal = Journal(settings.batch_bytes_max)
+        self.journal = Journal(settings.batch_bytes_max, recorder)
         self.definitions = definitions
         self.vhosts: dict[str, VHost] = {}
         self.queues_by_id: dict[int, Queue] = {}
@@ -64,6 +67,7 @@ class Broker:
             count(1),
             self.queues_by_id,
             chance or Random(),
+            recorder,
         )
 
     def stored(self, batch: SealedBatch) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from broker.entities.pending import Pending
 from storage.batch import SealedBatch, Waiter, WriteBatch
+
+if TYPE_CHECKING:
+    from broker.entities.recording import Recorder
 
 
 class Journal:
@@ -14,8 +18,9 @@ class Journal:
     Batches are numbered from 1 and stored in that order. A turn is atomic: its writes are in one batch.
     """
 
-    def __init__(self, batch_bytes_max: int) -> None:
+    def __init__(self, batch_bytes_max: int, recorder: Recorder | None = None) -> None:
         self._batch_bytes_max = batch_bytes_max
+        self._recorder = recorder
         self.current = WriteBatch(1)
         self.sealed: deque[SealedBatch] = deque()
 
@@ -26,7 +31,8 @@ class Journal:
 
     def seal(self) -> None:
         """Close the gathering batch, to be stored after those closed before it."""
-        self.sealed.append(self.current.seal())
+        last_event = 0 if self._recorder is None else self._recorder.last_event
+        self.sealed.append(self.current.seal(last_event))
         self.current = WriteBatch(self.current.number + 1)
 
     def seal_if_full(self) -> None:

@@ -26,10 +26,12 @@ class Message:
 
     `route` is exchange and routing key as two short strings, `header` the content header's payload: both stay
     the bytes the publisher sent, and go out again as they are. `expiration` is the publisher's time to live
-    in milliseconds, None without one.
+    in milliseconds, None without one. `number` is the event log's; unset where events are not recorded.
     """
 
-    __slots__ = ("body", "body_id", "expiration", "flags", "header", "priority", "route")
+    __slots__ = ("body", "body_id", "expiration", "flags", "header", "number", "priority", "route")
+
+    number: int
 
     def __init__(self, route: bytes, header: bytes, body: bytes, flags: int) -> None:
         self.route = route

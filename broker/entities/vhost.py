@@ -14,6 +14,7 @@ from random import Random
 from types import MappingProxyType
 from typing import NamedTuple
 
+from broker.entities import recording
 from broker.entities.bindings import Bindings
 from broker.entities.creation import Creations, Plan
 from broker.entities.dead_lettering import DeadLettering
@@ -30,6 +31,7 @@ from broker.entities.priorities import PriorityLanes, PriorityQueue
 from broker.entities.queue import Queue, QueueContext, QueueSpec
 from broker.entities.queue_types import QUORUM, STREAM, type_of
 from broker.entities.quorum import QuorumLane, QuorumQueue
+from broker.entities.recording import Recorder
 from broker.entities.routing import Routes, route
 from broker.entities.stream import Stream
 from broker.entities.stream_log import StreamLane
@@ -76,6 +78,8 @@ class VHostContext(NamedTuple):
     body_ids: count[int]
     queues_by_id: dict[int, Queue]
     chance: Random
+    recorder: Recorder | None
+    """Where events are recorded, what gathers them."""
 
 
 class VHost:
@@ -210,6 +214,8 @@ class VHost:
     def _queue_appears(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
         self.context.queues_by_id[queue.lane.queue_id] = queue
+        if self.context.recorder is not None:
+            recording.watch(self.context.recorder, self.name, queue)
         self.enforcement.queue_appears(queue)
         if queue.owner is not None:
             self._owned.setdefault(queue.owner, {})[queue] = None
@@ -219,6 +225,8 @@ class VHost:
         self.enforcement.exchange_appears(exchange)
         if exchange.delays is not None:
             self.context.queues_by_id[exchange.delays.lane.queue_id] = exchange.delays
+            if self.context.recorder is not None:
+                recording.watch(self.context.recorder, self.name, exchange.delays)
         if exchange.alternate is not None:
             self.bindings.alternates.add(exchange.alternate)
         if exchange.name in self.bindings.alternates:

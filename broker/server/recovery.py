@@ -20,6 +20,7 @@ from broker.entities.broker import Broker, BrokerSettings
 from broker.entities.clock import SteadyClock
 from broker.entities.exchanges import Binding, Destination
 from broker.entities.queue import QueueSpec
+from broker.entities.recording import Recorder
 from broker.entities.vhost import VHost
 from broker.server.commands.policy_check import checked
 from broker.server.definition_log import DefinitionLog
@@ -90,7 +91,9 @@ class Recovered(NamedTuple):
     tombstones: frozenset[int]
 
 
-def recover(config: Config, stores: Stores, *, default_user: bool = True) -> Recovered:
+def recover(
+    config: Config, stores: Stores, *, default_user: bool = True, recorder: Recorder | None = None
+) -> Recovered:
     """Bring back everything durable. New stores begin with the default virtual host and, if wanted, its user."""
     found = _with_defaults(config, stores, default_user=default_user)
     lanes = stores.messages.lanes()
@@ -101,6 +104,7 @@ def recover(config: Config, stores: Stores, *, default_user: bool = True) -> Rec
         stores.messages,
         DefinitionLog(stores.definitions, max(found.queue_id_sequence, stores.messages.highest_queue_id())),
         stores.messages.boot,
+        recorder=recorder,
     )
     for change in _access_of(found):
         take_effect(broker, change)

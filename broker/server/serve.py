@@ -30,6 +30,7 @@ from broker.server.commands.definitions_file import DefinitionsFile, read_file
 from broker.server.committer import Committer
 from broker.server.definition_log import DefinitionLog
 from broker.server.engine import Engine
+from broker.server.events import Events, closing_log
 from broker.server.heartbeats import beat_forever
 from broker.server.recovery import Recovered, Stores
 from broker.server.resources import ResourceWatch
@@ -176,12 +177,21 @@ async def _serve(config: Config) -> int:
         resources.warn_of_network_file_system(directory)
         try:
             gc.disable()  # what comes back stays: looking for cycles in it while it grows took half of the time
-            recovered = recovery.recover(config, stores, default_user=_wants_default_user(config, imported))
+            events = Events(config, stores.messages) if config.events.enabled else None
+            recovered = recovery.recover(
+                config,
+                stores,
+                default_user=_wants_default_user(config, imported),
+                recorder=None if events is None else events.recorder,
+            )
             gc.freeze()
             gc.enable()
             # Until the stores are closed, so that who sends a second signal does not cut the end short.
-            with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals:
-                await _run(config, stores, recovered, doors, imported, signals)
+            with (
+                trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
+                closing_log(events),
+            ):
+                await _run(config, stores, recovered, doors, imported, signals, events)
         finally:
             stores.definitions.close()
             stores.messages.close()
@@ -213,6 +223,7 @@ async def _run(
     doors: Doors,
     imported: DefinitionsFile | None,
     signals: AsyncIterator[int],
+    events: Events | None,
 ) -> None:
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
         server = Server(config, stores, recovered.broker, clients)
@@ -223,6 +234,8 @@ async def _run(
         server.committer.start(recovered.tombstones)
         writers.start_soon(server.committer.watch)
         writers.start_soon(server.engine.run)
+        if events is not None:
+            writers.start_soon(events.run, server.broker)
         with admin.listening(config.server.directory) as operators:
             clients.start_soon(admin.serve, administration, operators)
             server.listen(doors)
@@ -232,7 +245,7 @@ async def _run(
                     log.info("stopping on %s", signal.Signals(number).name)
                     break
                 _reload(doors)
-            await _stop(server, doors)
+            await _stop(server, doors, events)
         clients.cancel_scope.cancel()
         writers.cancel_scope.cancel()
 
@@ -245,7 +258,7 @@ def _reload(doors: Doors) -> None:
         doors.security.reload()
 
 
-async def _stop(server: Server, doors: Doors) -> None:
+async def _stop(server: Server, doors: Doors, events: Events | None) -> None:
     for listener in doors.all:
         trio.lowlevel.notify_closing(listener)  # ends its accept task
         listener.close()
@@ -257,6 +270,8 @@ async def _stop(server: Server, doors: Doors) -> None:
         await server.committer.finish()
     if writing.cancelled_caught:
         log.error("stopping although not everything could be written: the disk takes no more")
+    elif events is not None:
+        events.record_stop(server.broker, server.config.shutdown.timeout_seconds)
 
 
 def _announce(server: Server) -> None:
@@ -287,6 +302,7 @@ def session_settings(config: Config) -> SessionSettings:
         product=identity.product,
         version=identity.version,
         cluster_name=identity.shown_cluster_name,
+        stamp_message_ids=config.events.enabled and config.events.stamp_message_ids,
         loopback_users=frozenset(config.defaults.loopback_users),
         naming=Naming(config.tls.login_from, config.tls.login_san_type, config.tls.login_san_index),
     )

@@ -153,6 +153,8 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     channel.drawn_from.add(queue)
     if channel.vhost.traced:
         tracing.delivered(channel, entry)
+    if channel.recorded is not None:
+        channel.recorded.got(queue, entry, no_ack=method.no_ack)
     ledger = channel.deliveries
     tag = ledger.skip() if method.no_ack else ledger.add(entry)
     frame_max = channel.connection.frame_max

@@ -30,6 +30,7 @@ from broker.wire.method import Method
 
 if TYPE_CHECKING:
     from broker.session.connection import Connection
+    from broker.session.recording import RecordedChannel
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ class Held(NamedTuple):
 
 
 class Channel:
-    """State of one channel of one connection."""
+    """State of one channel of one connection. `recorded` is itself where events are recorded."""
 
     def __init__(self, connection: Connection, number: int) -> None:
         self.connection = connection
@@ -65,6 +66,7 @@ class Channel:
         self.drawn_from: WeakSet[Queue] = WeakSet()
         """The queues it has consumed or got from: those that may have messages out with it."""
         self.confirms: ConfirmLedger | None = None
+        self.recorded: RecordedChannel | None = None
         self.transaction: Transaction | None = None
         self.prefetch = 0
         self.prefetch_all = 0

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from broker.entities.quotas import MAX_CHANNELS
 from broker.session import tracing
 from broker.session.channel import Channel
+from broker.session.recording import RecordedChannel
 from broker.wire import methods
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ConnectionException
@@ -30,7 +31,9 @@ def open_first(connection: Connection, number: int) -> None:
             f"number of channels opened for user '{user}' has reached the maximum allowed user limit of ({user_limit})"
         )
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text)
-    channel = connection.channels[number] = Channel(connection, number)
+    recorder = connection.broker.recorder
+    channel = Channel(connection, number) if recorder is None else RecordedChannel(connection, number, recorder)
+    connection.channels[number] = channel
     if channel.vhost.traced:
         tracing.watch(channel)
     channel.send(methods.ChannelOpenOk())

@@ -157,6 +157,8 @@ def _enqueue_at_commit(channel: Channel, target: Target, message: Message, queue
 
 def _enqueue(channel: Channel, target: Target, message: Message, queues: tuple[Queue, ...]) -> int:
     ledger = channel.confirms
+    if channel.recorded is not None:
+        channel.recorded.published((message,), returned=not queues and target.mandatory)
     if not queues and target.mandatory:
         channel.connection.output.send(content.returned(channel.number, message, channel.connection.frame_max))
     durable = refused = False

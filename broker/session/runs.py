@@ -179,6 +179,8 @@ def _cut_bodies(data: bytes, at: int, body_at: int, after: int, bodies: list[byt
 def _enqueue(channel: Channel, messages: list[Message], queues: tuple[Queue, ...]) -> None:
     if not messages:
         return
+    if channel.recorded is not None:
+        channel.recorded.published(messages, returned=False)
     if len(queues) > 1:
         for message in messages:
             channel.vhost.share_body(message, queues)

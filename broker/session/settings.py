@@ -23,5 +23,6 @@ class SessionSettings(NamedTuple):
     product: str = "RabbitMQ"
     version: str = "3.13.7"
     cluster_name: str = "leveret"
+    stamp_message_ids: bool = False  # only where events are recorded
     loopback_users: frozenset[str] = frozenset({"guest"})
     naming: Naming = Naming()  # where a client's certificate has the name to log in by

@@ -67,7 +67,7 @@ def delivered(channel: Channel, entry: Entry) -> None:
 def _deliver(channel: Channel, consumer: Consumer, entries: Sequence[Entry]) -> None:
     for entry in entries:
         delivered(channel, entry)
-    Channel.deliver(channel, consumer, entries)
+    type(channel).deliver(channel, consumer, entries)
 
 
 def _channels(registry: Registry, vhost: VHost) -> Iterator[Channel]:

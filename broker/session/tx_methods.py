@@ -58,7 +58,8 @@ def confirm_select(channel: Channel, method: methods.ConfirmSelect) -> None:
     if channel.transaction is not None:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
     if channel.confirms is None:
-        channel.confirms = ConfirmLedger(channel.confirms_ready)
+        ready, recorded = channel.confirms_ready, channel.recorded
+        channel.confirms = ConfirmLedger(ready) if recorded is None else recorded.confirm_ledger()
     if not method.no_wait:
         channel.send(methods.ConfirmSelectOk())
 
