@@ -71,7 +71,11 @@ class LaneState:
         self.floor = floor
 
     def snapshot(self) -> LaneCounters:
-        """The values of this moment."""
+        """The values of this moment.
+
+        Never below 0: when a bitmap is damaged while the store is open, messages come back that are not counted.
+        """
+        self.messages, self.bytes = max(0, self.messages), max(0, self.bytes)
         return LaneCounters(self.messages, self.bytes, self.delivered_up_to, self.floor)
 
 

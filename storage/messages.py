@@ -31,11 +31,11 @@ from storage.batch import (
 from storage.changes import Changes, CorruptRecord
 from storage.errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
 from storage.keys import DELETION, IDENTITY, LANE, LAST_EVENT, SEGMENT, lane_key, lane_of, number_key, number_of
+from storage.mending import mend
 from storage.places import records
 from storage.reading import LaneReader
 from storage.records import Identity, LastEvent, decode_counters, encode_counters
 from storage.segments import TRANSIENT
-from storage.survey import count_lane
 
 RECLAIM_WITH_COMMIT = 16
 """How many dead records a commit clears away on its way, so that a busy store gets rid of them too."""
@@ -145,12 +145,7 @@ class MessageStore:
                 queue_id, lane = lane_of(key)
                 if queue_id in deleted and queue_id < TRANSIENT_QUEUE:
                     continue
-                try:
-                    state = LaneState(*decode_counters(value))
-                except StoreCorrupt:
-                    # All of them count as delivered: a consumer may be told so wrongly, but never the reverse.
-                    state = LaneState(*count_lane(txn, queue_id, lane), delivered_up_to=self.boot << COUNTER_BITS)
-                found.setdefault(queue_id, {})[lane] = state
+                found.setdefault(queue_id, {})[lane] = LaneState(*decode_counters(value))
         return found
 
     def highest_queue_id(self) -> int:
@@ -346,6 +341,7 @@ def _count_boot(environment: lmdb.Environment, identity: Identity, directory: Pa
     try:
         with environment.begin(write=True, buffers=True) as txn:
             txn.put(IDENTITY, identity.encode())
+            mend(txn, identity.boot)
             reclaim.begin_boot(txn, identity.boot)
     except lmdb.Error as error:
         raise creation.store_error(error, directory) from error

@@ -1,7 +1,8 @@
 """The small records: everything but segments and bodies. One frame for all of them, one class for each.
 
-The frame is a version byte and a CRC32 of what follows. LMDB keeps no checksums of its own. A version that this
-code does not know is refused and left alone: a newer release wrote it.
+The frame is a version byte and a CRC32 of what follows. LMDB keeps no checksums of its own. A store whose identity has
+a version that this code does not know is refused and left alone: a newer release wrote it. Any other record with such
+a version is damaged, because a release that writes it raises the identity's version first.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def frame(payload: bytes) -> bytes:
 
 
 def unframe(data: bytes | memoryview, what: str) -> bytes:
-    """What a record holds. Raises StoreIncompatible for an unknown version, StoreCorrupt for a wrong checksum."""
+    """What a record holds. Raises StoreCorrupt for an unknown version or a wrong checksum."""
     if len(data) < _FRAME.size:
         raise StoreCorrupt(f"{what} is cut short at {len(data)} bytes")
     version, checksum = _FRAME.unpack_from(data)
@@ -48,12 +49,9 @@ def unframe(data: bytes | memoryview, what: str) -> bytes:
     return payload
 
 
-def unknown_version(what: str, version: int) -> StoreIncompatible:
-    """The error for a record that a newer release wrote."""
-    return StoreIncompatible(
-        f"{what} has format version {version}, this release reads version {VERSION}: "
-        "open the store with the release that wrote it, or a newer one"
-    )
+def unknown_version(what: str, version: int) -> StoreCorrupt:
+    """The error for a record with a version that nothing in a store of this version has."""
+    return StoreCorrupt(f"{what} has format version {version}, this store has version {VERSION}")
 
 
 def _unpack(layout: struct.Struct, payload: bytes, what: str) -> tuple[int, ...]:
@@ -74,7 +72,12 @@ class Identity(NamedTuple):
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> Identity:
-        """Read the record. Raises StoreIncompatible when it is not ours."""
+        """Read the record. Raises StoreIncompatible when it is not ours, or of an unknown version."""
+        if data and data[0] != VERSION:
+            raise StoreIncompatible(
+                f"the store has format version {data[0]}, this release reads version {VERSION}: "
+                "open the store with the release that wrote it, or a newer one"
+            )
         payload = unframe(data, "the store's identity")
         if len(payload) != _IDENTITY.size or not payload.startswith(MAGIC):
             raise StoreIncompatible("the LMDB environment is not a message store of Leveret: choose another directory")
@@ -143,7 +146,8 @@ class Settled:
     def encode(self) -> bytes:
         """The record's bytes."""
         counts = b"".join(_DELIVERIES.pack(*count) for count in sorted(self.deliveries.items()))
-        return frame(_SETTLED.pack(self.live, self.live_bytes) + self.bits + counts)
+        # Below 0 where damage has cut the segment short: its index is sound, and counts bytes that are gone.
+        return frame(_SETTLED.pack(self.live, max(0, self.live_bytes)) + self.bits + counts)
 
     @classmethod
     def none(cls, slots: int, slots_bytes: int) -> Settled:

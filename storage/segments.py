@@ -194,7 +194,7 @@ def likely_loss(value: bytes | memoryview, bitmap: bytes | memoryview | None) ->
 class Segment:
     """Reads one segment's bytes in place. They must stay valid while this is used.
 
-    Raises StoreCorrupt when the index is not what was written, StoreIncompatible for an unknown version.
+    Raises StoreCorrupt when the index is not what was written, or of an unknown version.
     """
 
     __slots__ = ("count", "kinds", "value")

@@ -84,7 +84,7 @@ def test_any_flipped_bit_of_the_index_is_noticed() -> None:
     for at in range(index_end):
         damaged = bytearray(value)
         damaged[at] ^= 1 << (at % 8)
-        with pytest.raises((StoreCorrupt, StoreIncompatible)):
+        with pytest.raises(StoreCorrupt):
             Segment(bytes(damaged))
 
 
@@ -94,10 +94,10 @@ def test_a_segment_cut_short_is_noticed(size: int) -> None:
         Segment(bytes(only(run(5)).value)[:size])
 
 
-def test_a_newer_segment_is_refused_by_its_version() -> None:
+def test_a_segment_of_another_version_than_its_store_is_damaged() -> None:
     value = bytearray(only(run(5)).value)
     value[0] = 2
-    with pytest.raises(StoreIncompatible, match="version 2"):
+    with pytest.raises(StoreCorrupt, match="version 2"):
         Segment(bytes(value))
 
 
@@ -122,13 +122,28 @@ def test_damaged_records_are_noticed() -> None:
             decode_counters(record[:at])
     with pytest.raises(StoreCorrupt):
         decode_counters(frame(b"short"))
-    with pytest.raises(StoreIncompatible):
+    with pytest.raises(StoreCorrupt):
         unframe(b"\x02" + record[1:], "a record")
 
 
 def test_identities_of_others_are_refused() -> None:
     with pytest.raises(StoreIncompatible):
         Identity.decode(frame(b"another\x00" + bytes(24)))
+
+
+def test_an_identity_of_another_version_is_refused() -> None:
+    with pytest.raises(StoreIncompatible, match="version 2"):
+        Identity.decode(b"\x02" + Identity(bytes(16), 1).encode()[1:])
+
+
+def test_the_bitmap_of_a_segment_cut_short_can_be_written() -> None:
+    """What is settled of it weighs more than what is left of it."""
+    whole = only(run(5)).value
+    cut = Segment(bytes(whole)[: Segment(whole).payload_at])
+    settled = cut.settled(None)
+    for slot in range(4):
+        settled.add(slot, cut.weight(slot)[0])
+    assert Settled.decode(settled.encode(), 5).live_bytes == 0
 
 
 def test_bitmaps_count_what_is_left() -> None:

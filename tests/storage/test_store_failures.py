@@ -30,8 +30,9 @@ from storage.keys import (
     number_key,
     place_key,
 )
-from storage.messages import MessageStore
+from storage.messages import RECLAIM_WITH_COMMIT, MessageStore
 from storage.records import Identity, encode_number, frame
+from storage.segments import SEGMENT_BYTES
 from storage.verify import verify
 from tests.storage.writing import END, Writer, bodies, clear_away
 from tests.support.disk import no_file_larger_than
@@ -198,6 +199,63 @@ def test_a_damaged_index_costs_its_segment_only(path: Path) -> None:
     assert report.set_aside == 1
     assert len(report.problems) == 1
     assert "counters say 11 messages" in report.problems[0]
+
+
+@pytest.mark.parametrize("kind", [SETTLED, SWEEP])
+def test_what_damage_brings_back_is_counted(path: Path, kind: bytes) -> None:
+    """Not counted it would be given out in the place of others, which nobody would see again."""
+    with MessageStore.open(path) as store:
+        writer = Writer(store)
+        small = writer.puts(1, [b"small"] * 3)
+        writer.puts(2, [bytes(SEGMENT_BYTES)] * 3 * RECLAIM_WITH_COMMIT)  # more than is cleared away with the purge
+        writer.flush()
+        writer.settle(1, *small[:2])
+        writer.purge(2)
+        writer.flush()
+    change(path, flip(kind, 8))
+    queue = 1 if kind == SETTLED else 2
+    for _ in range(2):
+        with MessageStore.open(path) as store:
+            there = bodies(store, queue)
+            assert len(there) == (3 if kind == SETTLED else 2 * RECLAIM_WITH_COMMIT)
+            counters = store.lanes()[queue][0].snapshot()
+            assert (counters.messages, counters.bytes) == (len(there), sum(map(len, there)))
+            clear_away(store)
+
+
+@pytest.mark.parametrize("kind", [LANE, SEGMENT, SETTLED, BODY, REFERENCES])
+def test_a_damaged_version_is_damage_like_any_other(path: Path, kind: bytes) -> None:
+    """Only the identity's version says that another release wrote the store."""
+    positions = filled(path)
+    with MessageStore.open(path) as store:
+        writer = Writer(store)
+        writer.settle(1, positions[0])
+        writer.put(3, b"untouched")
+        writer.flush()
+    change(path, flip(kind, 0))
+    with MessageStore.open(path) as store:
+        assert len(bodies(store, 1)) == {SEGMENT: 0, SETTLED: 10}.get(kind, 9)
+        assert bodies(store, 2) == ([] if kind == BODY else [b"shared"])
+        writer = Writer(store)
+        writer.settle(1, *positions)
+        writer.flush()
+        clear_away(store)
+        assert bodies(store, 3) == [b"untouched"]
+    verify(path)
+
+
+def test_a_segment_cut_short_can_still_be_settled(path: Path) -> None:
+    """Its index is sound and counts bytes that are gone; the bitmap's count of what is left must not fall below 0."""
+    positions = filled(path)
+    with creation.open_environment(path) as environment, environment.begin(write=True) as txn:
+        cursor = txn.cursor()
+        assert cursor.set_range(SEGMENT)
+        txn.put(bytes(cursor.key()), bytes(cursor.value())[:-200])
+    with MessageStore.open(path) as store:
+        writer = Writer(store)
+        writer.settle(1, *positions[:9])
+        writer.flush()
+        assert len(bodies(store, 1)) <= 1
 
 
 def test_settling_in_a_damaged_segment_reports_it(path: Path) -> None:
