@@ -20,6 +20,8 @@ from msgspec import Meta
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
 
+_PORT = re.compile("[0-9]{1,5}")
+
 Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
@@ -228,7 +230,7 @@ def parse_address(text: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         colon = ""
-    if not (colon and host and port.isascii() and port.isdecimal() and int(port) <= 65535):
+    if not (colon and host and _PORT.fullmatch(port) and int(port) <= 65535):
         raise ConfigError(f'expected HOST:PORT or [IPV6]:PORT with a port between 0 and 65535, got "{text}"')
     return Address(host, int(port))
 
@@ -240,7 +242,7 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: is not UTF-8 text") from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # numbers of thousands of digits, nesting without end
         raise ConfigError(f"{path}: is not TOML: {error}") from error
 
 

@@ -81,6 +81,8 @@ def test_a_file_changes_only_what_it_names(tmp_path: Path) -> None:
         ("[logs]\nlevel = 2026-01-01", 'expected "debug" or "error" or "info" or "warning", got "2026-01-01"'),
         ('[server]\nlisten = ["localhost"]', "server.listen: expected HOST:PORT or [IPV6]:PORT"),
         ("[limits", "is not TOML"),
+        (f"[limits]\nchannel_max = {'1' * 5000}", "is not TOML: Exceeds the limit"),
+        (f"[limits]\nchannel_max = {'[' * 5000}", "is not TOML: maximum recursion depth exceeded"),
     ],
 )
 def test_a_wrong_setting_is_named_with_what_was_expected(tmp_path: Path, text: str, expected: str) -> None:
@@ -121,7 +123,10 @@ def test_the_command_line_overrides_all(tmp_path: Path) -> None:
     assert config.definitions.file == "b.json"
 
 
-@pytest.mark.parametrize("text", ["", "5672", "host:", ":5672", "host:65536", "host:-1", "::1:5672", "host:five"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "5672", "host:", ":5672", "host:65536", "host:-1", "::1:5672", "host:five", "host:²", "host:" + "1" * 5000],
+)
 def test_an_address_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"expected HOST:PORT"):
         parse_address(text)

@@ -51,6 +51,7 @@ class Creations(Generic[E]):
         return turn.chain(lambda _: self.declare(name, plan))
 
     def _write(self, name: str, entity: E, plan: Plan[E]) -> Pending[E]:
+        writing = plan.write(entity)  # should it raise, nothing has begun
         created = self._underway[name] = Pending()
 
         def written(outcome: Pending[None]) -> None:
@@ -63,5 +64,5 @@ class Creations(Generic[E]):
                 self._appear(entity)
                 created.resolve(entity)
 
-        plan.write(entity).then(written)
+        writing.then(written)
         return created

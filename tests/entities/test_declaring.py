@@ -111,6 +111,17 @@ def test_a_different_declaration_is_refused_when_the_first_is_there(core: Core) 
         second.result()
 
 
+def test_a_name_whose_creation_could_not_begin_is_free(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise ValueError("cannot be written")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(core.definitions, "queue_declared", refuse)
+        with pytest.raises(ValueError, match="cannot be written"):
+            declare(core)
+    assert declare(core).result() is core.vhost.queues["q"]
+
+
 def test_deleting_and_declaring_again_makes_another_queue(core: Core) -> None:
     """Ids differ, and what the first one left on disk does not show up in the second."""
     queue = core.queue()

@@ -649,6 +649,7 @@ def test_a_backup_is_a_data_directory(fresh_broker: BrokerProcess, tmp_path: Pat
     deposit(client, b"after", key="q", properties=PERSISTENT)
     client.close()
     assert failing(tell, "backup", directory=str(copy))[0] == "already_exists"
+    assert failing(tell, "backup", directory="a\0b") == ("invalid", "argument directory: holds a zero byte")
     assert stat.S_IMODE(copy.stat().st_mode) == 0o700
     restored = BrokerProcess(copy)
     restored.start()

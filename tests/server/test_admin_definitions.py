@@ -290,6 +290,15 @@ BROKEN = [
      "parameters[0]: value: expected an operator policy"),
     ({"vhosts": [{"name": ""}]}, "at `vhosts[0].name`"),
     ({"vhosts": [{"name": "\ud800"}]}, "half of a surrogate pair"),
+    ({"queues": [{"name": "é" * 200, "vhost": "/"}]}, "queues[0]: name: is longer than 255 bytes"),
+    ({"bindings": [{"source": "amq.topic", "vhost": "/", "destination": "q", "routing_key": "é" * 255}]},
+     "bindings[0]: routing_key: is longer than 255 bytes"),
+    ({"queues": [{"name": "q", "vhost": "/", "arguments": {"a": [{"é" * 200: 1}]}}]},
+     "queues[0]: arguments: a name is longer than 255 bytes"),
+    ({"policies": [{"vhost": "/", "name": "p", "pattern": "", "definition": {"expires": 4}, "priority": 2**70}]},
+     "Expected `int` <= 9223372036854775807 - at `policies[0].priority`"),
+    ({"\udcff": []}, "is not UTF-8"),
+    ({"bindings": [{"source": "x", "vhost": "/", "destination": "q", "destination_type": "\udcff"}]}, "is not UTF-8"),
 ]  # fmt: skip
 
 

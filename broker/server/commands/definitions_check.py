@@ -15,7 +15,7 @@ from broker.entities.quotas import MAX_QUEUES, OF_USERS, OF_VHOSTS
 from broker.entities.routers import Router
 from broker.entities.vhost import DEFAULT_EXCHANGES
 from broker.server.commands import policy_check
-from broker.server.commands.arguments import check_pattern, invalid
+from broker.server.commands.arguments import NAME_BYTES_MAX, check_pattern, invalid
 from broker.server.commands.definitions_file import (
     BindingEntry,
     DefinitionsFile,
@@ -39,6 +39,10 @@ Place = tuple[str, str]
 """A virtual host, and a name in it."""
 
 
+_NAMES = ("name", "vhost", "user", "source", "destination", "exchange", "routing_key")
+"""Fields that travel as short strings: msgspec has counted their characters, here their bytes count."""
+
+
 def check(broker: Broker, file: DefinitionsFile) -> None:
     """Raises AdministrationError `invalid` with the place of the first thing that cannot be taken in."""
     users = {user.name for user in file.users} | broker.users.by_name.keys()
@@ -47,6 +51,7 @@ def check(broker: Broker, file: DefinitionsFile) -> None:
     _check_queue_limits(broker, file)
     for place, entry in _entries(file):
         try:
+            _check_names(entry)
             _check_references(entry, users, vhosts)
             if isinstance(entry, BindingEntry):
                 _check_binding(entry, exchanges, queues)
@@ -62,6 +67,13 @@ def _entries(file: DefinitionsFile) -> Iterator[tuple[str, Any]]:
     for kind in file.__struct_fields__:
         for number, entry in enumerate(getattr(file, kind)):
             yield f"{kind}[{number}]", entry
+
+
+def _check_names(entry: Any) -> None:
+    for kind in _NAMES:
+        name = getattr(entry, kind, "")
+        if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+            raise invalid(f"{kind}: is longer than {NAME_BYTES_MAX} bytes")
 
 
 def _check_references(entry: Any, users: Collection[str], vhosts: Collection[str]) -> None:

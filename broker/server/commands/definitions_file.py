@@ -113,7 +113,7 @@ class PolicyEntry(msgspec.Struct, frozen=True):
     pattern: str
     definition: dict[str, Any] | list[tuple[str, Any]]
     """Of operator policies, RabbitMQ's command line writes pairs instead of an object."""
-    priority: int = 0
+    priority: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0
     apply_to: str = field(default="all", name="apply-to")
 
 
@@ -178,6 +178,8 @@ def _converted(value: object, kind: type[Entry]) -> Entry:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise invalid(f"definitions: {str(error).replace('$.', '')}") from None
+    except UnicodeEncodeError:  # where only certain words may stand; elsewhere such texts are welcome
+        raise invalid("definitions: a key, or a type of destination, is not UTF-8") from None
 
 
 def tags(given: list[str] | str) -> tuple[str, ...]:

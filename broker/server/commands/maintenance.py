@@ -14,7 +14,7 @@ from broker import __version__
 from broker.administration import AdministrationError
 from broker.server import resources
 from broker.server.commands.administration import Administration
-from broker.server.commands.arguments import Arguments, not_found
+from broker.server.commands.arguments import Arguments, invalid, not_found
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, Stores
 from storage import creation
 from storage.backup import backup as copy_messages
@@ -95,7 +95,10 @@ async def backup(administration: Administration, arguments: Arguments) -> None:
     The messages are copied first. A queue made meanwhile is empty in the copy; of one deleted meanwhile the
     copied definitions still hold the tombstone, because none is dropped before the copy is made.
     """
-    server, directory = administration.server, Path(arguments.name("directory"))
+    name = arguments.name("directory")
+    if "\0" in name:
+        raise invalid("argument directory: holds a zero byte")
+    server, directory = administration.server, Path(name)
     reclaimed: list[int] = []
     server.committer.after_reclaim = reclaimed.extend
     try:

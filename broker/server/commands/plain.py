@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from broker.server.commands.arguments import NAME_BYTES_MAX
 from broker.wire.tables import Field, Table, from_python, to_python
 
 
@@ -20,13 +21,14 @@ def plain(table: Table) -> dict[str, Any]:
 def table(values: Mapping[str, Any] | Sequence[Any]) -> Table:
     """A table of JSON values; integers become 64 bits wide, as RabbitMQ reads them. An empty list is an empty table.
 
-    Raises OverflowError for a number beyond that, ValueError for a list with something in it.
+    Raises OverflowError for a number beyond that, ValueError for a list with something in it, and for a name of more
+    than 255 bytes.
     """
     if not isinstance(values, Mapping):
         if values:
             raise ValueError("arguments: expected names with values")
         return {}
-    return from_python({name: _widened(value) for name, value in values.items()})
+    return from_python({_short(name): _widened(value) for name, value in values.items()})
 
 
 def _plain(value: Any) -> Any:
@@ -47,5 +49,11 @@ def _widened(value: Any) -> Any:
     if isinstance(value, list):
         return [_widened(item) for item in value]
     if isinstance(value, dict):
-        return {name: _widened(item) for name, item in value.items()}
+        return {_short(name): _widened(item) for name, item in value.items()}
     return value
+
+
+def _short(name: str) -> str:
+    if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+        raise ValueError(f"arguments: a name is longer than {NAME_BYTES_MAX} bytes")
+    return name
