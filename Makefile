@@ -2,6 +2,7 @@
 SHELL := /bin/sh
 VENV := .venv
 STAMP := $(VENV)/.installed
+FUZZ_STAMP := $(VENV)/.fuzz-installed
 BIN := $(VENV)/bin
 # Two test processes, a file each at a time; WORKERS= for one.
 WORKERS ?= -n 2 --dist loadfile
@@ -12,13 +13,18 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
 	"$$HOME"/.pyenv/versions/3.13*/bin/python3 "$$HOME"/.pyenv/versions/3.12*/bin/python3 "$$HOME"/.pyenv/versions/3.11*/bin/python3; do \
 	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 
-.PHONY: help venv run test check format bench wire crash-states clean
+# make fuzz: how long each target is given inputs, and which; all of them when none is named.
+SECONDS ?= 60
+TARGET ?=
+
+.PHONY: help venv run test check format bench wire crash-states fuzz clean
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
 	@echo "make check         format, lint, strict types, import layers, fast tests"
 	@echo "make test          every test: crash states, client libraries, restarts"
 	@echo "make crash-states  the crash explorer alone, with its counts"
+	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
 	@echo "make format        rewrite the sources in the house format"
@@ -47,6 +53,15 @@ test: $(STAMP)
 
 crash-states: $(STAMP)
 	$(BIN)/python -m pytest -q -s tests/crash
+
+# Atheris has wheels for some interpreters only, and building it takes a compiler with libFuzzer.
+$(FUZZ_STAMP): $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris --editable '.[test,fuzz]' || \
+		{ echo "leveret: no wheel of atheris was found for $$($(BIN)/python --version); try make clean fuzz PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@touch $(FUZZ_STAMP)
+
+fuzz: $(FUZZ_STAMP)
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGET)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench.scenarios
