@@ -6,7 +6,7 @@ FUZZ_STAMP := $(VENV)/.fuzz-installed
 BIN := $(VENV)/bin
 # Two test processes, a file each at a time; WORKERS= for one.
 WORKERS ?= -n 2 --dist loadfile
-SOURCES := broker storage migrations leveret_spark tools tests bench
+SOURCES := broker storage migrations pipeline leveret_spark tools tests bench
 
 # The first interpreter that is new enough; PYTHON=/path/to/python overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("broker", "storage", "migrations")
+PACKAGES = ("broker", "storage", "migrations", "pipeline", "leveret_spark")
 GENERATED = {"broker/wire/methods.py", "broker/wire/constants.py"}
 
 FUNCTION_LINES_MAX = 60
@@ -67,6 +67,8 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "broker.__main__": ("broker.cli",),
     "storage": ("migrations.apply",),
     "migrations": (),
+    "leveret_spark": ("leveret_spark",),
+    "pipeline": ("pipeline", "leveret_spark"),
 }
 
 # Libraries that belong to one place: whoever reads this knows where to look for a bug of that kind.
@@ -77,6 +79,9 @@ HOMES = {
     "sqlite3": ("storage", "migrations.apply"),
     "lmdb": ("storage",),
     "click": ("broker.cli", "broker.commands"),
+    "pika": ("leveret_spark",),
+    "pyarrow": ("leveret_spark",),
+    "pyspark": ("leveret_spark", "pipeline"),
 }
 
 

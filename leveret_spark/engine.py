@@ -1,0 +1,40 @@
+"""What Spark 4 has had since a later version than 4.0, so that one package serves them all."""
+
+from __future__ import annotations
+
+try:
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+    HAS_LIMITS = True
+except ImportError:  # Spark before 4.2: a source is not told where a batch begins, and AvailableNow is one batch
+    HAS_LIMITS = False
+
+    class ReadLimit:  # type: ignore[no-redef]
+        """What a batch may hold, as Spark says it from 4.2 on."""
+
+    class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
+        """Everything at once."""
+
+    class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
+        """So many messages."""
+
+        def __init__(self, max_rows: int) -> None:
+            self.max_rows = max_rows
+
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+        """Whoever can say where "now" ends."""
+
+
+try:
+    from pyspark.sql.datasource import DataSourceStreamArrowWriter
+except ImportError:  # Spark before 4.1 gives rows to a streaming sink
+    from pyspark.sql.datasource import DataSourceStreamWriter as DataSourceStreamArrowWriter  # type: ignore[assignment]
+
+__all__ = [
+    "HAS_LIMITS",
+    "DataSourceStreamArrowWriter",
+    "ReadAllAvailable",
+    "ReadLimit",
+    "ReadMaxRows",
+    "SupportsTriggerAvailableNow",
+]

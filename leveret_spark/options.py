@@ -1,0 +1,243 @@
+"""The options of the data source: parsed once, checked, and named in every complaint.
+
+Spark hands options over as text and in any case. An option that nobody knows is refused, because a misspelt limit would
+otherwise be no limit at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from leveret_spark.errors import OptionError
+
+PREFETCH_MAX = 65535
+"""The widest window that `basic.qos` can say."""
+
+BROKER = ("uri", "host", "port", "vhost", "user", "password", "passwordFile")
+TLS = ("tls", "tlsCaFile", "tlsCertFile", "tlsKeyFile")
+PATIENCE = ("heartbeatSeconds", "connectTimeoutSeconds", "reconnectSeconds")
+READING = (
+    "queue",
+    "connections",
+    "partitions",
+    "prefetch",
+    "maxMessagesPerBatch",
+    "maxBytesPerBatch",
+    "batchWaitMilliseconds",
+    "idleSeconds",
+    "ack",
+)
+WRITING = ("exchange", "routingKey", "persistent", "mandatory", "onRefused", "window", "confirmTimeoutSeconds")
+KNOWN = {name.lower(): name for name in (*BROKER, *TLS, *PATIENCE, *READING, *WRITING)}
+OF_SPARK = {"checkpointlocation", "queryname", "outputmode"}
+"""What Spark passes on among the options of a sink."""
+
+
+class Given:
+    """The options as they were given, read by type. Every reading says its name when the value does not fit."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._values = {name.lower(): value for name, value in options.items()}
+
+    def refuse_unknown(self) -> None:
+        """Raise OptionError for a name that means nothing here."""
+        unknown = [name for name in self._values if name not in KNOWN and name not in OF_SPARK]
+        if unknown:
+            raise OptionError(f"unknown option {unknown[0]!r}; known are {', '.join(KNOWN.values())}")
+
+    def has(self, name: str) -> bool:
+        return name.lower() in self._values
+
+    def text(self, name: str, default: str | None = None) -> str | None:
+        return self._values.get(name.lower(), default)
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        value = self._values.get(name.lower())
+        if value is None:
+            return default
+        try:
+            number = int(value)
+        except ValueError:
+            raise OptionError(f"option {name} is a whole number, not {value!r}") from None
+        if not least <= number <= most:
+            raise OptionError(f"option {name} is a number from {least} to {most}, not {number}")
+        return number
+
+    def flag(self, name: str, default: bool) -> bool:
+        return self.choice(name, "true" if default else "false", ("true", "false")) == "true"
+
+    def choice(self, name: str, default: str, choices: tuple[str, ...]) -> str:
+        value = self._values.get(name.lower(), default).lower()
+        if value not in choices:
+            raise OptionError(f"option {name} is one of {', '.join(choices)}, not {value!r}")
+        return value
+
+
+@dataclass(frozen=True)
+class Tls:
+    """Whom to believe, and what to show: files in PEM form on the node that connects. None: as the system does."""
+
+    ca_file: str | None
+    cert_file: str | None
+    key_file: str | None
+
+
+@dataclass(frozen=True)
+class Broker:
+    """Where the broker is, who we are there, and how patient we are with it."""
+
+    host: str
+    port: int
+    vhost: str
+    user: str
+    tls: Tls | None
+    heartbeat_seconds: int
+    connect_timeout_seconds: int
+    reconnect_seconds: int
+    password_file: str | None = None
+    given_password: str = field(default="guest", repr=False)
+
+    @property
+    def password(self) -> str:
+        """The password, read from its file where one was named. Raises OptionError when that cannot be read."""
+        if self.password_file is None:
+            return self.given_password
+        try:
+            return Path(self.password_file).read_text(encoding="utf-8").rstrip("\r\n")
+        except OSError as error:
+            raise OptionError(f"option passwordFile: {error.strerror}: {self.password_file}") from None
+
+    def __str__(self) -> str:
+        return f"{'amqps' if self.tls else 'amqp'}://{self.user}@{self.host}:{self.port}, virtual host {self.vhost!r}"
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What is read, and how much of it at once."""
+
+    queue: str
+    connections: int
+    partitions: int
+    prefetch: int
+    max_messages: int
+    max_bytes: int
+    wait_seconds: float
+    idle_seconds: int
+    acknowledged: bool
+
+    def alone(self) -> Reading:
+        """The same over one connection."""
+        return replace(self, connections=1)
+
+
+@dataclass(frozen=True)
+class Writing:
+    """Where rows go, and what becomes of those that the broker does not take."""
+
+    exchange: str | None
+    routing_key: str | None
+    persistent: bool
+    mandatory: bool
+    fails: bool
+    window: int
+    confirm_timeout_seconds: int
+
+
+def broker_of(options: Mapping[str, str]) -> Broker:
+    """Read what both directions share. Raises OptionError, for unknown names too."""
+    given = Given(options)
+    given.refuse_unknown()
+    at = _place_of_uri(given) if given.has("uri") else _place_of_parts(given)
+    host, port, vhost, user, password, secure = at
+    if given.has("password") and given.has("passwordFile"):
+        raise OptionError("options password and passwordFile exclude each other")
+    return Broker(
+        host=host,
+        port=port,
+        vhost=vhost,
+        user=user,
+        tls=_tls_of(given) if secure else None,
+        heartbeat_seconds=given.number("heartbeatSeconds", 60, 0, PREFETCH_MAX),
+        connect_timeout_seconds=given.number("connectTimeoutSeconds", 10, 1, 3600),
+        reconnect_seconds=given.number("reconnectSeconds", 60, 0, 86400),
+        password_file=given.text("passwordFile"),
+        given_password=given.text("password") or password,
+    )
+
+
+Place = tuple[str, int, str, str, str, bool]
+"""Host, port, virtual host, user, password, and whether by TLS."""
+
+
+def _place_of_parts(given: Given) -> Place:
+    secure = given.flag("tls", False)
+    port = given.number("port", 5671 if secure else 5672, 1, 65535)
+    host, vhost, user = given.text("host", "127.0.0.1"), given.text("vhost", "/"), given.text("user", "guest")
+    assert host is not None
+    assert vhost is not None
+    assert user is not None
+    return host, port, vhost, user, "guest", secure
+
+
+def _place_of_uri(given: Given) -> Place:
+    """Read amqp://user:password@host:port/vhost. A complaint never quotes it, for it may hold a password."""
+    twice = [name for name in ("host", "port", "vhost", "user", "tls") if given.has(name)]
+    if twice:
+        raise OptionError(f"options uri and {twice[0]} exclude each other")
+    try:
+        uri = urlsplit(given.text("uri") or "")
+        port = uri.port
+    except ValueError:
+        raise OptionError("option uri cannot be read: amqp://user@host:port/vhost is its form") from None
+    if uri.scheme not in ("amqp", "amqps") or not uri.hostname or uri.query:
+        raise OptionError("option uri is of the form amqp://user@host:port/vhost, or amqps://")
+    secure = uri.scheme == "amqps"
+    vhost = unquote(uri.path[1:]) or "/"
+    user, password = unquote(uri.username or "guest"), unquote(uri.password or "guest")
+    return uri.hostname, port or (5671 if secure else 5672), vhost, user, password, secure
+
+
+def _tls_of(given: Given) -> Tls:
+    if given.has("tlsCertFile") != given.has("tlsKeyFile"):
+        raise OptionError("options tlsCertFile and tlsKeyFile go together")
+    return Tls(given.text("tlsCaFile"), given.text("tlsCertFile"), given.text("tlsKeyFile"))
+
+
+def reading_of(options: Mapping[str, str]) -> Reading:
+    """Read the options of a source. Raises OptionError."""
+    given = Given(options)
+    queue = given.text("queue")
+    if not queue:
+        raise OptionError("option queue is missing: the name of the queue to read")
+    connections = given.number("connections", 1, 1, 64)
+    messages = given.number("maxMessagesPerBatch", 10_000, 1, connections * PREFETCH_MAX)
+    share = -(-messages // connections)
+    prefetch = given.number("prefetch", min(2 * share, PREFETCH_MAX), 1, PREFETCH_MAX)
+    return Reading(
+        queue=queue,
+        connections=connections,
+        partitions=given.number("partitions", connections, 1, 10_000),
+        prefetch=prefetch,
+        max_messages=messages,
+        max_bytes=given.number("maxBytesPerBatch", 64 << 20, 1, 1 << 30),
+        wait_seconds=given.number("batchWaitMilliseconds", 200, 0, 3_600_000) / 1000,
+        idle_seconds=given.number("idleSeconds", 5, 1, 86400),
+        acknowledged=given.choice("ack", "never", ("never", "after")) == "after",
+    )
+
+
+def writing_of(options: Mapping[str, str]) -> Writing:
+    """Read the options of a sink. Raises OptionError."""
+    given = Given(options)
+    return Writing(
+        exchange=given.text("exchange"),
+        routing_key=given.text("routingKey"),
+        persistent=given.flag("persistent", True),
+        mandatory=given.flag("mandatory", True),
+        fails=given.choice("onRefused", "fail", ("fail", "count")) == "fail",
+        window=given.number("window", 2000, 1, 1_000_000),
+        confirm_timeout_seconds=given.number("confirmTimeoutSeconds", 60, 1, 86400),
+    )

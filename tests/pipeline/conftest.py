@@ -1,0 +1,56 @@
+"""Queues by a client library, and one Spark for all tests of a process that need it.
+
+These tests can be pointed at RabbitMQ as those of the protocol can (see tests/conftest.py).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.pipeline.desk import Desk, desk_at
+from tests.support.client import Address
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+JAVA_FOR_TESTS = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""Starts sooner, and would be slower in the long run."""
+
+
+@pytest.fixture
+def desk(broker: Address) -> Iterator[Desk]:
+    with desk_at(broker) as desk:
+        yield desk
+
+
+@pytest.fixture
+def queue(desk: Desk, name: Callable[..., str]) -> Iterator[Callable[..., str]]:
+    """A function that declares a durable queue that ends with the test."""
+    declared: list[str] = []
+
+    def declare(**arguments: Any) -> str:
+        declared.append(name("spark"))
+        desk.channel.queue_declare(declared[-1], durable=True, arguments=arguments)
+        return declared[-1]
+
+    yield declare
+    for each in declared:
+        desk.channel.queue_delete(each)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """The package must be installed where Spark's workers run; here it is found by its path."""
+    from pipeline.session import session
+
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    with session("leveret tests", java_options=JAVA_FOR_TESTS) as started:
+        yield started
