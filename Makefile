@@ -16,8 +16,11 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
 SECONDS ?= 60
 TARGET ?=
+# make crash-kill and make soak: how often, and for how long.
+CYCLES ?= 300
+MINUTES ?= 60
 
-.PHONY: help venv run test check format bench wire crash-states fuzz clean
+.PHONY: help venv run test check format bench wire crash-states fuzz crash-kill soak clean
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
@@ -25,6 +28,8 @@ help:
 	@echo "make test          every test: crash states, client libraries, restarts"
 	@echo "make crash-states  the crash explorer alone, with its counts"
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
+	@echo "make crash-kill    kill -9 under real clients, CYCLES=300 times and more, SEED="
+	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
 	@echo "make format        rewrite the sources in the house format"
@@ -62,6 +67,12 @@ $(FUZZ_STAMP): $(STAMP)
 
 fuzz: $(FUZZ_STAMP)
 	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGET)
+
+crash-kill: $(STAMP)
+	$(BIN)/python -m tests.kills --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
+
+soak: $(STAMP)
+	$(BIN)/python -m bench.soak --minutes $(MINUTES)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench.scenarios

@@ -20,6 +20,7 @@ from bench.rates import rates
 from bench.restarts import restarts, starts
 from bench.routing import routing
 from bench.secured import secured
+from bench.soak import soak
 from bench.steps import steps
 from bench.target import Wanted, parse_target, report
 
@@ -36,13 +37,16 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "routing": routing,
     "secured": secured,
     "steps": steps,
+    "soak": soak,
 }
-OWN = {"restarts", "starts", "secured", "steps"}
+OWN = {"restarts", "starts", "secured", "steps", "soak"}
 """Rows that start brokers, or parts of one, themselves."""
+LONG = {"soak"}
+"""Rows that take an hour, and run only when they are named."""
 
 
 def main() -> None:
-    """Run the rows that were asked for; all of them by default."""
+    """Run the rows that were asked for; all but the long ones by default."""
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
@@ -50,7 +54,7 @@ def main() -> None:
     parser.add_argument("--target", type=parse_target, help="HOST:PORT,PID of a broker to measure instead of one's own")
     parser.add_argument("--part", type=float, default=1.0, help="part of the sizes and times")
     options = parser.parse_args()
-    rows = options.rows or list(ROWS)
+    rows = options.rows or [row for row in ROWS if row not in LONG]
     for row in rows:
         if row not in ROWS:
             parser.error(f"no such row: {row}")

@@ -28,6 +28,7 @@ READ_FOR = {
     "routing": {"rate_ratio", "per_s", "ready_s"},
     "secured": {"cpu_us_per_message", "round_trip_ms_meanwhile"},
     "steps": {"parse", "commit", "ack", "sum_of_steps"},
+    "soak": {"what", "start", "end", "lost", "doubled", "disordered", "sound"},
 }
 
 

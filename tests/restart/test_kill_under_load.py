@@ -1,13 +1,19 @@
-"""Killed twenty times in the middle of everything: what the ledgers of its clients say must hold each time."""
+"""Killed again and again in the middle of everything: what the ledgers of its clients say must hold each time.
+
+Twenty times under the scripted client, with three queues; then under real clients, with everything that a message can
+go through, in all phases of the broker's life: tests/kills, of which `make crash-kill` does hundreds.
+"""
 
 from __future__ import annotations
 
 import random
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.kills.cycle import running
 from tests.restart.conftest import expect_sound_store
 from tests.restart.ledger import Ledger
 from tests.support.broker import BrokerProcess
@@ -17,6 +23,7 @@ from tests.support.shorthand import queue_declare
 Dial = Callable[[], Client]
 
 CYCLES = 20
+CYCLES_OF_REAL_CLIENTS = 8
 QUEUES = ("a", "b", "c")
 
 
@@ -67,3 +74,14 @@ def test_twenty_kills(fresh_broker: BrokerProcess, dial: Dial) -> None:
             client.close()
     assert fresh_broker.stop() == 0, fresh_broker.log()
     expect_sound_store(fresh_broker)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
+def test_kills_under_real_clients(tmp_path: Path) -> None:
+    """pika, kombu and aio-pika, which leave lost sockets to the garbage collector: hence the filters."""
+    with running(tmp_path, 20) as campaign:
+        campaign.cycles(CYCLES_OF_REAL_CLIENTS)
+        campaign.end()
+    assert campaign.tally.confirmed
+    assert campaign.tally.checked

@@ -17,8 +17,12 @@ STOP_SECONDS = 15
 class BrokerProcess:
     """`python -m broker serve` on a data directory, on a port the system chooses at first and keeps at restarts."""
 
-    def __init__(self, data_dir: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, *options: str, environment: dict[str, str] | None = None, own_group: bool = False
+    ) -> None:
+        """`own_group`: ^C at the terminal is not for the broker."""
         self.data_dir = data_dir
+        self.process_group = 0 if own_group else None
         self.options = options
         self.environment = environment
         self.address = ("127.0.0.1", 0)
@@ -38,6 +42,11 @@ class BrokerProcess:
 
     def start(self) -> None:
         """Start the process and return when it says that it is ready. Fails with its log when it ends before."""
+        self.launch()
+        self.await_ready()
+
+    def launch(self) -> None:
+        """Start the process and wait for nothing; see `await_ready`."""
         listen = f"{self.address[0]}:{self.address[1]}"
         command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(self.data_dir), "--listen", listen]
         with self.log_file.open("a") as log:
@@ -49,7 +58,12 @@ class BrokerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                process_group=self.process_group,
             )
+
+    def await_ready(self) -> None:
+        """Return when a process that was launched says that it is ready. Fails with its log when it ends before."""
+        assert self._process is not None
         assert self._process.stdout is not None
         self.ready_line = self._process.stdout.readline()
         ready = READY.match(self.ready_line)

@@ -1,0 +1,61 @@
+"""Kill a broker again and again under real clients: `python -m tests.kills --cycles 300 --seed 1`.
+
+Prints what was killed when, and what the clients' ledgers have seen. A failure names its cycle and seed, what was
+expected and found, and keeps the data directory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.kills.cycle import BrokenPromiseError, Campaign, summary
+
+PROGRESS_CYCLES = 25
+
+
+def main() -> None:
+    """Run the cycles; exit with 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.kills", description=__doc__)
+    parser.add_argument("--cycles", type=int, default=300)
+    parser.add_argument("--seed", type=int, help="decides what is done; instants are the machine's all the same")
+    parser.add_argument("--directory", type=Path, help="where the data directory is made; the system's for such things")
+    options = parser.parse_args()
+    seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
+    directory = Path(tempfile.mkdtemp(prefix="leveret-kills-", dir=options.directory))
+    print(f"seed {seed}, {options.cycles} cycles, data in {directory}", flush=True)
+    logging.disable(logging.CRITICAL)  # libraries tell at length that their connections are lost
+    campaign = Campaign(directory, seed)
+    try:
+        run(campaign, options.cycles)
+    except BrokenPromiseError as error:
+        campaign.abandon()
+        sys.exit(f"{error}\n{summary(campaign)}")
+    except BaseException:
+        campaign.abandon()
+        print(summary(campaign), flush=True)
+        raise
+    shutil.rmtree(directory)
+    print(summary(campaign))
+
+
+def run(campaign: Campaign, cycles: int) -> None:
+    """All cycles, with a line of progress now and then."""
+    began = time.monotonic()
+    campaign.begin()
+    for number in range(1, cycles + 1):
+        campaign.cycle()
+        if number % PROGRESS_CYCLES == 0:
+            seconds = time.monotonic() - began
+            print(f"{number} cycles in {seconds:.0f} s, {campaign.tally.confirmed:,} confirmed", flush=True)
+    campaign.end()
+
+
+if __name__ == "__main__":
+    main()
