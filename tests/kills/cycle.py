@@ -31,6 +31,8 @@ queue_window_messages = 16
 """
 """A window that is small, so that backlogs are paged."""
 JOIN_SECONDS = 60.0
+LAST_WORDS = 2000
+"""Characters of the broker's log that a failure shows."""
 OTHER_COURIER_CHANCE = 0.3
 IN_STOP_CHANCE = 0.3
 AGAIN_CHANCES = {"in a start": 0.2, "in recovery": 0.3, "while clients come back": 0.25}
@@ -200,9 +202,10 @@ class Campaign:
             client = Client.connect(self.broker.address)
             try:
                 problems += scenario.inspect(client)
-            except AssertionError as error:
-                problems.append(f"{scenario.name}: {error}")
-            client.close()
+            except (AssertionError, EOFError, OSError) as error:
+                problems.append(f"{scenario.name}: {''.join(traceback.format_exception(error))}")
+            finally:
+                client.close()
         if problems:
             raise self._broken(problems)
 
@@ -219,6 +222,7 @@ class Campaign:
 
     def _broken(self, problems: list[str]) -> BrokenPromiseError:
         lines = [f"cycle {self._cycle} of seed {self.seed}, kills so far: {dict(self.kills)}", *problems]
+        lines.append(f"the broker's last words: {self.broker.log()[-LAST_WORDS:]}")
         lines.append(f"data: {self.broker.data_dir}; as the kill left it: {self._copy}")
         return BrokenPromiseError("\n".join(lines))
 

@@ -14,8 +14,8 @@ def acknowledgement_forgotten() -> None:
     """Write nothing of every tenth settlement. Nobody notices before the next start."""
     seal, settlements = WriteBatch.seal, count(1)
 
-    def seal_forgetting(batch: WriteBatch) -> SealedBatch:
-        sealed = seal(batch)
+    def seal_forgetting(batch: WriteBatch, last_event: int = 0) -> SealedBatch:
+        sealed = seal(batch, last_event)
         kept = [
             lane._replace(settled=tuple(position for position in lane.settled if next(settlements) % EVERY))
             for lane in sealed.lanes

@@ -41,8 +41,8 @@ def settle_lost_in_flight() -> None:
         time.sleep(SLOW_COMMIT_SECONDS)
         commit(store, batch)
 
-    def seal_losing(batch: WriteBatch) -> SealedBatch:
-        sealed = seal(batch)
+    def seal_losing(batch: WriteBatch, last_event: int = 0) -> SealedBatch:
+        sealed = seal(batch, last_event)
         kept = [
             lane._replace(settled=tuple(position for position in lane.settled if position not in before))
             for lane in sealed.lanes
