@@ -8,7 +8,8 @@ COPY broker /src/broker
 COPY storage /src/storage
 COPY migrations /src/migrations
 RUN pip install --no-cache-dir '/src[json-logs]' && rm -rf /src \
-    && useradd --system --home-dir /var/lib/leveret --create-home leveret
+    && useradd --system --home-dir /var/lib/leveret --create-home leveret \
+    && chmod 700 /var/lib/leveret
 
 ENV LEVERET_DATA_DIR=/var/lib/leveret
 USER leveret

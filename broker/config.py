@@ -100,6 +100,9 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frame_max_bytes: Annotated[int, Meta(ge=4096, le=2**31 - 1)] = 128 * KIBIBYTE
     heartbeat_seconds: Annotated[int, Meta(ge=0, le=65535)] = 60
     handshake_timeout_seconds: Seconds = 10.0
+    wrong_passwords_max: Count = 10
+    wrong_passwords_window_seconds: Seconds = 3600.0
+    wrong_passwords_wait_seconds_max: Seconds = 60.0
     message_bytes_max: Annotated[int, Meta(ge=0, le=512 * MEBIBYTE)] = 128 * MEBIBYTE
     connections_max: Count = 0
     consumers_per_channel_max: Count = 0

@@ -32,6 +32,7 @@ from broker.server.definition_log import DefinitionLog
 from broker.server.engine import Engine
 from broker.server.events import Events, closing_log
 from broker.server.heartbeats import beat_forever
+from broker.server.private import keep_private
 from broker.server.recovery import Recovered, Stores
 from broker.server.resources import ResourceWatch
 from broker.server.secure_transport import SecureTransport
@@ -39,6 +40,7 @@ from broker.server.tls import Security
 from broker.server.transport import Transport, TransportSettings
 from broker.session.certificates import Naming
 from broker.session.connection import Peer
+from broker.session.guessing import GuessLimits
 from broker.session.overdue import Overdue
 from broker.session.registry import Registry
 from broker.session.settings import SessionSettings
@@ -174,6 +176,7 @@ async def _serve(config: Config) -> int:
     doors = _doors(config)
     try:
         stores = recovery.open_stores(directory)
+        keep_private(directory)
         resources.warn_of_network_file_system(directory)
         try:
             gc.disable()  # what comes back stays: looking for cycles in it while it grows took half of the time
@@ -304,5 +307,10 @@ def session_settings(config: Config) -> SessionSettings:
         cluster_name=identity.shown_cluster_name,
         stamp_message_ids=config.events.enabled and config.events.stamp_message_ids,
         loopback_users=frozenset(config.defaults.loopback_users),
+        guesses=GuessLimits(
+            limits.wrong_passwords_max,
+            limits.wrong_passwords_window_seconds,
+            limits.wrong_passwords_wait_seconds_max,
+        ),
         naming=Naming(config.tls.login_from, config.tls.login_san_type, config.tls.login_san_index),
     )

@@ -8,6 +8,7 @@ that announces `authentication_failure_close` hears of a refused login at once.
 from __future__ import annotations
 
 import logging
+import math
 import platform
 from collections.abc import Callable
 from enum import Enum, auto
@@ -103,12 +104,12 @@ def server_properties(connection: Connection) -> Table:
     }
 
 
-def refuse(connection: Connection, reason: str) -> None:
-    """End a connection without a word: after silence while it is being set up, at once later."""
+def refuse(connection: Connection, reason: str, longer: float = 0.0) -> None:
+    """End a connection without a word: after silence while it is being set up (`longer`: more of it), else at once."""
     log.warning("closing connection %s: %s", connection.peer, reason)
     waiting = connection.phase in (Phase.START, Phase.TUNE)
     connection.release()
-    connection.end(SILENT_SECONDS if waiting else 0.0)
+    connection.end(SILENT_SECONDS + longer if waiting else 0.0)
 
 
 def obey(connection: Connection, method: Method) -> None:
@@ -143,20 +144,29 @@ def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None
 
 
 def _log_in(connection: Connection, mechanism: str, login: sasl.Login) -> None:
+    peer, guessing, now = connection.peer, connection.registry.guessing, connection.broker.clock.now()
+    wait = guessing.wait(peer.host, login, now)
+    if wait:
+        reason = f"too many wrong passwords from {peer.host}, the next one counts in {math.ceil(wait)} s"
+        _refuse_login(connection, mechanism, f"user '{login.user}' - {reason}")
+        return
     user = connection.broker.users.by_name.get(login.user)
     refusal = sasl.refusal(user, login, connection.settings.loopback_users, loopback=connection.peer.loopback)
     if refusal is not None:
-        _refuse_login(connection, mechanism, f"user '{login.user}' - {refusal}")
+        wrong = refusal == sasl.INVALID
+        longer = guessing.wrong(peer.host, login, now, loopback=peer.loopback) if wrong else 0.0
+        _refuse_login(connection, mechanism, f"user '{login.user}' - {refusal}", longer)
         return
+    guessing.right(peer.host, login)
     connection.user = login.user
     connection.phase = Phase.TUNE
     settings = connection.settings
     connection.send(methods.ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
 
 
-def _refuse_login(connection: Connection, mechanism: str, reason: str) -> None:
-    if not connection.knows("authentication_failure_close"):
-        refuse(connection, f"login refused: {reason}")
+def _refuse_login(connection: Connection, mechanism: str, reason: str, longer: float = 0.0) -> None:
+    if longer or not connection.knows("authentication_failure_close"):
+        refuse(connection, f"login refused: {reason}", longer)
         return
     log.warning("closing connection %s: login refused: %s", connection.peer, reason)
     text = f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from broker.entities.broker import Broker
 from broker.session.access import Access
+from broker.session.guessing import Guessing
 from broker.session.settings import SessionSettings
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ class Registry:
         self.settings = settings
         self.connections: dict[Connection, None] = {}
         self.reply_channels: dict[str, Channel] = {}
+        self.guessing = Guessing(settings.guesses)
         self._accesses: WeakValueDictionary[tuple[str, str], Access] = WeakValueDictionary()
 
     def access(self, user: str, vhost: str) -> Access:

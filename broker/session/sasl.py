@@ -13,6 +13,7 @@ from broker.wire.tables import decode_table
 
 MECHANISMS = b"PLAIN AMQPLAIN"
 EXTERNAL = "EXTERNAL"
+INVALID = "invalid credentials"
 
 
 class Login(NamedTuple):
@@ -69,9 +70,9 @@ def refusal(user: User | None, login: Login, loopback_users: frozenset[str], *, 
     if login.password is not None:
         hashed = passwords.NOBODYS if user is None else (user.password_hash, user.hashing_algorithm)
         if not passwords.verify(login.password, *hashed):
-            return "invalid credentials"
+            return INVALID
     if user is None:
-        return "invalid credentials"
+        return INVALID
     if login.user in loopback_users and not loopback:
         return "can only connect via localhost"
     return None

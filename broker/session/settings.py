@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.session.certificates import Naming
+from broker.session.guessing import GuessLimits
 
 
 class SessionSettings(NamedTuple):
@@ -25,4 +26,5 @@ class SessionSettings(NamedTuple):
     cluster_name: str = "leveret"
     stamp_message_ids: bool = False  # only where events are recorded
     loopback_users: frozenset[str] = frozenset({"guest"})
+    guesses: GuessLimits = GuessLimits()
     naming: Naming = Naming()  # where a client's certificate has the name to log in by

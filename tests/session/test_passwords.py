@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 
 import pytest
 
-from broker.session.passwords import SHA256, SHA512, hash_password, verify
+from broker.session.passwords import ALGORITHMS, NOBODYS, SALT_BYTES, SHA256, SHA512, hash_password, verify
 
 
 def test_the_example_of_rabbitmqs_documentation() -> None:
@@ -40,6 +41,32 @@ def test_two_hashes_of_one_password_differ() -> None:
 def test_what_is_no_hash_never_matches(stored: str) -> None:
     assert not verify(b"", stored)
     assert not verify(b"p", stored)
+
+
+@pytest.mark.parametrize(
+    ("stored", "algorithm"),
+    [
+        (hash_password(b"right"), SHA256),
+        ("", SHA256),
+        ("not base64!", SHA256),
+        (hash_password(b"right"), "rabbit_password_hashing_md5"),
+        NOBODYS,
+    ],
+    ids=["a user", "without a password", "malformed", "unknown algorithm", "nobody"],
+)
+def test_every_wrong_password_costs_one_hash_of_the_same_length(
+    monkeypatch: pytest.MonkeyPatch, stored: str, algorithm: str
+) -> None:
+    """So the clock does not tell who exists, or who has a password: the work is the same, whatever is stored."""
+    hashed: list[int] = []
+
+    def counted(data: bytes) -> bytes:
+        hashed.append(len(data))
+        return hashlib.sha256(data).digest()
+
+    monkeypatch.setitem(ALGORITHMS, SHA256, counted)
+    assert not verify(b"wrong", stored, algorithm)
+    assert hashed == [SALT_BYTES + len(b"wrong")]
 
 
 def test_the_empty_password_never_matches() -> None:

@@ -45,9 +45,9 @@ class Party:
         self.registry = Registry(core.broker, settings or SessionSettings())
         core.broker.alarms.observe(self._unblock)
 
-    def caller(self) -> Conversation:
+    def caller(self, peer: Peer = PEER) -> Conversation:
         """Somebody who has connected and said nothing yet."""
-        return Conversation(self)
+        return Conversation(self, peer)
 
     def join(self, *, capabilities: dict[str, bool] | None = None, channels: int = 1) -> Conversation:
         """Somebody who is through the handshake and has opened channels 1 to `channels`."""
@@ -67,9 +67,9 @@ class Party:
 class Conversation:
     """One connection. With `reading` set to False the client takes nothing that is sent to it."""
 
-    def __init__(self, party: Party) -> None:
+    def __init__(self, party: Party, peer: Peer = PEER) -> None:
         self.party = party
-        self.connection = Connection(party.registry, PEER, self._flushed)
+        self.connection = Connection(party.registry, peer, self._flushed)
         self.reading = True
         self.feed: Callable[[bytes], None] = self.connection.receive
         self._reader = FrameReader()
