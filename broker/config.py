@@ -191,6 +191,11 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     definitions: Definitions = Definitions()
     shutdown: Shutdown = Shutdown()
 
+    @property
+    def events_directory(self) -> Path:
+        """Where the event log is: in the data directory unless the settings name another place."""
+        return Path(self.events.directory) if self.events.directory else self.server.directory / "events"
+
 
 ENVIRONMENT = (
     ("user", ("LEVERET_DEFAULT_USER", "RABBITMQ_DEFAULT_USER")),

@@ -39,6 +39,9 @@ class SegmentName(NamedTuple):
     first: int
     last: int
 
+    def __str__(self) -> str:
+        return f"{self.node}-{self.boot:08}-{self.first:016}-{self.last:016}.events"
+
 
 class Event(NamedTuple):
     """One event. (node, boot, seq) is its identity; what does not apply is None.

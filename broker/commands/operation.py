@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from broker.administration import AdministrationError
+from broker.commands.events import export_events
 from broker.commands.tables import show_tree
 from broker.commands.target import Target, json_option, targeted, vhost_option
 
@@ -80,6 +81,9 @@ def export_definitions(target: Target, file: Path) -> None:
         return
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:  # noqa: PTH123
         out.write(written)
+
+
+export.add_command(export_events)
 
 
 @click.group(name="import")

@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import trio
 
@@ -24,7 +23,6 @@ from storage.event_log import EventLog, EventLogSettings, Part
 from storage.messages import MessageStore
 from storage.records import LastEvent
 
-DIRECTORY = "events"
 FLUSH_SECONDS = 0.1
 SNAPSHOT_MESSAGES = 4096
 """How many places are read from the disk at a time: a few milliseconds."""
@@ -39,9 +37,8 @@ class Events:
         settings = EventLogSettings(
             config.events.segment_bytes, config.events.segment_seconds, config.events.kept_bytes
         )
-        directory = Path(config.events.directory) if config.events.directory else config.server.directory / DIRECTORY
         self.node = config.identity.shown_cluster_name
-        self._log, last = EventLog.open(directory, self.node, store.boot, settings)
+        self._log, last = EventLog.open(config.events_directory, self.node, store.boot, settings)
         self.recorder = Recorder(store.boot, self._hand_over)
         self._store = store
         self._gathering = trio.Event()
