@@ -47,8 +47,9 @@ class Event(NamedTuple):
     """One event. (node, boot, seq) is its identity; what does not apply is None.
 
     `ts_us` is microseconds since the epoch. `msg_id` is the number a message got when it was published, `position`
-    its place in the queue: the same number, save where a route names two. `detail` is JSON, for what concerns no
-    single message.
+    its place in the queue: the same number, save where a route names two. `persistent` says of a publish what its
+    publisher asked for, of a route whether the message outlasts a restart in that queue. `detail` is JSON, for what
+    concerns no single message.
     """
 
     node: str
@@ -169,12 +170,13 @@ def _numbers(vhost: bytes, connection: bytes, channel: int, runs: list[int]) -> 
     return {**_by(vhost, connection, channel), "msg_id": numbers}
 
 
-def _route(vhost: bytes, queue: bytes, number: int, position: int, count: int) -> Fields:
+def _route(vhost: bytes, queue: bytes, number: int, position: int, count: int, kept: int) -> Fields:
     return {
         "vhost": _text(vhost),
         "queue": _text(queue),
         "msg_id": list(range(number, number + count)),
         "position": list(range(position, position + count)),
+        "persistent": bool(kept),
     }
 
 

@@ -145,7 +145,7 @@ class _Watched(NamedTuple):
         """The queue's own functions, to be called with the queue."""
         return type(self.queue)
 
-    def take_in(self, message: Message, count: int) -> int:
+    def take_in(self, message: Message, count: int, *, always_kept: bool = False) -> int:
         """Have the next messages of the queue, of which this is the first, placed at their numbers; the first place.
 
         What died in another queue because of a message may have come here before it: then it gets a later place.
@@ -153,8 +153,12 @@ class _Watched(NamedTuple):
         queue, number = self.queue, message.number
         first = number if number > queue._position else self.recorder.draw(count)
         queue._position = first - 1
-        self.recorder.add(ROUTE, count, *self.place, number, first, count)
+        self.route(number, first, count, kept=always_kept or (queue.durable and message.persistent))
         return first
+
+    def route(self, number: int, position: int, count: int, *, kept: bool) -> None:
+        """Record that messages are in the queue; whether they outlast a restart there."""
+        self.recorder.add(ROUTE, count, *self.place, number, position, count, int(kept))
 
 
 def _numbered(watched: _Watched, messages: Sequence[Message]) -> None:
@@ -185,7 +189,7 @@ def _append(watched: _Watched, message: Message) -> bool:
     _numbered(watched, (message,))
     stream = watched.queue
     assert isinstance(stream, Stream)
-    watched.recorder.add(ROUTE, 1, *watched.place, message.number, stream.log.next, 1)
+    watched.route(message.number, stream.log.next, 1, kept=True)
     durable: bool = watched.unwatched.publish(stream, message)
     return durable
 
@@ -241,7 +245,7 @@ def _delete(watched: _Watched) -> int:
 def _publish_counted(watched: _Watched, message: Message) -> bool:
     """A quorum queue asks for the place of whatever it puts at its end, with `next_position`."""
     _numbered(watched, (message,))
-    watched.recorder.place = watched.take_in(message, 1)
+    watched.recorder.place = watched.take_in(message, 1, always_kept=True)
     durable: bool = watched.unwatched.publish(watched.queue, message)
     return durable
 
@@ -250,7 +254,7 @@ def _append_again(watched: _Watched, entry: QuorumEntry) -> None:
     """A message that came back to a quorum queue gets a new place at its end."""
     recorder = watched.recorder
     recorder.place = recorder.draw()
-    recorder.add(ROUTE, 1, *watched.place, entry.position, recorder.place, 1)
+    watched.route(entry.position, recorder.place, 1, kept=True)
     watched.unwatched._append_again(watched.queue, entry)
 
 

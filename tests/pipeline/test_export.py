@@ -27,8 +27,8 @@ ROUTE, STOP = 11, 2
 def segments(tmp_path: Path) -> Path:
     """Three segments, of which the second begins five events late."""
     log, _ = EventLog.open(tmp_path / "events", "node", 7, SMALL)
-    log.append(Part([(ROUTE, 1_000_000, b"/", b"q", (7 << 40) + 1, (7 << 40) + 1, 3)], 1, 3))
-    log.append(Part([(ROUTE, 2_000_000, b"/", b"q", (7 << 40) + 9, (7 << 40) + 9, 2)], 9, 2))
+    log.append(Part([(ROUTE, 1_000_000, b"/", b"q", (7 << 40) + 1, (7 << 40) + 1, 3, 1)], 1, 3))
+    log.append(Part([(ROUTE, 2_000_000, b"/", b"q", (7 << 40) + 9, (7 << 40) + 9, 2, 1)], 9, 2))
     log.append(Part([(STOP, 3_000_000, 1)], 11, 1))
     log.close()
     return tmp_path / "events"

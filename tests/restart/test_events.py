@@ -31,8 +31,7 @@ def places(events: Iterable[Event], *kinds: str) -> set[Place]:
 
 def expect_balance(before: list[Event], after: list[Event]) -> None:
     """What the next boot found is what this one had left, but for what was lost at the end of its log."""
-    persistent = {event.msg_id for event in before if event.kind == "publish" and event.persistent}
-    routed = {(event.queue, event.position) for event in before if event.kind == "route" and event.msg_id in persistent}
+    routed = {(event.queue, event.position) for event in before if event.kind == "route" and event.persistent}
     had = (places(before[: 1 + _last(before, "snapshot")], "queued") | routed) - places(before, *SETTLED)
     found = places(after[: 1 + _last(after, "snapshot")], "queued")
     detail = json.loads(after[0].detail or "")

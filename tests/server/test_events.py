@@ -89,7 +89,8 @@ def test_a_message_from_publish_to_ack(recording: BrokerProcess, client: Client)
         ("deliver", "a", FIRST, FIRST),
         ("ack", "a", FIRST, FIRST),
     ]
-    publish, *_, deliver, acked = events
+    publish, route, *_, deliver, acked = events
+    assert (publish.persistent, route.persistent) == (True, True)
     assert (publish.vhost, publish.exchange, publish.routing_key) == ("/", "logs", "key")
     assert (publish.size_bytes, publish.persistent, publish.channel) == (4, True, 1)
     assert (deliver.consumer_tag, deliver.delivery_tag, deliver.redelivered) == ("tag", 1, False)
