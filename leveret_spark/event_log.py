@@ -149,6 +149,11 @@ def _snapshot() -> Fields:
     return {}
 
 
+def _declare(vhost: bytes, queue: bytes, kind: str, durable: int, levels: int) -> Fields:
+    detail = json.dumps({"type": kind, "durable": bool(durable), "max_priority": levels})
+    return {"vhost": _text(vhost), "queue": _text(queue), "detail": detail}
+
+
 def _publish(
     vhost: bytes, connection: bytes, channel: int, first: int, route: bytes, persistent: int, sizes: list[int]
 ) -> Fields:
@@ -251,6 +256,7 @@ _KINDS: dict[int, tuple[str, Callable[..., Fields]]] = {
     2: ("stop", _stop),
     3: ("queued", _queued),
     4: ("snapshot", _snapshot),
+    5: ("declare", _declare),
     10: ("publish", _publish),
     11: ("route", _route),
     12: ("confirm", _numbers),

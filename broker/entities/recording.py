@@ -30,20 +30,10 @@ from broker.entities.quorum import QuorumEntry, QuorumQueue
 from broker.entities.stream import Stream
 from storage.batch import COUNTER_BITS
 
-BOOT, STOP, QUEUED, SNAPSHOT = 1, 2, 3, 4
+BOOT, STOP, QUEUED, SNAPSHOT, DECLARE = 1, 2, 3, 4, 5
 PUBLISH, ROUTE, CONFIRM, NACK, RETURN = 10, 11, 12, 13, 14
-DELIVER, ACK, REJECT, REQUEUE, EXPIRE, DROP, DEAD_LETTER, RELEASE, PURGE, DELETE = (
-    20,
-    21,
-    22,
-    23,
-    24,
-    25,
-    26,
-    27,
-    28,
-    29,
-)
+DELIVER, ACK, REJECT, REQUEUE = 20, 21, 22, 23
+EXPIRE, DROP, DEAD_LETTER, RELEASE, PURGE, DELETE = 24, 25, 26, 27, 28, 29
 
 PART_EVENTS = 8192
 """After how many events what has gathered is handed over."""
@@ -130,6 +120,8 @@ def watch(recorder: Recorder, vhost: str, queue: Queue) -> None:
         hooks |= _QUORUM_HOOKS
     elif isinstance(queue, DelayQueue):
         hooks |= _DELAY_HOOKS
+    kind = "delay" if isinstance(queue, DelayQueue) else queue.type.name
+    recorder.add(DECLARE, 1, *place, kind, int(queue.durable), queue.arguments.max_priority or 0)
     watched = _Watched(recorder, place, queue)
     for name, hook in hooks.items():
         setattr(queue, name, partial(hook, watched))

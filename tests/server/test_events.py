@@ -33,7 +33,7 @@ from tests.support.waiting import eventually
 FIRST = (1 << 40) + 1
 """The number of the first message of the first boot."""
 
-MIXED = ("boot", "snapshot", "stop", "queued")
+MIXED = ("boot", "declare", "snapshot", "stop", "queued")
 
 
 @pytest.fixture
@@ -343,6 +343,26 @@ def test_what_is_queued_is_recorded_at_both_ends(recording: BrokerProcess, clien
     for boot in (1, 2):
         queued = sorted((event.queue, event.position) for event in found if event.boot == boot)
         assert queued == places * boot if boot == 1 else sorted(places * 2), boot
+
+
+def test_queues_are_recorded_when_they_come_into_being_and_when_they_come_back(
+    recording: BrokerProcess, client: Client
+) -> None:
+    client.ask(queue_declare("brief", exclusive=True))
+    declare(client, "levels", max_priority=2)
+    declare(client, "log", queue_type="stream")
+    client.finish()
+    assert recording.stop() == 0
+    recording.start()
+    assert recording.stop() == 0
+    found = [event for event in events_of(recording) if event.kind == "declare"]
+    assert [(event.boot, event.queue, *json.loads(event.detail or "").values()) for event in found] == [
+        (1, "brief", "classic", False, 0),
+        (1, "levels", "classic", True, 2),
+        (1, "log", "stream", True, 0),
+        (2, "levels", "classic", True, 2),
+        (2, "log", "stream", True, 0),
+    ]
 
 
 def test_delivered_messages_carry_their_number_where_that_is_wanted(tmp_path: Path) -> None:
