@@ -12,9 +12,8 @@ import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TextIO
+from typing import Any, NamedTuple
 
-import click
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
@@ -125,21 +124,6 @@ class Export:
         self._files.append(file)
         self._target.put_manifest(self._files)
         return file
-
-
-def with_progress(directory: Path, where: str, terminal: TextIO) -> tuple[int, int]:
-    """Export a directory, with a bar on a terminal; how many events, in how many new files.
-
-    Raises OSError, ValueError for a place that cannot be understood or a damaged segment, and ManifestError.
-    """
-    work = Export(SegmentDirectory(directory), Target(where))
-    rows = files = 0
-    with click.progressbar(length=sum(work.sizes.values()), label="events", file=terminal) as bar:
-        for name, size in work.sizes.items():
-            file = work.run(name)
-            rows, files = rows + (file.rows if file else 0), files + bool(file)
-            bar.update(size)
-    return rows, files
 
 
 def _export_segment(target: Target, name: SegmentName, data: bytes) -> ExportedFile:

@@ -59,6 +59,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "broker.logs",
         "broker.server.serve",
         "broker.server.offline",
+        "pipeline",
     ),
     "broker.administration": (),
     "broker.config": (),
@@ -80,7 +81,7 @@ HOMES = {
     "lmdb": ("storage",),
     "click": ("broker.cli", "broker.commands"),
     "pika": ("leveret_spark",),
-    "pyarrow": ("leveret_spark",),
+    "pyarrow": ("leveret_spark", "pipeline"),
     "pyspark": ("leveret_spark", "pipeline"),
 }
 

@@ -26,8 +26,14 @@ def export_events(target: Target, source: str | None, where: str) -> None:
         text = f"{error.name} is missing: pip install 'leveret[pipeline]' brings what the data pipeline needs"
         raise AdministrationError("missing", text) from error
     directory = Path(source) if source else target.config.events_directory
+    rows = files = 0
     try:
-        rows, files = export.with_progress(directory, where, sys.stderr)
+        work = export.Export(export.SegmentDirectory(directory), export.Target(where))
+        with click.progressbar(length=sum(work.sizes.values()), label="events", file=sys.stderr) as bar:
+            for name, size in work.sizes.items():
+                file = work.run(name)
+                rows, files = rows + (file.rows if file else 0), files + bool(file)
+                bar.update(size)
     except (ValueError, export.ManifestError) as error:
         raise AdministrationError("failed", str(error)) from error
     click.echo(f"{rows} events in {files} new files in {where}")
