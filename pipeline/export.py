@@ -126,6 +126,14 @@ class Export:
         return file
 
 
+def begin(directory: Path, where: str) -> Export:
+    """An export of the segments in a directory to a path or URI.
+
+    Raises OSError, ManifestError, and ValueError for a place that cannot be understood.
+    """
+    return Export(SegmentDirectory(directory), Target(where))
+
+
 def _export_segment(target: Target, name: SegmentName, data: bytes) -> ExportedFile:
     sink, rows = pa.BufferOutputStream(), 0
     with pq.ParquetWriter(

@@ -28,7 +28,7 @@ def export_events(target: Target, source: str | None, where: str) -> None:
     directory = Path(source) if source else target.config.events_directory
     rows = files = 0
     try:
-        work = export.Export(export.SegmentDirectory(directory), export.Target(where))
+        work = export.begin(directory, where)
         with click.progressbar(length=sum(work.sizes.values()), label="events", file=sys.stderr) as bar:
             for name, size in work.sizes.items():
                 file = work.run(name)
