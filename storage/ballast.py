@@ -19,29 +19,32 @@ def _path(directory: Path) -> Path:
 
 
 def release(directory: Path) -> bool:
-    """Delete the ballast. False when there was none."""
+    """Delete the ballast. False when there was none, or it cannot be deleted."""
     try:
         _path(directory).unlink()
-    except FileNotFoundError:
+    except OSError:
         return False
-    sync_directory(directory)
+    try:
+        sync_directory(directory)  # the file system may give the blocks away only then
+    except OSError:
+        pass  # nothing relies on the file's being gone
     return True
 
 
 def restore(directory: Path) -> bool:
-    """Have the ballast there, all of it. False when the disk has no room."""
-    path = _path(directory)
-    if path.exists() and path.stat().st_size == BALLAST_BYTES:
-        return True
+    """Have the ballast there, all of it. False when the disk has no room, or does not let us."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            _allocate(descriptor)
-        finally:
-            os.close(descriptor)
+        descriptor = os.open(_path(directory), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError:
-        path.unlink(missing_ok=True)
         return False
+    try:
+        if os.fstat(descriptor).st_size != BALLAST_BYTES:
+            _allocate(descriptor)
+    except OSError:
+        release(directory)  # a part of it would only be in the way
+        return False
+    finally:
+        os.close(descriptor)
     return True
 
 

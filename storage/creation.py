@@ -14,7 +14,7 @@ from pathlib import Path
 
 import lmdb
 
-from storage.errors import StoreCorrupt, StoreError, StoreFailed, StoreFull, StoreIncompatible, StoreLocked
+from storage.errors import StoreCorrupt, StoreError, StoreIncompatible, StoreLocked
 from storage.keys import IDENTITY
 from storage.records import Identity
 
@@ -24,9 +24,6 @@ MAP_BYTES = 1 << 40
 COMPACT_FILE_BYTES = 64 << 20
 COMPACT_LIVE_BYTES = 256 << 20
 COMPACT_RATIO = 4
-
-_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
-_CUT_SHORT = "Input/output error"
 
 
 def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environment:
@@ -44,10 +41,13 @@ def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environ
 
 
 def lock(directory: Path) -> int:
-    """Lock the store for this process: a descriptor to close in the end. Raises StoreLocked."""
-    make_directory(directory.parent)
+    """Lock the store for this process: a descriptor to close in the end. Raises StoreLocked, or StoreError."""
     path = directory.with_name(f"{directory.name}.lock")
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        make_directory(directory.parent)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be made ({error}): see that this user may write there") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -154,33 +154,3 @@ def sync_file(path: Path) -> None:
 def sync_directory(directory: Path) -> None:
     """Have a directory's names on disk."""
     sync_file(directory)
-
-
-def store_error(error: lmdb.Error, directory: Path) -> StoreError:
-    """What a failed transaction means for the broker.
-
-    LMDB calls a write that was cut short an input/output error. That happens before anything refers to the new pages,
-    so when the file cannot grow it was the full disk. (Had it been the last write of a commit instead, LMDB would
-    refuse the next one, which is a StoreFailed then.)
-    """
-    full = isinstance(error, lmdb.MapFullError) or any(text in str(error) for text in _FULL)
-    if full or (_CUT_SHORT in str(error) and not _can_grow(directory)):
-        return StoreFull(f"{directory}: the disk is full ({error}): free some space, or let consumers drain queues")
-    return StoreFailed(
-        f"{directory}: a commit failed ({error}), its outcome is unknown: look at the disk, then restart"
-    )
-
-
-def _can_grow(directory: Path) -> bool:
-    """Could a file as large as the store's take another mebibyte?"""
-    probe = directory / "probe"
-    try:
-        descriptor = os.open(probe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            block = bytes(1 << 20)
-            return os.pwrite(descriptor, block, (directory / "data.mdb").stat().st_size) == len(block)
-        finally:
-            os.close(descriptor)
-            probe.unlink()
-    except OSError:
-        return False

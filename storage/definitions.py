@@ -257,6 +257,8 @@ def _translated(path: Path, error: Exception) -> DefinitionsError:
     code = getattr(error, "sqlite_errorcode", 0)
     if code in FULL_CODES:
         return DefinitionsFull(f"{path}: the disk is full; free some space")
+    if code & 0xFF == sqlite3.SQLITE_READONLY:
+        return DefinitionsError(f"{path}: cannot be opened for writing; see that this user may, and look at the disk")
     if code == sqlite3.SQLITE_BUSY:
         return DefinitionsError(f"{path}: is in use by another process; stop it, or ask the running broker")
     return DefinitionsError(f"{path}: {error}")

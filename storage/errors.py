@@ -25,3 +25,10 @@ class StoreFull(StoreError):
 
 class StoreFailed(StoreError):
     """A commit failed and its outcome is unknown. The broker must stop without confirming anything."""
+
+
+class StoreCutShort(StoreFailed):
+    """A write failed, or took only a part, although the disk has room. Nothing was changed.
+
+    That is what a disk looks like that was full for a moment, or one that is broken: try once more, then stop.
+    """

@@ -11,7 +11,7 @@ import os
 import time
 import uuid as uuids
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from operator import itemgetter
 from pathlib import Path
 from typing import NamedTuple, final
@@ -30,6 +30,7 @@ from storage.batch import (
 )
 from storage.changes import Changes, CorruptRecord
 from storage.errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
+from storage.failures import Judge, twice
 from storage.keys import DELETION, IDENTITY, LANE, LAST_EVENT, SEGMENT, lane_key, lane_of, number_key, number_of
 from storage.mending import mend
 from storage.places import records
@@ -60,13 +61,16 @@ class MessageStore:
     lanes with its next commit and keeps their bytes; whoever counts a lane's messages has to subtract them.
     """
 
-    def __init__(self, directory: Path, environment: lmdb.Environment, identity: Identity, lock: int) -> None:
+    def __init__(
+        self, directory: Path, environment: lmdb.Environment, identity: Identity, judge: Judge, lock: int
+    ) -> None:
         self.directory = directory
         self.uuid = identity.uuid
         self.boot = identity.boot
         self.corrupt: list[CorruptRecord] = []
         self.streams = streams.Streams(environment)
         self._environment = environment
+        self._judge = judge
         self._lock = lock
         self._set_aside: dict[tuple[int, int, int], CorruptRecord] = {}
         self._set_aside_done = 0
@@ -93,7 +97,7 @@ class MessageStore:
         """
         lock = creation.lock(directory)
         try:
-            return cls._open_locked(directory, lock, store_uuid, compact=compact, create=create)
+            return _open(directory, lock, store_uuid, compact=compact, create=create)
         except (OSError, lmdb.Error) as error:
             os.close(lock)
             raise StoreError(
@@ -103,29 +107,10 @@ class MessageStore:
             os.close(lock)
             raise
 
-    @classmethod
-    def _open_locked(
-        cls, directory: Path, lock: int, uuid: bytes | None, *, compact: bool, create: bool
-    ) -> MessageStore:
-        if not creation.exists(directory):
-            if not create:
-                raise StoreIncompatible(f"{directory} does not exist, although it should: restore it from a backup")
-            creation.create(directory, uuid or uuids.uuid4().bytes)
-        identity = creation.check_identity(directory, uuid)
-        if compact:
-            creation.compact_if_worth_it(directory)
-        environment = creation.open_environment(directory)
-        try:
-            identity = _begin_boot(environment, identity, directory)
-            ballast.restore(directory)
-            return cls(directory, environment, identity, lock)
-        except BaseException:
-            environment.close()
-            raise
-
     def close(self) -> None:
         """Let go of the store. Nothing is left to write: what was committed is on disk."""
         self._environment.close()
+        self._judge.close()
         os.close(self._lock)
 
     def __enter__(self) -> MessageStore:
@@ -165,10 +150,14 @@ class MessageStore:
             held = [
                 queue_id for queue_id in queue_ids if next(records(txn, number_key(LANE, queue_id)), None) is not None
             ]
-        if held:
+
+        def delete() -> None:
             with self._writing() as changes:
                 for queue_id in held:
                     reclaim.delete_queue(changes, queue_id)
+
+        if held:
+            twice(delete)
             self._reclaiming = True
 
     # Writing: one thread at a time
@@ -180,35 +169,23 @@ class MessageStore:
         outcome is unknown.
         """
         started = time.perf_counter()
-        with self._writing() as changes:
-            marked = [(lane.queue_id, lane.lane) for lane in batch.lanes if self._write_lane(changes, lane)]
-            for place in marked:
-                reclaim.mark_transient(changes, *place)
-            for segment in batch.closed_segments:
-                streams.close_segment(changes, segment)
-            for purge in batch.purges:
-                reclaim.purge(changes, purge)
-            for queue_id in batch.deleted_queues:
-                reclaim.delete_queue(changes, queue_id)
-            if batch.last_event:
-                changes.txn.put(LAST_EVENT, LastEvent(self.boot, batch.last_event).encode())
-            reclaiming = self._reclaiming or bool(batch.purges or batch.deleted_queues)
-            if reclaiming:
-                reclaiming = reclaim.step(changes, RECLAIM_WITH_COMMIT)
-        self._reclaiming = reclaiming
+        marked, self._reclaiming = twice(lambda: self._write(batch))
         self._marked.update(marked)
         self._remember(batch)
         self._commits += 1
         self._last_commit_seconds = time.perf_counter() - started
 
     def reclaim(self, budget_records: int = 256) -> bool:
-        """Clear away some of what is dead, in a commit of its own. True while more remains."""
+        """Clear away some of what is dead, in a commit of its own. True while more remains; raises as `commit` does."""
         if not self._reclaiming and not self._set_aside:
             return False
-        with self._writing() as changes:
-            reclaiming = reclaim.step(changes, budget_records)
-        self._reclaiming = reclaiming
-        return reclaiming
+
+        def step() -> bool:
+            with self._writing() as changes:
+                return reclaim.step(changes, budget_records)
+
+        self._reclaiming = twice(step)
+        return self._reclaiming
 
     def release_ballast(self) -> bool:
         """Give 16 MiB back to a full disk, for acknowledgements to be committed. False when that was done already."""
@@ -294,12 +271,31 @@ class MessageStore:
                 yield changes
                 changes.finish()
         except lmdb.Error as error:
-            raise creation.store_error(error, self.directory) from error
+            raise self._judge.judge(error) from error
         self._set_aside_done += len(taken)
         for record in taken:
             del self._set_aside[(record.queue_id, record.lane, record.position)]
         self._set_aside_done += len(changes.corrupt)
         self.corrupt.extend(changes.corrupt)
+
+    def _write(self, batch: SealedBatch) -> tuple[list[tuple[int, int]], bool]:
+        """Commit a batch: the lanes that were marked as holding transient messages, and whether more is to reclaim."""
+        with self._writing() as changes:
+            marked = [(lane.queue_id, lane.lane) for lane in batch.lanes if self._write_lane(changes, lane)]
+            for place in marked:
+                reclaim.mark_transient(changes, *place)
+            for segment in batch.closed_segments:
+                streams.close_segment(changes, segment)
+            for purge in batch.purges:
+                reclaim.purge(changes, purge)
+            for queue_id in batch.deleted_queues:
+                reclaim.delete_queue(changes, queue_id)
+            if batch.last_event:
+                changes.txn.put(LAST_EVENT, LastEvent(self.boot, batch.last_event).encode())
+            reclaiming = self._reclaiming or bool(batch.purges or batch.deleted_queues)
+            if reclaiming:
+                reclaiming = reclaim.step(changes, RECLAIM_WITH_COMMIT)
+        return marked, reclaiming
 
     def _write_lane(self, changes: Changes, lane: SealedLane) -> bool:
         """Write one lane's share of a batch. True when the lane must be marked as holding transient messages."""
@@ -326,26 +322,44 @@ class MessageStore:
                 self._marked.discard((queue_id, lane_number))
 
 
-def _begin_boot(environment: lmdb.Environment, identity: Identity, directory: Path) -> Identity:
+def _open(directory: Path, lock: int, uuid: bytes | None, *, compact: bool, create: bool) -> MessageStore:
+    """Open the store that a lock is held of."""
+    if not creation.exists(directory):
+        if not create:
+            raise StoreIncompatible(f"{directory} does not exist, although it should: restore it from a backup")
+        creation.create(directory, uuid or uuids.uuid4().bytes)
+    identity = creation.check_identity(directory, uuid)
+    if compact:
+        creation.compact_if_worth_it(directory)
+    with ExitStack() as undo:
+        environment = undo.enter_context(creation.open_environment(directory))
+        judge = undo.enter_context(closing(Judge(directory)))
+        identity = identity._replace(boot=identity.boot + 1)
+        _begin_boot(environment, judge, identity, directory)
+        ballast.restore(directory)
+        store = MessageStore(directory, environment, identity, judge, lock)
+        undo.pop_all()
+        return store
+
+
+def _begin_boot(environment: lmdb.Environment, judge: Judge, identity: Identity, directory: Path) -> None:
     """Count the boot. On a full disk with what the ballast gives: consumers can make room only in a running broker."""
     try:
-        return _count_boot(environment, identity, directory)
+        twice(lambda: _count_boot(environment, judge, identity))
     except StoreFull:
         if not ballast.release(directory):
             raise
-        return _count_boot(environment, identity, directory)
+        twice(lambda: _count_boot(environment, judge, identity))
 
 
-def _count_boot(environment: lmdb.Environment, identity: Identity, directory: Path) -> Identity:
-    identity = identity._replace(boot=identity.boot + 1)
+def _count_boot(environment: lmdb.Environment, judge: Judge, identity: Identity) -> None:
     try:
         with environment.begin(write=True, buffers=True) as txn:
             txn.put(IDENTITY, identity.encode())
             mend(txn, identity.boot)
             reclaim.begin_boot(txn, identity.boot)
     except lmdb.Error as error:
-        raise creation.store_error(error, directory) from error
-    return identity
+        raise judge.judge(error) from error
 
 
 def _last_event(txn: lmdb.Transaction[memoryview]) -> LastEvent | None:

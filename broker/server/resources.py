@@ -130,7 +130,7 @@ class ResourceWatch:
         self._alarms = alarms
         self._restore_ballast = restore_ballast
         self._disk_full = False
-        self._ballast_spent = False
+        self._ballast_spent = True  # it may have been, by a start on a full disk
         self.memory_limit = memory_limit(config)
 
     async def watch_memory(self) -> None:

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import lmdb
@@ -16,7 +17,16 @@ import pytest
 from storage import ballast, creation
 from storage.backup import backup
 from storage.batch import TRANSIENT_QUEUE, LaneState
-from storage.errors import StoreCorrupt, StoreError, StoreFailed, StoreFull, StoreIncompatible, StoreLocked
+from storage.errors import (
+    StoreCorrupt,
+    StoreCutShort,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreIncompatible,
+    StoreLocked,
+)
+from storage.failures import Judge
 from storage.keys import (
     BODY,
     DELETION,
@@ -459,10 +469,21 @@ def test_a_batch_committed_twice_is_there_once(path: Path) -> None:
 
 
 def test_a_commit_that_lmdb_refuses_is_a_failure(path: Path) -> None:
-    with MessageStore.open(path) as store:
-        error = creation.store_error(lmdb.DiskError("mdb_txn_commit: Input/output error"), path)
-        assert isinstance(error, StoreFailed)
-        assert str(store.directory) in str(error)
+    filled(path)
+    with closing(Judge(path)) as judge:
+        error = judge.judge(lmdb.PanicError("mdb_txn_begin: MDB_PANIC"))
+        assert type(error) is StoreFailed
+        assert str(path / "data.mdb") in str(error)
+
+
+def test_a_write_that_failed_although_there_is_room_is_tried_once_more(path: Path) -> None:
+    filled(path)
+    with closing(Judge(path)) as judge:
+        error = judge.judge(lmdb.DiskError("mdb_txn_commit: Input/output error"))
+        assert type(error) is StoreCutShort
+        with no_file_larger_than((path / "data.mdb").stat().st_size):
+            assert type(judge.judge(lmdb.DiskError("mdb_txn_commit: Input/output error"))) is StoreFull
+    assert not (path / "probe").exists()
 
 
 # Space and copies
