@@ -20,13 +20,12 @@ import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from broker.entities.delay_header import delay_of, delayed, released
 from broker.entities.exchanges import DELAYED_TYPE, Exchange
 from broker.entities.lane import Lane
 from broker.entities.message import Entry, Message, headers_of
-from broker.entities.pending import Pending
 from broker.entities.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec
 from broker.entities.routing import hand_over
 from storage.batch import COUNTER_BITS, LaneState
@@ -50,8 +49,18 @@ BATCHES_BEHIND_MAX = 4
 
 BEHIND_MILLISECONDS = 10
 
+AGAIN_MILLISECONDS, AGAIN_DOUBLINGS_MAX = 1000, 6
+"""After what time a message that could not be published is tried again at first, and how often that time doubles."""
+
 _SIZE_BITS = 32
 _POSITION_BITS = 64
+
+
+class Trouble(NamedTuple):
+    """How often a message could not be published, and the queues that have it nevertheless."""
+
+    attempts: int
+    reached: set[Queue]
 
 
 class DelayQueue(Queue):
@@ -60,7 +69,12 @@ class DelayQueue(Queue):
     lane: Lane
 
     def __init__(
-        self, spec: QueueSpec, lane: Lane, context: QueueContext, journal: Journal, release: Callable[[Message], None]
+        self,
+        spec: QueueSpec,
+        lane: Lane,
+        context: QueueContext,
+        journal: Journal,
+        release: Callable[[Message, set[Queue]], None],
     ) -> None:
         super().__init__(spec, lane, context)
         self._journal = journal
@@ -71,6 +85,8 @@ class DelayQueue(Queue):
         self._held_bytes = 0
         self._leaving: deque[int] = deque()  # positions that leave memory once they are on disk
         self._watched = 0
+        self._troubles: dict[int, Trouble] = {}  # by position
+        self._reached = set[Queue]()  # by the message that is being published
 
     @property
     def messages(self) -> int:
@@ -132,15 +148,34 @@ class DelayQueue(Queue):
             self._look_again(self._context.now() + BEHIND_MILLISECONDS)
             return
         entries = list(self._due())
-        missing = [entry for entry in entries if entry.message is None]
-        if missing:
-            self.lane.load(missing)
+        try:
+            self.lane.load([entry for entry in entries if entry.message is None])
+        except Exception:
+            log.exception("messages %s could not be read back", self.name)
+            for entry in entries:
+                self._try_again(entry, Trouble(0, set()))
+            return
         for entry in entries:
-            try:
-                self._let_go(entry)
-            except Exception:  # one message's trouble is not the others': on disk it is still there
-                log.exception("a message %s could not be published", self.name)
+            self._attempt(entry)
         self._watch()
+
+    def _attempt(self, entry: Entry) -> None:
+        """Publish a message; one message's trouble is not the others'."""
+        trouble = self._troubles.pop(entry.position, Trouble(0, set()))
+        self._reached = trouble.reached
+        try:
+            self._let_go(entry)
+        except Exception:
+            log.exception("a message %s could not be published", self.name)
+            self._try_again(entry, trouble)
+
+    def _try_again(self, entry: Entry, trouble: Trouble) -> None:
+        """Have a message come due once more, later each time. Queues that it has reached already get it only once."""
+        self._troubles[entry.position] = trouble._replace(attempts=trouble.attempts + 1)
+        self._held[entry.position] = entry
+        self._held_bytes += entry.size
+        wait = AGAIN_MILLISECONDS << min(trouble.attempts, AGAIN_DOUBLINGS_MAX)
+        self._add(self._context.now() + wait, entry.position, entry.size)
 
     def _due(self) -> Iterator[Entry]:
         """Take the next messages that are due out of the index: as many as may be in memory at once."""
@@ -164,7 +199,7 @@ class DelayQueue(Queue):
         if message is None:
             return
         entry.persistent = self.durable and message.persistent
-        self._release(message)
+        self._release(message, self._reached)
         if entry.stored:
             self.lane.settle((entry,))
 
@@ -192,13 +227,9 @@ class DelayQueue(Queue):
         self._unread_after = None
         self._index.clear()
         self._held.clear()
+        self._troubles.clear()
         self._leaving.clear()
         return waiting
-
-    def drop(self, _: None) -> Pending[None]:
-        """The exchange's deletion is on disk: the records may go."""
-        self.lane.drop()
-        return Pending.resolved(None)
 
     def restore(self) -> None:
         """Start with what the store says is there; when each is due is read soon after."""
@@ -240,11 +271,13 @@ def equip(vhost: VHost, exchange: Exchange, queue_id: int | None = None, state: 
     return exchange
 
 
-def _release(vhost: VHost, exchange: Exchange, kept: Message) -> None:
-    """Publish a message whose time has come, by the bindings there are now."""
+def _release(vhost: VHost, exchange: Exchange, kept: Message, reached: set[Queue]) -> None:
+    """Publish a message whose time has come, by the bindings there are now, to queues that it has not reached yet."""
     message, keys, headers = released(kept)
     queues = vhost.route(exchange, keys, headers, message).queues
     if len(queues) > 1:
         vhost.share_body(message, queues)
     for queue in queues:
-        hand_over(message, queue)
+        if queue not in reached:
+            hand_over(message, queue)
+            reached.add(queue)

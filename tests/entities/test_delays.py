@@ -14,6 +14,7 @@ from broker.entities import delays
 from broker.entities.delay_header import DELAY_MAX_MILLISECONDS, delay_of
 from broker.entities.delays import DelayQueue
 from broker.entities.exchanges import Exchange
+from broker.entities.lane import Lane
 from broker.entities.message import Message
 from broker.entities.queue import Queue
 from broker.wire.errors import ChannelException, ConnectionException
@@ -418,3 +419,53 @@ def test_while_the_disk_is_behind_nothing_leaves(core: Core, later: Exchange) ->
     core.commit()
     core.advance(10)
     assert waiting(later).messages == 0
+
+
+# What goes wrong
+
+
+class Stumbling:
+    """Publishes to a queue raise so many times."""
+
+    def __init__(self, queue: Queue, patch: pytest.MonkeyPatch, times: int) -> None:
+        self.left = times
+        self._publish = queue.publish
+        patch.setattr(queue, "publish", self._maybe)
+
+    def _maybe(self, message: Message) -> bool:
+        if self.left:
+            self.left -= 1
+            raise RuntimeError("a mistake")
+        return self._publish(message)
+
+
+def test_a_message_that_could_not_be_published_is_tried_again(
+    core: Core, later: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others go their way, and a queue that has it does not get it again."""
+    core.bind(later, core.queue("also"))
+    stumbling = Stumbling(core.vhost.queues["also"], monkeypatch, 2)
+    publish(core, later, b"first", 100)
+    publish(core, later, b"second", 200)
+    core.advance(250)
+    assert stumbling.left == 0
+    assert waiting(later).messages == 2
+    core.advance(1100)
+    assert taken(core.vhost.queues["q"]) == [b"first", b"second"]
+    assert taken(core.vhost.queues["also"]) == [b"first", b"second"]
+    assert waiting(later).messages == 0
+    core.commit()
+    assert waiting(later).lane.state.messages == 0
+
+
+def test_messages_that_could_not_be_read_back_are_tried_again(
+    core: Core, later: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(core, later, b"kept", 100)
+    core.restart()
+    with monkeypatch.context() as broken:
+        broken.setattr(Lane, "load", lambda lane, entries: 1 // 0)
+        core.advance(200)
+        assert core.vhost.queues["q"].ready == 0
+    core.advance(1100)
+    assert taken(core.vhost.queues["q"]) == [b"kept"]

@@ -74,7 +74,7 @@ def release_after_settlement() -> None:
         entry.persistent = queue.durable and entry.message.persistent
         queue.finish((entry,))
         context = queue._context
-        context.timers.at(context.now() + LATER_MILLISECONDS, partial(queue._release, entry.message))
+        context.timers.at(context.now() + LATER_MILLISECONDS, partial(queue._release, entry.message, set[Queue]()))
 
     DelayQueue._let_go = let_go_first  # type: ignore[method-assign]
 
