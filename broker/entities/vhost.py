@@ -261,10 +261,11 @@ class VHost:
         if exchange.delays is not None:
             self.context.queues_by_id.pop(exchange.delays.lane.queue_id, None)
             exchange.delays.delete()
-        deleted = Pending.resolved(None)
+        gone = _nothing if exchange.delays is None else exchange.delays.lane.drop
         if exchange.durable:
-            deleted = self._definitions.exchange_deleted(self.name, exchange)
-        return deleted if exchange.delays is None else deleted.chain(exchange.delays.drop)
+            return self._definitions.exchange_deleted(self.name, exchange, gone)
+        gone()
+        return Pending.resolved(None)
 
     def delete_queue(self, queue: Queue) -> Pending[int]:
         """Remove a queue with its bindings and messages; answers with the number of ready messages."""
@@ -274,14 +275,13 @@ class VHost:
         self.bindings.remove_inbound(queue)
         messages = queue.delete()
 
-        def drop(_: None) -> Pending[int]:
+        deleted = Pending.resolved(None)
+        if queue.durable:
+            deleted = self._definitions.queue_deleted(self.name, queue, queue.lane.drop)
+        else:
             queue.lane.drop()
-            queue.bid_farewell()
-            return Pending.resolved(messages)
-
-        if not queue.durable:
-            return drop(None)
-        return self._definitions.queue_deleted(self.name, queue).chain(drop)
+        deleted.then(lambda _: queue.bid_farewell())  # written or not: for its consumers it is gone
+        return deleted.chain(lambda _: Pending.resolved(messages))
 
     def end(self) -> None:
         """Everything in it is gone; the definitions on disk are already."""
@@ -316,3 +316,7 @@ class VHost:
 def new_transient_ids() -> count[int]:
     """Numbers for queues that end with the process."""
     return count(TRANSIENT_QUEUE)
+
+
+def _nothing() -> None:
+    """Nothing is left of it."""

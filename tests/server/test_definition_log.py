@@ -11,13 +11,17 @@ import trio
 import trio.testing
 
 from broker.entities.pending import Pending
+from broker.server import definition_log
 from broker.server.definition_log import DefinitionLog
 from broker.wire.errors import ConnectionException
 from storage.batch import TRANSIENT_QUEUE
 from storage.definition_changes import (
+    BindingRow,
     Change,
+    DeleteBinding,
     DeleteQueue,
     PermissionRow,
+    PutBinding,
     PutPermission,
     PutQueue,
     PutUser,
@@ -26,7 +30,8 @@ from storage.definition_changes import (
     UserRow,
     VhostRow,
 )
-from storage.definitions import DefinitionStore
+from storage.definitions import DefinitionsFull, DefinitionStore
+from tests.support.station import eventually
 
 
 class Watched:
@@ -255,3 +260,76 @@ async def test_loading_waits_its_turn(store: DefinitionStore, watched: Watched) 
         assert seen == []
         watched.open()
     assert seen == ["v"]
+
+
+class Broken:
+    """A store of which every commit fails while it is broken."""
+
+    def __init__(self, store: DefinitionStore, patch: pytest.MonkeyPatch) -> None:
+        self.broken = True
+        self.tried = 0
+        self._commit = store.commit
+        patch.setattr(store, "commit", self._maybe)
+
+    def _maybe(self, changes: Sequence[Change]) -> None:
+        self.tried += 1
+        if self.broken:
+            raise DefinitionsFull("definitions.sqlite: the disk is full")
+        self._commit(changes)
+
+
+@pytest.fixture
+def broken(store: DefinitionStore, monkeypatch: pytest.MonkeyPatch) -> Broken:
+    store.commit([vhost("v"), PutQueue(ROW)])
+    return Broken(store, monkeypatch)
+
+
+ROW = QueueRow(1, "v", "q", False, b"\0\0\0\0")
+FULL = "506 the disk is full"
+
+
+async def test_a_deletion_that_cannot_be_written_is_owed(store: DefinitionStore, broken: Broken) -> None:
+    """Whoever asked is told, and it is written ahead of what comes next: so its name can be used again."""
+    log, gone = DefinitionLog(store, 1), []
+    deleted = log.erase(DeleteQueue(1), gone=lambda: gone.append(1))
+    again = log.write(PutQueue(ROW._replace(id=2)))
+    await log.flush()
+    assert await settled(deleted, again) == [FULL, FULL]
+    assert gone == []
+    broken.broken = False
+    again = log.write(PutQueue(ROW._replace(id=3)))
+    await log.flush()
+    assert await settled(again) == ["written"]
+    assert gone == [1]
+    assert store.load().queues == (ROW._replace(id=3),)
+    assert store.load().tombstones == {1}
+
+
+async def test_what_is_owed_is_written_when_nobody_asks_for_anything(
+    store: DefinitionStore, broken: Broken, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(definition_log, "RETRY_SECONDS", 0.01)
+    log, gone = DefinitionLog(store, 1), trio.Event()
+    nursery.start_soon(log.run)
+    assert await settled(log.erase(DeleteQueue(1), gone=gone.set)) == [FULL]
+    await eventually(lambda: broken.tried >= 3, "more attempts")
+    assert not gone.is_set()
+    broken.broken = False
+    with trio.fail_after(30):
+        await gone.wait()
+    assert store.load().queues == ()
+
+
+async def test_a_binding_that_is_made_again_outlives_the_end_it_was_owed(
+    store: DefinitionStore, broken: Broken
+) -> None:
+    log, binding = DefinitionLog(store, 1), BindingRow("v", "amq.fanout", "q", "queue", "", b"\0\0\0\0")
+    removed = log.erase(DeleteBinding(binding))
+    await log.flush()
+    assert await settled(removed) == [FULL]
+    broken.broken = False
+    made = log.write(PutBinding(binding))
+    await log.flush()
+    assert await settled(made) == ["written"]
+    await log.flush()
+    assert store.load().bindings == (binding,)

@@ -45,15 +45,19 @@ class RecordedDefinitions(Definitions):
         self.holding = False
         self.changes = 0
         self._queue_id = 0
-        self._held: deque[tuple[Callable[[], object], Pending[None]]] = deque()
+        self._held: deque[tuple[Callable[[], object], Pending[None], Callable[[], None] | None]] = deque()
 
     def settle(self, error: Exception | None = None) -> None:
-        """Let the oldest change that is held reach the disk, or fail with an error."""
-        change, pending = self._held.popleft()
+        """Let the oldest change that is held reach the disk, or fail with an error; a failed deletion is held again."""
+        change, pending, gone = self._held.popleft()
         if error is not None:
+            if gone is not None:
+                self._held.appendleft((change, Pending(), gone))
             pending.fail(error)
             return
         change()
+        if gone is not None:
+            gone()
         pending.resolve(None)
 
     @property
@@ -92,25 +96,25 @@ class RecordedDefinitions(Definitions):
         record = ExchangeRecord(exchange.type, exchange.auto_delete, exchange.internal, exchange.arguments, queue_id)
         return self._do(lambda: self.exchanges.__setitem__(exchange.name, record))
 
-    def exchange_deleted(self, vhost: str, exchange: Exchange) -> Pending[None]:
-        return self._do(lambda: self._drop_exchange(exchange.name))
+    def exchange_deleted(self, vhost: str, exchange: Exchange, gone: Callable[[], None]) -> Pending[None]:
+        return self._do(lambda: self._drop_exchange(exchange.name), gone)
 
     def queue_declared(self, vhost: str, queue: Queue) -> Pending[None]:
         return self._do(lambda: self.queues.__setitem__(queue.lane.queue_id, queue.spec))
 
-    def queue_deleted(self, vhost: str, queue: Queue) -> Pending[None]:
-        return self._do(lambda: self._drop_queue(queue.lane.queue_id))
+    def queue_deleted(self, vhost: str, queue: Queue, gone: Callable[[], None]) -> Pending[None]:
+        return self._do(lambda: self._drop_queue(queue.lane.queue_id), gone)
 
     def bound(self, vhost: str, binding: Binding) -> Pending[None]:
         return self._do(lambda: self.bindings.__setitem__(_record(binding), None))
 
     def unbound(self, vhost: str, binding: Binding) -> Pending[None]:
-        return self._do(lambda: self.bindings.pop(_record(binding), None))
+        return self._do(lambda: self.bindings.pop(_record(binding), None), _nothing)
 
-    def _do(self, change: Callable[[], object]) -> Pending[None]:
+    def _do(self, change: Callable[[], object], gone: Callable[[], None] | None = None) -> Pending[None]:
         self.changes += 1
         pending: Pending[None] = Pending()
-        self._held.append((change, pending))
+        self._held.append((change, pending, gone))
         if not self.holding:
             self.settle()
         return pending
@@ -136,3 +140,7 @@ class RecordedDefinitions(Definitions):
 def _record(binding: Binding) -> BindingRecord:
     to_queue = isinstance(binding.destination, Queue)
     return BindingRecord(binding.source.name, binding.destination.name, to_queue, binding.key, binding.arguments)
+
+
+def _nothing() -> None:
+    """Nothing is left of it."""
