@@ -20,7 +20,7 @@ TARGET ?=
 CYCLES ?= 300
 MINUTES ?= 60
 
-.PHONY: help venv run test check format bench wire crash-states fuzz crash-kill soak clean
+.PHONY: help venv run test check format bench wire crash-states fuzz crash-kill soak disk-faults clean
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
@@ -30,6 +30,7 @@ help:
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
 	@echo "make crash-kill    kill -9 under real clients, CYCLES=300 times and more, SEED="
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
+	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
 	@echo "make format        rewrite the sources in the house format"
@@ -73,6 +74,9 @@ crash-kill: $(STAMP)
 
 soak: $(STAMP)
 	$(BIN)/python -m bench.soak --minutes $(MINUTES)
+
+disk-faults: $(STAMP)
+	$(BIN)/python -m tests.faults.matrix
 
 bench: $(STAMP)
 	$(BIN)/python -m bench.scenarios

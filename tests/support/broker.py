@@ -45,6 +45,11 @@ class BrokerProcess:
         self.launch()
         self.await_ready()
 
+    def try_to_start(self) -> bool:
+        """Start the process. True when it says that it is ready, False when it is about to end: see `wait`."""
+        self.launch()
+        return self._hear_ready()
+
     def launch(self) -> None:
         """Start the process and wait for nothing; see `await_ready`."""
         listen = f"{self.address[0]}:{self.address[1]}"
@@ -63,17 +68,22 @@ class BrokerProcess:
 
     def await_ready(self) -> None:
         """Return when a process that was launched says that it is ready. Fails with its log when it ends before."""
+        if not self._hear_ready():
+            self.kill()
+            raise AssertionError(f"the broker did not become ready: {self.ready_line!r}\n{self.log()}")
+
+    def _hear_ready(self) -> bool:
         assert self._process is not None
         assert self._process.stdout is not None
         self.ready_line = self._process.stdout.readline()
         ready = READY.match(self.ready_line)
         if ready is None:
-            self.kill()
-            raise AssertionError(f"the broker did not become ready: {self.ready_line!r}\n{self.log()}")
+            return False
         self.address = (ready[1], int(ready[2]))
         secured = TLS.search(self.ready_line)
         if secured is not None:
             self.tls_address = (secured[1], int(secured[2]))
+        return True
 
     def signal(self, number: signal.Signals) -> None:
         """Send a signal and wait for nothing, so that a test may see what it does; see `wait`."""

@@ -1,0 +1,33 @@
+"""The injector, and a place for data whose disk fails on purpose only: in memory where there is one, for speed."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.crash.recorder import compiler
+from tests.faults.injector import build
+
+MEMORY = Path("/dev/shm")
+
+
+@pytest.fixture(scope="session")
+def injector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The injector's library."""
+    if compiler() is None:
+        pytest.skip("needs a C compiler, for the injector")
+    return build(tmp_path_factory.mktemp("injector"))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Path]:
+    """An empty directory."""
+    if not os.access(MEMORY, os.W_OK):
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="leveret-faults-") as name:
+        yield Path(name)

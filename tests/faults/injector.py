@@ -1,0 +1,110 @@
+"""Builds the fault injector, and says which fault a process is to have."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.crash.recorder import compiler
+
+SOURCE = Path(__file__).with_name("injector.c")
+LIBRARY = "injector.so"
+
+SHORT = 0
+"""In place of an error: a write that takes half of its bytes, and says so."""
+
+MESSAGES, DEFINITIONS, LOG, ANYTHING = "messages*", "definitions.sqlite*", "definitions.sqlite-wal", "*"
+"""Which files, as patterns of paths below the data directory."""
+
+KINDS = ("write", "sync", "rename", "truncate", "open", "unlink")
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The `nth` operation of a kind on some files fails, and with `forever` all that follow."""
+
+    kind: str
+    error: int
+    files: str
+    nth: int = 1
+    forever: bool = False
+
+    def __str__(self) -> str:
+        error = errno.errorcode.get(self.error, "short")
+        return f"{self.kind} {self.nth}{'+' if self.forever else ''} of {self.files}: {error}"
+
+
+def build(directory: Path) -> Path:
+    """Compile the injector into a directory; the library's path."""
+    library, cc = directory / LIBRARY, compiler()
+    assert cc, "asked for only when there is a compiler"
+    command = [cc, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(library), str(SOURCE), "-ldl", "-lpthread"]
+    subprocess.run(command, check=True, capture_output=True)
+    return library
+
+
+@dataclass(frozen=True)
+class Disk:
+    """The disk below one directory of a process, which has a fault while it is broken."""
+
+    library: Path
+    directory: Path
+
+    @property
+    def _sign(self) -> Path:
+        return self.directory.with_name(f"{self.directory.name}.broken")
+
+    @property
+    def _report(self) -> Path:
+        return self.directory.with_name(f"{self.directory.name}.failures")
+
+    def environment(self, fault: Fault, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+        """What a process needs in its environment to meet the fault."""
+        settings = {
+            "LD_PRELOAD": str(self.library),
+            "FAULT_DIRECTORY": str(self.directory.resolve()),
+            "FAULT_KIND": fault.kind,
+            "FAULT_ERROR": str(fault.error),
+            "FAULT_FILES": fault.files,
+            "FAULT_NTH": str(fault.nth),
+            "FAULT_SIGN": str(self._sign),
+            "FAULT_REPORT": str(self._report),
+        }
+        return {**environment, **settings, **({"FAULT_FOREVER": "1"} if fault.forever else {})}
+
+    def break_down(self) -> None:
+        """Count from now on, and fail."""
+        self._sign.touch()
+
+    def mend(self) -> None:
+        """Fail no more, and count no more."""
+        self._sign.unlink(missing_ok=True)
+
+    @property
+    def failures(self) -> list[str]:
+        """What has failed so far: `kind path` of each operation."""
+        return self._report.read_text().splitlines() if self._report.exists() else []
+
+
+class OwnDisk:
+    """The disk of this very process, which was started with the injector loaded."""
+
+    def __init__(self) -> None:
+        self._library = ctypes.CDLL(os.environ["LD_PRELOAD"])
+        self._library.fault_disarm.restype = ctypes.c_long
+        self._nth = 0
+
+    def break_down(self, fault: Fault) -> None:
+        """Have a fault from now on; counting begins anew."""
+        self._nth = fault.nth
+        kind, files = fault.kind.encode(), fault.files.encode()
+        self._library.fault_arm(kind, files, fault.error, ctypes.c_long(fault.nth), int(fault.forever))
+
+    def mend(self) -> bool:
+        """Have none any more. Whether the fault was met."""
+        return int(self._library.fault_disarm()) >= self._nth
