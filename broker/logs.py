@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 import time
 
@@ -12,8 +13,17 @@ NOISY = ("aiosqlite", "asyncio")
 """Libraries whose debug lines say nothing about the broker."""
 
 
+LINE_CHARACTERS_MAX = 4096
+"""Names of users and the like come from clients, and may be as long as a frame."""
+
+_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
 class TextFormatter(logging.Formatter):
-    """`2026-01-31 12:00:00.123Z [info] message`; times are UTC."""
+    """`2026-01-31 12:00:00.123Z [info] message`; times are UTC.
+
+    What a client has said cannot look like another line, nor command a terminal.
+    """
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03dZ [%(level)s] %(message)s", "%Y-%m-%d %H:%M:%S")
@@ -22,6 +32,16 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         record.level = record.levelname.lower()
         return super().format(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
+        if len(record.message) > LINE_CHARACTERS_MAX:
+            record.message = f"{record.message[:LINE_CHARACTERS_MAX]}..."
+        record.message = _UNPRINTABLE.sub(_escaped, record.message)
+        return super().formatMessage(record)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found.group().encode("unicode_escape").decode("ascii")
 
 
 def set_up(logs: Logs) -> None:

@@ -212,7 +212,7 @@ class DelayQueue(Queue):
 
     def _look_again(self, at: int) -> None:
         self._watched = at
-        self._context.timers.at(at, self._look)
+        self._context.timers.at(at, self._look, self)
 
     def _look(self) -> None:
         self._watched = 0

@@ -27,7 +27,7 @@ def begin(queue: Queue, timers: Timers, now: Callable[[], int], end: Callable[[Q
         if queue.last_used + lease <= now():
             end(queue)
         else:
-            timers.at(queue.last_used + lease, check)
+            timers.at(queue.last_used + lease, check, queue)
 
     queue.use()
-    timers.at(now() + lease, check)
+    timers.at(now() + lease, check, queue)

@@ -131,7 +131,7 @@ class Limits:
         entry = self._queue.backlog.peek()
         if entry is not None and entry.expires_at and not 0 < self._watched <= entry.expires_at:
             self._watched = entry.expires_at
-            self._timers.at(entry.expires_at, self._look)
+            self._timers.at(entry.expires_at, self._look, self._queue)
 
     def _look(self) -> None:
         self._watched = 0

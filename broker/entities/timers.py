@@ -6,23 +6,47 @@ import heapq
 import logging
 from collections.abc import Callable
 from itertools import count
+from typing import Protocol
 
 log = logging.getLogger("leveret.timers")
 
+CROWDED = 1024
+"""From so many callbacks on, those of owners that are gone are looked for whenever their number has doubled."""
+
+
+class Owner(Protocol):
+    """A queue, for whose sake something is done later."""
+
+    deleted: bool
+
 
 class Timers:
-    """Callbacks by due time. Whoever no longer wants one lets it run and does nothing in it."""
+    """Callbacks by due time. Whoever no longer wants one lets it run and does nothing in it.
+
+    One that may be far off names its owner: deleted owners, and all that they hold, do not wait for that time.
+    """
 
     def __init__(self) -> None:
-        self._due: list[tuple[int, int, Callable[[], None]]] = []
+        self._due: list[tuple[int, int, Callable[[], None], Owner | None]] = []
         self._order = count()
+        self._crowded = CROWDED
         self.changed: Callable[[], None] = _nothing
 
-    def at(self, due: int, callback: Callable[[], None]) -> None:
+    def __len__(self) -> int:
+        return len(self._due)
+
+    def at(self, due: int, callback: Callable[[], None], owner: Owner | None = None) -> None:
         """Call back at `due` milliseconds since the epoch, or as soon after as a turn allows."""
-        heapq.heappush(self._due, (due, next(self._order), callback))
-        if self._due[0][0] == due:
+        heapq.heappush(self._due, (due, next(self._order), callback, owner))
+        if len(self._due) > self._crowded:
+            self._forget_deleted()
+        if self._due and self._due[0][0] == due:
             self.changed()
+
+    def _forget_deleted(self) -> None:
+        self._due = [timer for timer in self._due if timer[3] is None or not timer[3].deleted]
+        heapq.heapify(self._due)
+        self._crowded = max(CROWDED, 2 * len(self._due))
 
     def next_due(self) -> int | None:
         """When the next callback is due."""
@@ -31,7 +55,7 @@ class Timers:
     def run(self, now: int) -> None:
         """Call back everything that is due."""
         while self._due and self._due[0][0] <= now:
-            _, _, callback = heapq.heappop(self._due)
+            _, _, callback, _ = heapq.heappop(self._due)
             try:
                 callback()
             except Exception:  # one queue's trouble is not the broker's

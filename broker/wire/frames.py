@@ -13,7 +13,7 @@ from broker.wire.constants import (
     FRAME_METHOD,
     ReplyCode,
 )
-from broker.wire.errors import ConnectionException
+from broker.wire.errors import REPLY_TEXT_BYTES_MAX, ConnectionException
 from broker.wire.method import Method
 
 FRAME_START = struct.Struct(">BHI")
@@ -104,7 +104,7 @@ def unexpected_frame(kind: int, payload: bytes) -> ConnectionException:
 def cannot_decode(payload: bytes) -> ConnectionException:
     """A method frame whose arguments are broken; `payload` is the whole of it, the method's ids included."""
     class_id, method_id = struct.unpack_from(">HH", payload)
-    text = f"cannot decode {render_numbers(payload[4:])}"
+    text = f"cannot decode {render_numbers(payload[4 : 4 + REPLY_TEXT_BYTES_MAX])}"  # it is cut to so many characters
     return ConnectionException(ReplyCode.FRAME_ERROR, text, class_id, method_id)
 
 

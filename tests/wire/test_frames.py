@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, ReplyCode
-from broker.wire.errors import ConnectionException
+from broker.wire.errors import ConnectionException, reply_text
 from broker.wire.frames import (
     HEARTBEAT,
     bad_frame_end,
@@ -59,6 +59,12 @@ def test_undecodable_arguments_are_shown_as_numbers() -> None:
     error = cannot_decode(b"\x00\x32\x00\x0a\x00a")
     assert (error.code, error.text) == (ReplyCode.FRAME_ERROR, "cannot decode <<0,97>>")
     assert (error.class_id, error.method_id) == (50, 10)
+
+
+def test_of_arguments_as_long_as_a_frame_no_more_is_written_than_anybody_reads() -> None:
+    error = cannot_decode(b"\x00\x32\x00\x0a" + bytes(131_000))
+    assert len(error.text) < 1000
+    assert reply_text(error.code, error.text) == f"FRAME_ERROR - cannot decode <<{'0,' * 111}..."
 
 
 def test_a_frame_out_of_place() -> None:
