@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from broker.entities.exchanges import Exchange
 from broker.entities.queue import Queue
 from broker.entities.users import Users
@@ -10,6 +12,8 @@ from broker.wire.errors import ChannelException
 from broker.wire.properties import PropertySummary
 
 REMEMBERED_MAX = 4096
+TARGETS_LEAST = 128
+"""No fewer are looked through for those that lead nowhere any more."""
 TARGETS_MAX = 131_072
 """Half a kibibyte to one and a half each, for all connections of a user to a virtual host together."""
 HEADER_BYTES_MAX = 1024
@@ -51,6 +55,11 @@ class Target:
         self.header = b""
         self.summary: PropertySummary | None = None
 
+    @property
+    def stale(self) -> bool:
+        """It has to be resolved anew: what it names may be gone."""
+        return self.exchange is None or self.exchange.version != self.version
+
 
 class Access:
     """Permission checks of a user in a virtual host, with RabbitMQ's refusals.
@@ -63,8 +72,27 @@ class Access:
         self.user = user
         self.vhost = vhost
         self.targets: dict[bytes, Target] = {}
+        self._targets_due = TARGETS_LEAST
         self._allowed: set[tuple[str, str]] = set()
         self._generation = users.generation
+
+    def remember(self, arguments: bytes, target: Target) -> None:
+        """Keep a target for further publishes with these arguments.
+
+        A stale one may be all that still holds a deleted queue or exchange. So whenever their number has doubled, the
+        stale ones are let go: what is gone takes no more memory than what is there, and a publish pays for little of it.
+        """
+        if len(self.targets) >= self._targets_due:
+            self._forget_targets()
+        self.targets[arguments] = target
+
+    def _forget_targets(self) -> None:
+        kept = {arguments: target for arguments, target in self.targets.items() if not target.stale}
+        if len(kept) >= TARGETS_MAX:
+            kept = dict(islice(kept.items(), TARGETS_MAX // 2, None))
+        self.targets.clear()  # it is this dictionary that the reader holds
+        self.targets.update(kept)
+        self._targets_due = min(TARGETS_MAX, max(TARGETS_LEAST, 2 * len(kept)))
 
     @property
     def impersonator(self) -> bool:

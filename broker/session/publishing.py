@@ -8,7 +8,6 @@ only what the broker must know is read, once per distinct list of them; the rest
 from __future__ import annotations
 
 from functools import partial
-from itertools import islice
 from typing import Any
 
 from broker.entities.delays import DelayQueue
@@ -16,7 +15,7 @@ from broker.entities.message import BlindlyCopied, Message
 from broker.entities.queue import Queue
 from broker.entities.queue_arguments import EXPIRY_MAX_MILLISECONDS
 from broker.session import content, tracing
-from broker.session.access import HEADER_BYTES_MAX, TARGETS_MAX, Target
+from broker.session.access import HEADER_BYTES_MAX, Target
 from broker.session.channel import Channel
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException, DecodeError
@@ -75,13 +74,8 @@ def _parse(channel: Channel, arguments: bytes) -> Target:
         raise cannot_decode(_BASIC_PUBLISH + arguments) from None
     if method.immediate:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
-    targets = channel.access.targets
-    if len(targets) >= TARGETS_MAX:
-        for oldest in list(islice(targets, TARGETS_MAX // 2)):
-            del targets[oldest]
-    target = targets[arguments] = Target(
-        method.exchange, method.routing_key, mandatory=method.mandatory, route=arguments[2:-1]
-    )
+    target = Target(method.exchange, method.routing_key, mandatory=method.mandatory, route=arguments[2:-1])
+    channel.access.remember(arguments, target)
     return target
 
 

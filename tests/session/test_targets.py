@@ -1,0 +1,40 @@
+"""What a publish's arguments lead to is remembered as long as it is there, and keeps nothing alive that is gone."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.session.access import TARGETS_LEAST, Target
+from tests.support.conversation import Conversation, Party
+from tests.support.shorthand import queue_bind, queue_declare, queue_delete
+
+NAMES = 8 * TARGETS_LEAST
+
+
+@pytest.fixture
+def client(party: Party) -> Conversation:
+    return party.join()
+
+
+def targets(client: Conversation) -> list[Target]:
+    return list(client.connection.access.targets.values())
+
+
+def test_deleted_queues_are_let_go(client: Conversation) -> None:
+    """A queue of its own for every conversation, bound by a key of its own: few of those that are gone are held."""
+    for number in range(NAMES):
+        name = f"q{number}"
+        client.ask(queue_declare(name))
+        client.ask(queue_bind(name, "amq.direct", name))
+        client.publish(b"x", exchange="amq.direct", key=name)
+        client.ask(queue_delete(name))
+    assert len(targets(client)) <= TARGETS_LEAST
+
+
+def test_what_is_there_stays_remembered(client: Conversation) -> None:
+    client.ask(queue_declare("q"))
+    client.ask(queue_bind("q", "amq.topic", "#"))
+    for number in range(NAMES):
+        client.publish(b"x", exchange="amq.topic", key=str(number))
+    assert len(targets(client)) == NAMES
+    assert not any(target.stale for target in targets(client))
