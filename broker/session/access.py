@@ -80,7 +80,7 @@ class Access:
         """Keep a target for further publishes with these arguments.
 
         A stale one may be all that still holds a deleted queue or exchange. So whenever their number has doubled, the
-        stale ones are let go: what is gone takes no more memory than what is there, and a publish pays for little of it.
+        stale ones are let go: what is gone takes no more memory than what is there, and each publish pays a little.
         """
         if len(self.targets) >= self._targets_due:
             self._forget_targets()
