@@ -197,6 +197,9 @@ class Connection:
         if self.phase not in handshake.CAN_SAY_CLOSE:
             handshake.refuse(self, str(error))
             return
+        if error.code is ReplyCode.INTERNAL_ERROR:  # what went wrong is for the log alone, as in RabbitMQ
+            self._say_close(error.code, reply_text(error.code, ""), 0)
+            return
         key = (error.class_id << 16 | error.method_id) or failing
         self._say_close(error.code, reply_text(error.code, error.text), key)
 

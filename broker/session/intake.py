@@ -82,9 +82,12 @@ def obey_frames(connection: Connection, data: bytes, start: int = 0) -> int:
 
 
 def _obey_frame(connection: Connection, kind: int, number: int, data: bytes, start: int, stop: int) -> None:
-    if kind not in frames.FRAME_TYPES:
+    least = frames.PAYLOAD_BYTES_MIN.get(kind)
+    if least is None or stop - start < least:
         raise frames.unknown_frame(kind, data[start:stop])
     if kind == FRAME_HEARTBEAT:
+        if stop > start:
+            raise frames.unknown_frame(kind, data[start:stop])
         if number:
             raise frames.unexpected_frame(kind, data[start:stop])
     elif number == 0:
@@ -100,9 +103,11 @@ def _obey_frame(connection: Connection, kind: int, number: int, data: bytes, sta
 
 def _obey_on_connection(connection: Connection, kind: int, payload: bytes) -> None:
     if kind != FRAME_METHOD:
-        text = "expected method frame, got non method frame instead"
-        raise ConnectionException(ReplyCode.UNEXPECTED_FRAME, text)
-    method = _decode(connection, payload)
+        raise frames.unexpected_frame(kind, payload)
+    try:
+        method = _decode(connection, payload)
+    except ConnectionException as error:  # RabbitMQ's own failure here, not its client's
+        raise ConnectionException(ReplyCode.INTERNAL_ERROR, error.text) from error
     if method is None:
         return
     try:

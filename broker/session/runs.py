@@ -30,10 +30,11 @@ _PUBLISH = methods.BasicPublish.KEY
 _ACK = methods.BasicAck.KEY
 _METHOD = struct.Struct(">BHII").unpack_from
 """Type, channel, payload size, class and method."""
-_HEADER = struct.Struct(">BHIHHQ").unpack_from
-"""Type, channel, payload size, class, weight, size of the body."""
+_HEADER = struct.Struct(">BHIIQ").unpack_from
+"""Type, channel, payload size, class and weight, size of the body."""
 _BODY = struct.Struct(">BHI").unpack_from
-_BASIC = 60
+_BASIC = 60 << 16
+"""The basic class, and a weight of 0."""
 _CONTENT_BYTES_MIN = 30
 """A header frame and the start of a body frame behind it have so many bytes at least; as has a whole publish."""
 
@@ -120,10 +121,10 @@ def _cut(data: bytes, at: int, channel: int, frame_max: int) -> tuple[int, int, 
     stop = at + 7 + method_size
     if key != _PUBLISH or number != channel or kind != FRAME_METHOD or end - stop < _CONTENT_BYTES_MIN:
         return None
-    kind, number, header_size, class_id, _, body_size = _HEADER(data, stop + 1)
+    kind, number, header_size, start, body_size = _HEADER(data, stop + 1)
     header_stop = stop + 8 + header_size
     body_stop = header_stop + 8 + body_size
-    if kind != FRAME_HEADER or number != channel or class_id != _BASIC or header_size < 14 or body_stop >= end:
+    if kind != FRAME_HEADER or number != channel or start != _BASIC or header_size < 14 or body_stop >= end:
         return None
     kind, number, size = _BODY(data, header_stop + 1)
     if kind != FRAME_BODY or number != channel or size != body_size or not size:

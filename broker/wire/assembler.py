@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ConnectionException
-from broker.wire.frames import render_numbers
 from broker.wire.method import Method
 from broker.wire.properties import HEADER_START
 
@@ -59,12 +58,13 @@ class Assembler:
         if self._header is not None:
             raise _unexpected("expected content body, got non content body frame instead", method)
         if len(payload) < HEADER_START.size + 2:
-            raise ConnectionException(
-                ReplyCode.FRAME_ERROR, f"cannot decode {render_numbers(payload)}", method.CLASS_ID, method.METHOD_ID
-            )
-        class_id, _, size = HEADER_START.unpack_from(payload)
+            raise ConnectionException(ReplyCode.INTERNAL_ERROR, f"content header of {len(payload)} bytes")
+        class_id, weight, size = HEADER_START.unpack_from(payload)
         if class_id != method.CLASS_ID:
             text = f"expected content header for class {method.CLASS_ID}, got one for class {class_id} instead"
+            raise _unexpected(text, method)
+        if weight:
+            text = f"expected content header for class {method.CLASS_ID}, got non content header frame instead"
             raise _unexpected(text, method)
         if self.body_bytes_max and size > self.body_bytes_max:
             text = f"content body size {size} exceeds maximum allowed size {self.body_bytes_max}"

@@ -40,11 +40,12 @@ class DecodeError(Exception):
 
 
 def reply_text(code: ReplyCode, text: str) -> str:
-    """Return `NOT_FOUND - <text>`; a long one is cut to the 255 bytes of a short string, `...` at its end.
+    """Return `NOT_FOUND - <text>`, or the name alone without a text; cut to the 255 bytes of a short string.
 
-    RabbitMQ writes every close in this form (3.10.8 on the wire). It may cut within a character, we do not.
+    RabbitMQ writes every close in this form, and ends a long one in `...` (3.10.8 on the wire). It may cut within a
+    character, we do not.
     """
-    whole = f"{code.name} - {text}"
+    whole = f"{code.name} - {text}" if text else code.name
     raw = whole.encode("utf-8", "surrogateescape")
     if len(raw) <= REPLY_TEXT_BYTES_MAX:
         return whole

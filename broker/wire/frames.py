@@ -22,7 +22,8 @@ FRAME_OVERHEAD = FRAME_START.size + 1
 END = bytes((FRAME_END,))
 HEARTBEAT = FRAME_START.pack(FRAME_HEARTBEAT, 0, 0) + END
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-FRAME_TYPES = frozenset((FRAME_METHOD, FRAME_HEADER, FRAME_BODY, FRAME_HEARTBEAT))
+PAYLOAD_BYTES_MIN = {FRAME_METHOD: 4, FRAME_HEADER: 12, FRAME_BODY: 0, FRAME_HEARTBEAT: 0}
+"""The types there are, and how much a payload has of each at least: class and method; class, weight and body size."""
 
 
 Piece: TypeAlias = bytes | memoryview
@@ -92,12 +93,12 @@ def bad_frame_end(kind: int, payload: bytes, octet: int) -> ConnectionException:
 
 
 def unknown_frame(kind: int, payload: bytes) -> ConnectionException:
-    """A frame of a type outside method, header, body and heartbeat."""
+    """A frame of none of the four types, or with too little in it for its type; a heartbeat with anything."""
     return _frame_error(kind, payload, "unknown_frame")
 
 
 def unexpected_frame(kind: int, payload: bytes) -> ConnectionException:
-    """A known frame on a channel where its type has no place: a heartbeat elsewhere than on channel 0."""
+    """A known frame on a channel where its type has no place: content on channel 0, a heartbeat on any other."""
     return ConnectionException(ReplyCode.UNEXPECTED_FRAME, f"type {kind}, {_snippet(payload)}")
 
 
