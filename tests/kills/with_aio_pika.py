@@ -56,38 +56,35 @@ class AioPikaCourier:
         self._consuming: set[str] = set()
 
     def connect(self, given_up: Callable[[], bool]) -> None:
-        self._loop.run_until_complete(self._connect(given_up))
+        async def connect() -> None:
+            work = self._connect_first() if self._connection is None else self._come_back(self._connection)
+            await _while_not(given_up, asyncio.ensure_future(work))
 
-    async def _connect(self, given_up: Callable[[], bool]) -> None:
-        if self._connection is None:
-            await self._connect_first(given_up)
-        else:
-            await self._come_back(self._connection, given_up)
-        self._broken.clear()
-        if self._transactional:
-            await (await self._channel.get_underlay_channel()).tx_select()
+        self._loop.run_until_complete(connect())
 
-    async def _connect_first(self, given_up: Callable[[], bool]) -> None:
+    async def _connect_first(self) -> None:
         self._broken = asyncio.Event()
         self._connection = aio_pika.RobustConnection(URL(self._url))
-        connecting = asyncio.ensure_future(self._connection.connect())
-        await _while_not(given_up, connecting)
+        await self._connection.connect()
         self._connection.close_callbacks.add(self._on_close)
         channel = await self._connection.channel(publisher_confirms=not self._transactional)
         assert isinstance(channel, AbstractRobustChannel)
         self._channel = channel
         await self._channel.set_qos(PREFETCH)
+        await self._begin()
 
-    async def _come_back(self, connection: AbstractRobustConnection, given_up: Callable[[], bool]) -> None:
+    async def _come_back(self, connection: AbstractRobustConnection) -> None:
         """Wait until the connection has another transport than the one it slept with, and its channel is restored."""
         old = connection.transport
+        while connection.transport in (None, old) or not connection.connected.is_set():  # noqa: ASYNC110
+            await asyncio.sleep(LOOK_SECONDS)
+        await self._channel.ready()
+        await self._begin()
 
-        async def another() -> None:
-            while connection.transport in (None, old) or not connection.connected.is_set():  # noqa: ASYNC110
-                await asyncio.sleep(LOOK_SECONDS)
-            await self._channel.ready()
-
-        await _while_not(given_up, asyncio.ensure_future(another()))
+    async def _begin(self) -> None:
+        self._broken.clear()
+        if self._transactional:
+            await (await self._channel.get_underlay_channel()).tx_select()
 
     def _on_close(self, *_: object) -> None:
         """What came over the old connection cannot be answered any more."""
