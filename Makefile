@@ -8,6 +8,9 @@ BIN := $(VENV)/bin
 WORKERS ?= -n 2 --dist loadfile
 SOURCES := broker storage migrations pipeline leveret_spark tools tests bench
 
+# Seeds that `make crash-states` explores at one time.
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+
 # The first interpreter that is new enough; PYTHON=/path/to/python overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
 	"$$HOME"/.pyenv/versions/3.13*/bin/python3 "$$HOME"/.pyenv/versions/3.12*/bin/python3 "$$HOME"/.pyenv/versions/3.11*/bin/python3; do \
@@ -26,7 +29,7 @@ help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
 	@echo "make check         format, lint, strict types, import layers, fast tests"
 	@echo "make test          every test: crash states, client libraries, restarts"
-	@echo "make crash-states  the crash explorer alone, with its counts"
+	@echo "make crash-states  the crash explorer on and on, on JOBS= cores; goes on where it was"
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
 	@echo "make crash-kill    kill -9 under real clients, CYCLES=300 times and more, SEED="
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
@@ -58,7 +61,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -q $(WORKERS)
 
 crash-states: $(STAMP)
-	$(BIN)/python -m pytest -q -s tests/crash
+	$(BIN)/python -m tests.crash run --jobs $(JOBS)
 
 # Atheris has wheels for some interpreters only, and building it takes a compiler with libFuzzer.
 $(FUZZ_STAMP): $(STAMP)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from storage.batch import LaneState
 from storage.messages import MessageStore
 from storage.verify import verify
-from tests.crash.explorer import Case, check_all, crashes, options
+from tests.crash.explorer import Case, Subject
 from tests.crash.ledger import CLOSED, Contents, Held, Ledger
 from tests.crash.recorder import Event
 from tests.crash.workload_store import STREAM
@@ -53,23 +54,44 @@ def check_stream(store: MessageStore, contents: Contents) -> None:
     assert [segment.first for segment in history.closed] == ends[:-1]
 
 
-def check(path: Path, ledger: Ledger) -> None:
-    """Recover a store, and hold it against its ledger. Raises when anything is not as promised."""
-    assert path.exists() or not ledger.store_promised, "the store is gone"
+class Found(NamedTuple):
+    """What is in a store after a start; whether there was one."""
+
+    existed: bool
+    boot: int
+    contents: Contents
+
+
+def recovered(root: Path) -> Found:
+    """What is in a store after a start. It can be used, and is the same after another start."""
+    path = root / "messages"
+    existed = path.exists()
     with MessageStore.open(path) as store:
-        assert store.boot > ledger.boot, f"boot {store.boot} comes again, after {ledger.boot}"
-        contents = contents_of(store)
-        allowed = ledger.allowed()
-        assert contents in allowed, difference(contents, allowed[0])
+        found = Found(existed, store.boot, contents_of(store))
         assert store.corrupt == []
-        check_counters(store, contents)
-        check_stream(store, contents)
-        use(store, contents)
+        check_counters(store, found.contents)
+        check_stream(store, found.contents)
+        use(store, found.contents)
         used = contents_of(store)
     with MessageStore.open(path) as store:
         assert contents_of(store) == used, "the store changed over a clean restart"
         check_counters(store, used)
-    assert verify(path).problems == []
+    problems = verify(path).problems
+    assert problems == [], problems
+    return found
+
+
+def judge(ledger: Ledger, found: Found) -> list[str]:
+    """What is wrong with a store by what has been promised."""
+    problems = []
+    if ledger.store_promised and not found.existed:
+        problems.append("the store is gone")
+    if found.boot <= ledger.boot:
+        problems.append(f"boot {found.boot} comes again, after {ledger.boot}")
+    allowed = ledger.allowed()
+    if found.contents not in allowed:
+        problems.append(difference(found.contents, allowed[0]))
+    return problems
 
 
 def use(store: MessageStore, contents: Contents) -> None:
@@ -92,15 +114,13 @@ def difference(found: Contents, promised: Contents) -> str:
     return f"missing {sorted(missing)[:3]}, not promised {sorted(extra)[:3]}, other content {sorted(wrong)[:3]}"
 
 
-def cases(_directory: Path, events: list[Event]) -> Iterator[Case]:
+def cases(events: list[Event]) -> Iterator[Case]:
     """The record, with what was promised by each event."""
     ledger = Ledger()
     for event in events:
         if event.kind == "m":
             ledger.follow(event.payload)
-        yield Case(event, event.kind == "m", lambda root: check(root / "messages", ledger))
+        yield Case(event, event.kind == "m", partial(judge, ledger))
 
 
-if __name__ == "__main__":
-    wanted = options(sys.argv[1:])
-    check_all(crashes(wanted, cases), wanted)
+SUBJECT = Subject(recovered, cases)

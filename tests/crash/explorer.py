@@ -1,126 +1,226 @@
-"""Goes through a record and has every crash state checked, each in a process of its own."""
+"""Goes through a record and has every crash state recovered and held against what was promised by then.
+
+A disk that a crash may leave after one event may well be left after later ones too, when more has been promised. It
+is recovered once, in a process of its own, and what was found is held against the promises of each of those events.
+"""
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import random
 import shutil
-import signal
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from tests.crash.recorder import Event, read_events
+from tests.crash.recorder import Event, Recording
 from tests.crash.states import Chance, Disk, Remains, fingerprint, write_out
+from tests.crash.worker import Outcome, Recover, Worker
 
-SECONDS_PER_STATE = 60
+MEMORY = Path("/dev/shm")
+REMEMBERED = 400
+"""What was found on so many disks is kept."""
 
-Check = Callable[[Path], None]
-"""Recovers what is in a directory. Raises when anything is not as promised."""
+Judge = Callable[[Any], list[str]]
+"""What is wrong with what was found on a disk, by what is promised at this moment."""
 
 
 class Case(NamedTuple):
-    """An event of a record, whether it promised something, and the check that holds from then on."""
+    """An event of a record, whether it promised something, and what judges from then on."""
 
     event: Event
     promise: bool
-    check: Check
+    judge: Judge
 
 
-class Options(argparse.Namespace):
-    """What to check: see the command line's help."""
+class Subject(NamedTuple):
+    """Whose crashes are explored: how a disk is recovered, and what a record promises."""
 
-    directory: Path
-    log: Path
-    states: int
-    seed: int
-    share: int
-    shares: int
-    first: bool
+    recover: Recover
+    cases: Callable[[list[Event]], Iterable[Case]]
 
 
-def options(arguments: list[str]) -> Options:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(description="Check the crash states of a recording")
-    parser.add_argument("directory", type=Path, help="where the recorded process worked")
-    parser.add_argument("log", type=Path, help="its record")
-    parser.add_argument("--states", type=int, default=1000, help="how many states to try, equal ones included")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--share", type=int, default=0, help="which share of them to check")
-    parser.add_argument("--shares", type=int, default=1)
-    parser.add_argument("--first", action="store_true", help="stop at the first failure")
-    return parser.parse_args(arguments, namespace=Options())
+class Place(NamedTuple):
+    """Which crash state of a record: the number of the event that was the last, and which of the disks it may leave."""
+
+    event: int
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.event}/{self.attempt}"
+
+    @classmethod
+    def parse(cls, text: str) -> Place:
+        """The place that a text names. Raises ValueError."""
+        event, attempt = text.split("/")
+        return cls(int(event), int(attempt))
 
 
 class State(NamedTuple):
     """A disk that may be left after an event."""
 
-    place: str
+    place: Place
     remains: Remains
-    check: Check
+    mark: str
+    judge: Judge
 
 
-def crashes(wanted: Options, cases: Callable[[Path, list[Event]], Iterable[Case]]) -> Iterator[State]:
-    """A share of the different disks that a crash may leave.
+class Failure(NamedTuple):
+    """A state that is not as promised. `mark` is the disk's fingerprint."""
 
-    What lies between two promises belongs to one share, so that no disk is checked twice against the same promises.
+    place: str
+    mark: str
+    problem: str
+
+
+class Findings(NamedTuple):
+    """How many different disks were recovered, how often one was judged, how many failed and what the first were."""
+
+    states: int
+    judged: int
+    failed: int
+    failures: list[Failure]
+
+
+class Search(NamedTuple):
+    """What part of the states to look at: about `states` of them in all, this share, until the `first` failure."""
+
+    states: int = 0
+    share: int = 0
+    shares: int = 1
+    first: bool = False
+
+
+FAILURES_KEPT = 20
+
+
+class Pass(NamedTuple):
+    """One way through a record: which attempts are made after each event, or after each that promises something."""
+
+    attempts: range
+    promises_only: bool = False
+
+
+def crashes(recording: Recording, subject: Subject, way: Pass, search: Search) -> Iterator[State]:
+    """The disks that a crash may leave after each event, in several attempts; of a share of the record.
+
+    What lies between two promises belongs to one share.
     """
-    events = list(read_events(wanted.log))
-    each = max(len(Chance.KINDS), wanted.states // max(1, sum(event.kind not in "rsx" for event in events)) + 1)
-    disk, promises = Disk(wanted.directory), 0
-    seen: set[int] = set()
-    for number, (event, promise, check) in enumerate(cases(wanted.directory, events)):
+    seed, events = recording.about.seed, recording.events()
+    disk, promises = Disk(Path(recording.about.root)), 0
+    for number, (event, promise, judge) in enumerate(subject.cases(events)):
         disk.follow(event)
-        if promise:
-            promises += 1
-            seen.clear()
-        if promises % wanted.shares != wanted.share or (event.kind in "rsx" and not promise):
+        promises += promise
+        if promises % search.shares != search.share or (not promise and (event.kind in "rsx" or way.promises_only)):
             continue
-        choose, uncertain = random.Random(f"{wanted.seed}/{number}"), disk.uncertain
-        for attempt in range(each if uncertain else 1):
-            remains = disk.crash(Chance(Chance.KINDS[attempt % len(Chance.KINDS)], choose, uncertain))
-            mark = fingerprint(remains)
-            if mark not in seen:
-                seen.add(mark)
-                yield State(f"after event {number} ({event.kind})", remains, check)
+        for attempt in way.attempts if disk.uncertain else way.attempts[:1]:
+            remains = _remains(disk, seed, Place(number, attempt))
+            yield State(Place(number, attempt), remains, fingerprint(remains), judge)
 
 
-def check_all(states: Iterable[State], wanted: Options) -> None:
-    """Check states, and print what was found as a line of JSON."""
-    memory = Path("/dev/shm")
-    root = Path(tempfile.mkdtemp(prefix="leveret-crash-", dir=memory if os.access(memory, os.W_OK) else None))
-    failures, checked = [], 0
-    for state in states:
-        target = root / str(checked)
+def _remains(disk: Disk, seed: int, place: Place) -> Remains:
+    kind = Chance.KINDS[place.attempt % len(Chance.KINDS)]
+    return disk.crash(Chance(kind, random.Random(f"{seed}/{place}"), disk.uncertain))
+
+
+def state_at(recording: Recording, subject: Subject, place: Place) -> State:
+    """One state of a record. Raises LookupError when there is no such event."""
+    disk = Disk(Path(recording.about.root))
+    for number, (event, _promise, judge) in enumerate(subject.cases(recording.events())):
+        disk.follow(event)
+        if number == place.event:
+            remains = _remains(disk, recording.about.seed, place)
+            return State(place, remains, fingerprint(remains), judge)
+    raise LookupError(f"the record has no event {place.event}")
+
+
+class Examination:
+    """Recovers states, and judges what is found. Remembers what was on which disk."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._worker = Worker(subject.recover)
+        self._root = Path(tempfile.mkdtemp(prefix="leveret-crash-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
+        self._known: dict[str, Outcome] = {}
+        self._marks: set[str] = set()
+        self.judged = 0
+
+    @property
+    def states(self) -> int:
+        """How many different disks were recovered."""
+        return len(self._marks)
+
+    def problems(self, state: State) -> list[str]:
+        """What is wrong with a state."""
+        outcome = self._known.get(state.mark)
+        if outcome is None:
+            outcome = self._known[state.mark] = self._recover(state)
+            if len(self._known) > REMEMBERED:
+                del self._known[next(iter(self._known))]
+        self.judged += 1
+        return [outcome.problem] if outcome.problem else state.judge(outcome.found)
+
+    def _recover(self, state: State) -> Outcome:
+        self._marks.add(state.mark)
+        target = self._root / state.mark
         write_out(state.remains, target)
-        problem = in_a_child(partial(state.check, target))
+        outcome = self._worker.recover(target)
         shutil.rmtree(target)
-        checked += 1
-        if problem:
-            failures.append(f"{state.place}: {problem}")
-            if wanted.first:
-                break
-    shutil.rmtree(root)
-    print(json.dumps({"states": checked, "failed": len(failures), "failures": failures[:20]}))
+        return outcome
+
+    def close(self) -> None:
+        """Leave nothing behind."""
+        self._worker.close()
+        shutil.rmtree(self._root)
 
 
-def in_a_child(work: Callable[[], None]) -> str:
-    """Do work in a process of its own; what went wrong, or nothing. LMDB maps its file: a bad one would kill us."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        signal.alarm(SECONDS_PER_STATE)
-        try:
-            work()
-        except BaseException as error:
-            os.write(writing, f"{type(error).__name__}: {error}".encode()[:2000])
-        os._exit(0)
-    os.close(writing)
-    with os.fdopen(reading, "rb") as pipe:
-        said = pipe.read().decode()
-    _child, status = os.waitpid(child, 0)
-    return said or (f"killed by signal {os.WTERMSIG(status)}" if os.WIFSIGNALED(status) else "")
+def explore(recording: Recording, subject: Subject, search: Search) -> Findings:
+    """Check a share of a record's states."""
+    examination = Examination(subject)
+    failures: list[Failure] = []
+    failed = 0
+    try:
+        for way in _passes(recording, search):
+            for state in crashes(recording, subject, way, search):
+                problems = examination.problems(state)
+                if problems:
+                    failed += 1
+                    failures.append(Failure(str(state.place), state.mark, "; ".join(problems[:4])[:2000]))
+                    del failures[FAILURES_KEPT:]
+                if problems and search.first:
+                    return Findings(examination.states, examination.judged, failed, failures)
+        return Findings(examination.states, examination.judged, failed, failures)
+    finally:
+        examination.close()
+
+
+def _passes(recording: Recording, search: Search) -> list[Pass]:
+    """How to go through a record. Who looks for the first failure looks first where most mistakes show at once."""
+    events = sum(event.kind not in "rsx" for event in recording.events())
+    attempts = range(max(len(Chance.KINDS), search.states // max(1, events) + 1))
+    if not search.first:
+        return [Pass(attempts)]
+    nothing = Chance.KINDS.index("nothing")
+    return [Pass(attempts[nothing : nothing + 1], promises_only=True), Pass(attempts)]
+
+
+def replay(recording: Recording, subject: Subject, place: Place) -> Failure:
+    """Check one state once more. Its problem is empty when there is none."""
+    state = state_at(recording, subject, place)
+    examination = Examination(subject)
+    try:
+        return Failure(str(place), state.mark, "; ".join(examination.problems(state)[:4]))
+    finally:
+        examination.close()
+
+
+def shown(findings: Findings) -> str:
+    """Findings as a line of JSON."""
+    return json.dumps({**findings._asdict(), "failures": [failure._asdict() for failure in findings.failures]})
+
+
+def read(line: str | bytes) -> Findings:
+    """Findings from their line of JSON."""
+    said = json.loads(line)
+    return Findings(**{**said, "failures": [Failure(**failure) for failure in said["failures"]]})

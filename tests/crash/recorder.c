@@ -215,9 +215,9 @@ static int is_socket(int fd) {
     return with_sockets && log_fd >= 0 && !fstat(fd, &status) && S_ISSOCK(status.st_mode);
 }
 
-static void record_socket(char kind, int fd, const struct iovec *parts, int count) {
+static void record_socket(char kind, int fd, uint64_t number, const struct iovec *parts, int count) {
     pthread_mutex_lock(&lock);
-    record(kind, 0, (uint32_t)fd, 0, parts, count);
+    record(kind, 0, (uint32_t)fd, number, parts, count);
     pthread_mutex_unlock(&lock);
 }
 
@@ -225,13 +225,13 @@ ssize_t write(int fd, const void *data, size_t size) {
     REAL(write);
     struct iovec part = {(void *)data, size};
     if (handle_of(fd)) return write_recorded(fd, &part, 1, -1);
-    if (is_socket(fd)) record_socket('s', fd, &part, 1);
+    if (is_socket(fd)) record_socket('s', fd, 0, &part, 1);
     return real_write(fd, data, size);
 }
 ssize_t writev(int fd, const struct iovec *parts, int count) {
     REAL(writev);
     if (handle_of(fd)) return write_recorded(fd, parts, count, -1);
-    if (is_socket(fd)) record_socket('s', fd, parts, count);
+    if (is_socket(fd)) record_socket('s', fd, 0, parts, count);
     return real_writev(fd, parts, count);
 }
 ssize_t pwrite(int fd, const void *data, size_t size, off_t offset) {
@@ -248,21 +248,21 @@ ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset) 
     return pwritev(fd, parts, count, offset);
 }
 
-/* What was promised was recorded before; if less of it left, that is recorded too. */
+/* What was promised was recorded before; if less of it left, it is recorded how much less. */
 ssize_t send(int fd, const void *data, size_t size, int flags) {
     REAL(send);
     struct iovec part = {(void *)data, size};
     int ours = is_socket(fd);
-    if (ours) record_socket('s', fd, &part, 1);
+    if (ours) record_socket('s', fd, 0, &part, 1);
     ssize_t sent = real_send(fd, data, size, flags);
     int saved = errno;
-    if (ours && sent != (ssize_t)size) record_socket('x', fd, NULL, 0);
+    if (ours && sent != (ssize_t)size) record_socket('x', fd, size - (sent > 0 ? (size_t)sent : 0), NULL, 0);
     errno = saved;
     return sent;
 }
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     REAL(sendmsg);
-    if (is_socket(fd)) record_socket('s', fd, message->msg_iov, (int)message->msg_iovlen);
+    if (is_socket(fd)) record_socket('s', fd, 0, message->msg_iov, (int)message->msg_iovlen);
     return real_sendmsg(fd, message, flags);
 }
 ssize_t recv(int fd, void *data, size_t size, int flags) {
@@ -270,7 +270,7 @@ ssize_t recv(int fd, void *data, size_t size, int flags) {
     ssize_t got = real_recv(fd, data, size, flags);
     int saved = errno;
     struct iovec part = {data, got > 0 ? (size_t)got : 0};
-    if (got > 0 && is_socket(fd)) record_socket('r', fd, &part, 1);
+    if (got > 0 && is_socket(fd)) record_socket('r', fd, 0, &part, 1);
     errno = saved;
     return got;
 }

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import struct
 import subprocess
+import tempfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 SOURCE = Path(__file__).with_name("recorder.c")
 PROJECT = Path(__file__).parents[2]
@@ -24,7 +29,8 @@ class Event:
     w written: handle, number offset, payload data, flags 1 synced at once   f synced: handle
     t truncated, a allocated: handle, number size                            u removed, d directory made: payload path
     n renamed: payload old path, zero byte, new path                         m mark: payload
-    s sent, r received: handle descriptor of the socket, payload data      x less was sent than was recorded: handle
+    s sent, r received: handle descriptor of the socket, payload data
+    x not all was sent of what was recorded: handle, number how many bytes less
     """
 
     kind: str
@@ -44,31 +50,84 @@ def compiler() -> str | None:
     return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 
-def build(directory: Path) -> Path:
-    """Compile the recorder into a directory; the library's path."""
-    library, cc = directory / "recorder.so", compiler()
+@cache
+def library() -> Path:
+    """The recorder, compiled once for each version of its source and then found where it was put."""
+    source = SOURCE.read_bytes()
+    target = Path(tempfile.gettempdir()) / f"leveret-recorder-{os.getuid()}-{zlib.crc32(source):08x}.so"
+    cc = compiler()
     assert cc, "asked for only when there is a compiler"
-    subprocess.run(
-        [cc, "-shared", "-fPIC", "-O1", "-o", str(library), str(SOURCE), "-ldl", "-lpthread"],
-        check=True,
-        capture_output=True,
-    )
-    return library
+    if not target.exists():
+        draft = target.with_suffix(f".{os.getpid()}")
+        command = [cc, "-shared", "-fPIC", "-O1", "-o", str(draft), str(SOURCE), "-ldl", "-lpthread"]
+        subprocess.run(command, check=True, capture_output=True)
+        draft.replace(target)
+    return target
+
+
+class About(NamedTuple):
+    """What a record is of.
+
+    `subject` is what was recorded, `root` the directory in which the process worked; `seed` decided what it did, and
+    decides which crash states there are.
+    """
+
+    subject: str
+    root: str
+    seed: int
+    planted: str = ""
 
 
 @dataclass(frozen=True)
 class Recording:
-    """Where a recorded process works, and where its record is."""
+    """A record in a directory, whole enough to be explored at any time: the log, and what it is of.
 
-    library: Path
-    directory: Path
-    log: Path
-    marks: Path
+    The recorded process works in `directory` below it, which nobody needs afterwards.
+    """
+
+    home: Path
+
+    @property
+    def directory(self) -> Path:
+        """What is recorded."""
+        return self.home / "root"
+
+    @property
+    def log(self) -> Path:
+        """The record."""
+        return self.home / "log"
+
+    @property
+    def marks(self) -> Path:
+        """What is written here becomes a mark."""
+        return self.home / "marks"
+
+    def begin(self, subject: str, seed: int, planted: str = "") -> None:
+        """Make the directory, and say what the record is of."""
+        self.directory.mkdir(parents=True)
+        about = About(subject, str(self.directory.resolve()), seed, planted)
+        (self.home / "about.json").write_text(json.dumps(about._asdict()))
+
+    @property
+    def about(self) -> About:
+        """What the record is of."""
+        return About(**json.loads((self.home / "about.json").read_text()))
+
+    def events(self) -> list[Event]:
+        """Every event, in order."""
+        return list(read_events(self.log))
+
+    def keep(self, home: Path) -> Recording:
+        """Copy what exploring needs to another place."""
+        home.mkdir(parents=True, exist_ok=True)
+        for name in ("log", "about.json"):
+            shutil.copy(self.home / name, home / name)
+        return Recording(home)
 
     def environment(self, *, sockets: bool = False) -> Mapping[str, str]:
         """What a process needs in its environment to be recorded."""
         recorded = {
-            "LD_PRELOAD": str(self.library),
+            "LD_PRELOAD": str(library()),
             "RECORDER_DIRECTORY": str(self.directory.resolve()),
             "RECORDER_LOG": str(self.log),
             "RECORDER_MARKS": str(self.marks),
@@ -78,7 +137,6 @@ class Recording:
 
     def run(self, command: Sequence[str]) -> None:
         """Run a command to its end. Raises CalledProcessError when it fails."""
-        self.directory.mkdir(parents=True, exist_ok=True)
         subprocess.run(command, env=dict(self.environment()), check=True, cwd=PROJECT)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable, Iterable, Iterator
+from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,28 +26,54 @@ IGNORED = ("lock.mdb", "-shm")
 """Files that are changed through mmap, which is not recorded. LMDB and SQLite make them anew at start."""
 
 
-class Content:
-    """A file's bytes. What was never written is not kept: a store's ballast is megabytes of nothing."""
+PAGE = 4096
 
-    def __init__(self, data: bytearray | None = None, size: int = 0) -> None:
+
+class Content:
+    """A file's bytes. What was never written is not kept: a store's ballast is megabytes of nothing.
+
+    `digest` is equal for equal bytes. It is the sum of a digest of each page, so that a write costs only its pages.
+    """
+
+    __slots__ = ("data", "digest", "size")
+
+    def __init__(self, data: bytearray | None = None, size: int = 0, digest: int = 0) -> None:
         self.data = bytearray() if data is None else data
         self.size = size
+        self.digest = digest
 
     def copy(self) -> Content:
         """The same bytes, to be changed apart."""
-        return Content(bytearray(self.data), self.size)
+        return Content(bytearray(self.data), self.size, self.digest)
 
     def apply(self, write: Write) -> None:
         """Do a write."""
         at, written = write
         if written is None:
-            del self.data[at:]
-            self.size = at
+            self._cut(at)
             return
+        start, end = min(at, len(self.data)), at + len(written)
+        self.digest ^= self._digest_of(start, end)
         if len(self.data) < at:
             self.data.extend(bytes(at - len(self.data)))
-        self.data[at : at + len(written)] = written
-        self.size = max(self.size, at + len(written))
+        self.data[at:end] = written
+        self.digest ^= self._digest_of(start, end)
+        self.size = max(self.size, end)
+
+    def _cut(self, at: int) -> None:
+        if at < len(self.data):
+            self.digest ^= self._digest_of(at, len(self.data))
+            del self.data[at:]
+            self.digest ^= self._digest_of(at, at + 1)
+        self.size = at
+
+    def _digest_of(self, start: int, end: int) -> int:
+        """The sum of the digests of the pages that bytes lie in; a page that is not there has none."""
+        digest = 0
+        for at in range(start - start % PAGE, min(end, len(self.data)), PAGE):
+            page = blake2b(self.data[at : at + PAGE], digest_size=8, salt=at.to_bytes(8, "little"))
+            digest ^= int.from_bytes(page.digest(), "little")
+        return digest
 
 
 class File:
@@ -244,9 +271,13 @@ Remains = dict[str, Content | None]
 """What a crash leaves: relative paths, parents first, with their content; None for a directory."""
 
 
-def fingerprint(remains: Remains) -> int:
-    """Equal for equal disks."""
-    return hash(tuple((path, content and (bytes(content.data), content.size)) for path, content in remains.items()))
+def fingerprint(remains: Remains) -> str:
+    """Equal for equal disks, in every process."""
+    parts = [
+        f"{path}\0" if content is None else f"{path}\0{content.size}\0{content.digest}"
+        for path, content in remains.items()
+    ]
+    return blake2b("\0".join(parts).encode(), digest_size=8).hexdigest()
 
 
 def write_out(remains: Remains, target: Path) -> None:

@@ -6,68 +6,34 @@ mistakes are planted in the workload, one at a time, and each must be found: a c
 
 from __future__ import annotations
 
-import json
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.crash.recorder import PROJECT, Recording, build, compiler, read_events
-from tests.crash.states import SECTOR, Chance, Disk, File
+from tests.crash.exploring import SEED, explored, needs_compiler, told
+from tests.crash.recorded import record_store
+from tests.crash.states import PAGE, SECTOR, Chance, Content, Disk, File
 
-SEED = 20261
-STATES = 13000
-STATES_AT_LEAST = 5000
-BATCHES = 190
-
-needs_compiler = pytest.mark.skipif(compiler() is None, reason="the recorder is written in C and there is no compiler")
-
-
-@pytest.fixture(scope="module")
-def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build(tmp_path_factory.mktemp("recorder"))
-
-
-def recorded(library: Path, tmp_path: Path, batches: int, *, seed: int = SEED, bug: str = "") -> Recording:
-    """Run the workload under the recorder."""
-    recording = Recording(library, tmp_path / "data", tmp_path / "log", tmp_path / "marks")
-    program = [sys.executable, "-m", "tests.crash.workload_store", str(recording.directory), str(recording.marks)]
-    recording.run([*program, str(seed), str(batches), bug])
-    return recording
-
-
-def checked(
-    recording: Recording,
-    states: int,
-    *,
-    program: str = "tests.crash.check_store",
-    shares: int = 2,
-    first: bool = False,
-) -> tuple[int, list[str]]:
-    """Check the states of a recording; how many there were, and what was wrong."""
-    command = [sys.executable, "-m", program, str(recording.directory), str(recording.log)]
-    options = ["--states", str(states), "--seed", str(SEED), "--shares", str(shares), *["--first"] * first]
-    running = [
-        subprocess.Popen([*command, *options, "--share", str(share)], stdout=subprocess.PIPE, cwd=PROJECT)
-        for share in range(shares)
-    ]
-    outputs = [process.communicate()[0] for process in running]
-    assert [process.returncode for process in running] == [0] * shares
-    found = [json.loads(output) for output in outputs]
-    return sum(share["states"] for share in found), [failure for share in found for failure in share["failures"]]
+SEEDS = (SEED, SEED + 1, SEED + 2)
+STATES = 5500
+STATES_AT_LEAST = 1000
+BATCHES = 50
 
 
 @needs_compiler
 @pytest.mark.slow
-def test_no_crash_loses_what_was_promised(library: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recording = recorded(library, tmp_path, BATCHES)
-    states, failures = checked(recording, STATES)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_no_crash_loses_what_was_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
+    recording = record_store(tmp_path / "record", seed, BATCHES)
+    findings = explored(recording, STATES)
     with capsys.disabled():
-        print(f"\n{states} crash states of the message store opened and checked (seed {SEED})")
-    assert failures == []
-    assert states >= STATES_AT_LEAST
+        print(
+            f"\n{findings.states} crash states of the message store recovered, judged {findings.judged} times", end=""
+        )
+        print(f" (seed {seed})")
+    assert told(recording, findings) == []
+    assert findings.states >= STATES_AT_LEAST
 
 
 @needs_compiler
@@ -82,11 +48,10 @@ def test_no_crash_loses_what_was_promised(library: Path, tmp_path: Path, capsys:
         ("settle lost in flight", "not promised"),
     ],
 )
-def test_a_planted_mistake_is_found(library: Path, tmp_path: Path, bug: str, symptom: str) -> None:
-    recording = recorded(library, tmp_path, 20, bug=bug)
-    _states, failures = checked(recording, 600, first=True)
-    assert failures, f"nobody noticed: {bug} (seed {SEED})"
-    assert any(symptom in failure for failure in failures), failures
+def test_a_planted_mistake_is_found(tmp_path: Path, bug: str, symptom: str) -> None:
+    findings = explored(record_store(tmp_path / "record", SEED, 20, planted=bug), first=True)
+    assert findings.failures, f"nobody noticed: {bug} (seed {SEED})"
+    assert any(symptom in failure.problem for failure in findings.failures), findings.failures
 
 
 # The model of a disk
@@ -119,12 +84,28 @@ def test_tearing_cuts_at_sectors_only() -> None:
             assert sector.startswith(expected[at : at + SECTOR]) or not any(sector)
 
 
+def test_equal_bytes_have_equal_digests() -> None:
+    """However they came to be there."""
+    choose = random.Random(SEED)
+    for _ in range(100):
+        content = Content()
+        for _ in range(10):
+            at = choose.randrange(8 * PAGE)
+            written = bytes([choose.randrange(256)]) * choose.randrange(2 * PAGE)
+            content.apply((at, written if choose.random() < 0.8 else None))
+        same = Content()
+        same.apply((0, bytes(content.data)))
+        assert (same.data, same.digest) == (content.data, content.digest)
+        same.apply((choose.randrange(len(same.data) + 1), b"\x07" * PAGE))
+        assert same.digest != content.digest
+
+
 @needs_compiler
-def test_the_record_rebuilds_what_the_process_wrote(library: Path, tmp_path: Path) -> None:
+def test_the_record_rebuilds_what_the_process_wrote(tmp_path: Path) -> None:
     """With nothing lost the model's disk is the real one, byte for byte."""
-    recording = recorded(library, tmp_path, 30)
+    recording = record_store(tmp_path / "record", SEED, 30)
     disk = Disk(recording.directory)
-    for event in read_events(recording.log):
+    for event in recording.events():
         disk.follow(event)
     remains = disk.crash(Chance("everything", random.Random(0), disk.uncertain))
     real = {

@@ -1,0 +1,361 @@
+"""Which messages a broker owes after a crash, told by its own sockets.
+
+What each queue may or must hold is one word for each message in each queue. A client says everything over one
+channel, so what it says reaches the broker in one order; what different clients say does not, quite. So the confirm of
+a message in a queue that nobody consumes proves that what its own client said before is on disk too:
+acknowledgements, rejections, purges. Consumers bear the name of their queue.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker.wire.methods import (
+    BasicAck,
+    BasicDeliver,
+    BasicGet,
+    BasicGetEmpty,
+    BasicGetOk,
+    BasicNack,
+    BasicPublish,
+    QueueDelete,
+    QueuePurge,
+    TxCommit,
+    TxRollback,
+    TxSelect,
+)
+from tests.crash.topology import (
+    CLIENTS,
+    DEAD,
+    KEEPS_ALL,
+    LETTERS,
+    LOG,
+    QUORUM,
+    READER,
+    TARGETS,
+    TX_DEAD,
+    dead_letter_queue,
+    number_of,
+    place_in,
+)
+from tests.support.client import Message
+
+
+class State(enum.Enum):
+    """What may be said of a message in a queue."""
+
+    POSSIBLE = "published, not confirmed"
+    CERTAIN = "confirmed"
+    LEAVING = "acknowledged, or purged; not known to be on disk"
+    GONE = "known to have left"
+    NEVER = "transient, refused, or published in a transaction that is not committed"
+
+
+ALIVE = (State.POSSIBLE, State.CERTAIN, State.LEAVING)
+UNORDERED = (DEAD, LETTERS, TX_DEAD)
+
+NEVER_CERTAIN = 1 << 62
+"""In place of the moment at which a message was handed out that may have been forgotten in a crash."""
+
+Place = tuple[str, int]
+"""A queue and a message's number."""
+
+
+@dataclass
+class Transaction:
+    """What a transaction is to change. `puts` are persistent; `moves` are rejected."""
+
+    puts: list[Place] = field(default_factory=list)
+    takes: list[Place] = field(default_factory=list)
+    moves: list[Place] = field(default_factory=list)
+    settled: dict[int, Place] = field(default_factory=dict)
+    atomic: bool = False
+    """Asked for, and not answered: everything of it is done, or nothing."""
+
+
+@dataclass
+class Session:
+    """One client's channel. Moments count what was said on all of them."""
+
+    published: dict[int, tuple[tuple[Place, ...], int]] = field(default_factory=dict)
+    tag: int = 0
+    delivered: dict[int, Place] = field(default_factory=dict)
+    left: dict[Place, int] = field(default_factory=dict)
+    moved_at: dict[Place, int] = field(default_factory=dict)
+    transaction: Transaction | None = None
+    gets: deque[tuple[str, bool]] = field(default_factory=deque)
+
+
+class MessageLedger:
+    """Follows what clients say and are told; knows what each queue may and must hold."""
+
+    def __init__(self) -> None:
+        self.places: dict[Place, State] = {}
+        self.read: dict[int, int] = {}  # what readers of the log have seen, by offset
+        self.moved: dict[Place, bool] = {}  # dead letters on their way: whether it must be here or there
+        self._sessions: dict[int, Session] = {}
+        self._moment = 0
+        self._committing: list[Transaction] = []
+        self._handed: dict[int, list[int]] = {}  # when each message of the quorum queue was handed out
+        self._handed_certainly: dict[int, int] = {}
+
+    def follow(self, connection: int, what: Any, message: Message | None, *, by_client: bool) -> None:
+        """Take in what was said next, by the client or by the broker."""
+        self._moment += 1
+        handler = (_FROM_CLIENT if by_client else _FROM_BROKER).get(type(what))
+        if handler:
+            handler(self, self._sessions.setdefault(connection, Session()), what, message)
+
+    def begin_life(self) -> None:
+        """The broker starts again: nobody knows whether what was about to happen has happened."""
+        for session in self._sessions.values():
+            self._set([*session.left, *map(_dead, session.moved_at)], State.POSSIBLE)
+        for transaction in self._committing:
+            self._set(
+                [*transaction.puts, *transaction.takes, *transaction.moves, *map(_dead, transaction.moves)],
+                State.POSSIBLE,
+            )
+        for number, moments in self._handed.items():
+            certain = self._handed_certainly.get(number, 0)
+            self._handed[number] = [*sorted(moments)[:certain], *[NEVER_CERTAIN] * (len(moments) - certain)]
+        self._committing.clear()
+        self._sessions.clear()
+        self.moved.clear()
+
+    def ask(self, connection: int, what: Any) -> Callable[[], None]:
+        """Something is asked for that is answered: what to do then."""
+        session, moment = self._sessions.setdefault(connection, Session()), self._moment
+        if isinstance(what, QueuePurge | QueueDelete):
+            leaving = [place for place, state in self.places.items() if place[0] == what.queue and state in ALIVE]
+            for place in leaving:
+                self._leave(session, place)
+            return lambda: self._on_disk(session, moment + 1, only=leaving)
+        if isinstance(what, TxCommit):
+            transaction = self._commit(session)
+            return lambda: self._committed(session, transaction, moment)
+        if isinstance(what, TxRollback):
+            transaction = session.transaction or Transaction()
+            session.transaction = Transaction()
+            return lambda: session.delivered.update(transaction.settled)
+        return lambda: None
+
+    def _set(self, places: Iterable[Place], state: State) -> None:
+        self.places |= dict.fromkeys(places, state)
+
+    # From the client
+
+    def _select(self, session: Session, _method: TxSelect, _message: Message | None) -> None:
+        session.transaction = Transaction()
+
+    def _publish(self, session: Session, method: BasicPublish, message: Message | None) -> None:
+        assert message is not None
+        session.tag += 1
+        number, persistent = number_of(message.body), message.properties.delivery_mode == 2
+        places = tuple((queue, number) for queue in TARGETS.get(method.exchange, (method.routing_key,)))
+        lasting = [place for place in places if persistent or place[0] in KEEPS_ALL]
+        self._set(places, State.NEVER)
+        if session.transaction is not None:
+            session.transaction.puts += lasting
+            return
+        self._set(lasting, State.POSSIBLE)
+        session.published[session.tag] = places, self._moment
+
+    def _ack(self, session: Session, method: BasicAck, _message: Message | None) -> None:
+        for tag, place in self._taken(session, method.delivery_tag, method.multiple):
+            if session.transaction is None:
+                self._leave(session, place)
+            else:
+                session.transaction.settled[tag] = place
+                session.transaction.takes.append(place)
+
+    def _nack(self, session: Session, method: BasicNack, _message: Message | None) -> None:
+        for tag, place in self._taken(session, method.delivery_tag, method.multiple):
+            before = self.places[place]
+            if session.transaction is not None:
+                session.transaction.settled[tag] = place
+                session.transaction.moves += [place] if not method.requeue and before is not State.NEVER else []
+            elif not method.requeue and before is not State.NEVER:
+                self.moved[place] = before is State.CERTAIN or self.moved.get(place, False)
+                session.moved_at[place] = self._moment
+                self._leave(session, place)
+                self.places[_dead(place)] = State.POSSIBLE
+
+    def _get(self, session: Session, method: BasicGet, _message: Message | None) -> None:
+        session.gets.append((method.queue, method.no_ack))
+
+    def _taken(self, session: Session, tag: int, multiple: bool) -> list[tuple[int, Place]]:
+        tags = [held for held in session.delivered if held <= tag] if multiple else [tag]
+        return [(held, session.delivered.pop(held)) for held in tags]
+
+    def _leave(self, session: Session, place: Place) -> None:
+        if self.places[place] in ALIVE:
+            self.places[place] = State.LEAVING
+            session.left[place] = self._moment
+
+    def _commit(self, session: Session) -> Transaction:
+        """A transaction is on its way: whatever of it was not certain before proves nothing by being there or not."""
+        transaction, session.transaction = session.transaction or Transaction(), Transaction()
+        for place in transaction.takes:
+            if self.places[place] is not State.CERTAIN:
+                self._leave(session, place)
+        transaction.takes = [place for place in transaction.takes if self.places[place] is State.CERTAIN]
+        transaction.moves = [place for place in transaction.moves if self.places[place] is State.CERTAIN]
+        self._set(transaction.puts, State.POSSIBLE)
+        self._set([*transaction.takes, *transaction.moves], State.LEAVING)
+        self._set(map(_dead, transaction.moves), State.POSSIBLE)
+        transaction.atomic = True
+        self._committing.append(transaction)
+        return transaction
+
+    # From the broker
+
+    def _deliver(self, session: Session, method: BasicDeliver, message: Message | None) -> None:
+        assert message is not None
+        if method.consumer_tag == READER:
+            self._read_from_log(message)
+            return
+        queue, number = session.delivered[method.delivery_tag] = method.consumer_tag, number_of(message.body)
+        if queue == QUORUM:
+            self._handed.setdefault(number, []).append(self._moment)
+
+    def _read_from_log(self, message: Message) -> None:
+        """What a reader has seen is on disk, and has its offset for good."""
+        number, offset = number_of(message.body), (message.properties.headers or {})["x-stream-offset"].value
+        assert self.read.setdefault(offset, number) == number, f"offset {offset} is another message's"
+        self.places[LOG, number] = State.CERTAIN
+
+    def _got(self, session: Session, method: BasicGetOk, message: Message | None) -> None:
+        assert message is not None
+        queue, no_ack = session.gets.popleft()
+        if no_ack:
+            self._leave(session, (queue, number_of(message.body)))
+        else:
+            session.delivered[method.delivery_tag] = queue, number_of(message.body)
+
+    def _got_nothing(self, session: Session, _method: BasicGetEmpty, _message: Message | None) -> None:
+        session.gets.popleft()
+
+    def _confirm(self, session: Session, method: BasicAck, _message: Message | None) -> None:
+        for places, moment in _answered(session, method):
+            for place in places:
+                if self.places[place] is State.POSSIBLE:
+                    self.places[place] = State.CERTAIN
+                if place[0].startswith("kept") and self.places[place] is State.CERTAIN:
+                    self._on_disk(session, moment)
+
+    def _refuse(self, session: Session, method: BasicNack, _message: Message | None) -> None:
+        for places, _moment in _answered(session, method):
+            self._set(places, State.NEVER)
+
+    def _on_disk(self, session: Session, moment: int, *, only: Iterable[Place] | None = None) -> None:
+        """What a client said before a moment is on disk; `only` for some places, if no more is known."""
+        wanted = None if only is None else set(only)
+        for place in [place for place, left in session.left.items() if left < moment]:
+            if wanted is None or place in wanted:
+                del session.left[place]
+                self.places[place] = State.GONE
+        if wanted is not None:
+            return
+        for place in [place for place, moved in session.moved_at.items() if moved < moment]:
+            del session.moved_at[place], self.moved[place]
+            self.places[_dead(place)] = State.CERTAIN
+        for number, moments in self._handed.items():
+            self._handed_certainly[number] = sum(handed < moment for handed in moments)
+
+    def _committed(self, session: Session, transaction: Transaction, moment: int) -> None:
+        self._committing.remove(transaction)
+        self._set([*transaction.puts, *map(_dead, transaction.moves)], State.CERTAIN)
+        self._set([*transaction.takes, *transaction.moves], State.GONE)
+        # An empty transaction waits for nothing, so an answer proves nothing of what others have said.
+        self._on_disk(session, moment + 1, only=list(session.left))
+
+    # After a crash
+
+    def problems(self, held: Mapping[str, list[int]], counts: Mapping[int, int]) -> list[str]:
+        """What is wrong with what the queues hold, and how often the quorum queue says that it was handed out."""
+        places = {(queue, number) for queue, numbers in held.items() for number in numbers}
+        return [
+            *(problem for name, numbers in held.items() for problem in self._problems_of(name, numbers)),
+            *self._losses(places),
+            *self._halves(places),
+            *self._problems_of_log(held.get(LOG, [])),
+            *self._problems_of_counts(counts),
+        ]
+
+    def _problems_of(self, name: str, numbers: list[int]) -> list[str]:
+        found = []
+        if len(set(numbers)) != len(numbers):
+            found.append(f"{name} holds messages twice: {numbers}")
+        for client in range(CLIENTS) if name not in UNORDERED else ():
+            own = [number for number in numbers if number % CLIENTS == client]
+            if own != sorted(own, key=lambda number: place_in(name, number)):
+                found.append(f"{name} is out of order: {own}")
+        for number in numbers:
+            state = self.places.get((name, number))
+            if state in (None, State.GONE, State.NEVER):
+                found.append(f"{name} holds {number}, which is {state and state.value}")
+        return found
+
+    def _losses(self, places: set[Place]) -> list[str]:
+        lost = [place for place, state in self.places.items() if state is State.CERTAIN and place not in places]
+        return [f"{queue} has lost {number}" for queue, number in lost]
+
+    def _halves(self, places: set[Place]) -> list[str]:
+        """What must be here or there, and not both; transactions that are half done."""
+        found = []
+        for place, must in self.moved.items():
+            copies = [queue for queue, number in (place, _dead(place)) if (queue, number) in places]
+            if len(copies) > 1 or (must and not copies):
+                found.append(f"{place[1]} was to move to the dead letters and is in {copies}")
+        for transaction in self._committing:
+            done = [place in places for place in (*transaction.puts, *map(_dead, transaction.moves))]
+            done += [place not in places for place in (*transaction.takes, *transaction.moves)]
+            if len(set(done)) > 1:
+                found.append(f"a transaction is half done: {transaction}")
+        return found
+
+    def _problems_of_log(self, log: list[int]) -> list[str]:
+        wrong = [(offset, number) for offset, number in self.read.items() if log[offset : offset + 1] != [number]]
+        return [f"{LOG} has not {number} at {offset}: {log}" for offset, number in wrong]
+
+    def _problems_of_counts(self, counts: Mapping[int, int]) -> list[str]:
+        found = []
+        for number, count in counts.items():
+            least, most = self._handed_certainly.get(number, 0), len(self._handed.get(number, ()))
+            if not least <= count <= most:
+                found.append(f"{number} was handed out {least} to {most} times and says {count}")
+        return found
+
+
+def _answered(session: Session, method: BasicAck | BasicNack) -> list[tuple[tuple[Place, ...], int]]:
+    """What was published under the tags that a confirm names, and when."""
+    up_to = method.delivery_tag
+    tags = [tag for tag in session.published if tag <= up_to] if method.multiple else [up_to]
+    return [session.published.pop(tag) for tag in tags]
+
+
+def _dead(place: Place) -> Place:
+    """Where a message is when it has been rejected in a queue."""
+    return dead_letter_queue(place[0]), place[1]
+
+
+_Handler = Callable[[MessageLedger, Session, Any, Message | None], None]
+
+_FROM_CLIENT: dict[type, _Handler] = {
+    TxSelect: MessageLedger._select,
+    BasicPublish: MessageLedger._publish,
+    BasicAck: MessageLedger._ack,
+    BasicNack: MessageLedger._nack,
+    BasicGet: MessageLedger._get,
+}
+_FROM_BROKER: dict[type, _Handler] = {
+    BasicDeliver: MessageLedger._deliver,
+    BasicGetOk: MessageLedger._got,
+    BasicGetEmpty: MessageLedger._got_nothing,
+    BasicAck: MessageLedger._confirm,
+    BasicNack: MessageLedger._refuse,
+}

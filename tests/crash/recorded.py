@@ -1,0 +1,102 @@
+"""Records the lives of a broker, and of a message store alone, whose crashes are then explored."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.crash.recorder import Recording
+from tests.crash.workload_broker import Publisher, Transactor, Worker
+from tests.crash.workload_definitions import Definer
+from tests.planted.catalogue import with_mistake
+from tests.support.broker import BrokerProcess
+from tests.support.client import Client
+
+BROKER, STORE = "broker", "store"
+
+LIVES = (5, 4, 3)
+"""How many steps each client makes in each life of the broker."""
+
+BATCHES = 60
+
+WINDOW_MESSAGES, WINDOW_BYTES = 10, 20_000
+CONFIG = f"""\
+[limits]
+queue_window_messages = {WINDOW_MESSAGES}
+queue_window_bytes = {WINDOW_BYTES}
+"""
+"""Queues that hold more than a few messages in memory only in part."""
+
+
+def record_broker(home: Path, seed: int, lives: Sequence[int] = LIVES, *, planted: str = "") -> Recording:
+    """Run a broker with several clients at once; end it after so many of their steps, mostly with a kill."""
+    recording = Recording(home)
+    recording.begin(BROKER, seed, planted)
+    environment = dict(recording.environment(sockets=True))
+    if planted:
+        environment = with_mistake(planted, environment)
+    config = home / "config.toml"
+    config.write_text(CONFIG)
+    data = recording.directory / "data"
+    process = BrokerProcess(data, "--config", str(config), environment=environment)
+    choose = random.Random(seed)
+    workers = _workers(data, choose)
+    for steps in lives:
+        _live(process, workers, steps, killed=choose.random() < 0.75)
+    return recording
+
+
+def _workers(data: Path, choose: random.Random) -> list[Worker]:
+    chances = [random.Random(choose.random()) for _ in range(4)]
+    return [
+        Publisher(0, chances[0]),
+        Publisher(1, chances[1]),
+        Transactor(2, chances[2]),
+        Definer(data, chances[3]),
+    ]
+
+
+def _live(process: BrokerProcess, workers: Sequence[Worker], steps: int, *, killed: bool) -> None:
+    """Have all clients make their steps at the same time, then end the broker. Raises what went wrong with a client."""
+    process.start()
+    clients: list[Client] = []
+    try:
+        clients += [Client.connect(process.address) for _ in workers]
+        errors: list[BaseException] = []
+        threads = [
+            threading.Thread(target=_run, args=(worker, client, steps, errors.append))
+            for worker, client in zip(workers, clients, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        if not killed:
+            process.stop()
+    finally:
+        process.kill()
+        for client in clients:
+            client.close()
+
+
+def _run(worker: Worker, client: Client, steps: int, failed: Callable[[BaseException], None]) -> None:
+    try:
+        worker.connect(client)
+        for _ in range(steps):
+            worker.step()
+    except BaseException as error:
+        failed(error)
+
+
+def record_store(home: Path, seed: int, batches: int = BATCHES, *, planted: str = "") -> Recording:
+    """Run a message store's workload."""
+    recording = Recording(home)
+    recording.begin(STORE, seed, planted)
+    program = [sys.executable, "-m", "tests.crash.workload_store", str(recording.directory), str(recording.marks)]
+    recording.run([*program, str(seed), str(batches), planted])
+    return recording

@@ -1,0 +1,139 @@
+"""The queues and exchanges that the broker's workload uses, and how its messages say who they are.
+
+A message is known by its number, in which the client that published it is contained. Numbers of one client ascend.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.wire.method import Method
+from tests.support.shorthand import exchange_declare, queue_bind, queue_declare
+
+CLIENTS = 8
+"""More than there are; a message's number modulo this is its client."""
+
+WORK, RANKED, QUORUM, DEAD, COPY, LOG, FETCHED = "work", "ranked", "quorum", "dead", "copy", "log", "fetched"
+BOTH, DELAYING, LATE = "both", "delaying", "late"
+FADING, FADED = "fading", "faded"
+"""A queue whose messages have no time to live, as good as, and where their letters go."""
+SHORT, PUSHED = "short", "pushed"
+"""A queue that holds few messages, and where those go that are pushed out of it."""
+LETTERS = "letters that wait in quorum"
+TX_BOTH, TX_A, TX_B, TX_WORK, TX_DEAD = "tx both", "tx a", "tx b", "tx work", "tx dead"
+
+READER = "reader"
+"""The tag of whoever reads the stream LOG."""
+
+PRIORITY_MAX = 3
+KEEPS_ALL = (LOG, QUORUM)
+"""Queues that keep what was published as transient."""
+
+MOVES = {FADED: FADING, PUSHED: SHORT}
+"""Where messages go by themselves, and from where: the two count as one place, in which a message is once."""
+
+DEAD_LETTERS = {QUORUM: LETTERS, TX_WORK: TX_DEAD}
+"""Where a queue's rejected messages go, if not to DEAD."""
+
+TARGETS = {BOTH: (WORK, COPY, LOG), DELAYING: (LATE,), TX_BOTH: (TX_A, TX_B)}
+"""The queues behind each exchange. DELAYING holds its messages for a while: they count as the queue's."""
+
+AT_LEAST_ONCE = {
+    "x-queue-type": "quorum",
+    "x-delivery-limit": 1000,
+    "x-dead-letter-exchange": "",
+    "x-dead-letter-routing-key": "nowhere",
+    "x-dead-letter-strategy": "at-least-once",
+    "x-overflow": "reject-publish",
+}
+"""Arguments of a queue whose dead letters stay with it, because nobody takes them."""
+
+TIME_TO_LIVE_MILLISECONDS = 15
+SHORT_MAX, FULL_MAX = 3, 4
+
+
+def kept(client: int) -> str:
+    """The queue that nobody consumes: the confirm of a message in it says that everything before it is on disk."""
+    return f"kept {client}"
+
+
+def purged(client: int) -> str:
+    """The queue that its client purges; it has priorities."""
+    return f"purged {client}"
+
+
+def full(client: int) -> str:
+    """The queue that refuses messages until its client purges it."""
+    return f"full {client}"
+
+
+def prioritized(queue: str) -> bool:
+    """Whether a queue has priorities."""
+    return queue == RANKED or queue.startswith("purged")
+
+
+def _letters_to(queue: str) -> dict[str, Any]:
+    return {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
+
+
+ARGUMENTS: dict[str, dict[str, Any]] = {
+    **{name: {} for name in (DEAD, COPY, LATE, FADED, PUSHED, TX_A, TX_B, TX_DEAD)},
+    WORK: _letters_to(DEAD),
+    FETCHED: _letters_to(DEAD),
+    RANKED: {**_letters_to(DEAD), "x-max-priority": PRIORITY_MAX},
+    QUORUM: AT_LEAST_ONCE,
+    LOG: {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 2000},
+    FADING: {**_letters_to(FADED), "x-message-ttl": TIME_TO_LIVE_MILLISECONDS},
+    SHORT: {**_letters_to(PUSHED), "x-max-length": SHORT_MAX},
+    TX_WORK: _letters_to(TX_DEAD),
+}
+
+
+def declarations(client: int) -> list[Method]:
+    """What makes everything a client needs; what is there already stays."""
+    own = {
+        kept(client): {},
+        purged(client): {"x-max-priority": PRIORITY_MAX},
+        full(client): {"x-max-length": FULL_MAX, "x-overflow": "reject-publish"},
+    }
+    queues = [
+        queue_declare(name, durable=True, arguments=arguments) for name, arguments in {**ARGUMENTS, **own}.items()
+    ]
+    exchanges = [
+        exchange_declare(BOTH, "fanout", durable=True),
+        exchange_declare(TX_BOTH, "fanout", durable=True),
+        exchange_declare(DELAYING, "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}),
+    ]
+    return [
+        *queues,
+        *exchanges,
+        *(queue_bind(queue, exchange) for exchange, queues in TARGETS.items() for queue in queues),
+    ]
+
+
+def body_of(number: int, size: int) -> bytes:
+    """A body that says all over which message it is, and of what size."""
+    head = b"%d:%d:" % (number, size)
+    return (head * (size // len(head) + 1))[: max(size, len(head))]
+
+
+def number_of(body: bytes) -> int:
+    """The message a body belongs to. Raises AssertionError when it is not as it was published."""
+    number, size = map(int, body.split(b":", 2)[:2])
+    assert body == body_of(number, size), f"message {number} is torn"
+    return number
+
+
+def priority_of(number: int) -> int:
+    """The priority a message is published with; some are beyond the highest."""
+    return number * 7 % (PRIORITY_MAX + 2)
+
+
+def place_in(queue: str, number: int) -> tuple[int, int]:
+    """What a queue sorts the messages of one client by."""
+    return (-min(priority_of(number), PRIORITY_MAX) if prioritized(queue) else 0), number
+
+
+def dead_letter_queue(queue: str) -> str:
+    """Where messages are when they were rejected in a queue."""
+    return DEAD_LETTERS.get(queue, DEAD)

@@ -1,0 +1,192 @@
+"""Mistakes in what is synced, and in what is said before it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import lmdb
+
+from broker.entities.broker import Broker
+from broker.entities.message import Entry
+from broker.entities.pending import Pending
+from broker.entities.queue import Queue
+from broker.server.definition_log import DefinitionLog
+from broker.session import dispatch
+from broker.session.channel import Channel
+from broker.wire.methods import TxCommit
+from storage import creation, reading
+from storage.batch import SealedBatch
+from storage.definition_changes import (
+    Change,
+    DeleteBinding,
+    DeleteExchange,
+    DeleteQueue,
+    PutBinding,
+    PutExchange,
+    PutQueue,
+)
+from storage.definitions import DefinitionStore
+from storage.keys import IDENTITY
+from storage.messages import MessageStore
+from storage.records import Identity
+from tests.planted.mistake import Mistake
+
+BOOTS_MAX = 1 << 20
+FRAME_BYTES = 5
+
+DECLARATIONS = (PutBinding, PutExchange, PutQueue)
+DELETIONS = (DeleteBinding, DeleteExchange, DeleteQueue)
+
+
+def _open_environment_with(**settings: bool) -> None:
+    def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environment:
+        return lmdb.Environment(
+            str(directory), map_size=creation.MAP_BYTES, create=False, readonly=readonly, lock=not readonly, **settings
+        )
+
+    creation.open_environment = open_environment
+
+
+def no_metasync() -> None:
+    """Have LMDB leave the last commit's meta page unsynced."""
+    _open_environment_with(metasync=False)
+
+
+def sync_after_commit() -> None:
+    """Have LMDB sync nothing by itself, and the file once it is committed."""
+    _open_environment_with(sync=False)
+    commit = MessageStore.commit
+
+    def commit_and_sync(store: MessageStore, batch: SealedBatch) -> None:
+        commit(store, batch)
+        store._environment.sync(True)
+
+    MessageStore.commit = commit_and_sync  # type: ignore[method-assign]
+
+
+def transaction_in_two_commits() -> None:
+    """Write a transaction's publishes with one batch, and its settlements with the next."""
+    commit = dispatch.HANDLERS[TxCommit]
+
+    def commit_in_two(channel: Channel, method: Any) -> None:
+        if channel.transaction is not None:
+            channel.transaction.publishes.append(channel.connection.broker.journal.seal)
+        commit(channel, method)
+
+    dispatch.HANDLERS[TxCommit] = commit_in_two
+
+
+def acknowledgement_lost() -> None:
+    """Write nothing of some acknowledgements, neither in the messages' lane nor in its counters."""
+    settle, calls = Queue.settle, count()
+
+    def settle_some(queue: Queue, entries: Sequence[Entry]) -> None:
+        if next(calls) % 2:
+            settle(queue, entries)
+        else:
+            queue.unacked -= len(entries)
+
+    Queue.settle = settle_some  # type: ignore[method-assign]
+
+
+def later_boots_first() -> None:
+    """Count positions downwards from start to start, so that what came later is read back first."""
+    begin = Broker.__init__
+
+    def begin_below(broker: Broker, settings: Any, clock: Any, source: Any, log: Any, boot: int, **others: Any) -> None:
+        begin(broker, settings, clock, source, log, BOOTS_MAX - boot, **others)
+
+    Broker.__init__ = begin_below  # type: ignore[method-assign, assignment]
+
+
+class _AnyNumber(int):
+    """Equal to every other number."""
+
+    def __eq__(self, other: object) -> bool:
+        return True
+
+    def __ne__(self, other: object) -> bool:
+        return False
+
+    __hash__ = int.__hash__
+
+
+class _NoChecks:
+    """In place of zlib where records are read."""
+
+    @staticmethod
+    def crc32(data: object, value: int = 0) -> int:
+        """A checksum that is always right."""
+        return _AnyNumber(value)
+
+
+def checksums_not_checked() -> None:
+    """Take every message, and every shared body, that is read for what was written."""
+
+    def unframe(data: bytes | memoryview, what: str) -> bytes:
+        return bytes(data[FRAME_BYTES:])
+
+    reading.zlib = _NoChecks  # type: ignore[attr-defined]
+    reading.unframe = unframe  # type: ignore[attr-defined]
+
+
+def _answer_at_once(kinds: tuple[type, ...]) -> None:
+    write = DefinitionLog.write
+
+    def write_later(log: DefinitionLog, *changes: Change) -> Pending[None]:
+        pending = write(log, *changes)
+        return Pending.resolved(None) if all(isinstance(change, kinds) for change in changes) else pending
+
+    DefinitionLog.write = write_later  # type: ignore[method-assign]
+
+
+def declare_ok_before_commit() -> None:
+    """Answer declarations and bindings at once, and write them then."""
+    _answer_at_once(DECLARATIONS)
+
+
+def delete_ok_before_commit() -> None:
+    """Answer deletions and unbindings at once, and write them then."""
+    _answer_at_once(DELETIONS)
+
+
+def definitions_in_normal_mode() -> None:
+    """Have SQLite sync its log only when it is moved into the file."""
+    connect = DefinitionStore._connect
+
+    async def connect_and_relax(store: DefinitionStore) -> None:
+        await connect(store)
+        await store._rows("PRAGMA synchronous = NORMAL")
+
+    DefinitionStore._connect = connect_and_relax  # type: ignore[method-assign]
+
+
+def unsafe_creation() -> None:
+    """Make the store where it is to be, instead of renaming it there."""
+
+    def create(directory: Path, uuid: bytes) -> None:
+        directory.mkdir()
+        with lmdb.Environment(str(directory), map_size=creation.MAP_BYTES) as environment:
+            with environment.begin(write=True) as txn:
+                txn.put(IDENTITY, Identity(uuid, 0).encode())
+        creation.sync_directory(directory)
+        creation.sync_directory(directory.parent)
+
+    creation.create = create
+
+
+MISTAKES = {
+    "no metasync": Mistake("I1", no_metasync),
+    "sync after commit": Mistake("I1", sync_after_commit),
+    "transaction in two commits": Mistake("I1", transaction_in_two_commits),
+    "acknowledgement lost": Mistake("I2", acknowledgement_lost),
+    "later boots first": Mistake("I3", later_boots_first),
+    "checksums not checked": Mistake("I4", checksums_not_checked),
+    "declare-ok before commit": Mistake("I5", declare_ok_before_commit),
+    "delete-ok before commit": Mistake("I5", delete_ok_before_commit),
+    "definitions in normal mode": Mistake("I5", definitions_in_normal_mode),
+    "unsafe creation": Mistake("I10", unsafe_creation),
+}
