@@ -24,7 +24,7 @@ from broker.session.registry import Registry
 
 log = logging.getLogger("leveret.connection")
 
-PIECE_BYTES = 64 * 1024
+PIECE_BYTES = 16 * 1024
 RECORD_BYTES = 17 * 1024
 """A record's rest may be with OpenSSL from the time before; it is not longer than this."""
 HANDSHAKE_BYTES = 16 * 1024
