@@ -1,0 +1,115 @@
+"""What a log can and cannot say: its boots, its gaps, and the moments by which everything is ordered.
+
+A moment is `boot << 40 | seq`: moments of a node order its events. A gap is a place where events are missing. Behind
+the last event of a boot that was killed some always are; but each commit of messages notes how far the log had come,
+and the next boot repeats it. If the log goes that far, nothing that was lost with its end had reached the disk, so
+nobody's message can have left by it. Such a gap leaves no doubt. All others do, and nothing is concluded across them.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as fn
+
+SEQ_BITS = 40
+
+EVENTS_SCHEMA = """
+    node string not null, boot int not null, seq bigint not null, ts timestamp not null, kind string not null,
+    vhost string, exchange string, routing_key string, queue string, connection string, channel int,
+    consumer_tag string, delivery_tag bigint, msg_id bigint, position bigint, size_bytes int, redelivered boolean,
+    persistent boolean, reason string, detail string
+"""
+"""The table of events: `leveret export events` writes it."""
+
+END = (1 << 62) - 1
+
+
+def moment(boot: Column, seq: Column) -> Column:
+    """The place of an event among all events of its node."""
+    return fn.shiftleft(boot.cast("bigint"), SEQ_BITS) + seq
+
+
+def deduplicated(events: DataFrame) -> DataFrame:
+    """Each event once, with its moment: exports and streams may bring one twice."""
+    return events.dropDuplicates(["node", "boot", "seq"]).withColumn("moment", moment(fn.col("boot"), fn.col("seq")))
+
+
+def boots(events: DataFrame) -> DataFrame:
+    """One row for each boot in a log: node, boot, first, last, events, stopped, complete, snapshot, horizon, next.
+
+    `stopped` is the moment of its orderly end and `complete` whether all that was queued stands before it; `snapshot`
+    the moment by which all that was there at its start has been recorded. What happened up to the moment `horizon`
+    is on disk. `next` is the boot that follows in the log. What does not apply is null.
+    """
+    stop = fn.col("kind") == "stop"
+    found = events.groupBy("node", "boot").agg(
+        fn.min("seq").alias("first"),
+        fn.max("seq").alias("last"),
+        fn.count("*").alias("events"),
+        fn.max(fn.when(stop, fn.col("moment"))).alias("stopped"),
+        fn.max(fn.when(stop, fn.get_json_object("detail", "$.complete") == "true")).alias("complete"),
+        fn.max(fn.when(fn.col("kind") == "snapshot", fn.col("moment"))).alias("snapshot"),
+    )
+    known = events.where(fn.col("kind") == "boot").select(
+        "node",
+        fn.get_json_object("detail", "$.previous_boot").cast("int").alias("boot"),
+        fn.get_json_object("detail", "$.previous_known").cast("bigint").alias("known"),
+    )
+    known = known.groupBy("node", "boot").agg(fn.max("known").alias("known"))
+    order = Window.partitionBy("node").orderBy("boot")
+    horizon = fn.when(fn.col("stopped").isNull() & fn.col("known").isNotNull(), moment(fn.col("boot"), fn.col("known")))
+    return (
+        found.join(known, ["node", "boot"], "left")
+        .withColumn("horizon", fn.coalesce(horizon, fn.lit(END)))
+        .withColumn("next", fn.lead("boot").over(order))
+    )
+
+
+def gaps(events: DataFrame, boots: DataFrame) -> DataFrame:
+    """Where events are missing: node, kind, boot, after, before, lost, doubtful, moment.
+
+    `lost` is how many, if that is known, and at least so many behind a boot's end. `doubtful` says that something may
+    have happened there that reached the disk. `moment` is that of the last event before the gap.
+    """
+    holes = _holes(events, boots)
+    tail = boots.where(fn.col("stopped").isNull() & fn.col("next").isNotNull()).select(
+        "node",
+        fn.lit("end of a boot").alias("kind"),
+        "boot",
+        fn.col("last").alias("after"),
+        fn.lit(None).cast("bigint").alias("before"),
+        fn.greatest(_seq(fn.col("horizon")) - fn.col("last"), fn.lit(0)).alias("lost"),
+        (_seq(fn.col("horizon")) > fn.col("last")).alias("doubtful"),
+    )
+    missing = boots.where(fn.col("next") > fn.col("boot") + 1).select(
+        "node",
+        fn.lit("boots without a log").alias("kind"),
+        (fn.col("boot") + 1).alias("boot"),
+        fn.lit(0).cast("bigint").alias("after"),
+        fn.lit(None).cast("bigint").alias("before"),
+        fn.lit(None).cast("bigint").alias("lost"),
+        fn.lit(True).alias("doubtful"),
+    )
+    found = holes.unionByName(tail).unionByName(missing)
+    return found.withColumn("moment", moment(fn.col("boot"), fn.col("after")))
+
+
+def _holes(events: DataFrame, boots: DataFrame) -> DataFrame:
+    """Numbers that are missing within a boot, its beginning included. Only boots that miss any are looked through."""
+    torn = boots.where(fn.col("events") < fn.col("last")).select("node", "boot")
+    before = fn.lag("seq", 1, 0).over(Window.partitionBy("node", "boot").orderBy("seq"))
+    numbered = events.join(fn.broadcast(torn), ["node", "boot"]).select("node", "boot", "seq", before.alias("after"))
+    return numbered.where(fn.col("seq") > fn.col("after") + 1).select(
+        "node",
+        fn.lit("events not written").alias("kind"),
+        "boot",
+        "after",
+        fn.col("seq").alias("before"),
+        (fn.col("seq") - fn.col("after") - 1).alias("lost"),
+        fn.lit(True).alias("doubtful"),
+    )
+
+
+def _seq(moment: Column) -> Column:
+    """The number of an event within its boot; a horizon without end is as far as one likes."""
+    return moment.bitwiseAND((1 << SEQ_BITS) - 1)

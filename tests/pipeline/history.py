@@ -1,0 +1,94 @@
+"""Made-up histories of a broker: events as rows, in the order in which they are told."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from leveret_spark.event_log import Event
+from pipeline.history import EVENTS_SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+EPOCH = datetime(2026, 11, 21, tzinfo=UTC)
+BOOT_BITS = 40
+
+
+class History:
+    """What happened to one broker. Each function tells one event; times go on by a millisecond."""
+
+    def __init__(self, node: str) -> None:
+        self.node = node
+        self.events: list[Event] = []
+        self.boot = 0
+        self._seq = 0
+        self._number = 0
+
+    def start(self, *, known: int | None = None, after: int = 1) -> None:
+        """A boot begins, so many after the last. `known` is the last event that is known to have been on disk."""
+        previous, last = self.boot, self._seq
+        self.boot, self._seq, self._number = self.boot + after, 0, 0
+        known = last if known is None else known
+        detail = {"node": self.node, "previous_boot": previous, "previous_last": last, "previous_known": known}
+        self.tell("boot", detail=json.dumps(detail))
+
+    def recorded(self, *positions: int, queue: str = "q") -> None:
+        """All that is in one queue at the start; nothing is in others."""
+        for position in positions:
+            self.tell("queued", queue=queue, msg_id=position, position=position)
+        self.tell("snapshot")
+
+    def stop(self, *positions: int, queue: str = "q", complete: bool = True) -> None:
+        """The orderly end, with what is in one queue."""
+        for position in positions:
+            self.tell("queued", queue=queue, msg_id=position, position=position)
+        self.tell("stop", detail=json.dumps({"complete": complete}))
+
+    def declare(self, queue: str = "q", *, max_priority: int = 0, kind: str = "classic") -> None:
+        detail = {"type": kind, "durable": True, "max_priority": max_priority}
+        self.tell("declare", queue=queue, detail=json.dumps(detail))
+
+    def publish(self, *queues: str, confirmed: bool = True, kept: bool = True) -> int:
+        """A message is published into queues, and confirmed; its number."""
+        self._number += 1
+        number = self.boot << BOOT_BITS | self._number
+        self.tell("publish", exchange="", routing_key="q", msg_id=number, size_bytes=1, persistent=kept)
+        for queue in queues or ("q",):
+            self.tell("route", queue=queue, msg_id=number, position=number, persistent=kept)
+        if confirmed:
+            self.tell("confirm", msg_id=number)
+        return number
+
+    def of(self, kind: str, position: int, queue: str = "q", **fields: Any) -> None:
+        """Something happens to a message in a queue."""
+        self.tell(kind, queue=queue, msg_id=position, position=position, **fields)
+
+    def deliver(self, position: int, queue: str = "q", *, redelivered: bool = False) -> None:
+        self.of("deliver", position, queue, redelivered=redelivered, delivery_tag=1, consumer_tag="c")
+
+    def consume(self, position: int, queue: str = "q") -> None:
+        """A message is delivered and acknowledged."""
+        self.deliver(position, queue)
+        self.of("ack", position, queue)
+
+    def move(self, position: int, queue: str = "q") -> int:
+        """A message goes back to the end of a quorum queue; its new place."""
+        self._number += 1
+        number = self.boot << BOOT_BITS | self._number
+        self.tell("route", queue=queue, msg_id=position, position=number, persistent=True)
+        return number
+
+    def lose(self, events: int) -> None:
+        """So many events are not written."""
+        self._seq += events
+
+    def tell(self, kind: str, **fields: Any) -> None:
+        self._seq += 1
+        self.events.append(Event(self.node, self.boot, self._seq, len(self.events) * 1000, kind, vhost="/", **fields))
+
+    def table(self, spark: SparkSession) -> DataFrame:
+        """The events as Spark has them."""
+        rows = [(*event[:3], EPOCH + timedelta(microseconds=event.ts_us), *event[4:]) for event in self.events]
+        return spark.createDataFrame(rows, EVENTS_SCHEMA)
