@@ -288,6 +288,22 @@ def test_damaged_counters_are_counted_again(path: Path) -> None:
         assert counters.delivered_up_to > positions[-1]
 
 
+@pytest.mark.parametrize("kind", [LANE, SETTLED])
+def test_a_record_cut_to_zeros_is_damaged(path: Path, kind: bytes) -> None:
+    """Zeros are the right checksum for nothing."""
+    positions = filled(path)
+    with MessageStore.open(path) as store:
+        writer = Writer(store)
+        writer.settle(1, positions[0])
+        writer.flush()
+    with creation.open_environment(path) as environment, environment.begin(write=True) as txn:
+        cursor = txn.cursor()
+        assert cursor.set_range(kind)
+        txn.put(bytes(cursor.key()), frame(b""))
+    with MessageStore.open(path) as store:
+        assert store.lanes()[1][0].messages == len(bodies(store, 1)) == (9 if kind == LANE else 10)
+
+
 def test_a_damaged_bitmap_delivers_again_rather_than_not(path: Path) -> None:
     positions = filled(path)
     with MessageStore.open(path) as store:
