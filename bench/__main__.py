@@ -11,6 +11,7 @@ import argparse
 import time
 from collections.abc import Callable
 
+from bench.attacks import attacks
 from bench.backlog import backlog, unacknowledged
 from bench.crowd import crowd
 from bench.declares import declares
@@ -38,11 +39,12 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "secured": secured,
     "steps": steps,
     "soak": soak,
+    "attacks": attacks,
 }
 OWN = {"restarts", "starts", "secured", "steps", "soak"}
 """Rows that start brokers, or parts of one, themselves."""
-LONG = {"soak"}
-"""Rows that take an hour, and run only when they are named."""
+LONG = {"soak", "attacks"}
+"""Rows that take from a quarter of an hour up, and run only when they are named."""
 
 
 def main() -> None:

@@ -586,7 +586,8 @@ static Moment run(void) {
         if (progress() != last) last = progress(), moved = t;
         if (t - moved > 60) errno = 0, fail("nothing has moved for a minute");
         if (rate > 0) publish_due(started, t);
-        wait_for_events(rate > 0 ? started + (double)(total_sent + 1) / rate : t + 1);
+        double due = started + (double)total_sent / rate;
+        wait_for_events(rate > 0 ? (due > t ? due : t + 0.001) : t + 1);
     }
 }
 

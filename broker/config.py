@@ -99,18 +99,24 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     channel_max: Annotated[int, Meta(ge=0, le=65535)] = 2047
     frame_max_bytes: Annotated[int, Meta(ge=4096, le=2**31 - 1)] = 128 * KIBIBYTE
     heartbeat_seconds: Annotated[int, Meta(ge=0, le=65535)] = 60
+    initial_frame_max_bytes: Annotated[int, Meta(ge=4096, le=2**31 - 1)] = 8 * KIBIBYTE
     handshake_timeout_seconds: Seconds = 10.0
     wrong_passwords_max: Count = 10
     wrong_passwords_window_seconds: Seconds = 3600.0
     wrong_passwords_wait_seconds_max: Seconds = 60.0
+    handshakes_max: Positive = 10_000
     message_bytes_max: Annotated[int, Meta(ge=0, le=512 * MEBIBYTE)] = 128 * MEBIBYTE
+    incomplete_bytes_max: Count = 0
     connections_max: Count = 0
+    queues_max: Count = 250_000
+    exchanges_max: Count = 250_000
     consumers_per_channel_max: Count = 0
     consumer_timeout_seconds: Annotated[float, Meta(ge=0)] = 1800.0
     queue_window_messages: Positive = 4096
     queue_window_bytes: Positive = 8 * MEBIBYTE
     output_bytes_max: Positive = MEBIBYTE
     held_bytes_max: Positive = MEBIBYTE
+    turn_milliseconds: Annotated[float, Meta(gt=0)] = 2.0
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,6 +16,7 @@ window per queue, whatever the backlog.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -39,6 +40,9 @@ ReadBack = Callable[[int, int, Window], list[Entry]]
 """Entries stored after one position and before another, as many as the window holds."""
 
 _END = 1 << 64
+
+FEW_OF = 32
+"""When it is fewer than one in so many that come back to those that are back, each is put into its place."""
 
 
 class Backlog:
@@ -90,8 +94,12 @@ class Backlog:
 
     def give_back(self, entries: Sequence[Entry]) -> None:
         """Put messages back in their places."""
-        self._returned.extend(entries)
-        self._returned.sort(key=_descending)
+        if len(entries) * FEW_OF < len(self._returned):
+            for entry in entries:
+                insort(self._returned, entry, key=_descending)
+        else:
+            self._returned.extend(entries)
+            self._returned.sort(key=_descending)
         self.bytes += sum(entry.size for entry in entries)
 
     def peek(self) -> Entry | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -119,8 +119,10 @@ class Consumers:
     def __init__(self, queue: Queue, *, single_active: bool) -> None:
         self._queue = queue
         self._single_active = single_active
-        self.members: list[Consumer] = []
-        self._lines: dict[int, deque[Consumer]] = {}
+        self.members: dict[Consumer, None] = {}
+        self._active: Consumer | None = None
+        self._exclusive: Consumer | None = None
+        self._lines: dict[int, OrderedDict[Consumer, None]] = {}
         self._priorities: list[int] = []
 
     def __len__(self) -> int:
@@ -129,33 +131,38 @@ class Consumers:
     @property
     def exclusive(self) -> bool:
         """Somebody consumes exclusively."""
-        return any(member.exclusive for member in self.members)
+        return self._exclusive is not None
 
     def add(self, consumer: Consumer) -> None:
         """Take in a new consumer, last in its line."""
-        self.members.append(consumer)
+        self.members[consumer] = None
+        if consumer.exclusive:
+            self._exclusive = consumer
+        if self._active is None:
+            self._active = consumer
         self.enlist(consumer)
 
     def remove(self, consumer: Consumer) -> None:
         """Let one go. A single active consumer's place passes to the next."""
-        was_active = self._single_active and self.active(consumer)
-        self.members.remove(consumer)
+        del self.members[consumer]
+        if self._exclusive is consumer:
+            self._exclusive = None
         consumer.ended = True
         self._queue.use()
         self._retire(consumer)
-        if was_active and self.members:
-            self._activate()
+        if self._active is consumer:
+            self._active = None
+            if self._single_active and self.members:
+                self._activate()
 
     def _activate(self) -> None:
         """Make one of those that stand by the active one: of the highest priority, and of these the first to come."""
-        heir = max(self.members, key=_priority)
-        self.members.remove(heir)
-        self.members.insert(0, heir)
-        self.enlist(heir)
+        self._active = max(self.members, key=_priority)
+        self.enlist(self._active)
 
     def active(self, consumer: Consumer) -> bool:
         """It may be given messages; the others of a single-active-consumer queue stand by."""
-        return not self._single_active or self.members[:1] == [consumer]
+        return not self._single_active or self._active is consumer
 
     def enlist(self, consumer: Consumer) -> None:
         """Put a consumer that may have credit into the rotation."""
@@ -164,9 +171,9 @@ class Consumers:
         consumer.waiting = True
         line = self._lines.get(consumer.priority)
         if line is None:
-            line = self._lines[consumer.priority] = deque()
+            line = self._lines[consumer.priority] = OrderedDict()
             self._priorities = sorted(self._lines, reverse=True)
-        line.append(consumer)
+        line[consumer] = None
         self._queue.touch()
 
     def next(self) -> tuple[Consumer, int, bool] | None:
@@ -174,18 +181,18 @@ class Consumers:
         for priority in self._priorities:
             line = self._lines[priority]
             while line:
-                consumer = line[0]
+                consumer = next(iter(line))
                 credit = consumer.credit()
                 if credit > 0:
-                    line.rotate(-1)
+                    line.move_to_end(consumer)
                     return consumer, credit, len(line) == 1
-                line.popleft()
+                del line[consumer]
                 consumer.waiting = False
         return None
 
     def _retire(self, consumer: Consumer) -> None:
         if consumer.waiting:
-            self._lines[consumer.priority].remove(consumer)
+            del self._lines[consumer.priority][consumer]
             consumer.waiting = False
         if not self._lines.get(consumer.priority, True):
             del self._lines[consumer.priority]

@@ -23,6 +23,10 @@ Deaths = list[Field]
 
 COUNT_MAX = (1 << 63) - 1
 
+DEATHS_MAX = 64
+"""In how many ways a message may have died, by queue and reason: its letter grows with each, and one that falls from
+queue to queue does so in one turn. Then it is gone."""
+
 REMEMBERED_BYTES_MAX = 1024
 """Of longer headers the letter is written anew for each message."""
 
@@ -56,11 +60,11 @@ class Letter(NamedTuple):
         return self.open_keys + self.blind_keys
 
     def in_circle(self, queue: str) -> bool:
-        """It would come back to a queue it has died in, with nobody on the way having rejected it."""
+        """It would come back to a queue it has died in, unrejected on the way; or it died too often."""
         history = _deaths(self.headers.get("x-death"))
         names = [_text(death, "queue") for death in history]
         if queue not in names:
-            return False
+            return len(history) > DEATHS_MAX
         circle = history[: names.index(queue) + 1]
         return all(_text(death, "reason") != "rejected" for death in circle)
 

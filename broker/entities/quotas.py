@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 MAX_CONNECTIONS = "max-connections"
 MAX_CHANNELS = "max-channels"
 MAX_QUEUES = "max-queues"
@@ -11,21 +13,24 @@ OF_VHOSTS = frozenset({MAX_CONNECTIONS, MAX_QUEUES})
 
 
 class Quotas:
-    """The limits that are set, by user and by virtual host. A negative value means none, as in RabbitMQ."""
+    """The limits that are set, by user and by virtual host. A negative value means none, as in RabbitMQ.
+
+    What there is, is counted only where there is a limit.
+    """
 
     def __init__(self) -> None:
         self.users: dict[str, dict[str, int]] = {}
         self.vhosts: dict[str, dict[str, int]] = {}
 
-    def user_reached(self, user: str, limit: str, count: int) -> int | None:
+    def user_reached(self, user: str, limit: str, count: Callable[[], int]) -> int | None:
         """The limit, if a user that has so many may have no more."""
         return _reached(self.users.get(user), limit, count)
 
-    def vhost_reached(self, vhost: str, limit: str, count: int) -> int | None:
+    def vhost_reached(self, vhost: str, limit: str, count: Callable[[], int]) -> int | None:
         """The limit, if a virtual host that has so many may have no more."""
         return _reached(self.vhosts.get(vhost), limit, count)
 
 
-def _reached(limits: dict[str, int] | None, name: str, count: int) -> int | None:
+def _reached(limits: dict[str, int] | None, name: str, count: Callable[[], int]) -> int | None:
     limit = None if limits is None else limits.get(name)
-    return limit if limit is not None and 0 <= limit <= count else None
+    return limit if limit is not None and 0 <= limit <= count() else None

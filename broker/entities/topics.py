@@ -22,17 +22,21 @@ def words(key: str) -> list[str]:
 class TopicTrie(Generic[T]):
     """Values under binding keys, found by routing key."""
 
-    __slots__ = ("_children", "values")
+    __slots__ = ("_children", "_rest", "values")
 
-    def __init__(self) -> None:
+    def __init__(self, *, rest: bool = False) -> None:
         self._children: dict[str, TopicTrie[T]] = {}
+        self._rest = rest
         self.values: dict[T, None] = {}
 
     def add(self, key: str, value: T) -> None:
         """Put a value under a binding key."""
         node = self
         for word in words(key):
-            node = node._children.setdefault(word, TopicTrie())
+            child = node._children.get(word)
+            if child is None:
+                child = node._children[word] = TopicTrie(rest=word == "#")
+            node = child
         node.values[value] = None
 
     def remove(self, key: str, value: T) -> None:
@@ -50,26 +54,29 @@ class TopicTrie(Generic[T]):
 
     def match(self, key: str) -> list[T]:
         """Every value whose binding key matches a routing key. One may come several times."""
-        path = words(key)
-        end = len(path)
         found: list[T] = []
-        pending: list[tuple[TopicTrie[T], int]] = [(self, 0)]
-        seen: set[tuple[int, int]] = set()
-        while pending:
-            node, depth = pending.pop()
-            if depth == end:
-                found += node.values
-            children = node._children
-            if children and depth < end:
-                word = path[depth]
+        reached: dict[TopicTrie[T], None] = {}
+        self._reach(reached)
+        for word in words(key):
+            further: dict[TopicTrie[T], None] = {}
+            for node in reached:
+                if node._rest:  # "#" takes this word too
+                    node._reach(further)
+                children = node._children
                 if word in children and word not in WILDCARDS:  # in a routing key they are words like any other
-                    pending.append((children[word], depth + 1))
+                    children[word]._reach(further)
                 if "*" in children:
-                    pending.append((children["*"], depth + 1))
-            if "#" in children:
-                rest = children["#"]
-                for place in range(depth, end + 1) if rest._children else (end,):
-                    if (id(rest), place) not in seen:  # "#.#" reaches the same place in more than one way
-                        seen.add((id(rest), place))
-                        pending.append((rest, place))
+                    children["*"]._reach(further)
+            if not further:
+                return found
+            reached = further
+        for node in reached:
+            found += node.values
         return found
+
+    def _reach(self, reached: dict[TopicTrie[T], None]) -> None:
+        """Note that the words so far lead here, and past any `#` behind it."""
+        node: TopicTrie[T] | None = self
+        while node is not None and node not in reached:
+            reached[node] = None
+            node = node._children.get("#") if node._children else None

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -28,6 +30,8 @@ class Turn:
     """The queues and connections touched since the last turn ended."""
 
     def __init__(self) -> None:
+        self.seconds_max = inf
+        """How long queues may deliver at the end of one turn; what is left is the next turn's."""
         self.queues: list[Queue] = []
         self.outbound: list[Outbound] = []
         self._last: list[Callable[[], None]] = []
@@ -43,10 +47,14 @@ class Turn:
 
     def end(self) -> None:
         """Deliver and flush. A flush that makes room touches queues again: those are the next turn's."""
-        while self.queues:
+        until = monotonic() + self.seconds_max
+        while self.queues and monotonic() < until:
             queues, self.queues = self.queues, []
-            for queue in queues:
+            for place, queue in enumerate(queues, 1):
                 self._deliver(queue)
+                if place % 16 == 0 and monotonic() > until:
+                    self.queues += queues[place:]
+                    break
         last, self._last = self._last, []
         for action in last:
             action()

@@ -17,6 +17,8 @@ from storage.messages import MessageStore
 log = logging.getLogger("leveret.engine")
 
 IDLE_SECONDS = 3600.0
+DELIVER_SECONDS = 0.005
+"""How long queues deliver at the end of one turn."""
 
 
 class Engine:
@@ -29,7 +31,11 @@ class Engine:
         self._lazy_flush_seconds = lazy_flush_seconds
         self._lazy_flush_at: float | None = None
         self._wake = trio.Event()
+        self.line = trio.Lock()
+        """Where connections stand that have more to do than a turn allows: one of them goes on each time round, so that
+        those with little to do wait for one long turn, not for as many as there are busy clients."""
         broker.timers.changed = self._wake_up
+        broker.turn.seconds_max = DELIVER_SECONDS
 
     def end_turn(self) -> None:
         """Deliver what the turn has made ready, send what it had to say, and see to the disk."""

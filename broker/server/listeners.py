@@ -17,6 +17,8 @@ log = logging.getLogger("leveret.listeners")
 
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 RETRY_SECONDS = 0.1
+KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 8}
+"""After a minute of silence a question every 15 seconds; who does not answer eight of them is gone."""
 
 
 class ListenError(OSError):
@@ -50,11 +52,16 @@ def _bind(address: Address, backlog: int) -> socket.socket:
     return listener
 
 
-async def accept_forever(listener: socket.socket, welcome: Callable[[socket.socket, Peer], None]) -> None:
-    """Take connections in until the listener is closed. Without a free descriptor new clients wait."""
+async def accept_forever(
+    listener: socket.socket, welcome: Callable[[socket.socket, Peer], None], room: Callable[[], bool] = lambda: True
+) -> None:
+    """Take connections in until the listener is closed. Without `room` or a free descriptor new clients wait."""
     while listener.fileno() >= 0:
         try:
             await trio.lowlevel.wait_readable(listener)
+            if not room():
+                await trio.sleep(RETRY_SECONDS)
+                continue
             sock, address = listener.accept()
         except BlockingIOError:
             continue
@@ -68,12 +75,20 @@ async def accept_forever(listener: socket.socket, welcome: Callable[[socket.sock
         try:
             sock.setblocking(False)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            _keep_alive(sock)
             peer = _peer(address, sock.getsockname())
         except OSError:
             sock.close()  # gone before it was here
             continue
         welcome(sock, peer)
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    """Have the kernel ask whether the peer is still there: of one that wants no heartbeats nobody else would."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in KEEPALIVE.items():
+        if hasattr(socket, option):
+            sock.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _peer(theirs: tuple[str, int], ours: tuple[str, int]) -> Peer:

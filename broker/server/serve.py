@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import sys
@@ -49,6 +50,9 @@ log = logging.getLogger("leveret.server")
 
 COLLECT_AFTER_OBJECTS = 100_000
 
+DESCRIPTORS_RESERVED = 64
+"""Open files that clients do not get: the stores, the operator's socket, a backup."""
+
 
 class Doors(NamedTuple):
     """Where clients come in: sockets that listen, and what TLS is spoken with on the second ones."""
@@ -86,6 +90,8 @@ class Server:
         self.committer.after_reclaim = self.definition_log.drop_tombstones
         self.definition_log.after_commit = self.engine.end_turn
         broker.alarms.observe(self._unblock)
+        self._sockets_max = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_RESERVED)
+        self._full = False
         self._settings = TransportSettings(config.limits.handshake_timeout_seconds, config.store.backlog_batches_max)
 
     @property
@@ -103,11 +109,29 @@ class Server:
         self.nursery.start_soon(beat_forever, self.transports, self.engine)
         Overdue(self.registry).watch()
         for listener in doors.plain:
-            self.nursery.start_soon(listeners.accept_forever, listener, self.welcome)
+            self.nursery.start_soon(listeners.accept_forever, listener, self.welcome, self.room)
         if doors.security is not None:
             welcome = partial(self.welcome_securely, doors.security)
             for listener in doors.secured:
-                self.nursery.start_soon(listeners.accept_forever, listener, welcome)
+                self.nursery.start_soon(listeners.accept_forever, listener, welcome, self.room)
+
+    def room(self) -> bool:
+        """There may be one more connection, and the broker still has descriptors for itself and its operator."""
+        full = len(self.transports) >= self._sockets_max
+        if full and not self._full:
+            log.error("%d connections are all that open files allow: others wait", len(self.transports))
+        self._full = full
+        if full:
+            self._drop_strangers(0.9)
+        return not full
+
+    def _drop_strangers(self, part: float = 1.0) -> None:
+        """Who is not through the handshake goes, the longest first, where there are more than may be at one time."""
+        strangers = self.registry.strangers
+        while len(strangers) > min(self.config.limits.handshakes_max, self._sockets_max // 2) * part:
+            stranger = next(iter(strangers))
+            log.warning("closing connection %s: too many others are in the handshake", stranger.peer)
+            strangers.pop(stranger)()
 
     def welcome(self, sock: socket.socket, peer: Peer) -> None:
         """Serve a new client."""
@@ -120,6 +144,7 @@ class Server:
 
     def _serve(self, transport: Transport) -> None:
         self.transports[transport] = None
+        self._drop_strangers()
         self.nursery.start_soon(self._serve_client, transport)
 
     async def _serve_client(self, transport: Transport) -> None:
@@ -300,6 +325,11 @@ def session_settings(config: Config) -> SessionSettings:
         consumers_per_channel_max=limits.consumers_per_channel_max,
         consumer_timeout=limits.consumer_timeout_seconds,
         connections_max=limits.connections_max,
+        initial_frame_max=limits.initial_frame_max_bytes,
+        queues_max=limits.queues_max,
+        exchanges_max=limits.exchanges_max,
+        gathered_bytes_max=limits.incomplete_bytes_max or resources.memory_limit(config) // 4,
+        turn_seconds=limits.turn_milliseconds / 1000,
         output_bytes_max=limits.output_bytes_max,
         held_bytes_max=limits.held_bytes_max,
         product=identity.product,

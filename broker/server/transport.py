@@ -66,11 +66,14 @@ class Transport:
         self._lost = False
         self._paused = False
         self._busy = False
+        self._in_line = False
         self._handshaking = True
         self._close_deadline_set = False
         self.last_received = self.last_sent = trio.current_time()
+        self._ending = trio.CancelScope()
         self.connection = Connection(registry, peer, self.flush)
         self._take = self.connection.output.take
+        registry.strangers[self.connection] = self.abort
 
     async def serve(self) -> None:
         """Serve the client until either side has had enough."""
@@ -83,15 +86,18 @@ class Transport:
                 log.warning("closing connection %s: no answer in time", connection.peer)
             connection.release()
             self._engine.end_turn()
-            with trio.move_on_after(CLOSE_SECONDS + connection.linger):
+            self._ending.deadline = trio.current_time() + CLOSE_SECONDS + connection.linger
+            with self._ending:
                 await self._all_sent()
                 await trio.sleep(connection.linger)
             if not self._lost:
                 self._part()
         finally:
             self._lost = True
+            connection.registry.strangers.pop(connection, None)
             connection.release()
             self._engine.end_turn()
+            connection.output.end()
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
 
@@ -117,6 +123,7 @@ class Transport:
         self._lost = True
         self.connection.ended = True
         self._reading.cancel()
+        self._ending.cancel()
 
     # Reading
 
@@ -128,17 +135,25 @@ class Transport:
                 if not connection.ended:
                     log.warning("connection %s: client unexpectedly closed TCP connection", connection.peer)
                 return
-            connection.receive(data)
-            self._engine.end_turn()
-            while connection.unfinished and not connection.ended:
-                await trio.lowlevel.checkpoint()
-                await self._hold_back()
-                connection.receive(b"")
+            if self._in_line:
+                await self._stand_in_line(data)
+            else:
+                connection.receive(data)
                 self._engine.end_turn()
+            self._in_line = connection.unfinished
+            while connection.unfinished and not connection.ended:
+                await self._hold_back()
+                await self._stand_in_line(b"")
             if self._handshaking and connection.phase is Phase.OPEN:
                 self._handshaking = False
                 self._reading.deadline = float("inf")
             await self._hold_back()
+
+    async def _stand_in_line(self, data: bytes) -> None:
+        """A turn for who had more to do than one allows; so it goes on until all that came with one reading is done."""
+        async with self._engine.line:
+            self.connection.receive(data)
+            self._engine.end_turn()
 
     async def _receive(self) -> bytes:
         while True:

@@ -224,14 +224,17 @@ class Channel:
         does not consume from.
         """
         outstanding = self.deliveries.take(0, multiple=True)
+        self.connection.gather(-self.assembler.bytes)
+        self.assembler = Assembler(BODY_BYTES_MAX)
         if self.transaction is not None:
+            self.connection.gather(-self.transaction.bytes)
             outstanding |= self.transaction.settled
             self.transaction = None
         if failed:
             consumed = {consumer.queue for consumer in self.consumers.values()}
             self.deliveries.put_back({tag: entry for tag, entry in outstanding.items() if entry.queue not in consumed})
         kept = self.deliveries.unacked
-        for consumer in list(self.consumers.values()):
+        for consumer in reversed(list(self.consumers.values())):  # who waits for the active one's place, before it
             self.end_consumer(consumer)
         deliveries.requeue([entry for tag, entry in outstanding.items() if tag not in kept], abandoned=True)
         for queue in list(self.drawn_from):

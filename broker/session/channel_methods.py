@@ -24,8 +24,8 @@ def open_first(connection: Connection, number: int) -> None:
             f"number of channels opened ({len(connection.channels)}) has reached the negotiated channel_max ({limit})"
         )
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text)
-    user = connection.user
-    user_limit = connection.broker.quotas.user_reached(user, MAX_CHANNELS, connection.registry.count_channels(user))
+    user, registry = connection.user, connection.registry
+    user_limit = connection.broker.quotas.user_reached(user, MAX_CHANNELS, lambda: registry.count_channels(user))
     if user_limit is not None:
         text = (
             f"number of channels opened for user '{user}' has reached the maximum allowed user limit of ({user_limit})"

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("leveret.connection")
 
-FRAME_MAX_BEFORE_TUNE = 131072
 UNREAD_OUTPUTS = 4
 """At how many times the output limit a connection is no longer read."""
 
@@ -78,7 +77,7 @@ class Connection:
         self.user = ""
         self.vhost_name = ""
         self.client_properties: Table = {}
-        self.frame_max = FRAME_MAX_BEFORE_TUNE
+        self.frame_max = registry.settings.initial_frame_max
         self.channel_max = 0
         self.heartbeat = 0
         self.channels: dict[int, Channel] = {}
@@ -90,6 +89,8 @@ class Connection:
         self.blocked = False
         self.publishes = False
         self.unfinished = False
+        self.gathered = 0
+        """Bytes of messages that are not whole, or not committed: registry.gathered is the sum of all."""
         self._held_bytes = 0
         self._rest = b""
         self._capabilities: frozenset[str] = frozenset()
@@ -150,14 +151,31 @@ class Connection:
 
         Confirms do not count, they are not written out while nobody reads. Returns and answers do.
         """
-        unread = self.output.pending > UNREAD_OUTPUTS * self.settings.output_bytes_max
-        return self._held_bytes <= self.settings.held_bytes_max and not unread
+        held_max = self.settings.held_bytes_max
+        return not (self.deaf or self._held_bytes > held_max or (self.blocked and self.gathered > held_max))
+
+    @property
+    def deaf(self) -> bool:
+        """The client does not read what it has been told."""
+        return self.output.pending > UNREAD_OUTPUTS * self.settings.output_bytes_max
 
     def hold(self, size: int) -> None:
         """Count what is held for this connection, in bytes."""
         self._held_bytes += size
         if size < 0:
             self.output.touch()  # whoever reads for us may go on
+
+    def gather(self, size: int) -> None:
+        """Count what has come of messages that are not whole; whoever has most of it goes when it is too much."""
+        self.gathered += size
+        self.registry.gathered += size
+        if size <= 0:
+            return
+        if self.gathered > self.settings.held_bytes_max and self.broker.alarms.raised:
+            self.block()
+        limit = self.settings.gathered_bytes_max
+        if limit and self.registry.gathered > limit:
+            self.registry.relieve()
 
     def block(self) -> None:
         """The client publishes while a resource is short: it is told, if it understands."""
@@ -173,6 +191,7 @@ class Connection:
         self.blocked = False
         if self.knows("connection.blocked"):
             self.send(methods.ConnectionUnblocked())
+        self.output.touch()  # whoever reads for us may go on
         for channel in list(self.channels.values()):
             channel.go_on()
 
@@ -224,9 +243,10 @@ class Connection:
     def release(self) -> None:
         """Give back everything the client held: channels, consumers, exclusive queues."""
         self.registry.connections.pop(self, None)
-        for channel in list(self.channels.values()):
+        for channel in reversed(list(self.channels.values())):
             channel.release()
             channel.ended = True
+        self.channels.clear()  # they hold the connection
         self.channels.clear()
         if self.vhost_name:
             self.vhost.release(self)

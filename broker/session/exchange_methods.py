@@ -24,6 +24,7 @@ def declare(channel: Channel, method: methods.ExchangeDeclare) -> None:
     _check_alternate(channel, name, method.arguments)
     if name not in channel.vhost.exchanges:
         names.not_reserved("exchange", name)
+        _check_limit(channel, name)
     declared = channel.vhost.declare_exchange(
         name,
         method.type,
@@ -86,6 +87,14 @@ def _both_ends(channel: Channel, method: methods.ExchangeBind | methods.Exchange
     source, destination = channel.vhost.exchange(method.source), channel.vhost.exchange(method.destination)
     channel.access.topic(source, "read", method.routing_key)
     return source, destination
+
+
+def _check_limit(channel: Channel, name: str) -> None:
+    """RabbitMQ's cluster_exchange_limit, since 4.1."""
+    limit, vhosts = channel.connection.settings.exchanges_max, channel.connection.broker.vhosts
+    if limit and sum(len(vhost.exchanges) for vhost in vhosts.values()) >= limit:
+        text = f"cannot declare exchange '{name}' in vhost '{channel.vhost.name}': exchange limit of {limit} is reached"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
 
 
 def _check_type(type_: str) -> None:

@@ -201,6 +201,7 @@ def _open(connection: Connection, method: methods.ConnectionOpen) -> None:
     connection.vhost, connection.vhost_name = vhost, name
     connection.access = connection.registry.access(user, name)
     connection.phase = Phase.OPEN
+    connection.registry.strangers.pop(connection, None)
     connection.send(methods.ConnectionOpenOk())
     log.info("connection %s: user '%s' authenticated and granted access to vhost '%s'", connection.peer, user, name)
 
@@ -211,11 +212,11 @@ def _check_connection_limits(connection: Connection, vhost: str) -> None:
     if limit and len(registry.connections) > limit:
         text = f"connection refused: node connection limit ({limit}) is reached"
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)
-    limit = quotas.vhost_reached(vhost, MAX_CONNECTIONS, registry.count_connections(vhost=vhost))
+    limit = quotas.vhost_reached(vhost, MAX_CONNECTIONS, lambda: registry.count_connections(vhost=vhost))
     if limit is not None:
         text = f"access to vhost '{vhost}' refused for user '{user}': connection limit ({limit}) is reached"
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)
-    limit = quotas.user_reached(user, MAX_CONNECTIONS, registry.count_connections(user=user))
+    limit = quotas.user_reached(user, MAX_CONNECTIONS, lambda: registry.count_connections(user=user))
     if limit is not None:
         text = f"connection refused for user '{user}': user connection limit ({limit}) is reached"
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from broker.session import dispatch, handshake, runs
@@ -46,11 +47,13 @@ def missing_of_large(rest: bytes) -> int:
 
 
 def obey_frames(connection: Connection, data: bytes, start: int = 0) -> int:
-    """Obey whole frames from `start` on until the turn's budget is spent; how far that was.
+    """Obey whole frames from `start` on until the turn's budget is spent, in copies or in time; how far that was.
 
-    Raises ConnectionException for a broken frame. Long and flat because each frame passes here.
+    It ends as well when too much has been said that the client has not read. Raises ConnectionException for a broken
+    frame. Long and flat because each frame passes here.
     """
     at, end, budget = start, len(data), connection.settings.turn_copies_max
+    until = monotonic() + connection.settings.turn_seconds
     while end - at >= _START and not connection.ended:
         kind, number, size = _FRAME(data, at)
         if size > connection.frame_max:  # RabbitMQ, too, grants a frame's own 8 bytes on top
@@ -65,7 +68,7 @@ def obey_frames(connection: Connection, data: bytes, start: int = 0) -> int:
             if channel is not None and channel.free and channel.assembler.idle:
                 name = data[at + 7 : at + 11]
                 if name in (_PUBLISH, _ACK):
-                    after = runs.obey_run(channel, data, at, budget)
+                    after = runs.obey_run(channel, data, at, budget, until)
                     if after > at:
                         at = after
                         budget -= connection.copies
@@ -78,6 +81,9 @@ def obey_frames(connection: Connection, data: bytes, start: int = 0) -> int:
         except ConnectionException as error:  # the frames behind it are in step still: connection.close-ok among them
             connection.fail(error)
         at = stop + 1
+        if at < end and (monotonic() > until or not connection.readable):
+            connection.unfinished = True
+            break
     return at
 
 
@@ -132,7 +138,7 @@ def _obey_on_channel(connection: Connection, kind: int, number: int, payload: by
         _obey_body(connection, number, payload)
         return
     if command is not None:
-        _obey_command(channel, command)
+        _obey_command(channel, command, len(payload))
 
 
 def _obey_body(connection: Connection, number: int, payload: bytes | memoryview) -> None:
@@ -140,13 +146,15 @@ def _obey_body(connection: Connection, number: int, payload: bytes | memoryview)
     if channel is None or channel.closing:
         dispatch.obey_unopened(connection, number, channel, None)
         return
+    waiting = channel.assembler.bytes
     command = channel.assembler.body(payload)
+    connection.gather(channel.assembler.bytes - waiting)
     if command is not None:
-        _obey_command(channel, command)
+        _obey_command(channel, command, 0)
 
 
-def _obey_command(channel: Channel, command: Command) -> None:
-    key, size = command.method.KEY, len(command.body) + HELD_OVERHEAD_BYTES
+def _obey_command(channel: Channel, command: Command, payload_bytes: int) -> None:
+    key, size = command.method.KEY, len(command.body) + payload_bytes + HELD_OVERHEAD_BYTES
     action = partial(dispatch.obey, channel, command)
     may_pass = type(command.method) in dispatch.MAKES_ROOM and channel.transaction is None
     channel.connection.guard(channel, key, lambda: channel.obey(key, action, size, may_pass=may_pass))

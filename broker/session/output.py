@@ -91,6 +91,10 @@ class Output(Outbound):
             self._was_full = False
             self._on_room()
 
+    def end(self) -> None:
+        """Nobody takes anything any more. What held the output and is held by it shall be gone at once."""
+        self._on_flush = self._on_room = _nobody
+
     @property
     def pending(self) -> int:
         """Bytes that the client has not taken yet."""
@@ -103,3 +107,7 @@ class Output(Outbound):
             return room
         self._was_full = True
         return 0
+
+
+def _nobody() -> None:
+    """Nobody is there to be told."""

@@ -16,7 +16,7 @@ from broker.entities.queue import Queue
 from broker.entities.queue_arguments import EXPIRY_MAX_MILLISECONDS
 from broker.session import content, tracing
 from broker.session.access import HEADER_BYTES_MAX, Target
-from broker.session.channel import Channel
+from broker.session.channel import HELD_OVERHEAD_BYTES, Channel
 from broker.wire.constants import ReplyCode
 from broker.wire.errors import ChannelException, ConnectionException, DecodeError
 from broker.wire.frames import cannot_decode
@@ -62,7 +62,10 @@ def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> i
         else:
             queues = by_name(channel, target) or _reply(channel, target.key, message)
     if channel.transaction is not None:
+        size = len(header) + len(body) + HELD_OVERHEAD_BYTES
+        channel.transaction.bytes += size
         channel.transaction.publishes.append(partial(_enqueue_at_commit, channel, target, message, queues))
+        channel.connection.gather(size)
         return 1
     return _enqueue(channel, target, message, queues)
 

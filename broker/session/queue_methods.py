@@ -54,7 +54,11 @@ def _declared(channel: Channel, method: methods.QueueDeclare, queue: Queue) -> N
 
 def _check_limit(channel: Channel, name: str) -> None:
     vhost = channel.vhost
-    limit = channel.connection.broker.quotas.vhost_reached(vhost.name, MAX_QUEUES, len(vhost.queues))
+    highest, all_queues = channel.connection.settings.queues_max, channel.connection.broker.queues_by_id
+    if highest and len(all_queues) >= highest:  # RabbitMQ's cluster_queue_limit, since 3.13
+        text = f"cannot declare queue '{name}': queue limit in cluster ({highest}) is reached"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    limit = channel.connection.broker.quotas.vhost_reached(vhost.name, MAX_QUEUES, vhost.queues.__len__)
     if limit is not None:
         text = f"cannot declare queue '{name}': queue limit in vhost '{vhost.name}' ({limit}) is reached"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import secrets
 from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -11,6 +13,8 @@ from broker.entities.broker import Broker
 from broker.session.access import Access
 from broker.session.guessing import Guessing
 from broker.session.settings import SessionSettings
+from broker.wire.constants import ReplyCode
+from broker.wire.errors import ConnectionException
 
 if TYPE_CHECKING:
     from broker.session.channel import Channel
@@ -24,8 +28,12 @@ class Registry:
         self.broker = broker
         self.settings = settings
         self.connections: dict[Connection, None] = {}
+        self.strangers: dict[Connection, Callable[[], None]] = {}
+        """Connections that are not through the handshake, oldest first, and what drops each."""
         self.reply_channels: dict[str, Channel] = {}
         self.guessing = Guessing(settings.guesses)
+        self.gathered = 0
+        """Bytes that all connections together have sent of messages that are not whole, or not committed."""
         self._accesses: WeakValueDictionary[tuple[str, str], Access] = WeakValueDictionary()
 
     def access(self, user: str, vhost: str) -> Access:
@@ -46,6 +54,13 @@ class Registry:
         """How many channels a user has open, over all its connections."""
         channels = (connection.channels.values() for connection in self.connections if connection.user == user)
         return sum(not channel.closing for of_one in channels for channel in of_one)
+
+    def relieve(self) -> None:
+        """Send away the connection that has most of messages that are not whole: they take too much memory."""
+        greediest = max(self.connections, key=attrgetter("gathered"), default=None)
+        if greediest is not None:
+            text = f"{greediest.gathered} bytes of messages that are not complete are more than there is memory for"
+            greediest.fail(ConnectionException(ReplyCode.RESOURCE_ERROR, text))
 
     def close_connections(self, text: str, *, user: str | None = None, vhost: str | None = None) -> None:
         """Send connections away with 320 and a reason: all of them, or those of a user or a virtual host."""

@@ -7,6 +7,7 @@ of its own in that name's place. RabbitMQ's extension, one such consumer a chann
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from weakref import ref
 
 from broker.entities.message import Message
 from broker.session import content
@@ -21,9 +22,15 @@ class Replies:
     """Where the answers to one channel's requests go. `address` and `tag` are empty while it expects none."""
 
     def __init__(self, channel: Channel) -> None:
-        self._channel = channel
+        self._channel_ref = ref(channel)  # who ends shall be gone at once, not when cycles are looked for
         self.address = ""
         self.tag = ""
+
+    @property
+    def _channel(self) -> Channel:
+        channel = self._channel_ref()
+        assert channel is not None, "a channel asks for itself"
+        return channel
 
     def expect(self, tag: str) -> None:
         """Answers are delivered to the consumer `tag` from now on."""
@@ -36,7 +43,9 @@ class Replies:
         self.address = self.tag = ""
 
     def deliver(self, message: Message) -> None:
-        """Send an answer to the client."""
+        """Send an answer to the client; one that does not read what it has been told gets no more."""
+        if self._channel.connection.deaf:
+            return
         channel, prefix = self._channel, content.deliver_prefix(self.tag)
         # As in RabbitMQ an answer uses up no tag: the next delivery has the same one.
         tag, frame_max = channel.deliveries.last + 1, channel.connection.frame_max

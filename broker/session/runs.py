@@ -11,6 +11,7 @@ recognized by comparing bytes, without being taken apart.
 from __future__ import annotations
 
 import struct
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from broker.entities.message import Entry, Message
@@ -45,12 +46,12 @@ _ACK_FRAME = struct.Struct(">11sQ2s")
 _SINGLE = bytes((0, FRAME_END))
 
 
-def obey_run(channel: Channel, data: bytes, at: int, copies_max: int) -> int:
+def obey_run(channel: Channel, data: bytes, at: int, copies_max: int, until: float) -> int:
     """Obey the publishes and acknowledgements that lie whole in `data` from `at` on; where they end.
 
-    No more are begun once so many copies are made. That is `at` when it begins with none of them: a publish whose body
-    is empty or comes in several frames goes another way. Publishes wait in `gathered`, acknowledged messages in
-    `settled`, until something needs them to be obeyed before it.
+    No more are begun once so many copies are made, nor, of those that go one by one, after the moment `until`. That is
+    `at` when it begins with none of them: a publish whose body is empty or comes in several frames goes another way.
+    Publishes wait in `gathered`, acknowledged messages in `settled`, until something needs them to be obeyed before it.
     """
     connection, targets = channel.connection, channel.access.targets
     number, frame_max = channel.number, connection.frame_max
@@ -78,6 +79,8 @@ def obey_run(channel: Channel, data: bytes, at: int, copies_max: int) -> int:
                 _enqueue(channel, gathered, into)
                 gathered = []
                 copies += publishing.publish(channel, arguments, header, data[body_at:body_stop])
+                if monotonic() > until:
+                    copies = max(copies, copies_max)
                 continue
             route, summary = target.route, target.summary
             if queues != into or summary.persistent != (flags == PERSISTENT):

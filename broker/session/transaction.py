@@ -14,9 +14,10 @@ class Transaction:
     where a queue that is full refuses one: `refused` says so.
     """
 
-    __slots__ = ("publishes", "refused", "settled", "settlements")
+    __slots__ = ("bytes", "publishes", "refused", "settled", "settlements")
 
     def __init__(self) -> None:
+        self.bytes = 0  # what the publishes take, roughly
         self.publishes: list[Callable[[], object]] = []
         self.settlements: list[Callable[[], object]] = []
         self.settled: dict[int, Entry] = {}
@@ -24,6 +25,7 @@ class Transaction:
 
     def clear(self) -> None:
         """Start over."""
+        self.bytes = 0
         self.publishes = []
         self.settlements = []
         self.settled = {}

@@ -29,16 +29,18 @@ class Assembler:
     body_bytes_max is the broker's limit on a message; a larger announcement is refused before its body is gathered.
     """
 
-    __slots__ = ("_header", "_method", "_missing", "_parts", "body_bytes_max", "idle")
+    __slots__ = ("_header", "_method", "_missing", "_parts", "body_bytes_max", "bytes", "idle")
 
     def __init__(self, body_bytes_max: int = 0) -> None:
         self.body_bytes_max = body_bytes_max
         self._method: Method | None = None
         self._header: bytes | None = None
-        self._parts: list[bytes | memoryview] = []
+        self._parts: list[bytes | bytearray | memoryview] = []
         self._missing = 0
         self.idle = True
         """No content is half received."""
+        self.bytes = 0
+        """How much of a body is there that is not whole."""
 
     def method(self, method: Method) -> Command | None:
         """Take a decoded method; return the command unless content has to follow it."""
@@ -88,15 +90,27 @@ class Assembler:
             # RabbitMQ 3.10 waits for ever here; 4.2.9 and later say this.
             text = "content body frame exceeds remaining content size"
             raise ConnectionException(ReplyCode.FRAME_ERROR, text, method.CLASS_ID, method.METHOD_ID)
-        self._parts.append(payload)
+        self._keep(payload)
         self._missing = missing
         if missing:
             return None
         body = payload if isinstance(payload, bytes) and len(self._parts) == 1 else b"".join(self._parts)
         self._method = self._header = None
         self._parts = []
+        self.bytes = 0
         self.idle = True
         return Command(method, header, body)
+
+    def _keep(self, payload: bytes | memoryview) -> None:
+        """Small pieces after the first grow together: a body that comes by the byte takes no more than its bytes."""
+        self.bytes += len(payload)
+        parts = self._parts
+        if isinstance(payload, memoryview) or not parts:
+            parts.append(payload)
+        elif isinstance(parts[-1], bytearray):
+            parts[-1] += payload
+        elif payload:
+            parts.append(bytearray(payload))
 
     def _unexpected_method(self) -> ConnectionException:
         method = self._method

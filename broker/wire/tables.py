@@ -147,7 +147,14 @@ _READERS: dict[int, tuple[str, Callable[[Buffer, int, int], tuple[Any, int]]]] =
 def _read_field(data: Buffer, offset: int, depth: int) -> tuple[Field, int]:
     kind, read = _READERS[data[offset]]
     value, end = read(data, offset + 1, depth + 1)
-    return Field(kind, value), end
+    return _SHARED[kind, value] if kind in "VtbB" else Field(kind, value), end
+
+
+_SHARED: dict[tuple[str, Any], Field] = {
+    (kind, number): Field(kind, number) for kind in "bB" for number in range(-128, 256)
+}
+_SHARED |= {("V", None): Field("V", None), ("t", True): Field("t", True), ("t", False): Field("t", False)}
+"""Fields of one or two bytes, made once: an array of them shall not become a hundred times as large in memory."""
 
 
 def _end_of_block(data: Buffer, offset: int) -> int:

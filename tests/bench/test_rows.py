@@ -27,6 +27,7 @@ READ_FOR = {
     "crowd": {"p99_of_one_queue"},
     "routing": {"rate_ratio", "per_s", "ready_s"},
     "secured": {"cpu_us_per_message", "round_trip_ms_meanwhile"},
+    "attacks": {"cores", "p99", "benign_p99", "mib_kept", "descriptors_kept"},
     "steps": {"parse", "commit", "ack", "sum_of_steps"},
     "soak": {"what", "start", "end", "lost", "doubled", "disordered", "sound"},
 }

@@ -6,10 +6,10 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.planted import forgotten, settlements, syncs
+from tests.planted import forgotten, hostility, settlements, syncs
 from tests.planted.mistake import Mistake
 
-CATALOGUE: dict[str, Mistake] = {**settlements.MISTAKES, **forgotten.MISTAKES, **syncs.MISTAKES}
+CATALOGUE: dict[str, Mistake] = {**settlements.MISTAKES, **forgotten.MISTAKES, **syncs.MISTAKES, **hostility.MISTAKES}
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

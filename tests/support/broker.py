@@ -29,6 +29,8 @@ class BrokerProcess:
         self.ready_line = ""
         self.tls_address = ("127.0.0.1", 0)
         self._process: subprocess.Popen[str] | None = None
+        self.prefix: tuple[str, ...] = ()
+        """What the command is run by, where it needs something of the system."""
         self.log_file = data_dir.parent / f"{data_dir.name}.log"
 
     @property
@@ -56,7 +58,7 @@ class BrokerProcess:
         command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(self.data_dir), "--listen", listen]
         with self.log_file.open("a") as log:
             self._process = subprocess.Popen(
-                [*command, *self.options],
+                [*self.prefix, *command, *self.options],
                 cwd=ROOT,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,

@@ -47,6 +47,21 @@ def test_a_body_may_come_in_any_pieces(body: bytes, cuts: list[int]) -> None:
         assert assembler.idle
 
 
+def test_small_pieces_grow_together_and_empty_ones_leave_nothing() -> None:
+    """Half a body is counted in bytes, and takes no more memory than that however small its pieces are."""
+    assembler = Assembler()
+    assembler.method(PUBLISH)
+    assembler.header(encode_header(1000))
+    for piece in (b"ab", b"", b"c", memoryview(b"defg"), b"", b"h"):
+        assert assembler.body(piece) is None
+    assert assembler.bytes == 8
+    assert len(assembler._parts) == 4
+    command = assembler.body(b"x" * 992)
+    assert command is not None
+    assert command.body == b"abcdefgh" + b"x" * 992
+    assert assembler.bytes == 0
+
+
 NO_METHOD = "expected method frame, got non method frame instead"
 NO_HEADER = "expected content header for class 60, got non content header frame instead"
 NO_BODY = "expected content body, got non content body frame instead"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import pytest
@@ -73,6 +74,15 @@ fields = st.recursive(
     max_leaves=12,
 )
 tables = st.dictionaries(_names, fields, max_size=6)
+
+
+@pytest.mark.parametrize(("small", "value"), [(b"V", None), (b"t\1", True), (b"b\xff", -1), (b"B\xff", 255)])
+def test_small_fields_are_made_once(small: bytes, value: object) -> None:
+    """A frame has room for a hundred thousand of them, which shall not take ten megabytes."""
+    array = b"A" + struct.pack(">I", 1000 * len(small)) + small * 1000
+    table, _ = decode_table(struct.pack(">I", 1 + len(array)) + b"\0" + array)
+    assert [field.value for field in table[""].value] == [value] * 1000
+    assert len(set(map(id, table[""].value))) == 1
 
 
 def block(content: bytes) -> bytes:

@@ -1,0 +1,80 @@
+"""Every attack by its name."""
+
+from __future__ import annotations
+
+from tests.hostile import contents, handshakes, hoards, silence, storms, topologies
+from tests.hostile.attack import Attack
+
+ATTACKS: dict[str, type[Attack]] = {
+    # on the way in
+    "slow protocol header": handshakes.SlowLoris,
+    "slow start-ok": handshakes.SlowStartOk,
+    "slow tune-ok": handshakes.SlowTuneOk,
+    "slow open": handshakes.SlowOpen,
+    "slow frame": handshakes.SlowFrame,
+    "large frames of strangers": handshakes.LargeStranger,
+    "half-open peers": handshakes.HalfOpen,
+    "wrong passwords": handshakes.WrongPassword,
+    "strangers": handshakes.Strangers,
+    "connection churn": handshakes.Churn,
+    "silent churn": handshakes.SilentChurn,
+    "crowd of connections": handshakes.Crowd,
+    # who never reads
+    "deaf consumer": silence.DeafConsumer,
+    "deaf asker": silence.DeafAsker,
+    "deaf getter": silence.DeafGetter,
+    "deaf publisher": silence.DeafPublisher,
+    "deaf to returns": silence.DeafToReturns,
+    "deaf to replies": silence.DeafToReplies,
+    "deaf to all": silence.DeafToAll,
+    # who wants too much
+    "channels": hoards.Channels,
+    "consumers of one channel": hoards.Consumers,
+    "consumers over channels": hoards.ConsumersOverChannels,
+    "unacked gets": hoards.UnackedGets,
+    "unsettled deliveries": hoards.Unsettled,
+    "queues": hoards.Queues,
+    "durable queues": hoards.DurableQueues,
+    "exclusive queues": hoards.ExclusiveQueues,
+    "exchanges": hoards.Exchanges,
+    "bindings": hoards.Bindings,
+    "large bindings": hoards.LargeBindings,
+    "large tables": hoards.LargeTables,
+    "large headers": hoards.LargeHeaders,
+    "deep tables": hoards.DeepTables,
+    "too deep tables": hoards.TooDeepTables,
+    "open transaction": hoards.Transaction,
+    # contents that are not whole
+    "half bodies": contents.HalfBodies,
+    "half bodies by the byte": contents.HalfBodiesByTheByte,
+    "silent bodies": contents.SilentBodies,
+    "views of bodies": contents.ViewsOfBodies,
+    "tiny frames": contents.TinyFrames,
+    "empty frames": contents.EmptyFrames,
+    "heartbeats": contents.Heartbeats,
+    "single bytes": contents.SingleBytes,
+    "broken frames": contents.BrokenFrames,
+    # cheap methods
+    "flow": storms.Flow,
+    "qos": storms.Qos,
+    "rollbacks": storms.Rollbacks,
+    "empty gets": storms.EmptyGets,
+    "channel churn": storms.ChannelChurn,
+    "queue churn": storms.QueueChurn,
+    "durable churn": storms.DurableChurn,
+    "consumer churn": storms.ConsumerChurn,
+    "purges": storms.Purges,
+    "recovers": storms.Recovers,
+    "rejects": storms.Rejects,
+    "nack for ever": storms.NackForever,
+    "long names": storms.LongNames,
+    # ways that cost much
+    "patterns": topologies.Patterns,
+    "headers bindings": topologies.HeadersBindings,
+    "wide fanout": topologies.WideFanout,
+    "ring of exchanges": topologies.Ring,
+    "circle of alternates": topologies.Alternates,
+    "circle of dead letters": topologies.DeadLetterCircle,
+    "chain of dead letters": topologies.DeadLetterChain,
+    "chain of expiries": topologies.ExpiryChain,
+}

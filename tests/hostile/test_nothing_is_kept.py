@@ -1,0 +1,48 @@
+"""Attacks that come again and again take no more memory the tenth time than the first few times."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hostile.catalogue import ATTACKS
+from tests.hostile.good import Good, descriptors, own_memory
+from tests.support.broker import BrokerProcess
+from tests.support.waiting import eventually
+
+SIZE = 0.05
+ROUNDS = 10
+BLOWS = 4
+SLACK_BYTES = 6 << 20
+"""What the allocator may need more by chance; one round of each of these attacks takes as much or more."""
+
+pytestmark = pytest.mark.slow
+
+HOARDERS = (
+    "connection churn",
+    "silent churn",
+    "channels",
+    "consumers over channels",
+    "unacked gets",
+    "exchanges",
+    "large tables",
+    "open transaction",
+    "half bodies by the byte",
+    "deaf getter",
+    "deaf to replies",
+)
+
+
+@pytest.mark.parametrize("name", HOARDERS)
+def test_memory_does_not_grow(target: BrokerProcess, good: Good, name: str) -> None:
+    before = descriptors(target.pid)
+    highest = []
+    for _ in range(ROUNDS):
+        attack = ATTACKS[name](target.address, SIZE)
+        for _ in range(BLOWS):
+            attack.strike()
+        attack.end()
+        eventually(lambda: descriptors(target.pid) <= before, "the connections to be gone", seconds=30)
+        good.round_trip()
+        highest.append(own_memory(target.pid))
+    first, second = highest[: ROUNDS // 2], highest[ROUNDS // 2 :]
+    assert max(second) <= max(first) + SLACK_BYTES, highest

@@ -1,0 +1,33 @@
+"""While each attack goes on a good client is served; afterwards the broker has let go of everything.
+
+The attacks are those that `python -m bench attacks` measures, a few hundredths as large.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.hostile.attack import underway
+from tests.hostile.catalogue import ATTACKS
+from tests.hostile.good import Good, descriptors
+from tests.support.broker import BrokerProcess
+from tests.support.waiting import eventually
+
+SIZE = 0.02
+ROUND_TRIPS = 10
+BLOWS = 3
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_others_go_on(target: BrokerProcess, good: Good, name: str) -> None:
+    before, said = descriptors(target.pid), len(target.log())
+    with underway(ATTACKS[name](target.address, SIZE)) as attack:
+        eventually(lambda: attack.blows >= BLOWS, "the attack to be under way", seconds=30)
+        for _ in range(ROUND_TRIPS):
+            good.round_trip()
+    eventually(lambda: descriptors(target.pid) <= before, "the descriptors to be back", seconds=30)
+    good.round_trip()
+    assert target.running
+    assert "Traceback" not in target.log()[said:]
