@@ -216,9 +216,10 @@ class DefinitionStore:
 
     async def _lift_queue_id(self, highest: int) -> None:
         async def run() -> None:
-            sequence = max(highest, await self._queue_id_sequence())
+            if await self._queue_id_sequence() >= highest:
+                return  # nothing is written, so that a start needs no room on the disk
             await self._connection.execute("DELETE FROM sqlite_sequence WHERE name = 'queues'")
-            await self._connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('queues', ?)", (sequence,))
+            await self._connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('queues', ?)", (highest,))
 
         await self._transaction(run)
 

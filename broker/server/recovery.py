@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,7 +28,7 @@ from broker.server.definition_log import DefinitionLog
 from broker.server.effects import take_effect
 from broker.session.passwords import SHA256, hash_password
 from broker.wire.tables import Table, decode_table, encode_table
-from storage import creation
+from storage import ballast, creation
 from storage.batch import LaneState
 from storage.definition_changes import (
     BindingRow,
@@ -48,7 +49,7 @@ from storage.definition_changes import (
     UserRow,
     VhostRow,
 )
-from storage.definitions import DefinitionStore
+from storage.definitions import DefinitionsFull, DefinitionStore
 from storage.messages import MessageStore
 
 log = logging.getLogger("leveret.recovery")
@@ -71,17 +72,27 @@ def open_stores(directory: Path) -> Stores:
     """Open both stores, making them where nothing is yet. Raises StoreError, having touched nothing it cannot use."""
     lock = creation.lock(directory / "broker")
     fresh = not creation.exists(directory / MESSAGES_DIRECTORY)
-    definitions = DefinitionStore.open(directory / DEFINITIONS_FILE, create=fresh)
-    try:
+    with ExitStack() as undo:
+        definitions = undo.enter_context(_open_definitions(directory, create=fresh))
         complete = _COMPLETE in definitions.metadata()
-        messages = MessageStore.open(directory / MESSAGES_DIRECTORY, store_uuid=definitions.uuid, create=not complete)
+        messages = undo.enter_context(
+            MessageStore.open(directory / MESSAGES_DIRECTORY, store_uuid=definitions.uuid, create=not complete)
+        )
         if not complete:
             definitions.commit([SetMetadata(_COMPLETE, b"created")])
         definitions.lift_queue_id(messages.highest_queue_id())
-    except BaseException:
-        definitions.close()
-        raise
-    return Stores(definitions, messages, lock)
+        undo.pop_all()
+        return Stores(definitions, messages, lock)
+
+
+def _open_definitions(directory: Path, *, create: bool) -> DefinitionStore:
+    """On a full disk with what the ballast gives: consumers can make room only in a running broker."""
+    try:
+        return DefinitionStore.open(directory / DEFINITIONS_FILE, create=create)
+    except DefinitionsFull:
+        if not ballast.release(directory / MESSAGES_DIRECTORY):
+            raise
+        return DefinitionStore.open(directory / DEFINITIONS_FILE, create=create)
 
 
 class Recovered(NamedTuple):

@@ -6,10 +6,16 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.planted import forgotten, hostility, settlements, syncs
+from tests.planted import disks, forgotten, hostility, settlements, syncs
 from tests.planted.mistake import Mistake
 
-CATALOGUE: dict[str, Mistake] = {**settlements.MISTAKES, **forgotten.MISTAKES, **syncs.MISTAKES, **hostility.MISTAKES}
+CATALOGUE: dict[str, Mistake] = {
+    **settlements.MISTAKES,
+    **forgotten.MISTAKES,
+    **syncs.MISTAKES,
+    **hostility.MISTAKES,
+    **disks.MISTAKES,
+}
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent

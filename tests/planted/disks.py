@@ -1,0 +1,74 @@
+"""Mistakes in what is done about a disk that fails or is full."""
+
+from __future__ import annotations
+
+from broker.entities.alarms import Alarms
+from broker.server.committer import Committer
+from storage import creation
+from storage.batch import SealedBatch
+from storage.errors import StoreFailed
+from storage.failures import Judge
+from storage.messages import MessageStore
+from storage.streams import Streams
+from tests.planted.mistake import Mistake
+
+
+def confirm_after_failed_commit() -> None:
+    """Take a commit that has failed for one that has not."""
+    commit = MessageStore.commit
+
+    def commit_at_any_rate(store: MessageStore, batch: SealedBatch) -> None:
+        try:
+            commit(store, batch)
+        except StoreFailed:
+            store._remember(batch)
+
+    MessageStore.commit = commit_at_any_rate  # type: ignore[method-assign]
+
+
+def go_on_after_failed_sync() -> None:
+    """After a failed sync open the store's file anew, which makes the kernel forget it, and commit again."""
+    commit = MessageStore.commit
+
+    def commit_with_another_file(store: MessageStore, batch: SealedBatch) -> None:
+        try:
+            commit(store, batch)
+        except StoreFailed:
+            store._judge.close()
+            store._environment.close()
+            store._environment = creation.open_environment(store.directory)
+            store._judge = Judge(store.directory)
+            store.streams = Streams(store._environment)
+            commit(store, batch)
+
+    MessageStore.commit = commit_with_another_file  # type: ignore[method-assign]
+
+
+def alarm_holds_nobody() -> None:
+    """Raise the alarm in the log alone."""
+    change = Alarms.set
+
+    def change_nothing(alarms: Alarms, resource: str, *, short: bool) -> None:
+        change(alarms, resource, short=short)
+        alarms.raised = False
+
+    Alarms.set = change_nothing  # type: ignore[method-assign]
+
+
+def alarm_holds_commits() -> None:
+    """Write nothing while an alarm lasts, acknowledgements neither."""
+    start = Committer.start_commit
+
+    def start_unless_short(committer: Committer, *, lazily: bool = False) -> None:
+        if not committer._broker.alarms.raised:
+            start(committer, lazily=lazily)
+
+    Committer.start_commit = start_unless_short  # type: ignore[method-assign]
+
+
+MISTAKES = {
+    "confirm after failed commit": Mistake("I6", confirm_after_failed_commit),
+    "going on after failed sync": Mistake("I6", go_on_after_failed_sync),
+    "alarm holds nobody": Mistake("I7", alarm_holds_nobody),
+    "alarm holds commits": Mistake("I7", alarm_holds_commits),
+}
