@@ -1,6 +1,6 @@
 """A broker's life on a disk that fails: what a client does to it, and what may be demanded afterwards.
 
-The workload and its ledger are those of the crash states, followed from the client's side, plus transactions. A queue's
+What the broker owes is followed from the client's side. A queue's
 window is so small that it pages. Whatever the disk does, the broker either goes on, refusing at most definitions, or
 ends with exit code 1 and one line that says what failed. What it had promised until then has to be there.
 """
@@ -25,10 +25,10 @@ from broker.wire.methods import (
 )
 from broker.wire.properties import BasicProperties, encode_header
 from storage.verify import verify
-from tests.crash.broker_ledger import BrokerLedger, body_of
-from tests.crash.check_broker import recovered
-from tests.crash.workload_broker import Publisher
 from tests.faults.injector import Disk, Fault
+from tests.faults.promised import BrokerLedger, body_of
+from tests.faults.recovering import recovered
+from tests.faults.workload import Publisher
 from tests.support.broker import BrokerProcess
 from tests.support.client import TIMEOUT_SECONDS, Client, Message
 from tests.support.contents import PERSISTENT
