@@ -91,7 +91,9 @@ class FollowedClient(Client):
         try:
             item = super().receive(channel=channel, timeout=PATIENCE_SECONDS)
         except TimeoutError:
-            if self.disk.failures:  # whoever has nothing more to publish is not told that it is blocked
+            if (
+                hasattr(self, "disk") and self.disk.failures
+            ):  # whoever has nothing more to publish is not told that it is blocked
                 self.disk.mend()
             item = super().receive(channel=channel, timeout=timeout)
         if isinstance(item, ConnectionBlocked):
