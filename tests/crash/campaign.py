@@ -78,7 +78,7 @@ def record(home: Path, seed: int, planted: str = "", steps: int = 0) -> Recordin
     """Record what a seed stands for; with `steps` one life of so many."""
     if subject_of(seed) == STORE:
         return record_store(home, seed, steps or BATCHES, planted=planted)
-    return record_broker(home, seed, (steps,) if steps else LIVES, planted=planted)
+    return record_broker(home, seed, (steps,) if steps else LIVES, planted=planted, abrupt=bool(seed % 2))
 
 
 def run_seed(directory: Path, seed: int, planted: str = "", steps: int = 0) -> tuple[Findings, Path | None]:

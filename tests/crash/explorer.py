@@ -96,14 +96,7 @@ class Search(NamedTuple):
 FAILURES_KEPT = 20
 
 
-class Pass(NamedTuple):
-    """One way through a record: which attempts are made after each event, or after each that promises something."""
-
-    attempts: range
-    promises_only: bool = False
-
-
-def crashes(recording: Recording, subject: Subject, way: Pass, search: Search) -> Iterator[State]:
+def crashes(recording: Recording, subject: Subject, attempts: range, search: Search) -> Iterator[State]:
     """The disks that a crash may leave after each event, in several attempts; of a share of the record.
 
     What lies between two promises belongs to one share.
@@ -113,9 +106,9 @@ def crashes(recording: Recording, subject: Subject, way: Pass, search: Search) -
     for number, (event, promise, judge) in enumerate(subject.cases(events)):
         disk.follow(event)
         promises += promise
-        if promises % search.shares != search.share or (not promise and (event.kind in "rsx" or way.promises_only)):
+        if promises % search.shares != search.share or (event.kind in "rsx" and not promise):
             continue
-        for attempt in way.attempts if disk.uncertain else way.attempts[:1]:
+        for attempt in attempts if disk.uncertain else attempts[:1]:
             remains = _remains(disk, seed, Place(number, attempt))
             yield State(Place(number, attempt), remains, fingerprint(remains), judge)
 
@@ -181,8 +174,8 @@ def explore(recording: Recording, subject: Subject, search: Search) -> Findings:
     failures: list[Failure] = []
     failed = 0
     try:
-        for way in _passes(recording, search):
-            for state in crashes(recording, subject, way, search):
+        for attempts in _attempts(recording, search):
+            for state in crashes(recording, subject, attempts, search):
                 problems = examination.problems(state)
                 if problems:
                     failed += 1
@@ -195,14 +188,12 @@ def explore(recording: Recording, subject: Subject, search: Search) -> Findings:
         examination.close()
 
 
-def _passes(recording: Recording, search: Search) -> list[Pass]:
-    """How to go through a record. Who looks for the first failure looks first where most mistakes show at once."""
+def _attempts(recording: Recording, search: Search) -> list[range]:
+    """The attempts after each event, for each pass. Most mistakes show in what is certain: there one looks first."""
     events = sum(event.kind not in "rsx" for event in recording.events())
     attempts = range(max(len(Chance.KINDS), search.states // max(1, events) + 1))
-    if not search.first:
-        return [Pass(attempts)]
     nothing = Chance.KINDS.index("nothing")
-    return [Pass(attempts[nothing : nothing + 1], promises_only=True), Pass(attempts)]
+    return [attempts[nothing : nothing + 1], attempts] if search.first else [attempts]
 
 
 def replay(recording: Recording, subject: Subject, place: Place) -> Failure:

@@ -31,8 +31,13 @@ queue_window_bytes = {WINDOW_BYTES}
 """Queues that hold more than a few messages in memory only in part."""
 
 
-def record_broker(home: Path, seed: int, lives: Sequence[int] = LIVES, *, planted: str = "") -> Recording:
-    """Run a broker with several clients at once; end it after so many of their steps, mostly with a kill."""
+def record_broker(
+    home: Path, seed: int, lives: Sequence[int] = LIVES, *, planted: str = "", abrupt: bool = False
+) -> Recording:
+    """Run a broker with several clients at once; end it after so many of their steps, mostly with a kill.
+
+    An `abrupt` kill waits only for the definitions, and finds the other clients in the middle of something.
+    """
     recording = Recording(home)
     recording.begin(BROKER, seed, planted)
     environment = dict(recording.environment(sockets=True))
@@ -45,7 +50,7 @@ def record_broker(home: Path, seed: int, lives: Sequence[int] = LIVES, *, plante
     choose = random.Random(seed)
     workers = _workers(data, choose)
     for steps in lives:
-        _live(process, workers, steps, killed=choose.random() < 0.75)
+        _live(process, workers, steps, killed=choose.random() < 0.75, abrupt=abrupt)
     return recording
 
 
@@ -59,7 +64,7 @@ def _workers(data: Path, choose: random.Random) -> list[Worker]:
     ]
 
 
-def _live(process: BrokerProcess, workers: Sequence[Worker], steps: int, *, killed: bool) -> None:
+def _live(process: BrokerProcess, workers: Sequence[Worker], steps: int, *, killed: bool, abrupt: bool) -> None:
     """Have all clients make their steps at the same time, then end the broker. Raises what went wrong with a client."""
     process.start()
     clients: list[Client] = []
@@ -72,10 +77,14 @@ def _live(process: BrokerProcess, workers: Sequence[Worker], steps: int, *, kill
         ]
         for thread in threads:
             thread.start()
+        threads[-1].join()
+        if killed and abrupt:
+            process.kill()
         for thread in threads:
             thread.join()
-        if errors:
-            raise errors[0]
+        cut_off = [error for error in errors if killed and abrupt and isinstance(error, (EOFError, ConnectionError))]
+        if len(cut_off) < len(errors):
+            raise next(error for error in errors if error not in cut_off)
         if not killed:
             process.stop()
     finally:

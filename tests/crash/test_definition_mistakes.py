@@ -15,9 +15,9 @@ pytestmark = [needs_compiler, pytest.mark.slow]
 @pytest.mark.parametrize(
     ("planted", "symptom"),
     [
-        ("declare-ok before commit", "is None, not [True"),
-        ("delete-ok before commit", "not [None]"),
-        ("definitions in normal mode", "is None, not [True"),
+        ("declare-ok before commit", r"is None, not \[True"),
+        ("delete-ok before commit", r"not \[None\]"),
+        ("definitions in normal mode", r"is None, not \[True"),
     ],
 )
 def test_a_mistake_with_definitions_is_found(tmp_path: Path, planted: str, symptom: str) -> None:

@@ -17,7 +17,7 @@ from tests.crash.states import PAGE, SECTOR, Chance, Content, Disk, File
 
 SEEDS = (SEED, SEED + 1, SEED + 2)
 STATES = 5500
-STATES_AT_LEAST = 1000
+STATES_AT_LEAST = 1350
 BATCHES = 50
 
 

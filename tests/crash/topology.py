@@ -91,7 +91,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {
 
 def declarations(client: int) -> list[Method]:
     """What makes everything a client needs; what is there already stays."""
-    own = {
+    own: dict[str, dict[str, Any]] = {
         kept(client): {},
         purged(client): {"x-max-priority": PRIORITY_MAX},
         full(client): {"x-max-length": FULL_MAX, "x-overflow": "reject-publish"},

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -21,9 +21,6 @@ from storage import creation, reading
 from storage.batch import SealedBatch
 from storage.definition_changes import (
     Change,
-    DeleteBinding,
-    DeleteExchange,
-    DeleteQueue,
     PutBinding,
     PutExchange,
     PutQueue,
@@ -38,7 +35,6 @@ BOOTS_MAX = 1 << 20
 FRAME_BYTES = 5
 
 DECLARATIONS = (PutBinding, PutExchange, PutQueue)
-DELETIONS = (DeleteBinding, DeleteExchange, DeleteQueue)
 
 
 def _open_environment_with(**settings: bool) -> None:
@@ -133,24 +129,26 @@ def checksums_not_checked() -> None:
     reading.unframe = unframe  # type: ignore[attr-defined]
 
 
-def _answer_at_once(kinds: tuple[type, ...]) -> None:
+def declare_ok_before_commit() -> None:
+    """Answer declarations and bindings at once, and write them then."""
     write = DefinitionLog.write
 
     def write_later(log: DefinitionLog, *changes: Change) -> Pending[None]:
         pending = write(log, *changes)
-        return Pending.resolved(None) if all(isinstance(change, kinds) for change in changes) else pending
+        return Pending.resolved(None) if all(isinstance(change, DECLARATIONS) for change in changes) else pending
 
     DefinitionLog.write = write_later  # type: ignore[method-assign]
 
 
-def declare_ok_before_commit() -> None:
-    """Answer declarations and bindings at once, and write them then."""
-    _answer_at_once(DECLARATIONS)
-
-
 def delete_ok_before_commit() -> None:
     """Answer deletions and unbindings at once, and write them then."""
-    _answer_at_once(DELETIONS)
+    erase = DefinitionLog.erase
+
+    def erase_later(log: DefinitionLog, *deletions: Change, gone: Callable[[], None] | None = None) -> Pending[None]:
+        erase(log, *deletions, gone=gone)
+        return Pending.resolved(None)
+
+    DefinitionLog.erase = erase_later  # type: ignore[method-assign]
 
 
 def definitions_in_normal_mode() -> None:
