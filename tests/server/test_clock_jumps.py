@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +10,7 @@ import pytest
 
 from broker.wire.methods import BasicDeliver, ConnectionTuneOk
 from broker.wire.properties import BasicProperties
+from tests.planted.catalogue import with_jumps, with_mistake
 from tests.support.broker import BrokerProcess
 from tests.support.client import Client
 from tests.support.contents import with_headers
@@ -18,7 +18,6 @@ from tests.support.queues import deposit, drain
 from tests.support.shorthand import ack, consume, exchange_declare, prefetch, queue_bind, queue_declare
 from tests.support.waiting import eventually
 
-JUMPING = Path(__file__).with_name("jumping")
 HEARTBEAT = ConnectionTuneOk(2047, 131072, 1)
 SHORT = BasicProperties(expiration="100")
 
@@ -26,7 +25,7 @@ SHORT = BasicProperties(expiration="100")
 @pytest.fixture
 def jumping(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A broker whose wall clock goes forward 5 hours on SIGUSR1 and back 12 on SIGUSR2."""
-    process = BrokerProcess(tmp_path / "data", environment=dict(os.environ, PYTHONPATH=str(JUMPING)))
+    process = BrokerProcess(tmp_path / "data", environment=with_jumps())
     process.start()
     yield process
     assert process.stop() == 0, process.log()
@@ -35,6 +34,25 @@ def jumping(tmp_path: Path) -> Iterator[BrokerProcess]:
 @pytest.mark.slow
 def test_nothing_expires_early_or_late_and_nobody_is_dropped(jumping: BrokerProcess) -> None:
     client = Client.connect(jumping.address, tune=HEARTBEAT, channels=(1, 2))
+    set_the_clock_under(client, jumping)
+    client.close()
+    assert "not acknowledged" not in jumping.log()
+    assert "heartbeat" not in jumping.log()
+
+
+@pytest.mark.slow
+def test_a_broker_that_goes_by_the_wall_clock_is_found_out(tmp_path: Path) -> None:
+    process = BrokerProcess(tmp_path / "data", environment=with_jumps(with_mistake("time by the wall clock")))
+    process.start()
+    client = Client.connect(process.address, tune=HEARTBEAT, channels=(1, 2))
+    with pytest.raises(AssertionError):
+        set_the_clock_under(client, process)
+    client.close()
+    process.kill()
+
+
+def set_the_clock_under(client: Client, jumping: BrokerProcess) -> None:
+    """A client has messages that live for an hour, and some that live for a moment, while the clock jumps."""
     client.ask(queue_declare("hour", arguments={"x-message-ttl": 3_600_000, "x-expires": 3_600_000}))
     client.ask(queue_declare("short"))
     client.ask(queue_declare("held"))
@@ -52,9 +70,6 @@ def test_nothing_expires_early_or_late_and_nobody_is_dropped(jumping: BrokerProc
         assert client.ask(queue_declare("hour", passive=True)).message_count == 2
     client.send(ack(1), channel=2)
     assert drain(client, "hour") == [b"stays", b"stays too"]
-    client.close()
-    assert "not acknowledged" not in jumping.log()
-    assert "heartbeat" not in jumping.log()
 
 
 @pytest.mark.slow
