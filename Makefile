@@ -22,8 +22,10 @@ TARGET ?=
 # make crash-kill and make soak: how often, and for how long.
 CYCLES ?= 300
 MINUTES ?= 60
+SEEDS ?= 200
+HOURS ?= 10
 
-.PHONY: help venv run test check format bench wire crash-states fuzz crash-kill soak disk-faults clean
+.PHONY: help venv run test check format bench wire crash-states fuzz crash-kill soak disk-faults simulate clean
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
@@ -34,6 +36,7 @@ help:
 	@echo "make crash-kill    kill -9 under real clients, CYCLES=300 times and more, SEED="
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
+	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
 	@echo "make format        rewrite the sources in the house format"
@@ -80,6 +83,9 @@ soak: $(STAMP)
 
 disk-faults: $(STAMP)
 	$(BIN)/python -m tests.faults.matrix
+
+simulate: $(STAMP)
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --hours $(HOURS)
 
 bench: $(STAMP)
 	$(BIN)/python -m bench.scenarios

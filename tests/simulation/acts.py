@@ -1,0 +1,464 @@
+"""What a client may do when it is its turn. Each act takes what it needs from chance, and does nothing if it cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from broker.wire import methods
+from broker.wire.frames import method_frame
+from broker.wire.tables import Table, from_python
+from tests.simulation.client import Channel, Client, Consumer, nothing
+from tests.simulation.copies import Copy, Parcel, Place
+from tests.simulation.streams import Reading
+from tests.simulation.town import DELAYED, FANOUT, LATE_QUEUE, STREAM, Recipe
+
+Act = Callable[[Client, Channel, Random], None]
+
+NO_TABLE: Table = {}
+MODES = ("confirm", "confirm", "confirm", "tx", "tx", "plain")
+STRIKES = 0.06
+"""How often the process dies over what a client has just asked for."""
+
+
+def publish(client: Client, channel: Channel, chance: Random) -> None:
+    """Publish a few messages in one piece, now and then in two."""
+    exchange, key = _destination(client, chance)
+    refusing = any(place.recipe.overflow for place in client.world.targets(exchange, key))
+    if channel.mode == "tx" and (refusing or not client.free(channel)):
+        return
+    persistent, size = chance.random() < 0.8, chance.choice((0, 5, 5, 60, 60, 400, 4500))
+    expiration = chance.choice((40, 2_000, 90_000)) if chance.random() < 0.1 and exchange != DELAYED else 0
+    delay = chance.choice((100, 5_000, 7_200_000)) if exchange == DELAYED else 0
+    parcels = []
+    for _ in range(chance.choice((1, 1, 2, 4, 9))):
+        parcel = Parcel(client.world.next_number(), size, channel, persistent=persistent)
+        parcel.expiration, parcel.delay, parcel.target = expiration, delay, (exchange, key)
+        if client.world.recipes.get(key) and client.world.recipes[key].levels:
+            parcel.rank = chance.randrange(client.world.recipes[key].levels)
+        parcels.append(parcel)
+    client.world.note(f"{client.name}.{channel.number} > publish {[p.number for p in parcels]} to {exchange}/{key}")
+    if key == STREAM:
+        _endanger(client, "messages", chance)
+    late = [parcels.pop()] if chance.random() < 0.05 else []
+    _send(client, channel, parcels)
+    if late:
+        _in_halves(client, channel, late, chance)
+
+
+def _send(client: Client, channel: Channel, parcels: list[Parcel]) -> None:
+    data = b"".join(client.publish_frames(channel, parcel) for parcel in parcels)
+    client.line.send(data, lambda: client.took_publishes(channel, parcels))
+
+
+def _destination(client: Client, chance: Random) -> tuple[str, str]:
+    drawn = chance.random()
+    if drawn < 0.1:
+        return FANOUT, ""
+    if drawn < 0.18:
+        return DELAYED, LATE_QUEUE
+    if drawn < 0.25:
+        return "", STREAM
+    names = [name for name in client.world.recipes if name != LATE_QUEUE]
+    return "", chance.choice(names)
+
+
+def _in_halves(client: Client, channel: Channel, parcels: list[Parcel], chance: Random) -> None:
+    """Send the first part of a publish, and the rest later, or never."""
+    data = client.publish_frames(channel, parcels[0])
+    at = chance.randrange(1, len(data))
+    client.line.send(data[:at])
+    if chance.random() < 0.2:
+        client.vanish()
+        return
+    client.busy = True
+
+    def rest() -> None:
+        client.busy = False
+        if not client.gone:
+            client.line.send(data[at:], lambda: client.took_publishes(channel, parcels))
+
+    client.world.agenda.after(chance.choice((1, 40, 3_000)), rest)
+
+
+def ack(client: Client, channel: Channel, chance: Random) -> None:
+    """Acknowledge some deliveries, one by one or all up to one."""
+    tags = list(channel.out)
+    if not tags:
+        return
+    if chance.random() < 0.3 and not (channel.read_tags or channel.readings):
+        last = chance.choice(tags)
+        _settle(client, channel, [tag for tag in tags if tag <= last], [methods.BasicAck(last, True)], _acked)
+        return
+    picked = chance.sample(tags, min(len(tags), chance.choice((1, 1, 3, 8))))
+    _settle(client, channel, picked, [methods.BasicAck(tag, False) for tag in picked], _acked)
+
+
+def give_back(client: Client, channel: Channel, chance: Random) -> None:
+    """Have some deliveries put back into their queues."""
+    tags = list(channel.out)
+    if not tags or channel.mode == "tx":
+        return
+    if chance.random() < 0.3 and not (channel.read_tags or channel.readings):
+        last = chance.choice(tags)
+        _settle(client, channel, [tag for tag in tags if tag <= last], [methods.BasicNack(last, True, True)], _returned)
+        return
+    picked = chance.sample(tags, min(len(tags), chance.choice((1, 3))))
+    _settle(client, channel, picked, [methods.BasicReject(tag, True) for tag in picked], _returned)
+
+
+def reject(client: Client, channel: Channel, chance: Random) -> None:
+    """Reject some deliveries for good."""
+    tags = list(channel.out)
+    if not tags or channel.mode == "tx":
+        return
+    picked = chance.sample(tags, min(len(tags), chance.choice((1, 3))))
+    _settle(client, channel, picked, [methods.BasicNack(tag, False, False) for tag in picked], _rejected)
+
+
+def _acked(client: Client, copies: Sequence[Copy]) -> None:
+    client.world.promises.acked(copies)
+
+
+def _returned(client: Client, copies: Sequence[Copy]) -> None:
+    client.world.promises.returned(copies)
+
+
+def _rejected(client: Client, copies: Sequence[Copy]) -> None:
+    client.world.promises.rejected(copies)
+
+
+def _settle(
+    client: Client,
+    channel: Channel,
+    tags: Sequence[int],
+    said: Sequence[methods.BasicAck | methods.BasicNack | methods.BasicReject],
+    effect: Callable[[Client, Sequence[Copy]], None],
+) -> None:
+    if not client.settles(channel):
+        return
+    client.world.note(f"{client.name}.{channel.number} > {said[0].NAME} {list(tags)}")
+    data = b"".join(method_frame(channel.number, method) for method in said)
+    if channel.mode == "tx":
+        if client.free(channel):
+            for tag in sorted(tags):
+                channel.acked[tag] = channel.out.pop(tag)
+                channel.acked_since[tag] = channel.out_since.pop(tag)
+            client.line.send(data)
+        return
+    copies = channel.strike(tags)
+    channel.limbo += copies
+
+    def obeyed() -> None:
+        if client.listening(channel):
+            channel.limbo = [copy for copy in channel.limbo if copy not in copies]
+            channel.relieve(tags)
+            effect(client, [copy for copy in copies if copy.out is channel])
+
+    client.line.send(data, obeyed)
+
+
+def commit(client: Client, channel: Channel, chance: Random) -> None:
+    """Commit a transaction, or roll it back."""
+    if channel.mode != "tx" or not client.free(channel) or client.world.process.short:
+        return
+    if chance.random() < 0.2:
+        client.ask(channel, methods.TxRollback(), nothing, lambda: client.rolled_back(channel))
+        return
+    done: list[Parcel] = []
+    _endanger(client, "messages", chance)
+
+    def obeyed() -> None:
+        done.extend(client.committed(channel))
+
+    def answered(_: Any) -> None:
+        for parcel in done:
+            client.world.promises.confirmed(parcel)
+        client.world.promises.certain(client.transactions.pop(channel, None))
+
+    client.ask(channel, methods.TxCommit(), answered, obeyed)
+
+
+def get(client: Client, channel: Channel, chance: Random) -> None:
+    """Ask for one message."""
+    place = _some_place(client, chance)
+    if place is None or not client.free(channel) or client.world.process.short:
+        return
+    no_ack = chance.random() < 0.3
+
+    def answered(answer: Any) -> None:
+        place.asked.remove(channel)
+        if isinstance(answer, methods.BasicGetEmpty):
+            place.said_empty = True
+        else:
+            method, properties, body = answer
+            client.take(channel, place, method, properties, body, no_ack=no_ack)
+
+    def obeyed() -> None:
+        place.used = client.world.promises.now
+
+    place.asked.append(channel)
+    client.ask(channel, methods.BasicGet(place.recipe.name, no_ack), answered, obeyed)
+
+
+def consume(client: Client, channel: Channel, chance: Random) -> None:
+    """Subscribe to a queue."""
+    place = _some_place(client, chance)
+    if place is None or not client.free(channel) or len(channel.consumers) > 3:
+        return
+    if channel.prefetch_all and place.recipe.kind == "quorum":
+        return
+    no_ack = chance.random() < 0.2
+    tag = f"c{client.world.next_number()}"
+    consumer = Consumer(channel, tag, place, channel.prefetch, no_ack=no_ack)
+
+    def answered(_: Any) -> None:
+        channel.consumers[tag] = consumer
+        place.takers.append(consumer)
+        place.had_takers = True
+
+    method = methods.BasicConsume(place.recipe.name, tag, False, no_ack, False, False, NO_TABLE)
+    client.ask(channel, method, answered)
+
+
+def read_stream(client: Client, channel: Channel, chance: Random) -> None:
+    """Read the stream, from its beginning or from some other place."""
+    stream = client.world.promises.stream
+    if not client.free(channel) or channel.readings or not channel.prefetch or channel.prefetch_all:
+        return
+    known = len(stream.offsets)
+    read_from(client, channel, chance.choice(("first", "next", chance.randrange(known) if known else "first")))
+
+
+def read_from(client: Client, channel: Channel, start: int | str) -> None:
+    """Read the stream from a place: first, next, or an offset."""
+    stream = client.world.promises.stream
+    tag = f"s{client.world.next_number()}"
+    first = None if start == "next" else 0 if start == "first" else int(start)
+
+    def answered(_: Any) -> None:
+        channel.readings[tag] = Reading(stream, first, channel.prefetch)
+
+    arguments = from_python({"x-stream-offset": start})
+    client.ask(channel, methods.BasicConsume(STREAM, tag, False, False, False, False, arguments), answered)
+
+
+def read_on_stream(client: Client, channel: Channel, chance: Random) -> None:
+    """Acknowledge what was read, for credit."""
+    tags, channel.read_tags = channel.read_tags, {}
+    if not tags or not client.settles(channel) or channel.mode == "tx":
+        channel.read_tags = tags
+        return
+    data = b"".join(method_frame(channel.number, methods.BasicAck(tag, False)) for tag in tags)
+    for tag in tags:
+        channel.out_since.pop(tag, None)
+
+    def obeyed() -> None:
+        for reading in tags.values():
+            reading.out -= 1
+
+    client.line.send(data, obeyed)
+
+
+def cancel(client: Client, channel: Channel, chance: Random) -> None:
+    """End a subscription."""
+    tags = [*channel.consumers, *channel.readings]
+    if tags and client.free(channel):
+        tag = chance.choice(tags)
+        client.ask(channel, methods.BasicCancel(tag, False), lambda _: client.forget(channel, tag))
+
+
+def qos(client: Client, channel: Channel, chance: Random) -> None:
+    """Limit how much may be out."""
+    if not client.free(channel):
+        return
+    count = chance.choice((1, 2, 3, 10))
+    if chance.random() < 0.2 and not any(one.place.recipe.kind == "quorum" for one in channel.consumers.values()):
+        if not channel.readings:
+
+            def limited() -> None:
+                channel.prefetch_all = count
+
+            client.ask(channel, methods.BasicQos(0, count, True), nothing, limited)
+        return
+    channel.prefetch = count
+    client.ask(channel, methods.BasicQos(0, count, False), nothing)
+
+
+def recover(client: Client, channel: Channel, chance: Random) -> None:
+    """Have everything that is out put back."""
+    if not client.free(channel) or channel.mode == "tx" or channel.read_tags or channel.readings:
+        return
+
+    def obeyed() -> None:
+        tags = list(channel.out)
+        client.world.promises.returned(channel.strike(tags))
+        channel.relieve(tags)
+
+    client.ask(channel, methods.BasicRecover(True), nothing, obeyed)
+
+
+def purge(client: Client, channel: Channel, chance: Random) -> None:
+    """Empty a queue."""
+    place = _some_place(client, chance)
+    if place is None or place.recipe.fixed or place.blurred or not client.free(channel):
+        return
+    if client.world.process.short:
+        return
+    gone: list[Copy] = []
+
+    def obeyed() -> None:
+        gone.extend(client.world.promises.purged(place))
+
+    def answered(_: Any) -> None:
+        for copy in gone:
+            copy.left = 0
+
+    client.ask(channel, methods.QueuePurge(place.recipe.name, False), answered, obeyed)
+
+
+def declare(client: Client, channel: Channel, chance: Random) -> None:
+    """Declare a queue, whether it is there or not."""
+    if not client.free(channel):
+        return
+    _declare(client, channel, chance.choice(list(client.world.recipes.values())))
+
+
+def restore(client: Client, channel: Channel, chance: Random) -> None:
+    """Declare a queue that is not there."""
+    missing = [recipe for name, recipe in client.world.recipes.items() if name not in client.world.promises.named]
+    if missing and client.free(channel):
+        _endanger(client, "definitions", chance)
+        _declare(client, channel, chance.choice(missing))
+
+
+def _declare(client: Client, channel: Channel, recipe: Recipe) -> None:
+    def answered(_: Any) -> None:
+        client.world.look()
+        place = client.world.promises.named.get(recipe.name)
+        if place is not None:
+            place.sealed, place.used = True, client.world.promises.now
+
+    table = from_python(recipe.arguments())
+    method = methods.QueueDeclare(recipe.name, False, recipe.durable, False, recipe.auto_delete, False, table)
+    client.ask(channel, method, answered)
+
+
+def bind(client: Client, channel: Channel, chance: Random) -> None:
+    """Bind a queue to the fanout exchange, or unbind it."""
+    place = _some_place(client, chance)
+    if place is None or not client.free(channel) or client.world.process.short:
+        return
+    bound, name = client.world.promises.bound, place.recipe.name
+    if place.number in bound and chance.random() < 0.5:
+        client.ask(
+            channel,
+            methods.QueueUnbind(name, FANOUT, "", NO_TABLE),
+            nothing,
+            lambda: bound.discard(place.number),
+        )
+    else:
+        method = methods.QueueBind(name, FANOUT, "", False, NO_TABLE)
+        client.ask(channel, method, lambda _: bound.add(place.number) if place.there else None)
+
+
+def delete(client: Client, channel: Channel, chance: Random) -> None:
+    """Delete a queue."""
+    place = _some_place(client, chance)
+    if place is None or place.recipe.fixed or not client.free(channel):
+        return
+    if client.world.process.short:
+        return
+
+    _endanger(client, "definitions", chance)
+
+    def obeyed() -> None:
+        place.ending = True
+        client.world.promises.bound.discard(place.number)
+        client.world.look()
+
+    def answered(_: Any) -> None:
+        place.ended = True
+
+    client.ask(channel, methods.QueueDelete(place.recipe.name, False, False, False), answered, obeyed)
+
+
+def close_channel(client: Client, channel: Channel, chance: Random) -> None:
+    """Close a channel, and open another one in its place."""
+    if not client.free(channel) or channel.held:
+        return
+
+    mode = chance.choice(MODES)
+
+    def obeyed() -> None:
+        channel.closing = True
+        channel.give_up(client.all_out(channel))
+
+    def answered(_: Any) -> None:
+        client.world.agenda.after(0, lambda: client.reopen(channel, mode))
+
+    client.ask(channel, methods.ChannelClose(200, "", 0, 0), answered, obeyed)
+
+
+def acknowledge_twice(client: Client, channel: Channel, chance: Random) -> None:
+    """Acknowledge what was never delivered: the channel is closed for it."""
+    if client.free(channel):
+        channel.at_fault = True
+        client.send(channel.number, methods.BasicAck(1 << 40, False))
+
+
+def stop_reading(client: Client, channel: Channel, chance: Random) -> None:
+    """Take nothing from the socket for a while."""
+    if client.line.reading:
+        client.line.stop_reading()
+        client.world.agenda.after(chance.choice((50, 2_000, 60_000)), client.read_on)
+
+
+def vanish(client: Client, channel: Channel, chance: Random) -> None:
+    """Be gone without a word."""
+    client.vanish()
+
+
+def close(client: Client, channel: Channel, chance: Random) -> None:
+    """Close the connection as one should."""
+    if client.free(channel):
+        client.closing = True
+        client.send(0, methods.ConnectionClose(200, "", 0, 0), client.gave_up)
+
+
+def _endanger(client: Client, store: str, chance: Random) -> None:
+    """Have the process die, now and then, while what is asked for next is on its way to disk."""
+    if chance.random() < STRIKES and not client.world.calm:
+        client.world.disk.deadly = store
+
+
+def _some_place(client: Client, chance: Random) -> Place | None:
+    places = [place for place in client.world.promises.named.values() if place.recipe.kind != "stream" and place.there]
+    return chance.choice(places) if places else None
+
+
+ACTS: list[tuple[int, Act]] = [
+    (40, publish),
+    (40, ack),
+    (10, give_back),
+    (7, reject),
+    (9, commit),
+    (10, get),
+    (14, consume),
+    (9, read_stream),
+    (12, read_on_stream),
+    (3, cancel),
+    (5, qos),
+    (1, recover),
+    (1, purge),
+    (5, declare),
+    (3, restore),
+    (2, bind),
+    (1, delete),
+    (2, close_channel),
+    (1, acknowledge_twice),
+    (2, stop_reading),
+    (1, vanish),
+    (1, close),
+]

@@ -1,0 +1,311 @@
+"""What the clients know of each message, and what may therefore become of it.
+
+A *parcel* is one publish, a *copy* its place in one queue, a *place* one queue from its declaration to its deletion.
+Nothing is guessed: where the promises leave two outcomes open, a copy is in doubt (`sure` is False, or `shaky` is
+True) until a delivery, a confirm or a count of messages decides it.
+"""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import TYPE_CHECKING, Protocol
+
+from tests.simulation.town import GRAVE, LATE_QUEUE, Recipe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+Key = tuple[int, str]
+"""The parcel's number, and for a dead letter the name of the queue in which it died."""
+
+_arrivals = count()
+
+PATTERN = bytes(range(251))
+"""What bodies are made of, each from a place of its own."""
+
+TOLERANCE = 3
+"""Milliseconds by which two readings of the clock may differ by rounding."""
+
+EXPIRY_AFTER_START = 2_600
+"""Milliseconds after a start by which everything that has expired is gone."""
+
+
+class Broken(AssertionError):
+    """A promise has not been kept."""
+
+
+class Holder(Protocol):
+    """A channel that messages are out with."""
+
+    @property
+    def late(self) -> bool:
+        """What it was sent has not all been seen yet: its client does not read, or is gone."""
+
+
+class Taker(Holder, Protocol):
+    """A consumer, as far as its queue's promises go."""
+
+    @property
+    def hungry(self) -> bool:
+        """It has credit for another message, and takes what is sent."""
+
+
+class Parcel:
+    """One publish. `held` says that it was sent while publishers had to wait, and is not known to be obeyed."""
+
+    __slots__ = (
+        "alarm",
+        "body",
+        "copies",
+        "delay",
+        "expiration",
+        "held",
+        "number",
+        "persistent",
+        "rank",
+        "reached",
+        "sender",
+        "target",
+    )
+
+    def __init__(self, number: int, size: int, sender: object, *, persistent: bool) -> None:
+        self.number = number
+        self.body = (b"%d:" % number) + (PATTERN * (size // len(PATTERN) + 2))[number % len(PATTERN) :][:size]
+        self.sender = sender
+        self.persistent = persistent
+        self.rank = 0
+        self.expiration = 0
+        self.delay = 0
+        self.target = ("", "")
+        self.reached: list[str] = []
+        self.held = False
+        self.alarm = 0
+        self.copies: list[Copy] = []
+
+
+class Group:
+    """What reaches the disk as one: copies that came and copies that left. `batch` is the one it is in."""
+
+    __slots__ = ("batch", "came", "left", "open", "owed")
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+        self.came: list[Copy] = []
+        self.left: list[Copy] = []
+        self.open = False
+        """A crash has left in doubt whether it happened."""
+        self.owed = False
+        """One of its sides must be there: what left had been on disk for certain."""
+
+    def happened(self, *, happened: bool) -> None:
+        """One of its copies has been seen, here or there: that decides about the others."""
+        if not self.open:
+            return
+        self.open = False
+        for copy in self.came:
+            if happened and not copy.fate:
+                copy.sure = True
+            elif not happened and not copy.sure:
+                copy.end("never written", 0)
+                del copy.place.buried[copy.key]
+        for copy in self.left:
+            if happened and not copy.fate:
+                copy.end("left with what came in the same write", 0)
+            elif not happened and not copy.fate:
+                copy.sure = copy.was_sure
+
+
+class Copy:
+    """A message in a queue. `fate` says why it is gone for certain, empty while it is not.
+
+    `came`, `left`, `released` and `marked` are the batches with which its arrival, its end, its leaving a delay and its
+    first delivery go to disk, at the latest; 0 is on disk already, and a `marked` of -1 means that nobody knows. `flag`
+    is what `redelivered` has to be: None where both are right.
+    """
+
+    __slots__ = (
+        "arrival",
+        "astray",
+        "came",
+        "confirmed",
+        "expires_at",
+        "expires_by",
+        "fate",
+        "flag",
+        "group",
+        "groups_left",
+        "key",
+        "left",
+        "marked",
+        "not_before",
+        "origin",
+        "out",
+        "parcel",
+        "place",
+        "ready_by",
+        "released",
+        "shaky",
+        "since",
+        "sure",
+        "times_out",
+        "waits",
+        "was_sure",
+    )
+
+    def __init__(self, parcel: Parcel, place: Place, batch: int, event: int, origin: Copy | None = None) -> None:
+        self.parcel = parcel
+        self.place = place
+        self.arrival = next(_arrivals)
+        self.key: Key = (parcel.number, origin.place.recipe.name if origin else "")
+        self.origin = origin
+        self.came, self.left, self.marked = batch, 0, 0
+        self.since = event
+        self.sure = True
+        self.was_sure = False
+        """It had been on disk for certain before a crash left its end in doubt."""
+        self.astray = False
+        """Its publish had to wait, and its queue was in reach only before or after: it may have come, or not."""
+        self.shaky = False
+        self.confirmed = False
+        self.fate = ""
+        self.flag: bool | None = False
+        self.out: Holder | None = None
+        self.times_out = 0
+        self.expires_at = self.expires_by = 0
+        self.waits = False
+        """It is delayed, and has not been seen since: in its queue between `not_before` and `ready_by`."""
+        self.not_before = self.ready_by = self.released = 0
+        self.group: Group | None = None
+        self.groups_left: list[Group] = []
+        place.copies[self.key] = self
+
+    @property
+    def kept(self) -> bool:
+        """It outlasts the process."""
+        return self.place.recipe.durable and (self.parcel.persistent or self.place.recipe.kind == "quorum")
+
+    @property
+    def is_letter(self) -> bool:
+        """It is a dead letter."""
+        return bool(self.key[1])
+
+    def may_have_gone(self, now: int) -> bool:
+        """Its time may be over, or the queue may have dropped it."""
+        return self.shaky or (0 < self.expires_at <= now + TOLERANCE)
+
+    def certainly_ready(self, now: int) -> bool:
+        """It must be there, waiting for a consumer."""
+        if self.fate or self.out is not None or not self.sure or self.may_have_gone(now):
+            return False
+        return not self.waits or 0 < self.ready_by < now
+
+    def possibly_ready(self, now: int) -> bool:
+        """It may be there, waiting for a consumer."""
+        return not self.fate and self.out is None and (not self.waits or self.not_before <= now + TOLERANCE)
+
+    def end(self, fate: str, batch: int) -> None:
+        """It is gone."""
+        self.fate, self.left, self.out = fate, batch, None
+        self.place.copies.pop(self.key, None)
+        self.place.buried[self.key] = self
+
+    def revive(self) -> None:
+        """A crash may have undone its end."""
+        del self.place.buried[self.key]
+        self.fate, self.left, self.sure = "", 0, False
+        self.place.copies[self.key] = self
+
+    def come_back(self, event: int) -> None:
+        """Whoever had it gives it back, or has lost it."""
+        self.out = None
+        self.flag = True
+        self.since = event
+        limit = self.place.recipe.delivery_limit
+        if limit and self.times_out > limit:
+            self.shaky = True
+
+
+class Place:
+    """A queue, by the number that its incarnation has in the broker."""
+
+    def __init__(self, number: int, recipe: Recipe, now: int) -> None:
+        self.number = number
+        self.recipe = recipe
+        self.copies: dict[Key, Copy] = {}
+        self.buried: dict[Key, Copy] = {}
+        self.takers: list[Taker] = []
+        self.asked: list[Holder] = []
+        """Those whose basic.get has not been answered."""
+        self.there = True
+        self.sealed = not recipe.durable
+        """Its declaration is on disk: somebody has been told."""
+        self.ending = False
+        """Somebody has asked for its deletion, or it may have ended by itself."""
+        self.ended = False
+        """Somebody has been told of its deletion."""
+        self.used = now
+        self.had_takers = False
+        self.said_empty = False
+
+    @property
+    def blurred(self) -> bool:
+        """Somebody has been sent messages from here that have not been seen yet."""
+        return any(holder.late for holder in (*self.takers, *self.asked))
+
+    def bounds(self, now: int, started: int) -> tuple[int, int]:
+        """How many messages it must, and how many it may hold ready. Those long expired are gone."""
+        low = sum(copy.certainly_ready(now) for copy in self.copies.values())
+        high = sum(copy.possibly_ready(now) for copy in self.copies.values())
+        return low, high - len(self.overdue(now, started))
+
+    def overdue(self, now: int, started: int) -> list[Copy]:
+        """Those at the front whose time has been over for too long."""
+        found: list[Copy] = []
+        if (
+            self.recipe.levels
+            or self.recipe.kind == "quorum"
+            or self.recipe.name == GRAVE
+            or now < started + EXPIRY_AFTER_START
+        ):
+            return found
+        for copy in sorted(self.copies.values(), key=_arrival):
+            if not copy.possibly_ready(now):
+                continue
+            if not 0 < copy.expires_by < now - TOLERANCE:
+                break
+            found.append(copy)
+        return found
+
+    def make_room(self) -> None:
+        """It may hold too many, and then drops some, nobody knows which."""
+        limit = self.recipe.limit
+        waiting = [copy for copy in self.copies.values() if copy.out is None]
+        if limit and self.recipe.overflow == "" and len(waiting) > limit:
+            for copy in waiting:
+                copy.shaky = True
+
+
+def passed_over(place: Place, taken: Iterable[Copy], now: int, event: int) -> tuple[Copy, Copy] | None:
+    """A message that was taken, and one that was ready before it and should have been taken instead."""
+    if place.recipe.name == LATE_QUEUE:
+        return None
+    waiting = [copy for copy in place.copies.values() if copy.certainly_ready(now) and copy.since < event]
+    for one in taken:
+        for other in waiting:
+            if _before(place, other, one):
+                return one, other
+    return None
+
+
+def _before(place: Place, other: Copy, one: Copy) -> bool:
+    if other.parcel.rank > one.parcel.rank:
+        return True
+    if other.is_letter or one.is_letter or other.parcel.rank != one.parcel.rank:
+        return False
+    if place.recipe.kind == "quorum" and (other.times_out or one.times_out > 1):
+        return False
+    return other.parcel.sender is one.parcel.sender and other.parcel.number < one.parcel.number
+
+
+def _arrival(copy: Copy) -> int:
+    return copy.arrival

@@ -1,0 +1,306 @@
+"""Mistakes that are planted in the broker of a simulated world, which has to find them (`test_mistakes.py`).
+
+Each takes what sets an attribute - `pytest.MonkeyPatch.setattr`, or `setattr` for the life of a process - and names the
+seed among the first few that finds it in the fewest events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from broker.entities import clock
+from broker.entities.alarms import Alarms
+from broker.entities.backlog import Backlog
+from broker.entities.clock import SteadyClock
+from broker.entities.consumer import Consumer, Consumers
+from broker.entities.delays import DelayQueue
+from broker.entities.journal import Journal
+from broker.entities.lane import Lane
+from broker.entities.limits import Limits
+from broker.entities.message import Entry, Message
+from broker.entities.pending import Pending
+from broker.entities.queue import Queue
+from broker.entities.stream import Stream
+from broker.server.definition_log import DefinitionLog
+from broker.session.channel import Channel
+from broker.session.confirms import ConfirmLedger
+from broker.session.overdue import Overdue
+from broker.session.transaction import Transaction
+from storage.batch import SealedBatch, WriteBatch
+
+Patch = Callable[[Any, str, Any], None]
+
+LATER_MILLISECONDS = 30
+LONG_AFTER_MILLISECONDS = 400
+
+
+class Planted(NamedTuple):
+    """A mistake, and a seed that finds it."""
+
+    plant: Callable[[Patch], None]
+    seed: int
+
+
+def an_ack_is_lost_in_flight(patch: Patch) -> None:
+    """What is acknowledged while its batch is on its way to disk is not settled there."""
+    seal, before = WriteBatch.seal, set[int]()
+
+    def seal_losing(batch: WriteBatch, last_event: int = 0) -> SealedBatch:
+        sealed = seal(batch, last_event)
+        kept = [
+            lane._replace(settled=tuple(position for position in lane.settled if position not in before))
+            for lane in sealed.lanes
+        ]
+        before.clear()
+        before.update(position for lane in sealed.lanes for position, _put in lane.puts)
+        return sealed._replace(lanes=tuple(kept))
+
+    patch(WriteBatch, "seal", seal_losing)
+
+
+def a_confirm_does_not_wait(patch: Patch) -> None:
+    """Publishers are told when a batch is closed, not when it is on disk."""
+    seal = Journal.seal
+
+    def seal_and_tell(journal: Journal) -> None:
+        waiters, number = list(journal.current.waiters), journal.current.number
+        seal(journal)
+        for waiter in waiters:
+            if isinstance(waiter, ConfirmLedger):
+                waiter.stored(number)
+
+    patch(Journal, "seal", seal_and_tell)
+
+
+def what_comes_back_goes_to_the_end(patch: Patch) -> None:
+    """Returned messages lose their places."""
+
+    def give_back(backlog: Backlog, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            backlog.append(entry)
+
+    patch(Backlog, "give_back", give_back)
+
+
+def a_letter_comes_after_the_settlement(patch: Patch) -> None:
+    """A dead message is settled at once, its letter is published a little later."""
+
+    def discard_first(queue: Queue, entries: Sequence[Entry], reason: str) -> None:
+        dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
+        context.timers.at(context.now() + LATER_MILLISECONDS, partial(queue.dead_letter, dead, reason))
+        queue.finish(entries)
+
+    patch(Queue, "discard", discard_first)
+
+
+def time_to_live_goes_by_the_wall_clock(patch: Patch) -> None:
+    """The broker's clock follows whoever sets the machine's."""
+
+    def now(steady: SteadyClock) -> int:
+        return int(clock.time.time() * 1000)
+
+    patch(SteadyClock, "now", now)
+
+
+def a_prefetch_is_one_too_many(patch: Patch) -> None:
+    """A consumer is given one message more than it asked for."""
+    credit = Consumer.credit
+
+    def generous(consumer: Consumer) -> int:
+        return credit(consumer) + (1 if consumer.prefetch else 0)
+
+    patch(Consumer, "credit", generous)
+
+
+def a_closed_channel_gives_back_twice(patch: Patch) -> None:
+    """What an ended channel held is ready twice."""
+    requeue = Queue.requeue
+
+    def twice(queue: Queue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+        requeue(queue, entries, abandoned=abandoned)
+        if abandoned and not queue.deleted:
+            queue.backlog.give_back(entries[:1])
+
+    patch(Queue, "requeue", twice)
+
+
+def a_closed_channel_keeps_one(patch: Patch) -> None:
+    """One of the messages that an ended channel held does not come back."""
+    requeue = Queue.requeue
+
+    def losing(queue: Queue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+        requeue(queue, entries[1:] if abandoned else entries, abandoned=abandoned)
+
+    patch(Queue, "requeue", losing)
+
+
+def a_delivery_is_not_remembered(patch: Patch) -> None:
+    """After a crash nobody knows what was delivered before."""
+    patch(Lane, "delivered", lambda lane, entries: None)
+
+
+def a_purge_takes_what_is_out(patch: Patch) -> None:
+    """A purge settles on disk what consumers still hold."""
+    purge = Lane.purge
+
+    def take_all(lane: Lane, floor: int, survivors: Iterable[Entry]) -> None:
+        purge(lane, floor, ())
+
+    patch(Lane, "purge", take_all)
+
+
+def an_alarm_lets_publishers_through(patch: Patch) -> None:
+    """Nobody is held while memory or disk are short."""
+
+    def do_nothing(alarms: Alarms, resource: str, *, short: bool) -> None:
+        """Nobody is told."""
+
+    patch(Alarms, "set", do_nothing)
+
+
+def an_alarm_holds_acknowledgements(patch: Patch) -> None:
+    """What frees memory waits until there is memory."""
+    obey = Channel.obey
+
+    def wait(channel: Channel, key: int, action: Any, size: int, *, may_pass: bool = False) -> None:
+        obey(channel, key, action, size)
+
+    patch(Channel, "obey", wait)
+
+
+def a_declaration_does_not_wait(patch: Patch) -> None:
+    """A durable queue is announced before it is on disk."""
+    write = DefinitionLog.write
+
+    def promise(log: DefinitionLog, *changes: Any) -> Pending[None]:
+        write(log, *changes)
+        return Pending.resolved(None)
+
+    patch(DefinitionLog, "write", promise)
+
+
+def a_transaction_is_cut_in_two(patch: Patch) -> None:
+    """Publishes of a transaction go to disk before its acknowledgements."""
+    clear = Transaction.clear
+
+    def cut(transaction: Transaction) -> None:
+        if transaction.publishes and transaction.settlements:
+            enqueue: Any = transaction.publishes[0]
+            channel: Channel = enqueue.args[0]
+            transaction.publishes.append(partial(_seal, channel))
+        clear(transaction)
+
+    patch(Transaction, "clear", cut)
+
+
+def _seal(channel: Channel) -> None:
+    journal = channel.connection.broker.journal
+    journal.seal()
+
+
+def messages_expire_early(patch: Patch) -> None:
+    """A time to live is cut by a tenth."""
+    expires_at = Limits.expires_at
+
+    def early(limits: Limits, message: Message) -> int:
+        found = expires_at(limits, message)
+        return found and found - (found - limits._now()) // 10
+
+    patch(Limits, "expires_at", early)
+
+
+def messages_expire_late(patch: Patch) -> None:
+    """A time to live is a second longer than asked for."""
+    expires_at = Limits.expires_at
+
+    def late(limits: Limits, message: Message) -> int:
+        found = expires_at(limits, message)
+        return found and found + 1000
+
+    patch(Limits, "expires_at", late)
+
+
+def a_delay_is_too_short(patch: Patch) -> None:
+    """A delayed message comes before its time."""
+    add = DelayQueue._add
+
+    def early(queue: DelayQueue, due: int, position: int, size: int) -> None:
+        add(queue, due - 50, position, size)
+
+    patch(DelayQueue, "_add", early)
+
+
+def a_delay_is_released_in_two_writes(patch: Patch) -> None:
+    """A delayed message that is due is settled at once, and published a little later."""
+
+    def let_go_first(queue: DelayQueue, entry: Entry) -> None:
+        assert entry.message is not None
+        entry.persistent = queue.durable and entry.message.persistent
+        queue.finish((entry,))
+        context = queue._context
+        context.timers.at(context.now() + LONG_AFTER_MILLISECONDS, partial(queue._release, entry.message))
+
+    patch(DelayQueue, "_let_go", let_go_first)
+
+
+def a_stream_is_read_before_it_is_synced(patch: Patch) -> None:
+    """Readers of a stream are given what a crash may take back."""
+    publish = Stream.publish
+
+    def publish_visibly(stream: Stream, message: Message) -> bool:
+        waits = publish(stream, message)
+        stream.stored(0, stream.log.next - 1)
+        return waits
+
+    patch(Stream, "publish", publish_visibly)
+
+
+def those_that_stand_by_are_served(patch: Patch) -> None:
+    """A single active consumer is not the only one."""
+    patch(Consumers, "active", lambda consumers, consumer: True)
+
+
+def a_lease_ends_although_the_queue_is_used(patch: Patch) -> None:
+    """Nobody's interest in a queue counts."""
+    patch(Queue, "use", lambda queue: None)
+
+
+def acknowledgements_are_late_too_soon(patch: Patch) -> None:
+    """A channel is closed for a message that it has held for half of the time it may."""
+    timeout = Overdue._timeout
+
+    def half(overdue: Overdue, entry: Entry) -> int:
+        return timeout(overdue, entry) // 2
+
+    patch(Overdue, "_timeout", half)
+
+
+MISTAKES = {
+    plant.__name__: Planted(plant, seed)
+    for plant, seed in [
+        (an_ack_is_lost_in_flight, 1),
+        (a_confirm_does_not_wait, 2),
+        (what_comes_back_goes_to_the_end, 8),
+        (a_letter_comes_after_the_settlement, 2),
+        (time_to_live_goes_by_the_wall_clock, 1),
+        (a_prefetch_is_one_too_many, 8),
+        (a_closed_channel_gives_back_twice, 2),
+        (a_closed_channel_keeps_one, 5),
+        (a_delivery_is_not_remembered, 2),
+        (a_purge_takes_what_is_out, 2),
+        (an_alarm_lets_publishers_through, 5),
+        (an_alarm_holds_acknowledgements, 2),
+        (a_declaration_does_not_wait, 3),
+        (a_transaction_is_cut_in_two, 4),
+        (messages_expire_early, 7),
+        (messages_expire_late, 4),
+        (a_delay_is_too_short, 2),
+        (a_delay_is_released_in_two_writes, 2),
+        (a_stream_is_read_before_it_is_synced, 3),
+        (those_that_stand_by_are_served, 5),
+        (a_lease_ends_although_the_queue_is_used, 7),
+        (acknowledgements_are_late_too_soon, 6),
+    ]
+}

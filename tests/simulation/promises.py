@@ -1,0 +1,367 @@
+"""The promises, as far as a client can hold a broker to them (docs/durability.md, docs/protocol.md).
+
+Told of everything that clients have done when the broker has taken it in, and of everything that the broker says. It
+knows nothing of how the broker works, save two things that it looks up in memory because nobody sends them: which
+queues exist, and which batch is gathering. What a batch holds that is on disk must outlast a crash; what it holds that
+is not, may.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from tests.simulation.copies import TOLERANCE, Broken, Copy, Group, Holder, Key, Parcel, Place, Taker, passed_over
+from tests.simulation.streams import StreamPromises
+from tests.simulation.times import START_SECONDS, Times
+from tests.simulation.town import Recipe
+
+NEVER = 1 << 60
+"""A batch that never comes."""
+
+RELEASE = 200
+"""Milliseconds within which a delayed message that is due must be in its queues, however busy the disk."""
+
+
+class Promises:
+    """What the broker owes its clients."""
+
+    def __init__(self, times: Times, recipes: dict[str, Recipe]) -> None:
+        self.times = times
+        self.recipes = recipes
+        self.places: dict[int, Place] = {}
+        self.named: dict[str, Place] = {}
+        self.parcels: dict[int, Parcel] = {}
+        self.event = 0
+        self.alarm = 0
+        """Which alarm is raised, by its number; 0: none."""
+        self.batch: Callable[[], int] = int
+        self.targets: Callable[[str, str], list[Place]] = lambda exchange, key: []
+        """The queues that a publish reaches now."""
+        self.short: Callable[[], bool] = bool
+        """Publishers have to wait now."""
+        self.counts: Counter[str] = Counter()
+        self.stream = StreamPromises()
+        self.mortal: list[Copy] = []
+        """Those that may become dead letters by themselves, and have not been seen to."""
+        self.bound: set[int] = set()
+        """The numbers of the queues that are bound to the fanout exchange, and somebody was told so."""
+        self._taken: dict[Place, list[Copy]] = {}
+        self._refreshed: dict[int, str] = {}
+        self.begin()
+
+    # Time
+
+    def begin(self) -> None:
+        """A broker starts: from now on it goes by the wall clock of this moment, moved on by the monotonic one."""
+        self.last = self.now if self.event else 0
+        """The time at which the one before it has ended."""
+        self._start = self.times.now
+        self._start_wall = int(START_SECONDS * 1000) + self.times.now + self.times.wall_ahead
+
+    @property
+    def now(self) -> int:
+        """The broker's time, in milliseconds since the epoch."""
+        return self._start_wall + self.times.now - self._start
+
+    @property
+    def started(self) -> int:
+        """When it began to run, on its own clock."""
+        return self._start_wall
+
+    # Queues
+
+    def look(self, found: dict[int, str]) -> None:
+        """Take note of the queues that exist, their names by their numbers. Raises Broken if one may not have gone."""
+        if found == self._refreshed:
+            return
+        self._refreshed = dict(found)
+        for number, place in self.places.items():
+            if place.there and number not in found:
+                self._gone(place)
+        for number, name in found.items():
+            place = self.places.get(number) or self._new(number, name)
+            if not place.there:
+                raise Broken(f"queue {name} is back without a crash")
+            self.named[name] = place
+
+    def _new(self, number: int, name: str) -> Place:
+        place = self.places[number] = Place(number, self.recipes[name], self.now)
+        return place
+
+    def _gone(self, place: Place) -> None:
+        recipe = place.recipe
+        leased = recipe.expires and self.now + TOLERANCE >= place.used + recipe.expires and not place.takers
+        abandoned = recipe.auto_delete and place.had_takers and not place.takers
+        if not (place.ending or leased or abandoned):
+            raise Broken(f"queue {recipe.name} is gone and nobody has asked for it")
+        place.there, place.ending = False, True
+        if self.named.get(recipe.name) is place:
+            del self.named[recipe.name]
+
+    # Publishing
+
+    def published(self, parcel: Parcel, targets: Iterable[Place], group: Group | None = None) -> None:
+        """The broker has taken a publish in; it is for these queues."""
+        self.parcels[parcel.number] = parcel
+        self.counts["published"] += 1
+        parcel.alarm = self.alarm
+        group = group or Group(self.batch())
+        for place in targets:
+            if place.recipe.kind == "stream":
+                self.stream.sent[parcel.number] = parcel
+                continue
+            copy = self._place(parcel, place)
+            copy.sure = not parcel.held and place.recipe.overflow == ""
+            if place.recipe.overflow == "" and not parcel.held and copy.kept:
+                copy.group = group
+                group.came.append(copy)
+            place.make_room()
+
+    def _place(self, parcel: Parcel, place: Place) -> Copy:
+        copy = Copy(parcel, place, self.batch(), self.event)
+        parcel.copies.append(copy)
+        self._set_times(copy)
+        if place.recipe.letters_to:
+            self.mortal.append(copy)
+        return copy
+
+    def _set_times(self, copy: Copy) -> None:
+        parcel, recipe, now = copy.parcel, copy.place.recipe, self.now
+        lives = [time for time in (parcel.expiration, recipe.ttl) if time]
+        if parcel.delay:
+            copy.waits = True
+            copy.not_before = now + parcel.delay - TOLERANCE
+            copy.ready_by = 0 if parcel.held else now + parcel.delay + RELEASE
+        elif lives:
+            copy.expires_at = now + min(lives) - TOLERANCE
+            copy.expires_by = 0 if parcel.held else now + min(lives) + TOLERANCE
+
+    def released(self, parcel: Parcel) -> None:
+        """A publish that had to wait has been obeyed by now."""
+        if not parcel.held:
+            return
+        parcel.held = False
+        targets = self.targets(*parcel.target)
+        for copy in list(parcel.copies):
+            if copy.place not in targets and not copy.times_out:
+                copy.astray = True
+            elif not copy.fate:
+                copy.sure = copy.sure or copy.place.recipe.overflow == ""
+                copy.came, copy.since = self.batch(), self.event
+        for place in targets:
+            if place.recipe.kind != "stream" and (parcel.number, "") not in {**place.copies, **place.buried}:
+                copy = self._place(parcel, place)
+                copy.sure, copy.astray = False, True
+
+    def confirmed(self, parcel: Parcel) -> None:
+        """The publisher has been told that its message is safe."""
+        self.counts["confirmed"] += 1
+        self._not_during_alarm(parcel)
+        self.released(parcel)
+        if parcel.number in self.stream.sent:
+            self.stream.confirmed.add(parcel.number)
+        for copy in parcel.copies:
+            if copy.astray and not copy.times_out:
+                continue
+            copy.confirmed = True
+            if not copy.fate and not copy.sure:
+                copy.sure = True
+
+    def refused(self, parcel: Parcel) -> None:
+        """The publisher has been told that a queue did not take its message."""
+        self.counts["refused"] += 1
+        closed = [copy for copy in parcel.copies if copy.place.recipe.overflow]
+        if not closed:
+            raise Broken(f"message {parcel.number} is refused, by no queue that may")
+        for copy in closed:
+            if copy.times_out:
+                raise Broken(f"message {parcel.number} is refused and was delivered")
+            copy.end("refused", 0)
+
+    def _not_during_alarm(self, parcel: Parcel) -> None:
+        if parcel.alarm and parcel.alarm == self.alarm and self.short():
+            raise Broken(f"message {parcel.number} got past an alarm")
+
+    # Delivering
+
+    def delivered(
+        self, place: Place, body: bytes, origin: str, reason: str, *, redelivered: bool, late: bool, channel: Holder
+    ) -> Copy:
+        """The broker has sent a message to somebody who has to acknowledge it, or not."""
+        self.counts["delivered"] += 1
+        copy = self._copy(place, self._parcel(body), origin, reason)
+        self._check_time(copy, late=late)
+        if copy.flag is not None and copy.flag != redelivered and not place.blurred:
+            raise Broken(f"{self.tell(copy)} comes with redelivered {redelivered}, out {copy.times_out} times before")
+        copy.sure, copy.shaky = True, False
+        if copy.waits:
+            copy.waits, copy.released = False, self.batch()
+        if copy.group is not None:
+            copy.group.happened(happened=True)
+        for group in copy.groups_left:
+            group.happened(happened=False)
+        copy.groups_left = []
+        copy.times_out += 1
+        if copy.times_out == 1 or copy.marked < 0:
+            copy.marked = self.batch()
+        copy.flag = True
+        copy.out = channel
+        if not late:
+            self._taken.setdefault(place, []).append(copy)
+        return copy
+
+    def _parcel(self, body: bytes) -> Parcel:
+        number = body.partition(b":")[0]
+        parcel = self.parcels.get(int(number)) if number.isdigit() else None
+        if parcel is None:
+            raise Broken(f"a message that nobody has published: {body[:40]!r}")
+        if parcel.body != body:
+            raise Broken(f"message {parcel.number} has another body")
+        self._not_during_alarm(parcel)
+        return parcel
+
+    def _copy(self, place: Place, parcel: Parcel, origin: str, reason: str) -> Copy:
+        key: Key = (parcel.number, origin)
+        copy = place.copies.get(key)
+        buried = place.buried.get(key)
+        if copy is None and buried is not None:
+            raise Broken(f"{self.tell(buried)} is delivered again; it was gone: {buried.fate}")
+        if copy is None and origin:
+            copy = self._letter(place, parcel, origin, reason)
+        elif copy is None and parcel.held:
+            copy = self._place(parcel, place)
+        if copy is None:
+            raise Broken(f"message {parcel.number} is in queue {place.recipe.name}, where nobody has put it")
+        if copy.out is not None and not copy.out.late:
+            raise Broken(f"{self.tell(copy)} is delivered while it is out")
+        return copy
+
+    def _letter(self, place: Place, parcel: Parcel, origin: str, reason: str) -> Copy:
+        """A dead letter of a message that has died by itself."""
+        dead = next((copy for copy in parcel.copies if copy.place.recipe.name == origin), None)
+        if dead is None or place.recipe.name != dead.place.recipe.letters_to:
+            raise Broken(f"message {parcel.number} is a dead letter of queue {origin}, where it never was")
+        why = {
+            "expired": dead.may_have_gone(self.now),
+            "maxlen": bool(dead.place.recipe.limit),
+            "delivery_limit": dead.place.recipe.delivery_limit > 0
+            and dead.times_out > dead.place.recipe.delivery_limit,
+        }
+        if not why.get(reason):
+            raise Broken(f"{self.tell(dead)} has died of {reason!r}, too early or for no reason")
+        if dead.fate and dead.fate not in ("purged", "deleted"):
+            raise Broken(f"{self.tell(dead)} is a dead letter as well; it was gone: {dead.fate}")
+        if dead.out is not None and not dead.out.late:
+            raise Broken(f"{self.tell(dead)} is a dead letter while it is out")
+        letter = Copy(parcel, place, self.batch(), self.event, dead)
+        dead.end("dead letter: " + reason, self.batch())
+        self._tie(letter, dead)
+        return letter
+
+    def _tie(self, letter: Copy, dead: Copy) -> None:
+        if letter.kept and dead.kept:
+            group = Group(self.batch())
+            group.came, group.left = [letter], [dead]
+            letter.group = group
+            dead.groups_left.append(group)
+
+    def _check_time(self, copy: Copy, *, late: bool) -> None:
+        if copy.waits and self.now < copy.not_before - TOLERANCE:
+            raise Broken(f"{self.tell(copy)} comes {copy.not_before - self.now} ms before its time")
+        if not late and 0 < copy.expires_by < self.now - TOLERANCE:
+            raise Broken(f"{self.tell(copy)} comes {self.now - copy.expires_by} ms after its time")
+
+    # Settling
+
+    def acked(self, copies: Sequence[Copy], group: Group | None = None) -> None:
+        """The broker has taken in that a client is done with messages, or has sent them to one that need not say so."""
+        self.counts["settled"] += len(copies)
+        for copy in copies:
+            copy.end("acknowledged", self._left(copy))
+            if group is not None and copy.kept:
+                group.left.append(copy)
+                copy.groups_left.append(group)
+
+    def certain(self, group: Group | None) -> None:
+        """A client has been told that a transaction is on disk: what it acknowledged is gone for good."""
+        for copy in group.left if group is not None else ():
+            copy.left = copy.left if copy.left == NEVER else 0
+
+    def returned(self, copies: Sequence[Copy]) -> None:
+        """Messages have come back, because a client said so or is gone."""
+        self.counts["returned"] += len(copies)
+        for copy in copies:
+            copy.come_back(self.event)
+        for place in {copy.place.number: copy.place for copy in copies}.values():
+            place.make_room()
+
+    def _left(self, copy: Copy) -> int:
+        """Nothing of a queue that is being deleted goes to disk: should a crash undo that, all of it is back."""
+        return self.batch() if copy.place.there else NEVER
+
+    def rejected(self, copies: Sequence[Copy]) -> None:
+        """A client does not want messages: they are dead letters now, if their queues have a place for them."""
+        self.counts["rejected"] += len(copies)
+        for copy in copies:
+            copy.end("rejected", self._left(copy))
+            grave = self.named.get(copy.place.recipe.letters_to)
+            if grave is not None and copy.place.there:
+                letter = Copy(copy.parcel, grave, self.batch(), self.event, copy)
+                self._tie(letter, copy)
+
+    def dropped(self, parcels: Iterable[Parcel]) -> None:
+        """A channel has ended, and with it the publishes that had to wait."""
+        for copy in [copy for parcel in parcels if parcel.held for copy in parcel.copies]:
+            if not copy.fate:
+                copy.end("held, and dropped with its channel", 0)
+
+    def purged(self, place: Place) -> list[Copy]:
+        """A queue was purged: what was ready is gone."""
+        gone = [copy for copy in place.copies.values() if copy.possibly_ready(self.now) and not copy.parcel.held]
+        for copy in gone:
+            copy.end("purged", self.batch())
+            for group in (copy.group, *copy.groups_left):
+                if group is not None:
+                    group.open = False
+        return gone
+
+    # The end of what one event has brought about
+
+    def settle(self) -> None:
+        """Nothing more follows from this event: see that messages were taken in their order."""
+        taken, self._taken = self._taken, {}
+        for place, copies in taken.items():
+            wrong = None if place.blurred else passed_over(place, copies, self.now, self.event)
+            if wrong is not None:
+                one, other = wrong
+                raise Broken(f"{self.tell(one)} was taken, and {self.tell(other)} before it was not")
+        for place in self.places.values():
+            if place.said_empty:
+                place.said_empty = False
+                left = [copy for copy in place.copies.values() if copy.certainly_ready(self.now)]
+                left = [copy for copy in left if copy.since < self.event]
+                if left and not place.blurred:
+                    raise Broken(f"queue {place.recipe.name} says it is empty, without {self.tell(left[0])}")
+
+    def tell(self, copy: Copy) -> str:
+        """A copy in words."""
+        said = "letter" if copy.is_letter else "message"
+        doubt = "" if copy.sure else ", in doubt"
+        return f"{said} {copy.parcel.number} of queue {copy.place.recipe.name}{doubt}"
+
+
+def check_single_active(place: Place, taker: Taker) -> None:
+    """Only one consumer is served. Raises Broken."""
+    if place.recipe.single_active and place.takers and place.takers[0] is not taker and not place.blurred:
+        raise Broken(f"queue {place.recipe.name} serves a consumer that stands by")
+
+
+def headers_of(properties: Any) -> tuple[str, str]:
+    """The queue and the reason of the latest death, both empty for what never died."""
+    deaths = (properties.headers or {}).get("x-death")
+    if deaths is None or not deaths.value:
+        return "", ""
+    latest = deaths.value[0].value
+    return latest["queue"].value.decode(), latest["reason"].value.decode()

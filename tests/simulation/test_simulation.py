@@ -1,0 +1,59 @@
+"""Seeds: a few that are always the same, some that nobody has chosen, and the same one twice."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.simulation.runs import replay
+
+ROOT = Path(__file__).parent.parent.parent
+HOURS = 4.0
+RANDOM_SECONDS = 12.0
+
+
+def test_a_short_run_keeps_every_promise() -> None:
+    outcome = replay(8, 0.5)
+    assert outcome.counts["acts"] > 100
+    assert not outcome.failure, outcome.failure
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 13))
+def test_a_run_keeps_every_promise(seed: int) -> None:
+    outcome = replay(seed, HOURS)
+    assert not outcome.failure, outcome.failure
+
+
+@pytest.mark.slow
+def test_runs_that_nobody_has_chosen_keep_every_promise() -> None:
+    """For some seconds; a failure names its seed, and how to see it again."""
+    seeds = []
+    until = time.monotonic() + RANDOM_SECONDS
+    while time.monotonic() < until:
+        seeds.append(random.SystemRandom().randrange(1 << 32))
+        outcome = replay(seeds[-1], HOURS)
+        assert not outcome.failure, outcome.failure
+    print(f"seeds of {HOURS:g} virtual hours: {seeds}")
+
+
+def hash_of(seed: int, hash_seed: str) -> str:
+    """What a process of its own tells of a run."""
+    command = [sys.executable, "-m", "tests.simulation", "--seed", str(seed), "--hours", "3"]
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    told = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return told.stdout
+
+
+@pytest.mark.slow
+def test_a_seed_is_the_same_run_in_every_process() -> None:
+    first, again, other = hash_of(7, "1"), hash_of(7, "2"), hash_of(9, "1")
+    assert first == again
+    assert "hash" in first
+    assert first.partition("hash")[2] != other.partition("hash")[2]
