@@ -108,7 +108,7 @@ class Rows:
             properties.delivery_mode = shape.delivery_mode
         if properties.message_id is None:
             properties.message_id = f"{self._prefix}-{self._number}"
-        return Outgoing(exchange, key, properties, body if isinstance(body, bytes) else body.encode())
+        return Outgoing(exchange, key, properties, body.encode() if isinstance(body, str) else bytes(body))
 
 
 def _same(value: Any) -> Any:

@@ -43,7 +43,7 @@ def stream(spark: SparkSession, desk: Desk, queue: str, **options: Any) -> DataF
 
 def into(frame: DataFrame, desk: Desk, queue: str, checkpoint: Path, **options: Any) -> StreamingQuery:
     writer = frame.writeStream.format("amqp").options(**desk.options, exchange="", routingKey=queue)
-    return writer.option("checkpointLocation", str(checkpoint)).trigger(**NOW).options(**options).start()
+    return writer.options(checkpointLocation=str(checkpoint), **options).trigger(**NOW).start()
 
 
 def finished(query: StreamingQuery) -> list[int]:
@@ -344,10 +344,15 @@ def test_a_wrong_option_is_told_when_a_source_is_loaded(spark: SparkSession, des
 
 
 def test_a_password_is_in_no_plan_and_no_failure(
-    spark: SparkSession, desk: Desk, queue: Queue, capfd: pytest.CaptureFixture[str]
+    spark: SparkSession, desk: Desk, queue: Queue, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    frame = table(spark, desk, queue(), password="hidden-word")
+    source = queue()
+    frame = table(spark, desk, source, password="hidden-word")
     told = failure(frame.collect)
     assert "AuthenticationError" in told
     frame.explain(extended=True)
+    messages = stream(spark, desk, source)
+    desk.publish(source, [b"x"])
+    told += failure(lambda: finished(into(messages, desk, source, tmp_path / "c", password="hidden-word")))
+    assert "Logical Plan" in told, "the failure of a stream shows its plan"
     assert "hidden-word" not in told + "".join(capfd.readouterr())
