@@ -1,8 +1,8 @@
 """How fast Spark reads a queue and publishes rows: `python -m bench.spark`, with a broker of this checkout.
 
-`--target HOST:PORT` takes another broker. Messages are persistent, of 1 KiB, with two headers. The source's rate is that
-of the batches after the first, which warms Spark up: from one trigger to the next, acknowledgements included. The sink's
-is that of the second of two writes. "Without Spark" is what the planner's process could give at most: the same
+`--target HOST:PORT` takes another broker. Messages are persistent, of 1 KiB, with two headers. The source's rate is
+that of the batches after the first, which warms Spark up: from one trigger to the next, acknowledgements included. The
+sink's is that of the second of two writes. "Without Spark" is what the planner's process could give at most: the same
 connections, batches that are gathered, acknowledged and thrown away.
 """
 
@@ -14,10 +14,10 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pika
 
@@ -36,7 +36,21 @@ CONNECTIONS = (1, 2, 4)
 Options = Mapping[str, str]
 
 
-def prepare(options: Options, messages: int) -> None:
+class Rate(NamedTuple):
+    """Messages a second, and what one takes of this process' CPU time in microseconds."""
+
+    messages: float
+    cpu_us: float
+
+
+def measured(messages: int, work: Callable[[], None]) -> Rate:
+    """The rate of some work in this process."""
+    begun, used = time.monotonic(), time.process_time()
+    work()
+    return Rate(messages / (time.monotonic() - begun), 1e6 * (time.process_time() - used) / messages)
+
+
+def prepare(options: Options, messages: int) -> Rate:
     """An empty queue, then so many messages in it."""
     parameters = pika.ConnectionParameters(options["host"], int(options["port"]))
     connection = pika.BlockingConnection(parameters)
@@ -45,9 +59,13 @@ def prepare(options: Options, messages: int) -> None:
     connection.close()
     properties = pika.BasicProperties(delivery_mode=2, headers={"tenant": "acme", "attempt": 1})
     with Publisher(broker_of(options), writing_of(options)) as publisher:
-        for _ in range(messages):
-            publisher.publish(Outgoing("", QUEUE, properties, BODY))
-        publisher.finish()
+
+        def publish() -> None:
+            for _ in range(messages):
+                publisher.publish(Outgoing("", QUEUE, properties, BODY))
+            publisher.finish()
+
+        return measured(max(messages, 1), publish)
 
 
 def reading(options: Options, connections: int, messages: int) -> dict[str, str]:
@@ -56,17 +74,19 @@ def reading(options: Options, connections: int, messages: int) -> dict[str, str]
     return {**options, **{name: str(value) for name, value in given.items()}}
 
 
-def intake_rate(options: Options, connections: int, messages: int) -> float:
-    """Messages a second without Spark."""
+def intake_rate(options: Options, connections: int, messages: int) -> Rate:
+    """Messages without Spark."""
     prepare(options, messages)
     given = reading(options, connections, messages)
     intake = Intake(broker_of(given), reading_of(given), messages)
-    try:
-        begun = time.monotonic()
-        intake.open()
+
+    def read() -> None:
         while batch := intake.gather():
             intake.settle(batch.marks)
-        return messages / (time.monotonic() - begun)
+
+    try:
+        intake.open()
+        return measured(messages, read)
     finally:
         intake.close()
 
@@ -122,10 +142,15 @@ def main() -> None:
     with target(arguments.target) as options, session("bench", cores=arguments.cores) as spark:
         source_rate(spark, options, 1, 1000)  # what is said once: classes, workers
         for connections in CONNECTIONS:
+            publisher = prepare(options, arguments.messages)
+            intake = intake_rate(options, connections, arguments.messages)
             rates = {
-                "without_spark": intake_rate(options, connections, arguments.messages),
                 "source": source_rate(spark, options, connections, arguments.messages),
                 "sink": sink_rate(spark, options, connections, arguments.messages),
+                "read_without_spark": intake.messages,
+                "read_cpu_us": intake.cpu_us,
+                "publish_without_spark": publisher.messages,
+                "publish_cpu_us": publisher.cpu_us,
             }
             print(json.dumps({"connections": connections} | {name: round(rate) for name, rate in rates.items()}))
             sys.stdout.flush()
