@@ -1,12 +1,10 @@
-"""Seeds: a few that are always the same, some that nobody has chosen, and the same one twice."""
+"""Seeds: a few that are always the same, and the same one twice. For others there is `make simulate`."""
 
 from __future__ import annotations
 
 import os
-import random
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from tests.simulation.runs import replay
 
 ROOT = Path(__file__).parent.parent.parent
 HOURS = 4.0
-RANDOM_SECONDS = 12.0
 
 
 def test_a_short_run_keeps_every_promise() -> None:
@@ -29,18 +26,6 @@ def test_a_short_run_keeps_every_promise() -> None:
 def test_a_run_keeps_every_promise(seed: int) -> None:
     outcome = replay(seed, HOURS)
     assert not outcome.failure, outcome.failure
-
-
-@pytest.mark.slow
-def test_runs_that_nobody_has_chosen_keep_every_promise() -> None:
-    """For some seconds; a failure names its seed, and how to see it again."""
-    seeds = []
-    until = time.monotonic() + RANDOM_SECONDS
-    while time.monotonic() < until:
-        seeds.append(random.SystemRandom().randrange(1 << 32))
-        outcome = replay(seeds[-1], HOURS)
-        assert not outcome.failure, outcome.failure
-    print(f"seeds of {HOURS:g} virtual hours: {seeds}")
 
 
 def hash_of(seed: int, hash_seed: str) -> str:
