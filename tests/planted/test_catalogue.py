@@ -18,3 +18,7 @@ def test_each_planted_mistake_stands_beside_its_promise() -> None:
         promise: {name for name, mistake in CATALOGUE.items() if mistake.promise == promise} for promise in promises
     }
     assert promises == planted
+
+
+def test_every_promise_has_a_mistake_against_it() -> None:
+    assert [promise for promise, names in documented().items() if not names] == []
