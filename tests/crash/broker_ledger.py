@@ -33,6 +33,7 @@ from broker.wire.methods import (
 from tests.crash.conversation import Answer, Request, Said
 from tests.crash.definition_ledger import DefinitionLedger, Facts
 from tests.crash.message_ledger import MessageLedger
+from tests.crash.verdicts import problems
 
 ASKED = {
     ExchangeBind: ExchangeBindOk,
@@ -92,4 +93,4 @@ class BrokerLedger:
 
     def problems(self, found: Found) -> list[str]:
         """What is wrong with what was found."""
-        return [*self.definitions.problems(found.facts), *self.messages.problems(found.held, found.counts)]
+        return [*self.definitions.problems(found.facts), *problems(self.messages, found.held, found.counts)]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,18 +29,13 @@ from broker.wire.methods import (
     TxSelect,
 )
 from tests.crash.topology import (
-    CLIENTS,
-    DEAD,
     KEEPS_ALL,
-    LETTERS,
     LOG,
     QUORUM,
     READER,
     TARGETS,
-    TX_DEAD,
     dead_letter_queue,
     number_of,
-    place_in,
 )
 from tests.support.client import Message
 
@@ -56,7 +51,6 @@ class State(enum.Enum):
 
 
 ALIVE = (State.POSSIBLE, State.CERTAIN, State.LEAVING)
-UNORDERED = (DEAD, LETTERS, TX_DEAD)
 
 NEVER_CERTAIN = 1 << 62
 """In place of the moment at which a message was handed out that may have been forgotten in a crash."""
@@ -90,6 +84,33 @@ class Session:
     gets: deque[tuple[str, bool]] = field(default_factory=deque)
 
 
+class Handouts:
+    """How often each message of the quorum queue was handed out."""
+
+    def __init__(self) -> None:
+        self._moments: dict[int, list[int]] = {}
+        self._certain: dict[int, int] = {}
+
+    def add(self, number: int, moment: int) -> None:
+        """A message goes out."""
+        self._moments.setdefault(number, []).append(moment)
+
+    def certain_before(self, moment: int) -> None:
+        """What happened before a moment is on disk."""
+        for number, moments in self._moments.items():
+            self._certain[number] = sum(handed < moment for handed in moments)
+
+    def begin_life(self) -> None:
+        """What was not certain may have been forgotten, and will never be certain."""
+        for number, moments in self._moments.items():
+            certain = self._certain.get(number, 0)
+            self._moments[number] = [*sorted(moments)[:certain], *[NEVER_CERTAIN] * (len(moments) - certain)]
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """How often a message must at least, and can at most, have been handed out."""
+        return self._certain.get(number, 0), len(self._moments.get(number, ()))
+
+
 class MessageLedger:
     """Follows what clients say and are told; knows what each queue may and must hold."""
 
@@ -99,9 +120,8 @@ class MessageLedger:
         self.moved: dict[Place, bool] = {}  # dead letters on their way: whether it must be here or there
         self._sessions: dict[int, Session] = {}
         self._moment = 0
-        self._committing: list[Transaction] = []
-        self._handed: dict[int, list[int]] = {}  # when each message of the quorum queue was handed out
-        self._handed_certainly: dict[int, int] = {}
+        self.committing: list[Transaction] = []
+        self.handouts = Handouts()
 
     def follow(self, connection: int, what: Any, message: Message | None, *, by_client: bool) -> None:
         """Take in what was said next, by the client or by the broker."""
@@ -113,16 +133,14 @@ class MessageLedger:
     def begin_life(self) -> None:
         """The broker starts again: nobody knows whether what was about to happen has happened."""
         for session in self._sessions.values():
-            self._set([*session.left, *map(_dead, session.moved_at)], State.POSSIBLE)
-        for transaction in self._committing:
+            self._set([*session.left, *map(dead, session.moved_at)], State.POSSIBLE)
+        for transaction in self.committing:
             self._set(
-                [*transaction.puts, *transaction.takes, *transaction.moves, *map(_dead, transaction.moves)],
+                [*transaction.puts, *transaction.takes, *transaction.moves, *map(dead, transaction.moves)],
                 State.POSSIBLE,
             )
-        for number, moments in self._handed.items():
-            certain = self._handed_certainly.get(number, 0)
-            self._handed[number] = [*sorted(moments)[:certain], *[NEVER_CERTAIN] * (len(moments) - certain)]
-        self._committing.clear()
+        self.handouts.begin_life()
+        self.committing.clear()
         self._sessions.clear()
         self.moved.clear()
 
@@ -165,7 +183,7 @@ class MessageLedger:
         session.published[session.tag] = places, self._moment
 
     def _ack(self, session: Session, method: BasicAck, _message: Message | None) -> None:
-        for tag, place in self._taken(session, method.delivery_tag, method.multiple):
+        for tag, place in _taken(session, method.delivery_tag, method.multiple):
             if session.transaction is None:
                 self._leave(session, place)
             else:
@@ -173,7 +191,7 @@ class MessageLedger:
                 session.transaction.takes.append(place)
 
     def _nack(self, session: Session, method: BasicNack, _message: Message | None) -> None:
-        for tag, place in self._taken(session, method.delivery_tag, method.multiple):
+        for tag, place in _taken(session, method.delivery_tag, method.multiple):
             before = self.places[place]
             if session.transaction is not None:
                 session.transaction.settled[tag] = place
@@ -182,14 +200,10 @@ class MessageLedger:
                 self.moved[place] = before is State.CERTAIN or self.moved.get(place, False)
                 session.moved_at[place] = self._moment
                 self._leave(session, place)
-                self.places[_dead(place)] = State.POSSIBLE
+                self.places[dead(place)] = State.POSSIBLE
 
     def _get(self, session: Session, method: BasicGet, _message: Message | None) -> None:
         session.gets.append((method.queue, method.no_ack))
-
-    def _taken(self, session: Session, tag: int, multiple: bool) -> list[tuple[int, Place]]:
-        tags = [held for held in session.delivered if held <= tag] if multiple else [tag]
-        return [(held, session.delivered.pop(held)) for held in tags]
 
     def _leave(self, session: Session, place: Place) -> None:
         if self.places[place] in ALIVE:
@@ -206,9 +220,9 @@ class MessageLedger:
         transaction.moves = [place for place in transaction.moves if self.places[place] is State.CERTAIN]
         self._set(transaction.puts, State.POSSIBLE)
         self._set([*transaction.takes, *transaction.moves], State.LEAVING)
-        self._set(map(_dead, transaction.moves), State.POSSIBLE)
+        self._set(map(dead, transaction.moves), State.POSSIBLE)
         transaction.atomic = True
-        self._committing.append(transaction)
+        self.committing.append(transaction)
         return transaction
 
     # From the broker
@@ -220,7 +234,7 @@ class MessageLedger:
             return
         queue, number = session.delivered[method.delivery_tag] = method.consumer_tag, number_of(message.body)
         if queue == QUORUM:
-            self._handed.setdefault(number, []).append(self._moment)
+            self.handouts.add(number, self._moment)
 
     def _read_from_log(self, message: Message) -> None:
         """What a reader has seen is on disk, and has its offset for good."""
@@ -262,73 +276,15 @@ class MessageLedger:
             return
         for place in [place for place, moved in session.moved_at.items() if moved < moment]:
             del session.moved_at[place], self.moved[place]
-            self.places[_dead(place)] = State.CERTAIN
-        for number, moments in self._handed.items():
-            self._handed_certainly[number] = sum(handed < moment for handed in moments)
+            self.places[dead(place)] = State.CERTAIN
+        self.handouts.certain_before(moment)
 
     def _committed(self, session: Session, transaction: Transaction, moment: int) -> None:
-        self._committing.remove(transaction)
-        self._set([*transaction.puts, *map(_dead, transaction.moves)], State.CERTAIN)
+        self.committing.remove(transaction)
+        self._set([*transaction.puts, *map(dead, transaction.moves)], State.CERTAIN)
         self._set([*transaction.takes, *transaction.moves], State.GONE)
         # An empty transaction waits for nothing, so an answer proves nothing of what others have said.
         self._on_disk(session, moment + 1, only=list(session.left))
-
-    # After a crash
-
-    def problems(self, held: Mapping[str, list[int]], counts: Mapping[int, int]) -> list[str]:
-        """What is wrong with what the queues hold, and how often the quorum queue says that it was handed out."""
-        places = {(queue, number) for queue, numbers in held.items() for number in numbers}
-        return [
-            *(problem for name, numbers in held.items() for problem in self._problems_of(name, numbers)),
-            *self._losses(places),
-            *self._halves(places),
-            *self._problems_of_log(held.get(LOG, [])),
-            *self._problems_of_counts(counts),
-        ]
-
-    def _problems_of(self, name: str, numbers: list[int]) -> list[str]:
-        found = []
-        if len(set(numbers)) != len(numbers):
-            found.append(f"{name} holds messages twice: {numbers}")
-        for client in range(CLIENTS) if name not in UNORDERED else ():
-            own = [number for number in numbers if number % CLIENTS == client]
-            if own != sorted(own, key=lambda number: place_in(name, number)):
-                found.append(f"{name} is out of order: {own}")
-        for number in numbers:
-            state = self.places.get((name, number))
-            if state in (None, State.GONE, State.NEVER):
-                found.append(f"{name} holds {number}, which is {state and state.value}")
-        return found
-
-    def _losses(self, places: set[Place]) -> list[str]:
-        lost = [place for place, state in self.places.items() if state is State.CERTAIN and place not in places]
-        return [f"{queue} has lost {number}" for queue, number in lost]
-
-    def _halves(self, places: set[Place]) -> list[str]:
-        """What must be here or there, and not both; transactions that are half done."""
-        found = []
-        for place, must in self.moved.items():
-            copies = [queue for queue, number in (place, _dead(place)) if (queue, number) in places]
-            if len(copies) > 1 or (must and not copies):
-                found.append(f"{place[1]} was to move to the dead letters and is in {copies}")
-        for transaction in self._committing:
-            done = [place in places for place in (*transaction.puts, *map(_dead, transaction.moves))]
-            done += [place not in places for place in (*transaction.takes, *transaction.moves)]
-            if len(set(done)) > 1:
-                found.append(f"a transaction is half done: {transaction}")
-        return found
-
-    def _problems_of_log(self, log: list[int]) -> list[str]:
-        wrong = [(offset, number) for offset, number in self.read.items() if log[offset : offset + 1] != [number]]
-        return [f"{LOG} has not {number} at {offset}: {log}" for offset, number in wrong]
-
-    def _problems_of_counts(self, counts: Mapping[int, int]) -> list[str]:
-        found = []
-        for number, count in counts.items():
-            least, most = self._handed_certainly.get(number, 0), len(self._handed.get(number, ()))
-            if not least <= count <= most:
-                found.append(f"{number} was handed out {least} to {most} times and says {count}")
-        return found
 
 
 def _answered(session: Session, method: BasicAck | BasicNack) -> list[tuple[tuple[Place, ...], int]]:
@@ -338,7 +294,13 @@ def _answered(session: Session, method: BasicAck | BasicNack) -> list[tuple[tupl
     return [session.published.pop(tag) for tag in tags]
 
 
-def _dead(place: Place) -> Place:
+def _taken(session: Session, tag: int, multiple: bool) -> list[tuple[int, Place]]:
+    """The deliveries that an acknowledgement names, which are out no more."""
+    tags = [held for held in session.delivered if held <= tag] if multiple else [tag]
+    return [(held, session.delivered.pop(held)) for held in tags]
+
+
+def dead(place: Place) -> Place:
     """Where a message is when it has been rejected in a queue."""
     return dead_letter_queue(place[0]), place[1]
 
