@@ -13,22 +13,20 @@ import pytest
 from tests.crash.exploring import SEED, explored, needs_compiler, told
 from tests.crash.recorded import record_broker
 
-LIVES = {SEED: (5, 4, 3), SEED + 1: (5, 5), SEED + 2: (5, 5)}
-"""The steps of each client in each life of the broker, by seed."""
-
-STATES_AT_LEAST = {SEED: 2300, SEED + 1: 1850, SEED + 2: 1850}
+SEEDS = (SEED, SEED + 1, SEED + 2)
+STATES_AT_LEAST = 2000
 
 
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", LIVES)
+@pytest.mark.parametrize("seed", SEEDS)
 def test_no_crash_loses_what_a_client_was_promised(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int
 ) -> None:
-    recording = record_broker(tmp_path / "record", seed, LIVES[seed])
+    recording = record_broker(tmp_path / "record", seed)
     findings = explored(recording)
     with capsys.disabled():
         print(f"\n{findings.states} crash states of the whole broker recovered, judged {findings.judged} times", end="")
         print(f" (seed {seed})")
     assert told(recording, findings) == []
-    assert findings.states >= STATES_AT_LEAST[seed]
+    assert findings.states >= STATES_AT_LEAST
