@@ -39,4 +39,4 @@ def test_a_mistake_with_confirms_acknowledgements_or_order_is_found(tmp_path: Pa
     ],
 )
 def test_a_mistake_with_what_moves_by_itself_is_found(tmp_path: Path, planted: str, symptom: str) -> None:
-    assert_found(tmp_path / "record", planted, symptom, (8,))
+    assert_found(tmp_path / "record", planted, symptom, (8, 8))

@@ -132,10 +132,10 @@ class Publisher:
         if what < 0.2:
             self._speaker.say(ack(tag, multiple=True))
             self._held = [held for held in self._held if held > tag]
-        elif what < 0.6:
+        elif what < 0.5:
             self._speaker.say(ack(tag))
         else:
-            self._speaker.say(nack(tag, requeue=what < 0.7))
+            self._speaker.say(nack(tag, requeue=what < 0.6))
 
     def _use_a_queue_of_its_own(self) -> None:
         """Declare a queue, publish to it, and delete the one before it."""
