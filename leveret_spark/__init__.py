@@ -18,15 +18,20 @@ from leveret_spark.errors import AmqpError, OptionError
 
 if TYPE_CHECKING:
     from leveret_spark.data_source import AmqpDataSource
+    from leveret_spark.events_source import LeveretEventsDataSource
 
-__all__ = ["AmqpDataSource", "AmqpError", "OptionError"]
+__all__ = ["AmqpDataSource", "AmqpError", "LeveretEventsDataSource", "OptionError"]
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
     """Import Spark when it is wanted: what talks to the broker does not need it."""
-    if name != "AmqpDataSource":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from leveret_spark.data_source import AmqpDataSource
+    if name == "AmqpDataSource":
+        from leveret_spark.data_source import AmqpDataSource
 
-    return AmqpDataSource
+        return AmqpDataSource
+    if name == "LeveretEventsDataSource":
+        from leveret_spark.events_source import LeveretEventsDataSource
+
+        return LeveretEventsDataSource
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,7 @@ otherwise be no limit at all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -42,11 +42,12 @@ class Given:
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
 
-    def refuse_unknown(self) -> None:
+    def refuse_unknown(self, known: Iterable[str] = KNOWN.values()) -> None:
         """Raise OptionError for a name that means nothing here."""
-        unknown = [name for name in self._values if name not in KNOWN and name not in OF_SPARK]
+        names = {name.lower(): name for name in known}
+        unknown = [name for name in self._values if name not in names and name not in OF_SPARK]
         if unknown:
-            raise OptionError(f"unknown option {unknown[0]!r}; known are {', '.join(KNOWN.values())}")
+            raise OptionError(f"unknown option {unknown[0]!r}; known are {', '.join(names.values())}")
 
     def has(self, name: str) -> bool:
         return name.lower() in self._values

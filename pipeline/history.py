@@ -13,14 +13,6 @@ from pyspark.sql import functions as fn
 
 SEQ_BITS = 40
 
-EVENTS_SCHEMA = """
-    node string not null, boot int not null, seq bigint not null, ts timestamp not null, kind string not null,
-    vhost string, exchange string, routing_key string, queue string, connection string, channel int,
-    consumer_tag string, delivery_tag bigint, msg_id bigint, position bigint, size_bytes int, redelivered boolean,
-    persistent boolean, reason string, detail string
-"""
-"""The table of events: `leveret export events` writes it."""
-
 END = (1 << 62) - 1
 
 

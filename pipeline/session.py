@@ -1,4 +1,4 @@
-"""A Spark session for this machine that starts quietly, with the data source `amqp` registered.
+"""A Spark session for this machine that starts quietly, with both data sources registered.
 
 Made for tests, trials and small jobs: everything runs in one process beside this one, without a web interface and with
 few partitions. A job on a cluster makes its own session and registers `leveret_spark.AmqpDataSource` in it.
@@ -48,7 +48,7 @@ def session(
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     from pyspark.sql import SparkSession
 
-    from leveret_spark import AmqpDataSource
+    from leveret_spark import AmqpDataSource, LeveretEventsDataSource
 
     options = f"-Dlog4j2.configurationFile=file:{LOGGING} {java_options}".strip()
     builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
@@ -57,6 +57,7 @@ def session(
     spark = builder.getOrCreate()
     try:
         spark.dataSource.register(AmqpDataSource)
+        spark.dataSource.register(LeveretEventsDataSource)
         yield spark
     finally:
         spark.stop()

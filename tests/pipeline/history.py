@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from leveret_spark.event_log import Event
-from pipeline.history import EVENTS_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -91,4 +90,6 @@ class History:
     def table(self, spark: SparkSession) -> DataFrame:
         """The events as Spark has them."""
         rows = [(*event[:3], EPOCH + timedelta(microseconds=event.ts_us), *event[4:]) for event in self.events]
-        return spark.createDataFrame(rows, EVENTS_SCHEMA)
+        from leveret_spark.events_source import COLUMNS
+
+        return spark.createDataFrame(rows, COLUMNS)
