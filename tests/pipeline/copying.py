@@ -8,6 +8,7 @@ A copy says in its property `type` whether the source had it as redelivered.
 from __future__ import annotations
 
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 from pipeline.session import session
@@ -30,5 +31,6 @@ def copying(spark: SparkSession, host: str, port: str, source: str, target: str,
 
 
 if __name__ == "__main__":
-    with session("copying", java_options=JAVA_FOR_TESTS) as started:
+    scratch = f"-Djava.io.tmpdir={tempfile.gettempdir()}"  # what a killed process leaves is the test's to remove
+    with session("copying", java_options=f"{JAVA_FOR_TESTS} {scratch}") as started:
         copying(started, *sys.argv[1:]).awaitTermination()
