@@ -10,7 +10,8 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 import pytest
 
 from tests.crash.explorer import Findings, read
-from tests.crash.recorder import PROJECT, Recording, compiler
+from tests.crash.recorder import PROJECT, Recording
+from tests.support.preload import compiler
 
 SEED = 20261
 SHARES = 2

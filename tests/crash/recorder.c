@@ -13,12 +13,10 @@
  * A record is: size of what follows (4 bytes), kind (1), flags (1), handle (4), number (8), payload; little-endian.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,6 +26,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "preload.h"
 
 #define HANDLES 65536
 #define MARKS UINT32_MAX
@@ -40,8 +40,6 @@ static int log_fd = -1;
 static char directory[PATH_MAX], marks[PATH_MAX];
 static size_t directory_length;
 static int with_sockets;
-
-#define REAL(name) __typeof__(&name) real_##name = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("RECORDER_LOG");
@@ -127,31 +125,7 @@ static int open_recorded(int at, const char *path, int flags, mode_t mode) {
     return fd;
 }
 
-#define MODE(flags, mode) \
-    mode_t mode = 0; \
-    if ((flags) & (O_CREAT | O_TMPFILE)) { \
-        va_list arguments; \
-        va_start(arguments, flags); \
-        mode = va_arg(arguments, mode_t); \
-        va_end(arguments); \
-    }
-
-int open(const char *path, int flags, ...) {
-    MODE(flags, mode)
-    return open_recorded(AT_FDCWD, path, flags, mode);
-}
-int open64(const char *path, int flags, ...) {
-    MODE(flags, mode)
-    return open_recorded(AT_FDCWD, path, flags, mode);
-}
-int openat(int at, const char *path, int flags, ...) {
-    MODE(flags, mode)
-    return open_recorded(at, path, flags, mode);
-}
-int openat64(int at, const char *path, int flags, ...) {
-    MODE(flags, mode)
-    return open_recorded(at, path, flags, mode);
-}
+OPENS_BY(open_recorded)
 
 int close(int fd) {
     REAL(close);
@@ -162,12 +136,6 @@ int close(int fd) {
     pthread_mutex_unlock(&lock);
     errno = saved;
     return result;
-}
-
-static size_t total(const struct iovec *parts, int count) {
-    size_t size = 0;
-    for (int i = 0; i < count; i++) size += parts[i].iov_len;
-    return size;
 }
 
 /* Record the first `size` bytes that were written from these parts. */

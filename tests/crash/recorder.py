@@ -7,13 +7,12 @@ import os
 import shutil
 import struct
 import subprocess
-import tempfile
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from tests.support.preload import library
 
 SOURCE = Path(__file__).with_name("recorder.c")
 PROJECT = Path(__file__).parents[2]
@@ -43,26 +42,6 @@ class Event:
     def path(self) -> str:
         """The payload as a path."""
         return os.fsdecode(self.payload)
-
-
-def compiler() -> str | None:
-    """A C compiler, if there is one."""
-    return shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-
-
-@cache
-def library() -> Path:
-    """The recorder, compiled once for each version of its source and then found where it was put."""
-    source = SOURCE.read_bytes()
-    target = Path(tempfile.gettempdir()) / f"leveret-recorder-{os.getuid()}-{zlib.crc32(source):08x}.so"
-    cc = compiler()
-    assert cc, "asked for only when there is a compiler"
-    if not target.exists():
-        draft = target.with_suffix(f".{os.getpid()}")
-        command = [cc, "-shared", "-fPIC", "-O1", "-o", str(draft), str(SOURCE), "-ldl", "-lpthread"]
-        subprocess.run(command, check=True, capture_output=True)
-        draft.replace(target)
-    return target
 
 
 class About(NamedTuple):
@@ -127,7 +106,7 @@ class Recording:
     def environment(self, *, sockets: bool = False) -> Mapping[str, str]:
         """What a process needs in its environment to be recorded."""
         recorded = {
-            "LD_PRELOAD": str(library()),
+            "LD_PRELOAD": str(library(SOURCE)),
             "RECORDER_DIRECTORY": str(self.directory.resolve()),
             "RECORDER_LOG": str(self.log),
             "RECORDER_MARKS": str(self.marks),

@@ -9,18 +9,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.recorder import compiler
-from tests.faults.injector import build
+from tests.faults.injector import SOURCE
+from tests.support.preload import compiler, library
 
 MEMORY = Path("/dev/shm")
 
 
 @pytest.fixture(scope="session")
-def injector(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def injector() -> Path:
     """The injector's library."""
     if compiler() is None:
         pytest.skip("needs a C compiler, for the injector")
-    return build(tmp_path_factory.mktemp("injector"))
+    return library(SOURCE)
 
 
 @pytest.fixture

@@ -16,13 +16,11 @@
  * A failed sync is told as Linux tells it: once to each descriptor of the file that was open when it happened.
  */
 #define _GNU_SOURCE
-#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +28,8 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 #include <unistd.h>
+
+#include "preload.h"
 
 #define DESCRIPTORS 65536
 #define PARTS_MAX 1024
@@ -42,8 +42,6 @@ static long nth, seen;
 static char *names[DESCRIPTORS]; /* by descriptor: the path below the directory; NULL for files elsewhere */
 static unsigned char synchronous[DESCRIPTORS];
 static int untold[DESCRIPTORS]; /* a failed sync that this descriptor has not been told of */
-
-#define REAL(name) __typeof__(&name) real_##name = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
 
 /* Have a fault from now on; counting begins anew. */
 void fault_arm(const char *wanted, const char *files, int error, long number, int for_ever) {
@@ -172,31 +170,7 @@ static int open_counted(int at, const char *path, int flags, mode_t mode) {
     return fd;
 }
 
-#define MODE(flags, mode) \
-    mode_t mode = 0; \
-    if ((flags) & (O_CREAT | O_TMPFILE)) { \
-        va_list arguments; \
-        va_start(arguments, flags); \
-        mode = va_arg(arguments, mode_t); \
-        va_end(arguments); \
-    }
-
-int open(const char *path, int flags, ...) {
-    MODE(flags, mode)
-    return open_counted(AT_FDCWD, path, flags, mode);
-}
-int open64(const char *path, int flags, ...) {
-    MODE(flags, mode)
-    return open_counted(AT_FDCWD, path, flags, mode);
-}
-int openat(int at, const char *path, int flags, ...) {
-    MODE(flags, mode)
-    return open_counted(at, path, flags, mode);
-}
-int openat64(int at, const char *path, int flags, ...) {
-    MODE(flags, mode)
-    return open_counted(at, path, flags, mode);
-}
+OPENS_BY(open_counted)
 
 int close(int fd) {
     REAL(close);
@@ -208,12 +182,6 @@ int close(int fd) {
 }
 
 /* Writes and syncs */
-
-static size_t total(const struct iovec *parts, int count) {
-    size_t size = 0;
-    for (int i = 0; i < count; i++) size += parts[i].iov_len;
-    return size;
-}
 
 static ssize_t write_really(int fd, const struct iovec *parts, int count, off_t offset) {
     REAL(writev);

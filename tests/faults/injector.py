@@ -5,15 +5,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.crash.recorder import compiler
-
 SOURCE = Path(__file__).with_name("injector.c")
-LIBRARY = "injector.so"
 
 SHORT = 0
 """In place of an error: a write that takes half of its bytes, and says so."""
@@ -37,15 +33,6 @@ class Fault:
     def __str__(self) -> str:
         error = errno.errorcode.get(self.error, "short")
         return f"{self.kind} {self.nth}{'+' if self.forever else ''} of {self.files}: {error}"
-
-
-def build(directory: Path) -> Path:
-    """Compile the injector into a directory; the library's path."""
-    library, cc = directory / LIBRARY, compiler()
-    assert cc, "asked for only when there is a compiler"
-    command = [cc, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", str(library), str(SOURCE), "-ldl", "-lpthread"]
-    subprocess.run(command, check=True, capture_output=True)
-    return library
 
 
 @dataclass(frozen=True)

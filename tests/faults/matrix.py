@@ -17,8 +17,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.faults.injector import ANYTHING, DEFINITIONS, KINDS, LOG, MESSAGES, SHORT, Fault, build
+from tests.faults.injector import ANYTHING, DEFINITIONS, KINDS, LOG, MESSAGES, SHORT, SOURCE, Fault
 from tests.faults.life import Ending, live
+from tests.support.preload import library
 
 NTH_MAX = 50
 WHEN = ("creation", "start", "work")
@@ -52,11 +53,11 @@ def columns() -> Iterator[Column]:
                             yield Column(kind, error, files, when, forever)
 
 
-def run(column: Column, directory: Path, library: Path, numbers: range) -> list[Ending]:
+def run(column: Column, directory: Path, injector: Path, numbers: range) -> list[Ending]:
     """The faults of a column, up to the first that was not met."""
     endings = []
     for nth in numbers:
-        ending = live(directory / str(nth), library, column.fault(nth), column.when)
+        ending = live(directory / str(nth), injector, column.fault(nth), column.when)
         endings.append(ending)
         if not ending.met:
             break
@@ -82,10 +83,10 @@ def main() -> None:
     begun = time.monotonic()
     met = wrong = 0
     with tempfile.TemporaryDirectory(prefix="disk-faults-") as name, ProcessPoolExecutor(wanted.workers) as pool:
-        library, numbers = build(Path(name)), range(1, wanted.upto + 1, wanted.step)
+        injector, numbers = library(SOURCE), range(1, wanted.upto + 1, wanted.step)
         chosen = [column for column in columns() if wanted.only in str(column)]
         places = [Path(name) / str(number) for number in range(len(chosen))]
-        started = [pool.submit(run, *each, library, numbers) for each in zip(chosen, places, strict=True)]
+        started = [pool.submit(run, *each, injector, numbers) for each in zip(chosen, places, strict=True)]
         for column, future in zip(chosen, started, strict=True):
             endings = future.result()
             print(summary(column, endings), flush=True)
