@@ -7,7 +7,7 @@ RabbitMQ and prove that what they expect is what RabbitMQ does.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -20,6 +20,21 @@ from tests.support.reference import REFERENCE
 # No test asserts a time: how long an example takes depends on what else the machine does.
 settings.register_profile("leveret", deadline=None)
 settings.load_profile("leveret")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Have nothing in a report that cannot be sent from one test process to another: names on the wire are any bytes."""
+    report = yield
+    report.sections = [(title, _printable(text)) for title, text in report.sections]
+    text = str(report.longrepr)
+    if text != _printable(text):
+        report.longrepr = _printable(text)
+    return report
+
+
+def _printable(text: str) -> str:
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 @pytest.fixture(scope="session")
