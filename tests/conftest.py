@@ -24,7 +24,7 @@ settings.load_profile("leveret")
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Have nothing in a report that cannot be sent from one test process to another: names on the wire are any bytes."""
+    """Have nothing in a report that cannot go from one test process to another: names on the wire are any bytes."""
     report = yield
     report.sections = [(title, _printable(text)) for title, text in report.sections]
     text = str(report.longrepr)
