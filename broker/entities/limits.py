@@ -94,10 +94,9 @@ class Limits:
 
     def _drop_head(self) -> None:
         for _ in range(ROOM_MESSAGES):
-            entry = self._queue.pop() if self.over() else None
-            if entry is None:
+            if not (self.over() and len(self._queue.backlog)):
                 return
-            self._queue.discard((entry,), "maxlen")
+            self._discard_first("maxlen")
         if not self._making_room:
             self._making_room = True
             self._timers.at(self._now() + 1, self._make_more_room)
@@ -122,9 +121,18 @@ class Limits:
             now = self.moment() - 1 if strictly else self._now()
             if entry.expires_at > now:
                 break
-            entries = queue.backlog.due(now, EXPIRED_AT_ONCE)
-            popped = None if entries else queue.pop()
-            queue.discard(entries if popped is None else (popped,), "expired")
+            if entries := queue.backlog.due(now, EXPIRED_AT_ONCE):
+                queue.discard(entries, "expired")
+            else:
+                self._discard_first("expired")
+
+    def _discard_first(self, reason: str) -> None:
+        """Let go of the first ready message, and of none in its place should it not be readable."""
+        entry = self._queue.backlog.pop()
+        if entry is not None and entry.message is None:
+            self._queue.lane.load((entry,))
+        if entry is not None and entry.message is not None:
+            self._queue.discard((entry,), reason)
 
     def watch(self) -> None:
         """Come back when the message now at the head expires; no oftener, whatever passes the head meanwhile."""

@@ -224,13 +224,16 @@ class QuorumQueue(Queue):
         return entry
 
     def pop(self) -> Entry | None:
-        """Take the first ready message, its content in memory and ready to be shown."""
+        """Take the first ready message, its content in memory and ready to be shown; behind one that was out too often,
+        the first whose time has not passed.
+        """
         while (entry := super().pop()) is not None:
             if not self.exhausted(entry):
                 if entry.redelivered:
                     _ours(entry).show(_ours(entry).deliveries)
                 return entry
             self.bury(entry)
+            self.limits.expire(strictly=True)
         return None
 
     def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:

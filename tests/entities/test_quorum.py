@@ -95,6 +95,42 @@ def test_a_message_that_was_out_too_often_when_the_process_died_is_dead_at_the_s
     assert take_all(again(core), Reader()) == [(b"2", 0)]
 
 
+def _second_out_too_often(core: Core, queue: QuorumQueue) -> None:
+    """Hand out the first message once and the second one twice, and have the process die of it."""
+    reader = Reader()
+    assert [reader.get(queue), reader.get(queue)] == bodies(2)
+    reader.requeue(b"1")
+    assert reader.get(queue) == b"1"
+    core.commit()
+
+
+def test_behind_one_that_was_out_too_often_nothing_is_delivered_after_its_time(core: Core) -> None:
+    queue = quorum(core, delivery_limit=1)
+    core.deposit(queue, *bodies(2))
+    core.deposit(queue, b"brief", expiration="1000")
+    core.deposit(queue, b"last")
+    _second_out_too_often(core, queue)
+    core.clock.time += 1001
+    core.crash()
+    reader = Reader()
+    reader.consume(again(core))
+    core.end_turn()
+    assert reader.bodies == [b"0", b"last"]
+
+
+def test_one_that_was_out_too_often_makes_room_like_any_other(core: Core) -> None:
+    queue = quorum(core, delivery_limit=1, max_length=2)
+    core.deposit(queue, *bodies(2))
+    _second_out_too_often(core, queue)
+    core.deposit(queue, *bodies(2, start=2))
+    core.commit()
+    core.crash()
+    queue = again(core)
+    queue.limits.resume()
+    core.end_turn()
+    assert [body for body, _ in take_all(queue, Reader())] == [b"2", b"3"]
+
+
 def test_letters_wait_and_go_in_their_order(core: Core) -> None:
     """More than are tried at once, more than the window holds, over a crash."""
     queue = quorum(core, **AT_LEAST_ONCE, dead_letter_routing_key="dead")
