@@ -24,8 +24,10 @@ def survive(promises: Promises, found: dict[int, str], committed: int = EVERYTHI
             _forget(promises, place)
     copies = [copy for place in promises.places.values() for copy in (*place.copies.values(), *place.buried.values())]
     for group in _groups(copies):
-        group.open = group.batch > committed and not any(copy.confirmed for copy in group.came)
-        group.owed = any(copy.confirmed or (copy.sure and copy.came <= committed) for copy in group.left)
+        doubted, group.open = group.open, group.open or group.batch > committed
+        group.open &= not any(copy.confirmed for copy in group.came)
+        owed = any(copy.confirmed or (copy.sure and copy.came <= committed) for copy in group.left)
+        group.owed = owed or (doubted and group.owed)  # nobody has looked since the crash before this one
         group.batch = 0
     for copy in copies:
         _survive(copy, committed, promises)
@@ -81,7 +83,8 @@ def _survive(copy: Copy, committed: int, promises: Promises) -> None:
             return
         copy.was_sure = copy.confirmed or (copy.sure and copy.came <= committed)
         copy.revive()
-    copy.sure = copy.confirmed and not copy.groups_left if copy.came > committed else copy.sure
+    elif copy.came > committed:
+        copy.sure = copy.confirmed
     copy.came = 0
     if copy.times_out:
         copy.flag = True if 0 <= copy.marked <= committed else None

@@ -115,7 +115,34 @@ class Channel:
             place.asked = [holder for holder in place.asked if holder is not self]
         promises = self.client.world.promises
         promises.returned([copy for copy in copies if copy.out is self])
-        promises.dropped(self.held)
+        self.drop_held()
+
+    # Publishes that the broker has read and had to keep: publishers wait, or something before them does
+
+    def release_held(self) -> None:
+        """All of them have been obeyed."""
+        for parcel in self.held:
+            if self.mode == "tx":
+                self.obey_some_held()
+                parcel.held = False
+            else:
+                self.client.world.promises.released(parcel)
+        self.held.clear()
+
+    def obey_some_held(self) -> None:
+        """Some of them may have been obeyed, nobody knows which: they went where publishes go now, or went before."""
+        world = self.client.world
+        for parcel in self.held:
+            if self.mode == "tx":
+                now = {place.recipe.name for place in world.targets(*parcel.target)}
+                parcel.perhaps |= now.symmetric_difference(parcel.reached)
+            else:
+                world.promises.loosened(parcel)
+
+    def drop_held(self) -> None:
+        """The channel is over, and those that have not been obeyed come to nothing."""
+        if self.mode != "tx":
+            self.client.world.promises.dropped(self.held)
         self.held.clear()
 
 
@@ -177,7 +204,14 @@ class Client:
 
     def reopen(self, channel: Channel, mode: str) -> None:
         """Open a channel in the place of one that is closed."""
-        self.open(channel.number, mode)
+        self._once_whole(lambda: self.open(channel.number, mode))
+
+    def _once_whole(self, action: Callable[[], None]) -> None:
+        """Do something, but not in the middle of a frame."""
+        if self.busy and not self.gone:
+            self.world.agenda.after(1, lambda: self._once_whole(action))
+        else:
+            action()
 
     def free(self, channel: Channel) -> bool:
         """The broker obeys at once what is sent on this channel, and there is nothing that the client has not seen."""
@@ -215,19 +249,19 @@ class Client:
         if not self.listening(channel):
             return
         if channel.mode == "tx":
-            for parcel in parcels:
-                parcel.reached = [place.recipe.name for place in self.world.targets(*parcel.target)]
             channel.sent += parcels
-            return
         theirs = self.line.connection.channels[channel.number]
         for parcel in parcels:
             parcel.held = not theirs.free or not self.line.taken_in_so_far
+            if parcel.held:
+                channel.held.append(parcel)
+            if channel.mode == "tx":
+                parcel.reached = {place.recipe.name for place in self.world.targets(*parcel.target)}
+                continue
             channel.published += 1
             if channel.mode == "confirm":
                 channel.unconfirmed[channel.published] = parcel
             self.world.promises.published(parcel, self.world.targets(*parcel.target))
-            if parcel.held:
-                channel.held.append(parcel)
 
     def committed(self, channel: Channel) -> list[Parcel]:
         """The broker has taken in tx.commit: the transaction holds, and is on its way to disk as one."""
@@ -236,7 +270,9 @@ class Client:
         parcels, channel.sent = channel.sent, []
         for parcel in parcels:
             named = world.promises.named
-            world.promises.published(parcel, [named[name] for name in parcel.reached if name in named], group)
+            certain, perhaps = parcel.reached - parcel.perhaps, parcel.perhaps
+            world.promises.published(parcel, [named[name] for name in sorted(certain) if name in named], group)
+            world.promises.strayed(parcel, [named[name] for name in sorted(perhaps) if name in named])
         acked, channel.acked = channel.acked, {}
         world.promises.acked([copy for copy in acked.values() if copy.out is channel], group)
         channel.relieve(acked)
@@ -327,7 +363,7 @@ class Client:
             self.world.closed(self, method)
             self.gave_up()
             self.closing = True
-            self.world.process.agenda.after(0, lambda: self.send(0, methods.ConnectionCloseOk()))
+            self.world.agenda.after(0, lambda: self._once_whole(lambda: self.send(0, methods.ConnectionCloseOk())))
 
     def _hear_delivery(self, channel: Channel, method: methods.BasicDeliver, properties: Any, body: bytes) -> None:
         reading = channel.readings.get(method.consumer_tag)
@@ -400,7 +436,10 @@ class Client:
             channel.give_up(rest)
             self.world.agenda.after(0, lambda: self.reopen(channel, channel.mode))
 
-        self.world.process.agenda.after(0, lambda: self.send(channel.number, methods.ChannelCloseOk(), answered))
+        def answer() -> None:
+            self.send(channel.number, methods.ChannelCloseOk(), answered)
+
+        self.world.agenda.after(0, lambda: self._once_whole(answer))
 
 
 def nothing(_: Any) -> None:

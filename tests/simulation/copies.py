@@ -61,6 +61,7 @@ class Parcel:
         "expiration",
         "held",
         "number",
+        "perhaps",
         "persistent",
         "rank",
         "reached",
@@ -77,7 +78,10 @@ class Parcel:
         self.expiration = 0
         self.delay = 0
         self.target = ("", "")
-        self.reached: list[str] = []
+        self.reached: set[str] = set()
+        """In a transaction: the names of the queues that it is for."""
+        self.perhaps: set[str] = set()
+        """The names of those among and beside them that it is for if it was obeyed at another moment."""
         self.held = False
         self.alarm = 0
         self.copies: list[Copy] = []
@@ -148,6 +152,7 @@ class Copy:
         "since",
         "sure",
         "times_out",
+        "unplaced",
         "waits",
         "was_sure",
     )
@@ -166,6 +171,8 @@ class Copy:
         self.astray = False
         """Its publish had to wait, and its queue was in reach only before or after: it may have come, or not."""
         self.shaky = False
+        self.unplaced = parcel.held
+        """Its publish had to wait, so nobody knows what came into its queue before it."""
         self.confirmed = False
         self.fate = ""
         self.flag: bool | None = False
@@ -268,10 +275,11 @@ class Place:
             or now < started + EXPIRY_AFTER_START
         ):
             return found
-        for copy in sorted(self.copies.values(), key=_arrival):
+        gone_by = now - TOLERANCE
+        for copy in sorted(self.copies.values(), key=lambda copy: _place_in_line(copy, gone_by)):
             if not copy.possibly_ready(now):
                 continue
-            if not 0 < copy.expires_by < now - TOLERANCE:
+            if not 0 < copy.expires_by < gone_by:
                 break
             found.append(copy)
         return found
@@ -307,5 +315,7 @@ def _before(place: Place, other: Copy, one: Copy) -> bool:
     return other.parcel.sender is one.parcel.sender and other.parcel.number < one.parcel.number
 
 
-def _arrival(copy: Copy) -> int:
-    return copy.arrival
+def _place_in_line(copy: Copy, gone_by: int) -> tuple[int, int]:
+    """Where it may stand at worst for those that are to expire: one whose time is not over may be before them all."""
+    over = 0 < copy.expires_by < gone_by
+    return (1 if over else -1) if copy.unplaced else 0, copy.arrival

@@ -20,6 +20,8 @@ def settle(world: World) -> None:
     world.calm = True
     world.disk.full, world.disk.failing, world.disk.slow, world.disk.deadly = False, False, 1, ""
     world.wait(600_000)
+    while world.down:
+        world.wait(600_000)
     faults.clear(world)
     world.wait(5_000)
     for client in list(world.clients.values()):

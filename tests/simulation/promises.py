@@ -148,12 +148,23 @@ class Promises:
             if copy.place not in targets and not copy.times_out:
                 copy.astray = True
             elif not copy.fate:
-                copy.sure = copy.sure or copy.place.recipe.overflow == ""
+                copy.sure = copy.sure or (copy.place.recipe.overflow == "" and not copy.astray)
                 copy.came, copy.since = self.batch(), self.event
+        self.strayed(parcel, targets)
+
+    def loosened(self, parcel: Parcel) -> None:
+        """A publish that had to wait need not wait any more: it may have been obeyed, or will be."""
+        self.strayed(parcel, self.targets(*parcel.target))
+
+    def strayed(self, parcel: Parcel, targets: Iterable[Place]) -> None:
+        """A publish may have reached these queues, because it was obeyed at a moment that nobody knows."""
         for place in targets:
-            if place.recipe.kind != "stream" and (parcel.number, "") not in {**place.copies, **place.buried}:
+            if place.recipe.kind == "stream":
+                self.stream.sent[parcel.number] = parcel
+            elif (parcel.number, "") not in place.copies and (parcel.number, "") not in place.buried:
                 copy = self._place(parcel, place)
-                copy.sure, copy.astray = False, True
+                copy.sure, copy.astray, copy.unplaced = False, True, True
+                place.make_room()
 
     def confirmed(self, parcel: Parcel) -> None:
         """The publisher has been told that its message is safe."""
@@ -172,6 +183,8 @@ class Promises:
     def refused(self, parcel: Parcel) -> None:
         """The publisher has been told that a queue did not take its message."""
         self.counts["refused"] += 1
+        self._not_during_alarm(parcel)
+        self.released(parcel)
         closed = [copy for copy in parcel.copies if copy.place.recipe.overflow]
         if not closed:
             raise Broken(f"message {parcel.number} is refused, by no queue that may")
@@ -196,10 +209,11 @@ class Promises:
         if copy.flag is not None and copy.flag != redelivered and not place.blurred:
             raise Broken(f"{self.tell(copy)} comes with redelivered {redelivered}, out {copy.times_out} times before")
         copy.sure, copy.shaky = True, False
+        if copy.parcel.held:
+            copy.came = self.batch()  # it was obeyed at some moment until now
         if copy.waits:
             copy.waits, copy.released = False, self.batch()
-        if copy.group is not None:
-            copy.group.happened(happened=True)
+        self._seen_anew(copy, reason)
         for group in copy.groups_left:
             group.happened(happened=False)
         copy.groups_left = []
@@ -211,6 +225,21 @@ class Promises:
         if not late:
             self._taken.setdefault(place, []).append(copy)
         return copy
+
+    def _seen_anew(self, copy: Copy, reason: str) -> None:
+        """A copy has been seen, and with it that what came or left in the same write did so.
+
+        A dead letter that a crash had left in doubt may be another one: its message came back, and has died again by
+        itself since. Rejected it has not been again, nobody has said so.
+        """
+        if copy.group is None:
+            return
+        again = copy.is_letter and copy.group.open and reason != "rejected"
+        copy.group.happened(happened=True)
+        if again:
+            copy.came = copy.group.batch = self.batch()
+            for dead in copy.group.left:
+                dead.left = copy.came
 
     def _parcel(self, body: bytes) -> Parcel:
         number = body.partition(b":")[0]
@@ -312,14 +341,27 @@ class Promises:
                 self._tie(letter, copy)
 
     def dropped(self, parcels: Iterable[Parcel]) -> None:
-        """A channel has ended, and with it the publishes that had to wait."""
-        for copy in [copy for parcel in parcels if parcel.held for copy in parcel.copies]:
-            if not copy.fate:
-                copy.end("held, and dropped with its channel", 0)
+        """A channel has ended, and with it the publishes that had to wait and have not been obeyed.
+
+        As long as the alarm lasts for which they waited, that is all of them. After it nobody has said how far the
+        broker has come.
+        """
+        for parcel in [parcel for parcel in parcels if parcel.held]:
+            waits = parcel.alarm and parcel.alarm == self.alarm and self.short()
+            if not waits:
+                self.loosened(parcel)
+            parcel.held = False
+            for copy in [copy for copy in parcel.copies if not copy.fate and not copy.times_out]:
+                copy.sure, copy.astray, copy.came = False, True, self.batch()
+                if waits:
+                    copy.end("held, and dropped with its channel", 0)
 
     def purged(self, place: Place) -> list[Copy]:
         """A queue was purged: what was ready is gone."""
-        gone = [copy for copy in place.copies.values() if copy.possibly_ready(self.now) and not copy.parcel.held]
+        ready = [copy for copy in place.copies.values() if copy.possibly_ready(self.now)]
+        gone = [copy for copy in ready if not copy.parcel.held]
+        for copy in ready:
+            copy.astray |= copy.parcel.held  # it may have been obeyed before, and be gone with the others
         for copy in gone:
             copy.end("purged", self.batch())
             for group in (copy.group, *copy.groups_left):

@@ -1,4 +1,7 @@
-"""Seeds: a few that are always the same, and the same one twice. For others there is `make simulate`."""
+"""Seeds: a few that are always the same, a few that nobody has chosen, and the same one twice.
+
+For many there is `make simulate`.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ from tests.simulation.runs import replay
 
 ROOT = Path(__file__).parent.parent.parent
 HOURS = 4.0
+UNCHOSEN = 5
+"""How many random seeds."""
 
 
 def test_a_short_run_keeps_every_promise() -> None:
@@ -26,6 +31,15 @@ def test_a_short_run_keeps_every_promise() -> None:
 def test_a_run_keeps_every_promise(seed: int) -> None:
     outcome = replay(seed, HOURS)
     assert not outcome.failure, outcome.failure
+
+
+@pytest.mark.slow
+def test_seeds_that_nobody_has_chosen_keep_every_promise() -> None:
+    first = int.from_bytes(os.urandom(4), "big")
+    print(f"seeds from {first}; see one again with: python -m tests.simulation --hours {HOURS:g} --seed SEED")
+    for seed in range(first, first + UNCHOSEN):
+        outcome = replay(seed, HOURS)
+        assert not outcome.failure, outcome.failure
 
 
 def hash_of(seed: int, hash_seed: str) -> str:

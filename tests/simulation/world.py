@@ -169,9 +169,9 @@ class World:
             theirs = client.line.connection.channels.get(channel.number)
             free = theirs is not None and not theirs.held and not theirs.closing
             if channel.held and free and client.line.taken_in_so_far:
-                for parcel in channel.held:
-                    self.promises.released(parcel)
-                channel.held.clear()
+                channel.release_held()
+            elif channel.held and not self.process.short:
+                channel.obey_some_held()
 
     def audit(self) -> None:
         """Count everything."""
@@ -222,7 +222,7 @@ class World:
         for client in self.clients.values():
             client.gone = True
             for channel in client.channels.values():
-                self.promises.dropped(channel.held)
+                channel.drop_held()
         self.clients.clear()
         self.lull_until = max(self.lull_until, self.times.now + downtime)
 
