@@ -24,6 +24,8 @@ from bench.secured import secured
 from bench.soak import soak
 from bench.steps import steps
 from bench.target import Wanted, parse_target, report
+from bench.throng import comings, throng
+from bench.turns import turns
 
 ROWS: dict[str, Callable[[Wanted], None]] = {
     "rates": rates,
@@ -40,10 +42,13 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "steps": steps,
     "soak": soak,
     "attacks": attacks,
+    "turns": turns,
+    "throng": throng,
+    "comings": comings,
 }
-OWN = {"restarts", "starts", "secured", "steps", "soak"}
+OWN = {"restarts", "starts", "secured", "steps", "soak", "turns"}
 """Rows that start brokers, or parts of one, themselves."""
-LONG = {"soak", "attacks"}
+LONG = {"soak", "attacks", "turns", "throng", "comings"}
 """Rows that take from a quarter of an hour up, and run only when they are named."""
 
 

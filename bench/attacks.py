@@ -50,11 +50,11 @@ def attacks(wanted: Wanted) -> None:
 
 def measure(target: Target, wanted: Wanted, name: str, line: list[Benign]) -> dict[str, Any]:
     """One attack: what the good client waits, and what the broker holds meanwhile and after."""
-    with _good_queue(target) as good:
-        before, descriptors = own_memory(target.pid), _descriptors(target)
-        with MemoryWatch(target.pid) as memory, _assault(target, name, wanted):
+    with good_queue(target) as good:
+        before, open_before = own_memory(target.pid), descriptors(target)
+        with MemoryWatch(target.pid) as memory, assault(target, name, wanted):
             found = good(wanted.seconds(SECONDS))
-            held = _descriptors(target)
+            held = descriptors(target)
         time.sleep(SETTLE_SECONDS)
         alike = benign_at(line, found["broker_cores"])
         figures = {
@@ -66,8 +66,8 @@ def measure(target: Target, wanted: Wanted, name: str, line: list[Benign]) -> di
             "of_benign": round(found["confirm_ms"]["p99"] / max(0.001, alike.p99), 2),
             "mib_more": round(mib(memory.highest) - mib(before), 1),
             "mib_kept": round(mib(own_memory(target.pid)) - mib(before), 1),
-            "descriptors_more": held - descriptors,
-            "descriptors_kept": _descriptors(target) - descriptors,
+            "descriptors_more": held - open_before,
+            "descriptors_kept": descriptors(target) - open_before,
         }
     report(name, **figures)
     return figures
@@ -90,7 +90,7 @@ def _benign_line(wanted: Wanted) -> list[Benign]:
             target = target_of(broker)
             link = generator.connect(target)
             generator.declare_fresh(link, "bench.honest")
-            with _good_queue(target) as good:
+            with good_queue(target) as good:
                 seconds = wanted.seconds(SECONDS)
                 options = {"key": "bench.honest", "queue": "bench.honest", "rate": rate, "seconds": seconds + 2}
                 load = Load(target, label="honest", **options) if rate else None
@@ -105,7 +105,8 @@ def _benign_line(wanted: Wanted) -> list[Benign]:
 
 
 @contextmanager
-def _good_queue(target: Target) -> Iterator[Callable[[float], generator.Figures]]:
+def good_queue(target: Target) -> Iterator[Callable[[float], generator.Figures]]:
+    """A function that has the good client work for so many seconds; its queue is there as long as the context."""
     link = generator.connect(target)
     generator.declare_fresh(link, "bench.good")
 
@@ -118,7 +119,8 @@ def _good_queue(target: Target) -> Iterator[Callable[[float], generator.Figures]
 
 
 @contextmanager
-def _assault(target: Target, name: str, wanted: Wanted) -> Iterator[None]:
+def assault(target: Target, name: str, wanted: Wanted) -> Iterator[None]:
+    """An attack from a process of its own, for as long as the context."""
     host, port = target.address
     size = str(max(0.01, min(1.0, wanted.part)))
     command = [sys.executable, "-m", "tests.hostile.assault", f"{host}:{port}", name, "--size", size]
@@ -137,5 +139,6 @@ def _assault(target: Target, name: str, wanted: Wanted) -> Iterator[None]:
         process.wait()
 
 
-def _descriptors(target: Target) -> int:
+def descriptors(target: Target) -> int:
+    """How many files and sockets the broker has open."""
     return sum(1 for _ in Path(f"/proc/{target.pid}/fd").iterdir())

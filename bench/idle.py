@@ -23,7 +23,7 @@ def idle_connections(wanted: Wanted) -> None:
     allow_open_files()
     with chosen(wanted) as target:
         before, cpu, started = own_memory(target.pid), loadgen.cpu_seconds(target.pid), time.monotonic()
-        links = [_connect(target) for _ in range(count)]
+        links = [connect(target) for _ in range(count)]
         connecting = time.monotonic() - started
         connecting_cpu = loadgen.cpu_seconds(target.pid) - cpu
         time.sleep(1)
@@ -49,7 +49,8 @@ def allow_open_files() -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (highest, highest))
 
 
-def _connect(target: Target) -> Link:
+def connect(target: Target) -> Link:
+    """A connection through the whole handshake, with one channel and a heartbeat."""
     link = loadgen.Link(socket.create_connection(target.address), "")
     link.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     link.sock.sendall(frames.PROTOCOL_HEADER)
@@ -75,10 +76,11 @@ def _watch(target: Target, links: list[Link], seconds: float) -> tuple[float, in
         beaten = due
         time.sleep(0.02)
     cores = (loadgen.cpu_seconds(target.pid) - cpu) / (time.monotonic() - started)
-    return cores, sum(map(_is_open, links))
+    return cores, sum(map(is_open, links))
 
 
-def _is_open(link: Link) -> bool:
+def is_open(link: Link) -> bool:
+    """The broker has not closed it."""
     try:
         return link.sock.recv(1 << 12, socket.MSG_DONTWAIT) != b""
     except BlockingIOError:
