@@ -16,7 +16,7 @@ from tests.simulation.runs import replay
 
 ROOT = Path(__file__).parent.parent.parent
 HOURS = 4.0
-UNCHOSEN = 5
+UNCHOSEN = 12
 """How many random seeds."""
 
 
