@@ -20,6 +20,8 @@ NO_TABLE: Table = {}
 MODES = ("confirm", "confirm", "confirm", "tx", "tx", "plain")
 STRIKES = 0.06
 """How often the process dies over what a client has just asked for."""
+STRIKES_AT_COMMITS = 0.25
+"""The same, where it is a transaction's commit."""
 
 
 def publish(client: Client, channel: Channel, chance: Random) -> None:
@@ -167,7 +169,7 @@ def commit(client: Client, channel: Channel, chance: Random) -> None:
         client.ask(channel, methods.TxRollback(), nothing, lambda: client.rolled_back(channel))
         return
     done: list[Parcel] = []
-    _endanger(client, "messages", chance)
+    _endanger(client, "messages", chance, STRIKES_AT_COMMITS)
 
     def obeyed() -> None:
         done.extend(client.committed(channel))
@@ -427,9 +429,9 @@ def close(client: Client, channel: Channel, chance: Random) -> None:
         client.send(0, methods.ConnectionClose(200, "", 0, 0), client.gave_up)
 
 
-def _endanger(client: Client, store: str, chance: Random) -> None:
+def _endanger(client: Client, store: str, chance: Random, strikes: float = STRIKES) -> None:
     """Have the process die, now and then, while what is asked for next is on its way to disk."""
-    if chance.random() < STRIKES and not client.world.calm:
+    if chance.random() < strikes and not client.world.calm:
         client.world.disk.deadly = store
 
 
@@ -451,7 +453,7 @@ ACTS: list[tuple[int, Act]] = [
     (3, cancel),
     (5, qos),
     (1, recover),
-    (1, purge),
+    (3, purge),
     (5, declare),
     (3, restore),
     (2, bind),

@@ -105,7 +105,7 @@ FAULTS: list[tuple[int, Fault]] = [
     (8, commit_kills),
     (2, stop),
     (6, set_clock),
-    (4, memory_runs_short),
+    (8, memory_runs_short),
     (3, disk_fills),
     (6, disk_slows),
     (1, commit_fails),
