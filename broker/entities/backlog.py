@@ -99,8 +99,8 @@ class Backlog:
                 insort(self._returned, entry, key=_descending)
         else:
             self._returned.extend(entries)
-            self._returned.sort(key=_descending)
-        self.bytes += sum(entry.size for entry in entries)
+            self._returned.sort(key=_position, reverse=True)
+        self.bytes += sum(map(_size, entries))
 
     def peek(self) -> Entry | None:
         """The first ready message, left in place."""
@@ -129,9 +129,9 @@ class Backlog:
 
         No more than `messages`, and none after there are `size_bytes` of them. Empty where `pop` has to look closer.
         """
-        taken: list[Entry] = []
         if self._returned:
-            return taken
+            return self._run_of_returned(messages, size_bytes, now)
+        taken: list[Entry] = []
         head, size = self._head, 0
         while head and len(taken) < messages and size < size_bytes:
             entry = head[0]
@@ -140,6 +140,22 @@ class Backlog:
             taken.append(head.popleft())
             size += entry.size
         self._head_bytes -= size
+        self.bytes -= size
+        return taken
+
+    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
+        """The same of those that came back, as long as they are the first in line."""
+        taken: list[Entry] = []
+        head, returned, size = self._head, self._returned, 0
+        if self.paging and not head:
+            return taken
+        before = head[0].position if head else _END
+        while returned and len(taken) < messages and size < size_bytes:
+            entry = returned[-1]
+            if entry.position > before or entry.message is None or (entry.expires_at and entry.expires_at < now):
+                break
+            taken.append(returned.pop())
+            size += entry.size
         self.bytes -= size
         return taken
 
@@ -177,6 +193,12 @@ class Backlog:
         self.paging = False
         return count
 
+    def end(self) -> int:
+        """Forget every ready message, and the queue that they are read back for; their number."""
+        count = self.clear()
+        self._read_back = _nothing
+        return count
+
     def resident(self) -> list[Entry]:
         """The ready messages that are in memory, for statistics and invariants."""
         return [*reversed(self._returned), *self._head, *self._tail]
@@ -198,6 +220,11 @@ class Backlog:
 
 
 _size = attrgetter("size")
+_position = attrgetter("position")
+
+
+def _nothing(after: int, before: int, window: Window) -> list[Entry]:
+    return []
 
 
 def _descending(entry: Entry) -> int:

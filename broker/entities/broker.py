@@ -14,6 +14,7 @@ from broker.entities.definitions import Definitions
 from broker.entities.journal import Journal
 from broker.entities.lane import MessageSource
 from broker.entities.message import Message
+from broker.entities.portions import Portions
 from broker.entities.queue import Queue, QueueContext
 from broker.entities.quotas import Quotas
 from broker.entities.recording import Recorder
@@ -49,6 +50,7 @@ class Broker:
         self.recorder = recorder
         self.turn = Turn()
         self.timers = Timers()
+        self.portions = Portions(self.timers, clock.now)
         self.alarms = Alarms()
         self.users = Users()
         self.quotas = Quotas()

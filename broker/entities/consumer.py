@@ -155,6 +155,10 @@ class Consumers:
             if self._single_active and self.members:
                 self._activate()
 
+    def end(self) -> None:
+        """The queue is gone, and nobody consumes from it: it shall be freed at once, not when cycles are looked for."""
+        del self._queue
+
     def _activate(self) -> None:
         """Make one of those that stand by the active one: of the highest priority, and of these the first to come."""
         self._active = max(self.members, key=_priority)

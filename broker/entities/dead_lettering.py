@@ -28,9 +28,14 @@ class DeadLettering:
         exchange = self._exchange(queue)
         if exchange is None:
             return
-        for alike in dead_letters.alike(messages):
-            letter = self._write(queue, alike[0], reason, exchange)
-            self._post(exchange, letter, [letter.of(message) for message in alike])
+        turn = self._vhost.context.queue.turn
+        turn.letters_deep += 1
+        try:
+            for alike in dead_letters.alike(messages):
+                letter = self._write(queue, alike[0], reason, exchange)
+                self._post(exchange, letter, [letter.of(message) for message in alike])
+        finally:
+            turn.letters_deep -= 1
 
     def publish_for_certain(self, queue: Queue, message: Message, reason: str) -> bool:
         """The same with one; False, and nothing published, unless it has targets and all of them take it."""

@@ -229,6 +229,7 @@ class DelayQueue(Queue):
         self._held.clear()
         self._troubles.clear()
         self._leaving.clear()
+        del self._release  # it holds the exchange, which holds the queue
         return waiting
 
     def restore(self) -> None:

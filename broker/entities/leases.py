@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from broker.entities.queue import Queue
+    from broker.entities.queue_arguments import QueueArguments
     from broker.entities.timers import Timers
 
 
@@ -15,19 +17,22 @@ def begin(queue: Queue, timers: Timers, now: Callable[[], int], end: Callable[[Q
 
     When its arguments are others, by a change of policies, this lease is over; begin the next one then.
     """
-    arguments, lease = queue.arguments, queue.arguments.expires
-    if lease is None:
+    lease = queue.arguments.expires
+    if lease is not None:
+        queue.use()
+        timers.at(now() + lease, partial(_check, queue, queue.arguments, timers, now, end), queue)
+
+
+def _check(
+    queue: Queue, arguments: QueueArguments, timers: Timers, now: Callable[[], int], end: Callable[[Queue], object]
+) -> None:
+    """End a queue that has not been used, or look again; not a closure, which would hold the queue and itself."""
+    if queue.deleted or queue.arguments is not arguments or arguments.expires is None:
         return
-
-    def check() -> None:
-        if queue.deleted or queue.arguments is not arguments:
-            return
-        if len(queue.consumers):
-            queue.use()
-        if queue.last_used + lease <= now():
-            end(queue)
-        else:
-            timers.at(queue.last_used + lease, check, queue)
-
-    queue.use()
-    timers.at(now() + lease, check, queue)
+    if len(queue.consumers):
+        queue.use()
+    due = queue.last_used + arguments.expires
+    if due <= now():
+        end(queue)
+    else:
+        timers.at(due, partial(_check, queue, arguments, timers, now, end), queue)

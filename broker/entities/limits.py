@@ -6,19 +6,20 @@ not stays until it gets there. With overflow reject-publish the queue refuses ne
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.entities.message import Message
 from broker.entities.queue_arguments import QueueArguments
 
 if TYPE_CHECKING:
-    from broker.entities.queue import Queue
-    from broker.entities.timers import Timers
+    from broker.entities.queue import Queue, QueueContext
 
 
 ROOM_MESSAGES = 1024
 """How many messages are dropped in one turn to make room."""
+
+LETTERS_DEEP_MAX = 2
+"""So many dead letters, each the reason of the next, are published in one turn. Then the message waits where it is."""
 
 EXPIRED_AT_ONCE = 1024
 """How many messages at most leave together because their time has passed."""
@@ -32,10 +33,11 @@ class Limits:
     ask them first.
     """
 
-    def __init__(self, queue: Queue, timers: Timers, now: Callable[[], int]) -> None:
+    def __init__(self, queue: Queue, context: QueueContext) -> None:
         self._queue = queue
-        self._timers = timers
-        self._now = now
+        self._timers = context.timers
+        self._turn = context.turn
+        self._now = context.now
         self._watched = 0
         self._came = 0  # when the first message with a time to live came since consumers were last served
         self._making_room = False
@@ -81,7 +83,8 @@ class Limits:
     def make_room(self) -> None:
         """Let go of the oldest messages while there are too many, after consumers had their chance.
 
-        When a policy has lowered the limit there may be very many: the rest goes in turns of its own.
+        When a policy has lowered the limit there may be very many, and each may be a long letter to the next queue: the
+        rest goes in turns of its own.
         """
         if self.over():
             self._queue.deliver()
@@ -96,6 +99,8 @@ class Limits:
         for _ in range(ROOM_MESSAGES):
             if not (self.over() and len(self._queue.backlog)):
                 return
+            if self._turn.letters_deep >= LETTERS_DEEP_MAX:
+                break  # who falls from queue to queue falls on in another turn: each letter is longer than the last
             self._discard_first("maxlen")
         if not self._making_room:
             self._making_room = True
@@ -151,3 +156,11 @@ class Limits:
         if self._messages is not None and len(backlog) + messages > self._messages:
             return True
         return self._bytes is not None and backlog.bytes + size_bytes > self._bytes
+
+
+class Unlimited(Limits):
+    """What is left of the limits of a queue that is gone: nothing leads back to it, so that it is freed at once."""
+
+    def __init__(self) -> None:
+        self.timed = False
+        self.set(QueueArguments())

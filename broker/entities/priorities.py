@@ -114,6 +114,13 @@ class PriorityBacklog:
         self._filled = 0
         return sum(level.clear() for level in self._levels.values())
 
+    def end(self) -> int:
+        """Forget every ready message, and the queue that they are read back for; their number."""
+        count = self.clear()
+        self._levels.clear()
+        del self._read_back
+        return count
+
     def _filled_levels(self) -> list[Backlog]:
         """Those that may hold something."""
         levels, filled = [], self._filled

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.entities.backlog import Backlog, Window
 from broker.entities.consumer import Consumer, Consumers, Outlet
 from broker.entities.lane import Lane
-from broker.entities.limits import Limits
+from broker.entities.limits import Limits, Unlimited
 from broker.entities.message import Entry, Message
 from broker.entities.policies import NONE_IN_FORCE
 from broker.entities.queue_arguments import QueueArguments, parse
@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 RUN_MESSAGES = 1024
 RUN_BYTES = 256 * 1024
 """How much one consumer is given before it is asked again for its credit."""
+
+DELIVER_MESSAGES = 1024
+"""How much a queue delivers before it is asked whether others of the turn shall be served first."""
+
+GONE = Unlimited()
+"""The limits of all queues that are gone."""
 
 LOAD_MESSAGES = 256
 LOAD_BYTES = 2 << 20
@@ -84,7 +90,7 @@ class Queue:
         self.consumers = Consumers(self, single_active=self.arguments.single_active_consumer)
         self.inbound: dict[Binding, None] = {}
         self.backlog = lane.backlog(self, context.window)
-        self.limits = Limits(self, context.timers, context.now)
+        self.limits = Limits(self, context)
         self.unacked = 0
         self.deleted = False
         self.last_used = context.now()
@@ -163,22 +169,25 @@ class Queue:
     # Out: to consumers and getters
 
     def deliver(self) -> None:
-        """Hand ready messages to the consumers that have credit, one each in turn."""
+        """Hand ready messages to the consumers that have credit, one each in turn; of very many, some at a time."""
         self._touched = False
-        limits = self.limits
-        while len(self.backlog):
+        limits, left = self.limits, DELIVER_MESSAGES
+        while left > 0 and len(self.backlog):
             if limits.timed:
                 limits.expire(strictly=True)
             turn = self.consumers.next()
             if turn is None:
                 break
             consumer, credit, alone = turn
-            entries = _take(self, credit if alone else 1)
+            entries = _take(self, min(credit, left) if alone else 1)
             if entries:
                 consumer.give(entries)
+                left -= len(entries)
         if limits.timed:
             limits.expire()
             limits.watch()
+        if left <= 0:
+            self.touch()
 
     def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
         """Take the first ready message for a channel that asked for one."""
@@ -279,11 +288,14 @@ class Queue:
         self._orphans = list(self.consumers.members)
         for consumer in self._orphans:
             self.consumers.remove(consumer)
-        return self.backlog.clear()
+        self.consumers.end()
+        self.limits = GONE
+        return self.backlog.end()
 
     def bid_farewell(self) -> None:
         """The deletion is certain: consumers are told, after whoever asked for it."""
-        for consumer in self._orphans:
+        orphans, self._orphans = self._orphans, []
+        for consumer in orphans:
             self._context.turn.last(partial(consumer.outlet.cancelled, consumer))
 
     def restore(self) -> None:
@@ -318,7 +330,7 @@ def deliver_now(queue: Queue) -> None:
 
     A message that a consumer waits for is not ready, and one that has had its time is not there.
     """
-    if queue._touched:
+    while queue._touched:
         queue.deliver()
 
 

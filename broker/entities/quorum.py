@@ -87,6 +87,10 @@ class QuorumBacklog(Backlog):
         self._returned[:0] = reversed(entries)
         self.bytes += sum(entry.size for entry in entries)
 
+    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
+        """None: those that came back have to be looked at one by one."""
+        return []
+
     def peek(self) -> Entry | None:
         """The first ready message, left in place."""
         return self._returned[-1] if self._returned else super().peek()
@@ -185,11 +189,10 @@ class QuorumQueue(Queue):
 
     type = QUORUM
     lane: QuorumLane
-    limits: QuorumLimits
 
     def __init__(self, spec: QueueSpec, lane: QuorumLane, context: QueueContext, owner: object | None = None) -> None:
         super().__init__(spec, lane, context, owner)
-        self.limits = QuorumLimits(self, context.timers, context.now)
+        self.limits = QuorumLimits(self, context)
         self.letters = Letters(self, lane.letters, context)
 
     def publish(self, message: Message) -> bool:
@@ -307,7 +310,7 @@ class QuorumQueue(Queue):
 
     def delete(self) -> int:
         """End: nobody consumes any more, messages are gone. The number of ready messages."""
-        self.letters.clear()
+        self.letters.end()
         return super().delete()
 
     def restore(self) -> None:

@@ -133,7 +133,7 @@ class Stream(Queue):
         super().__init__(spec, lane, context)
         self.where = where
         self.log = StreamLog(lane, stream_arguments.parse(spec.arguments, {}), context.window)
-        self.limits = Retention(self, context.timers, context.now)
+        self.limits = Retention(self, context)
         self.consumers = Readers(self, self.log, context.now)
 
     @property

@@ -6,6 +6,8 @@ import heapq
 import logging
 from collections.abc import Callable
 from itertools import count
+from math import inf
+from time import monotonic
 from typing import Protocol
 
 log = logging.getLogger("leveret.timers")
@@ -31,6 +33,8 @@ class Timers:
         self._order = count()
         self._crowded = CROWDED
         self.changed: Callable[[], None] = _nothing
+        self.seconds_max = inf
+        """For how long callbacks are called at one time; those left over are due still."""
 
     def __len__(self) -> int:
         return len(self._due)
@@ -53,13 +57,16 @@ class Timers:
         return self._due[0][0] if self._due else None
 
     def run(self, now: int) -> None:
-        """Call back everything that is due."""
+        """Call back what is due, as long as it may take at one time; one at least."""
+        until = monotonic() + self.seconds_max
         while self._due and self._due[0][0] <= now:
             _, _, callback, _ = heapq.heappop(self._due)
             try:
                 callback()
             except Exception:  # one queue's trouble is not the broker's
                 log.exception("a timer failed")
+            if monotonic() > until:
+                break
 
 
 def _nothing() -> None:

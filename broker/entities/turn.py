@@ -35,6 +35,8 @@ class Turn:
         self.queues: list[Queue] = []
         self.outbound: list[Outbound] = []
         self._last: list[Callable[[], None]] = []
+        self.letters_deep = 0
+        """Of how many dead letters, each the reason of the next, the last one is being published now."""
 
     def last(self, action: Callable[[], None]) -> None:
         """Do something when everything else of this turn is done: what must be said after the turn's answers."""

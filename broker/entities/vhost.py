@@ -7,7 +7,7 @@ takes effect at once in memory; whoever asked is answered when the disk has foll
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from random import Random
@@ -296,10 +296,12 @@ class VHost:
         self.exchanges.clear()
         self._owned.clear()
 
-    def release(self, owner: object) -> None:
-        """A connection is gone: so are the queues exclusive to it."""
+    def release(self, owner: object) -> Iterator[None]:
+        """A connection is gone: so are the queues exclusive to it, one with each step."""
         for queue in list(self._owned.pop(owner, ())):
-            self.delete_queue(queue)
+            if not queue.deleted:
+                self.delete_queue(queue)
+            yield
 
     # Publishing
 

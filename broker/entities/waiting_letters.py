@@ -62,9 +62,10 @@ class Letters:
         if len(self._backlog) or not self._send(message, reason):
             self._wait(message, reason)
 
-    def clear(self) -> None:
+    def end(self) -> None:
         """The queue ends, and the letters with it."""
-        self._backlog.clear()
+        self._backlog.end()
+        del self._queue
 
     def restore(self) -> None:
         """Start with the letters that are on disk."""
@@ -95,8 +96,8 @@ class Letters:
     def _retry(self) -> None:
         """Try the oldest letters. When some went, there is room to try others at once."""
         self._retrying = False
-        if self._queue.deleted:
-            return
+        if not len(self._backlog):
+            return  # the queue is gone, for instance
         waiting, sent = [], 0
         for _ in range(TRIED_AT_ONCE):
             letter = self._backlog.pop()

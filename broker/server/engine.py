@@ -19,6 +19,8 @@ log = logging.getLogger("leveret.engine")
 IDLE_SECONDS = 3600.0
 DELIVER_SECONDS = 0.005
 """How long queues deliver at the end of one turn."""
+TIMERS_SECONDS = 0.002
+"""How long what is due is done in one turn."""
 
 
 class Engine:
@@ -36,6 +38,7 @@ class Engine:
         those with little to do wait for one long turn, not for as many as there are busy clients."""
         broker.timers.changed = self._wake_up
         broker.turn.seconds_max = DELIVER_SECONDS
+        broker.timers.seconds_max = TIMERS_SECONDS
 
     def end_turn(self) -> None:
         """Deliver what the turn has made ready, send what it had to say, and see to the disk."""

@@ -84,8 +84,10 @@ class Transport:
                 await self._read()
             if self._reading.cancelled_caught and not connection.ended:
                 log.warning("closing connection %s: no answer in time", connection.peer)
-            connection.release()
+            released = trio.Event()
+            connection.release().then(lambda _: released.set())
             self._engine.end_turn()
+            await released.wait()  # who comes and goes with much does not come faster than he is cleared away
             self._ending.deadline = trio.current_time() + CLOSE_SECONDS + connection.linger
             with self._ending:
                 await self._all_sent()

@@ -175,7 +175,7 @@ class Channel:
         if self.consumers.get(consumer.tag) is not consumer:
             return  # cancelled by the client meanwhile
         self.forget(consumer)
-        if self.connection.knows("consumer_cancel_notify"):
+        if not self.ended and self.connection.knows("consumer_cancel_notify"):
             self.send(methods.BasicCancel(consumer.tag, no_wait=True))
 
     def forget(self, consumer: Consumer) -> None:
@@ -216,6 +216,12 @@ class Channel:
         ]
 
     # End
+
+    def fall_silent(self) -> None:
+        """The connection is at its end: nothing more is obeyed or said, and what the channel holds is about to go."""
+        self.ended = True
+        self.confirms = None
+        self.replies.stop()
 
     def release(self, *, failed: bool = False) -> None:
         """Give everything back: consumers end, what is unacknowledged returns to its queues.

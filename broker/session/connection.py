@@ -8,9 +8,10 @@ connection.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
+from broker.entities.pending import Pending
 from broker.session import handshake, intake
 from broker.session.channel import Action, Channel
 from broker.session.output import Output
@@ -92,6 +93,7 @@ class Connection:
         self.gathered = 0
         """Bytes of messages that are not whole, or not committed: registry.gathered is the sum of all."""
         self._held_bytes = 0
+        self._released: Pending[None] | None = None
         self._rest = b""
         self._capabilities: frozenset[str] = frozenset()
         registry.connections[self] = None
@@ -240,13 +242,34 @@ class Connection:
         self.linger = linger
         self.output.touch()
 
-    def release(self) -> None:
-        """Give back everything the client held: channels, consumers, exclusive queues."""
-        self.registry.connections.pop(self, None)
-        for channel in reversed(list(self.channels.values())):
+    def release(self) -> Pending[None]:
+        """Give back everything the client held: channels, consumers, exclusive queues; of very much, some at a time.
+
+        What is returned is settled when nothing is left. Nothing is delivered or said to the client meanwhile.
+        """
+        if self._released is None:
+            self.registry.connections.pop(self, None)
+            self.output.refuse_deliveries()
+            channels, self.channels = list(self.channels.values()), {}
+            for channel in channels:
+                channel.fall_silent()
+            self._released = self.broker.portions.begin(self._give_back(channels))
+        return self._released
+
+    def _give_back(self, channels: list[Channel]) -> Iterator[None]:
+        while channels:
+            channel = channels.pop()
+            yield from _end_consumers(channel)
             channel.release()
-            channel.ended = True
-        self.channels.clear()  # they hold the connection
-        self.channels.clear()
+            yield
         if self.vhost_name:
-            self.vhost.release(self)
+            yield from self.vhost.release(self)
+
+
+def _end_consumers(channel: Channel) -> Iterator[None]:
+    """Cancel a channel's consumers, one with each step, unless others might overtake what is out with the client."""
+    if not channel.deliveries.unacked and channel.transaction is None:
+        for consumer in reversed(list(channel.consumers.values())):
+            if channel.consumers.get(consumer.tag) is consumer:
+                channel.end_consumer(consumer)
+            yield

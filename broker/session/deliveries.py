@@ -12,6 +12,7 @@ to let their content go.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, takewhile
 from operator import attrgetter
@@ -63,11 +64,11 @@ class DeliveryLedger:
     def take(self, tag: int, *, multiple: bool) -> dict[int, Entry]:
         """Strike tags out. Raises ChannelException 406 for one that is not outstanding."""
         if multiple and tag == 0:
-            tags = list(self.unacked)
-        elif tag not in self.unacked:
+            taken, self.unacked, self.consumed = self.unacked, {}, 0
+            return taken
+        if tag not in self.unacked:
             raise _unknown(tag)
-        else:
-            tags = list(takewhile(tag.__ge__, self.unacked)) if multiple else [tag]
+        tags = list(takewhile(tag.__ge__, self.unacked)) if multiple else [tag]
         taken = {number: self.unacked.pop(number) for number in tags}
         self.consumed -= sum(entry.consumer is not None for entry in taken.values())
         return taken
@@ -118,11 +119,11 @@ def requeue(entries: Sequence[Entry], *, abandoned: bool = False) -> None:
     """These messages go back to their queues, to their places; `abandoned` where nobody asked for it."""
     for _, group in groupby(sorted(entries, key=_queue), key=_queue):
         members = list(group)
-        consumers = [entry.consumer for entry in members]
+        consumers = Counter(map(_consumer, members))
         members[0].queue.requeue(members, abandoned=abandoned)
-        for consumer in consumers:
+        for consumer, count in consumers.items():
             if consumer is not None:
-                consumer.settled()
+                consumer.settled(count)
 
 
 def reject(entries: Iterable[Entry]) -> None:
@@ -130,6 +131,7 @@ def reject(entries: Iterable[Entry]) -> None:
     _finish(entries, lambda queue, members: queue.reject(members))
 
 
+_consumer = attrgetter("consumer")
 _holder = attrgetter("queue", "consumer")
 
 

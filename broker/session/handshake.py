@@ -224,18 +224,21 @@ def _check_connection_limits(connection: Connection, vhost: str) -> None:
 
 def _close(connection: Connection, method: methods.ConnectionClose) -> None:
     log.info("connection %s closed by the client: %d %s", connection.peer, method.reply_code, method.reply_text)
-    connection.release()
     connection.phase = Phase.CLOSING
-    connection.send(methods.ConnectionCloseOk())
-    connection.end()
+    connection.release().then(lambda _: _say_goodbye(connection))
+
+
+def _say_goodbye(connection: Connection) -> None:
+    if not connection.ended:
+        connection.send(methods.ConnectionCloseOk())
+        connection.end()
 
 
 def _while_closing(connection: Connection, method: Method) -> None:
     if isinstance(method, methods.ConnectionCloseOk):
         connection.end()
     elif isinstance(method, methods.ConnectionClose):
-        connection.send(methods.ConnectionCloseOk())
-        connection.end()
+        _say_goodbye(connection)
 
 
 def _update_secret(connection: Connection, method: methods.ConnectionUpdateSecret) -> None:

@@ -91,6 +91,10 @@ class Output(Outbound):
             self._was_full = False
             self._on_room()
 
+    def refuse_deliveries(self) -> None:
+        """There is no room for deliveries from now on: whoever consumes is about to end."""
+        self._bytes_max = 0
+
     def end(self) -> None:
         """Nobody takes anything any more. What held the output and is held by it shall be gone at once."""
         self._on_flush = self._on_room = _nobody
