@@ -40,6 +40,11 @@ def throng(wanted: Wanted) -> None:
             beside = good(wanted.seconds(GOOD_SECONDS))["confirm_ms"]
         eventually(lambda: descriptors(target) <= open_before + FILES, "the connections to be gone", seconds=60)
         time.sleep(1)
+        after = own_memory(target.pid)
+        with _generators(target, "idle", count // PROCESSES):
+            again = own_memory(target.pid)
+        eventually(lambda: descriptors(target) <= open_before, "the connections to be gone", seconds=60)
+        time.sleep(1)
         report(
             f"{opened - open_before:,} connections at once",
             kib_each=round((held - before) / count / 1024, 1),
@@ -49,7 +54,9 @@ def throng(wanted: Wanted) -> None:
             good_beside=beside,
             mib_before=mib(before),
             mib_highest=mib(held),
-            mib_after=mib(own_memory(target.pid)),
+            mib_after=mib(after),
+            mib_highest_again=mib(again),
+            mib_after_again=mib(own_memory(target.pid)),
             descriptors_before=open_before,
             descriptors_after=descriptors(target),
         )
