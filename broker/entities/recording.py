@@ -230,8 +230,9 @@ def _purge(watched: _Watched) -> int:
 
 def _delete(watched: _Watched) -> int:
     watched.recorder.add(DELETE, 1, *watched.place, watched.queue._position + 1)
-    ready: int = watched.unwatched.delete(watched.queue)
-    return ready
+    for name in _HOOKS | _STREAM_HOOKS | _QUORUM_HOOKS | _DELAY_HOOKS:
+        vars(watched.queue).pop(name, None)  # they hold the queue, which shall be free now
+    return watched.queue.delete()
 
 
 def _publish_counted(watched: _Watched, message: Message) -> bool:

@@ -10,6 +10,7 @@ from weakref import ref
 import pytest
 
 from broker.entities.queue import Queue
+from broker.entities.recording import Recorder, watch
 from tests.support.core import Core, Reader
 
 
@@ -34,16 +35,28 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("durable", [True, False])
-@pytest.mark.parametrize("kind", KINDS)
+DURABLE = [(kind, True) for kind in KINDS]
+TRANSIENT = [(kind, False) for kind, arguments in KINDS.items() if "queue_type" not in arguments]
+
+
+@pytest.mark.parametrize(("kind", "durable"), DURABLE + TRANSIENT)
 def test_a_deleted_queue_is_freed(core: Core, kind: str, durable: bool) -> None:
-    if not durable and "queue_type" in KINDS[kind]:
-        pytest.skip("always durable")
     name = _declared_used_and_deleted(core, durable=durable, **KINDS[kind])
     core.commit()
     core.advance(2000)  # leases and times to live
     core.commit()
     assert name() is None, gc.get_referrers(name())
+
+
+def test_a_deleted_queue_whose_events_were_recorded_is_freed(core: Core) -> None:
+    queue = core.queue()
+    watch(Recorder(1, lambda records, first, events: None), "/", queue)
+    core.deposit(queue, b"x")
+    known = ref(queue)
+    core.vhost.delete_queue(queue)
+    core.commit()
+    del queue
+    assert known() is None, gc.get_referrers(known())
 
 
 def test_a_queue_whose_consumers_have_gone_before_is_freed(core: Core) -> None:
