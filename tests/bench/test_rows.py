@@ -29,6 +29,9 @@ READ_FOR = {
     "secured": {"cpu_us_per_message", "round_trip_ms_meanwhile"},
     "attacks": {"cores", "p99", "benign_p99", "mib_kept", "descriptors_kept"},
     "steps": {"parse", "commit", "ack", "sum_of_steps"},
+    "turns": {"longest_ms", "long_turns", "turns"},
+    "throng": {"kib_each", "alive_at_the_end", "good_beside", "mib_after", "descriptors_after"},
+    "comings": {"per_s", "mib_before", "mib_after", "descriptors_after"},
     "soak": {"what", "start", "end", "lost", "doubled", "disordered", "sound"},
 }
 
