@@ -215,6 +215,7 @@ def test_errors_are_the_clients_own(
         kombu.Connection(url(broker, "guest:wrong")).connect()
 
 
+@pytest.mark.slow
 def test_heartbeats_keep_the_connection(broker: Address) -> None:
     """py-amqp closes a connection that two heartbeats' time brought nothing."""
     with connected(broker, heartbeat=1) as connection:

@@ -295,6 +295,7 @@ def test_wrong_password_and_wrong_virtual_host(broker: Address) -> None:
     assert "nowhere" in str(refused.value)
 
 
+@pytest.mark.slow
 def test_heartbeats_come_and_go(broker: Address) -> None:
     """At one second: pika counts those it gets, and closes the connection when none come."""
     connection = pika.BlockingConnection(parameters(broker, heartbeat=1))

@@ -47,6 +47,7 @@ def test_what_follows_a_close_is_ignored(client: Client, name: Callable[..., str
     assert client.expect_gone() == []
 
 
+@pytest.mark.slow
 def test_heartbeats_come_when_nothing_else_does(connect: Callable[..., Client]) -> None:
     """0-9-1 specification, 4.2.7."""
     client = connect(tune=ConnectionTuneOk(2047, 131072, 1))

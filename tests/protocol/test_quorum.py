@@ -620,6 +620,7 @@ def test_letters_that_nobody_takes_wait_and_count_as_messages_of_the_queue(
     assert client.ask(QueuePurge(queue, False)).message_count == 3
 
 
+@pytest.mark.slow
 def test_letters_wait_for_a_queue_that_is_full(client: Client, quorum: Declare, name: Name) -> None:
     """RabbitMQ 3.10.8 on the wire: with at-most-once the second would be gone."""
     full = name("full")

@@ -64,6 +64,7 @@ def leveret(directory: Path, *arguments: str, stdin: str = "") -> subprocess.Com
     )
 
 
+@pytest.mark.slow
 def test_users_made_while_it_is_stopped_may_log_in_afterwards(stopped: BrokerProcess) -> None:
     directory = stopped.data_dir
     for arguments in (

@@ -117,6 +117,7 @@ def administer(process: BrokerProcess) -> str:
     return "\n".join(answers)
 
 
+@pytest.mark.slow
 def test_no_password_is_ever_shown(talkative: BrokerProcess) -> None:
     say_wrongly(talkative)
     clients = []
@@ -181,6 +182,7 @@ def run(process: BrokerProcess, *command: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
 def test_files_are_their_owner_s_whatever_the_umask(careless: None, tmp_path: Path) -> None:
     tmp_path.chmod(0o700)
     process = BrokerProcess(tmp_path / "data")

@@ -272,6 +272,7 @@ def test_replies_that_nobody_reads_stop_the_reading(party: Party) -> None:
     assert not client.connection.readable
 
 
+@pytest.mark.slow
 def test_confirms_that_nobody_reads_do_not_stop_the_reading(party: Party) -> None:
     """A client may publish all it has and then read: its confirms stay a few numbers here."""
     client = party.join()

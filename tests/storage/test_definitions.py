@@ -391,6 +391,7 @@ def test_the_journal_is_synced_at_every_commit(store: DefinitionStore) -> None:
 # Opening, closing, copying.
 
 
+@pytest.mark.slow
 def test_a_second_opening_is_refused(store: DefinitionStore) -> None:
     with pytest.raises(DefinitionsError, match="is in use by another process"):
         DefinitionStore.open(store.path)

@@ -433,6 +433,7 @@ def test_on_a_full_disk_nothing_is_written_and_the_batch_can_be_tried_again(path
     assert verify(path).sound
 
 
+@pytest.mark.slow
 def test_acks_go_on_when_the_disk_is_full_and_the_ballast_was_released(path: Path) -> None:
     """In any order, one at a time: what they need stays far below the ballast."""
     with MessageStore.open(path) as store:
