@@ -392,7 +392,7 @@ def test_longer_walks(seed: int) -> None:
     walk(seed, 400)
 
 
-TestLimitsMachine = LimitsMachine.TestCase
+TestLimitsMachine = pytest.mark.slow(LimitsMachine.TestCase)
 TestLimitsMachine.settings = settings(
     max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

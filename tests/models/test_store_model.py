@@ -229,7 +229,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.pair.end()
 
 
-TestStore = StoreMachine.TestCase
+TestStore = pytest.mark.slow(StoreMachine.TestCase)
 TestStore.settings = settings(
     max_examples=120, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
