@@ -16,13 +16,13 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from pipeline.history import boots, deduplicated, gaps
+from leveret_spark.event_log import OFFSETS_END
+from pipeline.history import boot_of, boots, deduplicated, gaps, seq_of
 
 COPY = ["node", "vhost", "queue", "position"]
 QUEUE = ["node", "vhost", "queue"]
 ENDS = ("ack", "reject", "expire", "drop", "release")
 OF_COPIES = (*ENDS, "route", "deliver", "requeue", "queued")
-OFFSETS_END = 1 << 40
 CHAIN_MAX = 20
 """A message that went back to the end of a quorum queue 2^20 times is followed no further."""
 
@@ -208,7 +208,7 @@ def _with_absence(judged: DataFrame, lives: DataFrame, missing: DataFrame) -> Da
     records = _listed(at_start.unionByName(at_stop), "record")
     doubts = _listed(missing.where("doubtful"), "moment")
     joined = judged.join(fn.broadcast(records), "node", "left").join(fn.broadcast(doubts), "node", "left")
-    last, boot = fn.col("last.moment"), fn.shiftright(fn.col("last.moment"), 40)
+    last, boot = fn.col("last.moment"), boot_of(fn.col("last.moment"))
 
     def behind(record: Column) -> Column:
         later_boot = record["boot"] > boot
@@ -240,5 +240,5 @@ def _evidence() -> Column:
 
 
 def _place(moment: Column) -> Column:
-    seq = moment.bitwiseAND((1 << 40) - 1).cast("string")
-    return fn.concat(fn.lit("boot "), fn.shiftright(moment, 40).cast("string"), fn.lit(", event "), seq)
+    boot, seq = boot_of(moment).cast("string"), seq_of(moment).cast("string")
+    return fn.concat(fn.lit("boot "), boot, fn.lit(", event "), seq)

@@ -21,6 +21,16 @@ def moment(boot: Column, seq: Column) -> Column:
     return fn.shiftleft(boot.cast("bigint"), SEQ_BITS) + seq
 
 
+def boot_of(moment: Column) -> Column:
+    """The boot that a moment lies in."""
+    return fn.shiftright(moment, SEQ_BITS)
+
+
+def seq_of(moment: Column) -> Column:
+    """The number of an event within its boot; a horizon without end is as far as one likes."""
+    return moment.bitwiseAND((1 << SEQ_BITS) - 1)
+
+
 def deduplicated(events: DataFrame) -> DataFrame:
     """Each event once, with its moment: exports and streams may bring one twice."""
     return events.dropDuplicates(["node", "boot", "seq"]).withColumn("moment", moment(fn.col("boot"), fn.col("seq")))
@@ -70,8 +80,8 @@ def gaps(events: DataFrame, boots: DataFrame) -> DataFrame:
         "boot",
         fn.col("last").alias("after"),
         fn.lit(None).cast("bigint").alias("before"),
-        fn.greatest(_seq(fn.col("horizon")) - fn.col("last"), fn.lit(0)).alias("lost"),
-        (_seq(fn.col("horizon")) > fn.col("last")).alias("doubtful"),
+        fn.greatest(seq_of(fn.col("horizon")) - fn.col("last"), fn.lit(0)).alias("lost"),
+        (seq_of(fn.col("horizon")) > fn.col("last")).alias("doubtful"),
     )
     missing = boots.where(fn.col("next") > fn.col("boot") + 1).select(
         "node",
@@ -100,8 +110,3 @@ def _holes(events: DataFrame, boots: DataFrame) -> DataFrame:
         (fn.col("seq") - fn.col("after") - 1).alias("lost"),
         fn.lit(True).alias("doubtful"),
     )
-
-
-def _seq(moment: Column) -> Column:
-    """The number of an event within its boot; a horizon without end is as far as one likes."""
-    return moment.bitwiseAND((1 << SEQ_BITS) - 1)

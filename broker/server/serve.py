@@ -86,7 +86,6 @@ class Server:
         self.committer = Committer(broker, stores.messages, self.resources.disk_full)
         self.engine = Engine(broker, stores.messages, self.committer, config.store.lazy_flush_milliseconds / 1000)
         self.transports: dict[Transport, None] = {}
-        self.stopping = trio.Event()
         self.addresses: list[tuple[str, int]] = []
         self.tls_addresses: list[tuple[str, int]] = []
         self.started = time.time()

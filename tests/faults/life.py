@@ -15,7 +15,6 @@ from typing import NamedTuple
 from broker.wire.constants import ReplyCode
 from broker.wire.method import Method
 from broker.wire.methods import (
-    BasicPublish,
     ConnectionBlocked,
     ConnectionClose,
     ConnectionCloseOk,
@@ -23,7 +22,6 @@ from broker.wire.methods import (
     TxCommit,
     TxSelect,
 )
-from broker.wire.properties import BasicProperties, encode_header
 from storage.verify import verify
 from tests.faults.injector import Disk, Fault
 from tests.faults.promised import BrokerLedger, body_of
@@ -70,22 +68,10 @@ class FollowedClient(Client):
             self.ledger.follow(True, method, None)
         super().send(*methods, channel=channel)
 
-    def publish(
-        self,
-        body: bytes,
-        *,
-        exchange: str = "",
-        key: str = "",
-        mandatory: bool = False,
-        properties: BasicProperties | None = None,
-        header: bytes | None = None,
-        channel: int = 1,
-    ) -> None:
-        header = encode_header(len(body), properties or BasicProperties()) if header is None else header
+    def send_content(self, method: Method, header: bytes, body: bytes, *, channel: int = 1) -> None:
         if channel == 1:
-            method = BasicPublish(exchange, key, mandatory, False)
             self.ledger.follow(True, method, Message(method, header, body))
-        super().publish(body, exchange=exchange, key=key, mandatory=mandatory, header=header, channel=channel)
+        super().send_content(method, header, body, channel=channel)
 
     def receive(self, *, channel: int = 1, timeout: float = TIMEOUT_SECONDS) -> Method | Message:
         try:

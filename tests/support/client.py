@@ -216,6 +216,10 @@ class Client:
         """Publish one message; `header` replaces the content header made of the properties."""
         method = BasicPublish(exchange, key, mandatory, False)
         header = encode_header(len(body), properties or BasicProperties()) if header is None else header
+        self.send_content(method, header, body, channel=channel)
+
+    def send_content(self, method: Method, header: bytes, body: bytes, *, channel: int = 1) -> None:
+        """Send a method with its content in one write."""
         self.send_raw(method_frame(channel, method) + content_frames(channel, header, body, self._inbox.frame_max))
 
     # --- receiving ---
