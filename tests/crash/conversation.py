@@ -3,58 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 from broker.wire.frames import PROTOCOL_HEADER
 from tests.crash.recorder import Event
-from tests.support.client import Inbox, Message
-from tests.support.frames import FrameReader
+from tests.promises.conversation import Answer, Listener, Request, Said
 
-CHANNEL = 1
 COMMAND = b'{"command": '
 """How a request to the administration socket begins; no frame does."""
 
 
-class Request(NamedTuple):
-    """What the administration socket was asked."""
-
-    command: str
-    arguments: Mapping[str, Any]
-
-
-class Answer(NamedTuple):
-    """What it answered."""
-
-    ok: bool
-
-
-class Said(NamedTuple):
-    """One thing that was said. `connection` is a number of its own for each connection."""
-
-    connection: int
-    by_client: bool
-    what: Any
-    message: Message | None
-
-
 class Conversation:
-    """One connection's two directions. Only channel 1 is heard."""
+    """One connection's two directions."""
 
     def __init__(self) -> None:
-        self._readers = {"r": FrameReader(), "s": FrameReader()}
-        self._inboxes = {"r": Inbox(), "s": Inbox()}
+        self._listeners = {"r": Listener(), "s": Listener()}
         self._repeated = 0
 
-    def heard(self, kind: str, data: bytes) -> Iterator[Any]:
+    def heard(self, kind: str, data: bytes) -> Iterable[Any]:
         """The methods, and methods with content, that are whole now in one direction."""
         if kind == "s":
             repeated = min(self._repeated, len(data))
             self._repeated -= repeated
             data = data[repeated:]
-        for frame in self._readers[kind].feed(data):
-            self._inboxes[kind].put(frame)
-        yield from self._inboxes[kind].take_all(CHANNEL)
+        return self._listeners[kind].hear(data)
 
     def sent_less(self, size: int) -> None:
         """So many bytes of what was recorded as sent did not leave, and will be sent again."""
@@ -104,8 +77,7 @@ class Conversations:
             conversation.sent_less(event.number)
             return
         for item in conversation.heard(event.kind, data):
-            message = item if isinstance(item, Message) else None
-            yield Said(number, event.kind == "r", message.method if message else item, message)
+            yield Said.of(number, event.kind == "r", item)
 
     def _begin(self, socket: int, conversation: Conversation | Administration) -> None:
         self._connections += 1

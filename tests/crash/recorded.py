@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests.crash.recorder import Recording
-from tests.crash.workload_broker import Publisher, Transactor, Worker
 from tests.crash.workload_definitions import Definer
 from tests.planted.catalogue import with_mistake
+from tests.promises.topology import SMALL_WINDOWS
+from tests.promises.workload import Publisher, Transactor, Worker
 from tests.support.broker import BrokerProcess
 from tests.support.client import Client
 
@@ -21,14 +22,6 @@ LIVES = (5, 4, 3)
 """How many steps each client makes in each life of the broker."""
 
 BATCHES = 60
-
-WINDOW_MESSAGES, WINDOW_BYTES = 10, 20_000
-CONFIG = f"""\
-[limits]
-queue_window_messages = {WINDOW_MESSAGES}
-queue_window_bytes = {WINDOW_BYTES}
-"""
-"""Queues that hold more than a few messages in memory only in part."""
 
 
 def record_broker(
@@ -44,7 +37,7 @@ def record_broker(
     if planted:
         environment = with_mistake(planted, environment)
     config = home / "config.toml"
-    config.write_text(CONFIG)
+    config.write_text(SMALL_WINDOWS)
     data = recording.directory / "data"
     process = BrokerProcess(data, "--config", str(config), environment=environment)
     choose = random.Random(seed)

@@ -1,4 +1,4 @@
-"""Which messages a broker owes after a crash, told by its own sockets.
+"""Which messages a broker owes after its end, told by what its clients and it have said.
 
 What each queue may or must hold is one word for each message in each queue. A client says everything over one
 channel, so what it says reaches the broker in one order; what different clients say does not, quite. So the confirm of
@@ -28,14 +28,17 @@ from broker.wire.methods import (
     TxRollback,
     TxSelect,
 )
-from tests.crash.topology import (
+from tests.promises.conversation import Request
+from tests.promises.topology import (
     KEEPS_ALL,
     LOG,
     QUORUM,
     READER,
     TARGETS,
+    UNTOUCHED,
     dead_letter_queue,
     number_of,
+    refuses,
 )
 from tests.support.client import Message
 
@@ -67,8 +70,6 @@ class Transaction:
     takes: list[Place] = field(default_factory=list)
     moves: list[Place] = field(default_factory=list)
     settled: dict[int, Place] = field(default_factory=dict)
-    atomic: bool = False
-    """Asked for, and not answered: everything of it is done, or nothing."""
 
 
 @dataclass
@@ -120,8 +121,9 @@ class MessageLedger:
         self.moved: dict[Place, bool] = {}  # dead letters on their way: whether it must be here or there
         self._sessions: dict[int, Session] = {}
         self._moment = 0
-        self.committing: list[Transaction] = []
+        self.committing: list[Transaction] = []  # not answered: everything of each is done, or nothing
         self.handouts = Handouts()
+        self._limited = False  # by a policy; it is for the quorum queue too
 
     def follow(self, connection: int, what: Any, message: Message | None, *, by_client: bool) -> None:
         """Take in what was said next, by the client or by the broker."""
@@ -131,7 +133,7 @@ class MessageLedger:
             handler(self, self._sessions.setdefault(connection, Session()), what, message)
 
     def begin_life(self) -> None:
-        """The broker starts again: nobody knows whether what was about to happen has happened."""
+        """All clients connect anew: nobody knows whether what was about to happen has happened."""
         for session in self._sessions.values():
             self._set([*session.left, *map(dead, session.moved_at)], State.POSSIBLE)
         for transaction in self.committing:
@@ -139,10 +141,12 @@ class MessageLedger:
                 [*transaction.puts, *transaction.takes, *transaction.moves, *map(dead, transaction.moves)],
                 State.POSSIBLE,
             )
+        # What is taken from now on need not be whole any more.
+        self.committing = [
+            Transaction([place for place in each.puts if place[0] in UNTOUCHED]) for each in self.committing
+        ]
         self.handouts.begin_life()
-        self.committing.clear()
         self._sessions.clear()
-        self.moved.clear()
 
     def ask(self, connection: int, what: Any) -> Callable[[], None]:
         """Something is asked for that is answered: what to do then."""
@@ -197,10 +201,13 @@ class MessageLedger:
                 session.transaction.settled[tag] = place
                 session.transaction.moves += [place] if not method.requeue and before is not State.NEVER else []
             elif not method.requeue and before is not State.NEVER:
-                self.moved[place] = before is State.CERTAIN or self.moved.get(place, False)
-                session.moved_at[place] = self._moment
+                must = before is State.CERTAIN or self.moved.get(place, False)
                 self._leave(session, place)
+                self.moved[place], session.moved_at[place] = must, self._moment
                 self.places[dead(place)] = State.POSSIBLE
+
+    def _administer(self, _session: Session, request: Request, _message: Message | None) -> None:
+        self._limited |= request.command == "set_policy"
 
     def _get(self, session: Session, method: BasicGet, _message: Message | None) -> None:
         session.gets.append((method.queue, method.no_ack))
@@ -209,6 +216,7 @@ class MessageLedger:
         if self.places[place] in ALIVE:
             self.places[place] = State.LEAVING
             session.left[place] = self._moment
+            self.moved.pop(place, None)
 
     def _commit(self, session: Session) -> Transaction:
         """A transaction is on its way: whatever of it was not certain before proves nothing by being there or not."""
@@ -221,7 +229,6 @@ class MessageLedger:
         self._set(transaction.puts, State.POSSIBLE)
         self._set([*transaction.takes, *transaction.moves], State.LEAVING)
         self._set(map(dead, transaction.moves), State.POSSIBLE)
-        transaction.atomic = True
         self.committing.append(transaction)
         return transaction
 
@@ -263,6 +270,8 @@ class MessageLedger:
 
     def _refuse(self, session: Session, method: BasicNack, _message: Message | None) -> None:
         for places, _moment in _answered(session, method):
+            for queue, number in places:
+                assert refuses(queue) or (queue == QUORUM and self._limited), f"{queue} has refused {number}"
             self._set(places, State.NEVER)
 
     def _on_disk(self, session: Session, moment: int, *, only: Iterable[Place] | None = None) -> None:
@@ -275,7 +284,8 @@ class MessageLedger:
         if wanted is not None:
             return
         for place in [place for place, moved in session.moved_at.items() if moved < moment]:
-            del session.moved_at[place], self.moved[place]
+            del session.moved_at[place]
+            self.moved.pop(place, None)
             self.places[dead(place)] = State.CERTAIN
         self.handouts.certain_before(moment)
 
@@ -313,6 +323,7 @@ _FROM_CLIENT: dict[type, _Handler] = {
     BasicAck: MessageLedger._ack,
     BasicNack: MessageLedger._nack,
     BasicGet: MessageLedger._get,
+    Request: MessageLedger._administer,
 }
 _FROM_BROKER: dict[type, _Handler] = {
     BasicDeliver: MessageLedger._deliver,

@@ -1,4 +1,4 @@
-"""Clients that use every way a message can come and go, for a broker that is being recorded."""
+"""Clients that use every way a message can come and go, one thing after the other or in one breath."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.tables import from_python
-from tests.crash.speaker import Speaker
-from tests.crash.topology import (
+from tests.promises.speaker import Speaker
+from tests.promises.topology import (
     BOTH,
     CLIENTS,
     COPY,

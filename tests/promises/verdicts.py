@@ -1,11 +1,11 @@
-"""What is wrong with the messages that a broker holds after a crash, by the ledger of what it owes."""
+"""What is wrong with the messages that a broker holds when it has started again, by the ledger of what it owes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tests.crash.message_ledger import MessageLedger, Place, State, dead
-from tests.crash.topology import CLIENTS, DEAD, LETTERS, LOG, TX_DEAD, place_in
+from tests.promises.message_ledger import MessageLedger, Place, State, dead
+from tests.promises.topology import CLIENTS, DEAD, LETTERS, LOG, TX_DEAD, place_in
 
 UNORDERED = (DEAD, LETTERS, TX_DEAD)
 """Queues whose messages come in the order in which they died."""

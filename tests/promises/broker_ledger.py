@@ -1,4 +1,4 @@
-"""What a broker owes after a crash: messages and definitions, by what it was asked and what it has answered."""
+"""What a broker owes after its end: messages and definitions, by what it was asked and what it has answered."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from broker.wire.methods import (
     TxRollback,
     TxRollbackOk,
 )
-from tests.crash.conversation import Answer, Request, Said
-from tests.crash.definition_ledger import DefinitionLedger, Facts
-from tests.crash.message_ledger import MessageLedger
-from tests.crash.verdicts import problems
+from tests.promises.conversation import Answer, Request, Said
+from tests.promises.definition_ledger import DefinitionLedger, Facts
+from tests.promises.message_ledger import MessageLedger
+from tests.promises.verdicts import problems
 
 ASKED = {
     ExchangeBind: ExchangeBindOk,
@@ -87,7 +87,7 @@ class BrokerLedger:
                 answered()
 
     def begin_life(self) -> None:
-        """The broker starts again."""
+        """All clients connect anew, to a broker that has started again or to the same one."""
         self._asked.clear()
         self.messages.begin_life()
 

@@ -1,4 +1,4 @@
-"""Which definitions a broker owes after a crash: what was asked of it, and what it has answered.
+"""Which definitions a broker owes after its end: what was asked of it, and what it has answered.
 
 A fact is a queue, an exchange, a binding, a user, a permission, a virtual host or a policy, with a value; None is:
 not there. From the request on the new value may be there; from its answer on no older one may.
@@ -21,7 +21,7 @@ from broker.wire.methods import (
     QueueDelete,
     QueueUnbind,
 )
-from tests.crash.conversation import Request
+from tests.promises.conversation import Request
 
 Fact = tuple[str, ...]
 Facts = dict[Fact, Any]

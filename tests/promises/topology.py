@@ -1,4 +1,4 @@
-"""The queues and exchanges that the broker's workload uses, and how its messages say who they are.
+"""The queues and exchanges that the workload uses, and how its messages say who they are.
 
 A message is known by its number, in which the client that published it is contained. Numbers of one client ascend.
 """
@@ -26,6 +26,9 @@ READER = "reader"
 """The tag of whoever reads the stream LOG."""
 
 PRIORITY_MAX = 3
+UNTOUCHED = (TX_A, TX_B)
+"""Queues that are published to in transactions, and that nobody takes anything from."""
+
 KEEPS_ALL = (LOG, QUORUM)
 """Queues that keep what was published as transient."""
 
@@ -51,6 +54,14 @@ AT_LEAST_ONCE = {
 TIME_TO_LIVE_MILLISECONDS = 15
 SHORT_MAX, FULL_MAX = 3, 4
 
+WINDOW_MESSAGES, WINDOW_BYTES = 10, 20_000
+SMALL_WINDOWS = f"""\
+[limits]
+queue_window_messages = {WINDOW_MESSAGES}
+queue_window_bytes = {WINDOW_BYTES}
+"""
+"""Queues that hold more than a few messages in memory only in part."""
+
 
 def kept(client: int) -> str:
     """The queue that nobody consumes: the confirm of a message in it says that everything before it is on disk."""
@@ -65,6 +76,11 @@ def purged(client: int) -> str:
 def full(client: int) -> str:
     """The queue that refuses messages until its client purges it."""
     return f"full {client}"
+
+
+def refuses(queue: str) -> bool:
+    """Whether a queue may refuse what is published to it."""
+    return queue.startswith("full")
 
 
 def prioritized(queue: str) -> bool:

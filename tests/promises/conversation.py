@@ -1,0 +1,53 @@
+"""What a broker is told and what it answers, one thing at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple, Self
+
+from tests.support.client import Inbox, Message
+from tests.support.frames import FrameReader
+
+CHANNEL = 1
+
+
+class Request(NamedTuple):
+    """What the administration socket was asked."""
+
+    command: str
+    arguments: Mapping[str, Any]
+
+
+class Answer(NamedTuple):
+    """What it answered."""
+
+    ok: bool
+
+
+class Said(NamedTuple):
+    """One thing that was said. `connection` is a number of its own for each connection."""
+
+    connection: int
+    by_client: bool
+    what: Any
+    message: Message | None
+
+    @classmethod
+    def of(cls, connection: int, by_client: bool, item: Any) -> Self:
+        """A method, a method with content, a request or an answer."""
+        message = item if isinstance(item, Message) else None
+        return cls(connection, by_client, message.method if message else item, message)
+
+
+class Listener:
+    """One direction of a connection. Only channel 1 is heard."""
+
+    def __init__(self) -> None:
+        self._reader = FrameReader()
+        self._inbox = Inbox()
+
+    def hear(self, data: bytes) -> list[Any]:
+        """The methods, and methods with content, that are whole now."""
+        for frame in self._reader.feed(data):
+            self._inbox.put(frame)
+        return list(self._inbox.take_all(CHANNEL))
