@@ -80,6 +80,29 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [parse_address(text) for text in self.listen]
 
 
+class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[http]`: the event log for readers elsewhere."""
+
+    listen: tuple[str, ...] = ()
+    tls_listen: tuple[str, ...] = ()
+    connections_max: Positive = 64
+    reads_max: Positive = 2
+    header_bytes_max: Annotated[int, Meta(ge=1024, le=64 * KIBIBYTE)] = 8 * KIBIBYTE
+    request_timeout_seconds: Seconds = 10.0
+    idle_timeout_seconds: Seconds = 60.0
+    send_timeout_seconds: Seconds = 30.0
+
+    @property
+    def addresses(self) -> list[Address]:
+        """The parsed `listen`."""
+        return [parse_address(text) for text in self.listen]
+
+    @property
+    def tls_addresses(self) -> list[Address]:
+        """The parsed `tls_listen`."""
+        return [parse_address(text) for text in self.tls_listen]
+
+
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[identity]`: what clients read in the server's properties, and choose their code paths by."""
 
@@ -139,6 +162,7 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     batch_bytes_max: Positive = 8 * MEBIBYTE
     backlog_batches_max: Positive = 4
+    lazy_bytes_max: Positive = 4 * MEBIBYTE
     lazy_flush_milliseconds: Positive = 10
 
 
@@ -186,6 +210,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     server: Server = Server()
     tls: Tls = Tls()
+    http: Http = Http()
     identity: Identity = Identity()
     limits: Limits = Limits()
     memory: Memory = Memory()
@@ -233,6 +258,8 @@ def load(
         raise ConfigError(f"{path}: {_explain(str(error), tree)}") from error
     _check_addresses(config.server.listen, f"{path}: server.listen")
     _check_addresses(config.tls.listen, f"{path}: tls.listen")
+    _check_addresses(config.http.listen, f"{path}: http.listen")
+    _check_addresses(config.http.tls_listen, f"{path}: http.tls_listen")
     _check_addresses(listen, "--listen")
     return _overridden(config, environ, data_dir, listen, definitions)
 

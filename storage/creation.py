@@ -42,18 +42,42 @@ def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environ
 
 def lock(directory: Path) -> int:
     """Lock the store for this process: a descriptor to close in the end. Raises StoreLocked, or StoreError."""
-    path = directory.with_name(f"{directory.name}.lock")
+    path = _lock_file(directory)
     try:
         make_directory(directory.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StoreError(f"{path} cannot be made ({error}): see that this user may write there") from error
+    return _locked(descriptor, fcntl.LOCK_EX, directory)
+
+
+def hold(directory: Path) -> int | None:
+    """Keep a store from being opened by a broker, and make nothing: a descriptor to close in the end.
+
+    Several may hold one store. None where nobody has ever locked it, such as a copy. Raises StoreLocked, or StoreError.
+    """
+    path = _lock_file(directory)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened ({error}): see that this user may read it") from error
+    return _locked(descriptor, fcntl.LOCK_SH, directory)
+
+
+def _locked(descriptor: int, how: int, directory: Path) -> int:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
-        raise StoreLocked(f"{directory} is in use by another process ({path} is locked): stop that one first") from None
+        text = f"{directory} is in use by another process ({_lock_file(directory)} is locked): stop that one first"
+        raise StoreLocked(text) from None
     return descriptor
+
+
+def _lock_file(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}.lock")
 
 
 def exists(directory: Path) -> bool:

@@ -30,7 +30,10 @@ START = MARK + _VERSION.pack(VERSION)
 LEVEL = 1
 """Of zlib's compression: repeated names and numbers shrink by the most part, at little cost."""
 
-_NAME = re.compile(r"(?P<node>.+)-(?P<boot>\d{8})-(?P<first>\d{16})-(?P<last>\d{16})\.events")
+_NAME = re.compile(
+    r"(?P<node>[A-Za-z0-9._@-]{1,100})-(?P<boot>[0-9]{8})-(?P<first>[0-9]{16})-(?P<last>[0-9]{16})\.events"
+)
+"""Never a path, and short enough for any file system: names of segments come from readers elsewhere, too."""
 _UNSEALED = re.compile(r"_tmp\.(?P<node>.+)-(?P<boot>\d{8})-(?P<first>\d{16})")
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._@-]+")
 _NODE_CHARACTERS = 100

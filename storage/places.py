@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from storage.keys import POSITION_END, SEGMENT, lane_key, place_key, place_of
+from storage.keys import POSITION_END, SEGMENT, lane_key, lane_of, place_key, place_of
 
 if TYPE_CHECKING:
     import lmdb
@@ -48,3 +48,12 @@ def next_first(cursor: lmdb.Cursor[memoryview], queue_id: int, lane: int, positi
         if key.startswith(lane_key(SEGMENT, queue_id, lane)):
             return place_of(key)[2]
     return POSITION_END
+
+
+def lanes_with_segments(txn: lmdb.Transaction[memoryview]) -> list[tuple[int, int]]:
+    """Queue and lane of everything that holds messages, found by jumping from lane to lane."""
+    lanes, start = [], SEGMENT
+    while (found := next(records(txn, SEGMENT, start), None)) is not None:
+        lanes.append(lane_of(found[0]))
+        start = lane_key(SEGMENT, *lanes[-1]) + POSITION_END.to_bytes(8, "big") + b"\xff"
+    return lanes

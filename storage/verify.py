@@ -32,7 +32,7 @@ from storage.keys import (
     number_of,
     place_of,
 )
-from storage.places import records
+from storage.places import lanes_with_segments, records
 from storage.reading import LaneReader
 from storage.records import LastEvent, Settled, decode_counters, decode_number, unframe
 from storage.segments import ENTRY, Segment
@@ -110,7 +110,7 @@ def _survey(txn: lmdb.Transaction[memoryview]) -> Report:
     report.pending_sweeps = _count(txn, SWEEP)
     report.set_aside = _count(txn, SET_ASIDE)
     references: Counter[int] = Counter()
-    for queue_id, lane in _lanes_with_segments(txn):
+    for queue_id, lane in lanes_with_segments(txn):
         # Counters count what a restart keeps, which is nothing of a queue that is deleted or ends with its process.
         kept = queue_id not in deletions and queue_id < TRANSIENT_QUEUE
         _check_lane(txn, queue_id, lane, report, references, kept=kept)
@@ -125,15 +125,6 @@ def _survey(txn: lmdb.Transaction[memoryview]) -> Report:
 
 def _count(txn: lmdb.Transaction[memoryview], kind: bytes) -> int:
     return sum(1 for _record in records(txn, kind))
-
-
-def _lanes_with_segments(txn: lmdb.Transaction[memoryview]) -> list[tuple[int, int]]:
-    """Found by jumping from lane to lane, not by walking every segment."""
-    lanes, start = [], SEGMENT
-    while (found := next(records(txn, SEGMENT, start), None)) is not None:
-        lanes.append(lane_of(found[0]))
-        start = lane_key(SEGMENT, *lanes[-1]) + POSITION_END.to_bytes(8, "big") + b"\xff"
-    return lanes
 
 
 def _check_lane(

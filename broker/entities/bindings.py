@@ -85,9 +85,8 @@ class Bindings:
         self.changed(exchange)
 
     def changed_everywhere(self) -> None:
-        """No remembered route holds any more."""
-        for exchange in self._vhost.exchanges.values():
-            exchange.version += 1
+        """No remembered route holds any more. However many exchanges there are, it is one step."""
+        self._vhost.context.generation.advance()
 
     def _remove(self, binding: Binding) -> None:
         source = binding.source

@@ -11,6 +11,7 @@ from broker.entities.alarms import Alarms
 from broker.entities.backlog import Window
 from broker.entities.clock import Clock
 from broker.entities.definitions import Definitions
+from broker.entities.generation import Generation
 from broker.entities.journal import Journal
 from broker.entities.lane import MessageSource
 from broker.entities.message import Message
@@ -30,6 +31,7 @@ class BrokerSettings(NamedTuple):
 
     window: Window
     batch_bytes_max: int
+    lazy_bytes_max: int
 
 
 class Broker:
@@ -52,9 +54,10 @@ class Broker:
         self.timers = Timers()
         self.portions = Portions(self.timers, clock.now)
         self.alarms = Alarms()
-        self.users = Users()
+        self.generation = Generation()
+        self.users = Users(self.generation)
         self.quotas = Quotas()
-        self.journal = Journal(settings.batch_bytes_max, recorder)
+        self.journal = Journal(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
         self.definitions = definitions
         self.vhosts: dict[str, VHost] = {}
         self.queues_by_id: dict[int, Queue] = {}
@@ -69,6 +72,7 @@ class Broker:
             count(1),
             self.queues_by_id,
             chance or Random(),
+            self.generation,
             recorder,
         )
 

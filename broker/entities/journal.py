@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 class Journal:
     """Everything the queues want on disk, cut into batches between turns.
 
-    Batches are numbered from 1 and stored in that order. A turn is atomic: its writes are in one batch.
+    Batches are numbered from 1 and stored in that order. A turn is atomic: its writes are in one batch. One that
+    nobody waits for is cut smaller, because whoever comes next has to wait until it is on disk.
     """
 
-    def __init__(self, batch_bytes_max: int, recorder: Recorder | None = None) -> None:
+    def __init__(self, batch_bytes_max: int, lazy_bytes_max: int, recorder: Recorder | None = None) -> None:
         self._batch_bytes_max = batch_bytes_max
+        self._lazy_bytes_max = lazy_bytes_max
         self._recorder = recorder
         self.current = WriteBatch(1)
         self.sealed: deque[SealedBatch] = deque()
@@ -37,7 +39,7 @@ class Journal:
 
     def seal_if_full(self) -> None:
         """At the end of a turn: keep batches within their size."""
-        if self.current.bytes >= self._batch_bytes_max:
+        if self.current.bytes >= (self._batch_bytes_max if self.current.waiters else self._lazy_bytes_max):
             self.seal()
 
     def next(self, *, lazily: bool) -> SealedBatch | None:

@@ -6,9 +6,10 @@ Where they are not, none of this is there.
 
 A message gets its number, `boot << 40 | counter`, when it is published, and the number becomes its position in every
 queue that it reaches. Positions are kept with messages anyway and are never given out twice. So the number costs
-nothing, stays the same over redelivery and restart, and stands in every record. In three cases a position is another
+nothing, stays the same over redelivery and restart, and stands in every record. In some cases a position is another
 number, and the record of the message's way into the queue names both: a stream's positions are its offsets; a quorum
-queue puts what a consumer gave back at its end; and what died because of a message may reach a queue before it does.
+queue puts what a consumer gave back at its end, and dead letters that wait elsewhere in itself; and what died because
+of a message may reach a queue before it does.
 Dead letters, and delayed messages that are due, are published anew, with new numbers.
 
 A record is a row of values, beginning with its kind and its time in microseconds, and stands for one event or for a
@@ -28,6 +29,7 @@ from broker.entities.message import Entry, Message
 from broker.entities.queue import Queue
 from broker.entities.quorum import QuorumEntry, QuorumQueue
 from broker.entities.stream import Stream
+from broker.entities.waiting_letters import Letters
 from storage.batch import COUNTER_BITS
 
 BOOT, STOP, QUEUED, SNAPSHOT, DECLARE = 1, 2, 3, 4, 5
@@ -57,6 +59,8 @@ class Recorder:
         self.place = 0
         self.first_gathered: Callable[[], None] = _nothing
         """Called when there is something to hand over, before long, and was nothing before."""
+        self.purged: set[int] | None = set()
+        """Queues, by their ids, that were purged while it is being recorded what was there at the start. Then None."""
         self._hand_over = hand_over
         self._records: list[object] = []
         self._gathered = 0
@@ -125,6 +129,9 @@ def watch(recorder: Recorder, vhost: str, queue: Queue) -> None:
     watched = _Watched(recorder, place, queue)
     for name, hook in hooks.items():
         setattr(queue, name, partial(hook, watched))
+    if isinstance(queue, QuorumQueue):
+        for name, hook in _LETTERS_HOOKS.items():
+            setattr(queue.letters, name, partial(hook, watched, queue.letters))
 
 
 class _Watched(NamedTuple):
@@ -221,9 +228,11 @@ def _dead_letter(watched: _Watched, messages: Sequence[Message], reason: str) ->
 
 
 def _purge(watched: _Watched) -> int:
-    queue = watched.queue
+    queue, recorder = watched.queue, watched.recorder
     held = sorted(entry.position for entry in queue.held)
-    watched.recorder.add(PURGE, 1, *watched.place, queue._position + 1, held)
+    if recorder.purged is not None:
+        recorder.purged.add(queue.lane.queue_id)
+    recorder.add(PURGE, 1, *watched.place, queue._position + 1, held)
     purged: int = watched.unwatched.purge(queue)
     return purged
 
@@ -232,6 +241,9 @@ def _delete(watched: _Watched) -> int:
     watched.recorder.add(DELETE, 1, *watched.place, watched.queue._position + 1)
     for name in _HOOKS | _STREAM_HOOKS | _QUORUM_HOOKS | _DELAY_HOOKS:
         vars(watched.queue).pop(name, None)  # they hold the queue, which shall be free now
+    if isinstance(watched.queue, QuorumQueue):
+        for name in _LETTERS_HOOKS:
+            vars(watched.queue.letters).pop(name, None)
     return watched.queue.delete()
 
 
@@ -258,6 +270,19 @@ def _next_position(watched: _Watched) -> int:
     return queue._position
 
 
+def _letter_waits(watched: _Watched, letters: Letters, message: Message, reason: str) -> None:
+    """A dead letter that nobody takes gets a place of its own, in the queue where its message died."""
+    recorder = watched.recorder
+    recorder.place = place = recorder.draw()
+    watched.route(getattr(message, "number", place), place, 1, kept=True)
+    Letters._wait(letters, message, reason)
+
+
+def _letter_taken(watched: _Watched, letters: Letters, letter: Entry) -> None:
+    watched.recorder.settled(RELEASE, watched.place, [letter.position])
+    Letters._let_go(letters, letter)
+
+
 def _let_go(watched: _Watched, entry: Entry) -> None:
     watched.recorder.settled(RELEASE, watched.place, [entry.position])
     watched.unwatched._let_go(watched.queue, entry)
@@ -280,6 +305,7 @@ _QUORUM_HOOKS: dict[str, Callable[..., Any]] = {
     "_append_again": _append_again,
 }
 _DELAY_HOOKS: dict[str, Callable[..., Any]] = {"_let_go": _let_go}
+_LETTERS_HOOKS: dict[str, Callable[..., Any]] = {"_wait": _letter_waits, "_let_go": _letter_taken}
 
 
 def _nothing() -> None:

@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from broker.entities.generation import Generation
+
 _Wanted = Callable[[str, str], bool]
 
 
@@ -37,17 +39,17 @@ class TopicPermission(NamedTuple):
 
 
 class Users:
-    """All users with their permissions. `generation` changes whenever any of it does."""
+    """All users with their permissions. `generation` advances whenever any of it changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, generation: Generation) -> None:
         self.by_name: dict[str, User] = {}
         self.permissions: dict[tuple[str, str], Permission] = {}
         self.topic_permissions: dict[tuple[str, str, str], TopicPermission] = {}
-        self.generation = 0
+        self.generation = generation
 
     def changed(self) -> None:
         """Cached decisions no longer hold."""
-        self.generation += 1
+        self.generation.advance()
 
     def may_enter(self, user: str, vhost: str) -> bool:
         """The user has permissions of some kind in the virtual host."""

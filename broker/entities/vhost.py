@@ -23,6 +23,7 @@ from broker.entities.delays import equip
 from broker.entities.enforcement import Enforcement
 from broker.entities.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
 from broker.entities.exchanges import Exchange
+from broker.entities.generation import Generation
 from broker.entities.journal import Journal
 from broker.entities.lane import Lane, MessageSource
 from broker.entities.message import Message
@@ -78,6 +79,8 @@ class VHostContext(NamedTuple):
     body_ids: count[int]
     queues_by_id: dict[int, Queue]
     chance: Random
+    generation: Generation
+    """Of what is remembered of permissions and routes."""
     recorder: Recorder | None
     """Where events are recorded, what gathers them."""
 
@@ -256,8 +259,7 @@ class VHost:
         for binding in list(exchange.bindings):
             exchange.unbind(binding)
         self.bindings.remove_inbound(exchange)
-        self.bindings.changed_everywhere()
-        exchange.version += 1
+        self.bindings.changed(exchange)
         if exchange.delays is not None:
             self.context.queues_by_id.pop(exchange.delays.lane.queue_id, None)
             exchange.delays.delete()

@@ -104,12 +104,15 @@ class Letters:
             if letter is None:
                 break
             if self._sent(letter):
-                self._lane.settle((letter,))
+                self._let_go(letter)
                 sent += 1
             else:
                 waiting.append(letter)
         self._backlog.give_back(waiting)
         self._retry_later(1 if sent else RETRY_MILLISECONDS)
+
+    def _let_go(self, letter: Entry) -> None:
+        self._lane.settle((letter,))
 
     def _sent(self, letter: Entry) -> bool:
         message = letter.message

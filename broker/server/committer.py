@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from queue import SimpleQueue
+from typing import NamedTuple
 
 import trio
 
@@ -26,16 +27,29 @@ log = logging.getLogger("leveret.committer")
 RETRY_SECONDS = 1.0
 
 
+class Backlog(NamedTuple):
+    """How much may wait for the disk before publishers wait too.
+
+    Who waits for confirms bounds by that what is under way, so several full batches may wait. Who publishes without
+    would always fill them, and everybody's confirms would come behind; so no more than `lazy_bytes_max` gathers of that
+    while a batch is written.
+    """
+
+    batches_max: int
+    lazy_bytes_max: int
+
+
 class Committer:
     """Commits batches in order, in a thread, and tells the broker when each is on disk.
 
     `full` is whether the disk has no room for the batch in hand; `on_full` is called when that changes.
     """
 
-    def __init__(self, broker: Broker, store: MessageStore, on_full: Callable[[bool], None]) -> None:
+    def __init__(self, broker: Broker, store: MessageStore, on_full: Callable[[bool], None], backlog: Backlog) -> None:
         self._broker = broker
         self._store = store
         self._on_full = on_full
+        self._backlog = backlog
         self._batches: SimpleQueue[SealedBatch | None] = SimpleQueue()
         self._busy = False
         self._token = trio.lowlevel.current_trio_token()
@@ -65,10 +79,15 @@ class Committer:
         """How many full batches wait for the thread."""
         return len(self._broker.journal.sealed)
 
-    async def caught_up(self, batches_max: int) -> None:
-        """Return when no more than so many batches wait."""
-        while self.behind > batches_max:
+    async def room(self, *, confirmed: bool) -> None:
+        """Return when a publisher, one with confirms or one without, may go on."""
+        while self._crowded(confirmed):
             await self._changed.wait()
+
+    def _crowded(self, confirmed: bool) -> bool:
+        if confirmed:
+            return self.behind > self._backlog.batches_max
+        return self._busy and (self.behind > 0 or self._broker.journal.current.bytes >= self._backlog.lazy_bytes_max)
 
     async def finish(self) -> None:
         """Return when everything gathered is on disk; then the thread ends."""

@@ -7,6 +7,7 @@ output, timers, writes that nobody waits for - is left to `run`, a task that sle
 from __future__ import annotations
 
 import logging
+from time import thread_time
 
 import trio
 
@@ -21,6 +22,9 @@ DELIVER_SECONDS = 0.005
 """How long queues deliver at the end of one turn."""
 TIMERS_SECONDS = 0.002
 """How long what is due is done in one turn."""
+LONG_TURN_SECONDS = 0.01
+"""Of processor time. After a longer turn a client waits half as long, and so do those in line behind it: others need
+several turns to publish and be confirmed, and would wait for one so long between each two of them."""
 
 
 class Engine:
@@ -61,11 +65,15 @@ class Engine:
                 await self._wake.wait()
             await trio.lowlevel.checkpoint()
             self._wake = trio.Event()
+            began = thread_time()
             self.broker.timers.run(self.broker.clock.now())
             if self._lazy_flush_at is not None and self._lazy_flush_at <= trio.current_time():
                 self._lazy_flush_at = None
                 self._committer.start_commit(lazily=True)
             self.end_turn()
+            seconds = thread_time() - began
+            if seconds > LONG_TURN_SECONDS:
+                await trio.sleep(seconds / 2)
 
     def _seconds_to_wait(self) -> float:
         due = self.broker.timers.next_due()

@@ -9,7 +9,7 @@ what happened.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
 
 import trio
@@ -66,7 +66,7 @@ class Events:
         Nothing else goes on any more, and everything is on disk.
         """
         deadline, complete = time.monotonic() + seconds, True
-        for _ in self._queued(broker, 1 << 64):
+        for _ in self._queued(broker, 1 << 64, ()):
             if time.monotonic() > deadline:
                 complete = False
                 break
@@ -78,11 +78,14 @@ class Events:
         self._log.close()
 
     async def _snapshot(self, broker: Broker) -> None:
-        for _ in self._queued(broker, self.recorder.boot << COUNTER_BITS):
+        """What a purge has taken is not told of behind it, though it may be on disk for a moment yet."""
+        assert self.recorder.purged is not None
+        for _ in self._queued(broker, self.recorder.boot << COUNTER_BITS, self.recorder.purged):
             await trio.sleep(STEP_SECONDS)
+        self.recorder.purged = None
         self.recorder.add(SNAPSHOT, 1)
 
-    def _queued(self, broker: Broker, before: int) -> Iterator[None]:
+    def _queued(self, broker: Broker, before: int, purged: Container[int]) -> Iterator[None]:
         """Record the places of all stored messages before a position, some at each step. Streams keep theirs."""
         queues = [
             (vhost.name, queue)
@@ -96,7 +99,7 @@ class Events:
             place = name_bytes(vhost), name_bytes(queue.name)
             for lane in lanes.get(queue_id, ()):
                 after = 0
-                while not queue.deleted and (
+                while not (queue.deleted or queue_id in purged) and (
                     found := self._store.waiting(queue_id, lane, after, before, SNAPSHOT_MESSAGES)
                 ):
                     after = found[-1].position

@@ -110,7 +110,11 @@ def recover(
     lanes = stores.messages.lanes()
     limits = config.limits
     broker = Broker(
-        BrokerSettings(Window(limits.queue_window_messages, limits.queue_window_bytes), config.store.batch_bytes_max),
+        BrokerSettings(
+            Window(limits.queue_window_messages, limits.queue_window_bytes),
+            config.store.batch_bytes_max,
+            config.store.lazy_bytes_max,
+        ),
         SteadyClock(),
         stores.messages,
         DefinitionLog(stores.definitions, max(found.queue_id_sequence, stores.messages.highest_queue_id())),

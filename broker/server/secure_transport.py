@@ -129,7 +129,7 @@ class SecureTransport(Transport):
                 self._incoming.write(_sealed[start : min(start + PIECE_BYTES, size)])
                 end = self._open_piece(end)
         except ssl.SSLError as error:
-            log.warning("closing connection %s: TLS failed: %s", self._peer, _words(error))
+            log.warning("closing connection %s: TLS failed: %s", self._peer, words(error))
             self._fail()
         return bytes(_opened[:end])
 
@@ -156,7 +156,7 @@ class SecureTransport(Transport):
                 self._tls.write(data[start : start + PIECE_BYTES])
                 parts.append(self._outgoing.read())
         except ssl.SSLError as error:
-            log.warning("connection %s: cannot seal what it is sent: %s", self._peer, _words(error))
+            log.warning("connection %s: cannot seal what it is sent: %s", self._peer, words(error))
             self._fail()
         parts.append(self._outgoing.read())
         return b"".join(parts)
@@ -196,7 +196,7 @@ def _complaint(error: ssl.SSLError, first: bytes) -> str:
         return "a client without TLS on a TLS port; amqp clients use a port of server.listen"
     if first.startswith(HTTP_VERBS):
         return f"an HTTP client on an AMQP port with TLS, it said {first!r}"
-    return f"TLS handshake failed: {_words(error)}"
+    return f"TLS handshake failed: {words(error)}"
 
 
 _MEANINGS = {
@@ -211,7 +211,8 @@ _MEANINGS = {
 }
 
 
-def _words(error: ssl.SSLError) -> str:
+def words(error: ssl.SSLError) -> str:
+    """What OpenSSL complains of, for those who have to do something about it."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is refused: {error.verify_message}"
     reason = error.reason or "UNEXPECTED_EOF"

@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +29,7 @@ from broker.server import admin, listeners, recovery, resources
 from broker.server.commands import definitions
 from broker.server.commands.administration import Administration
 from broker.server.commands.definitions_file import DefinitionsFile, read_file
-from broker.server.committer import Committer
+from broker.server.committer import Backlog, Committer
 from broker.server.definition_log import DefinitionLog
 from broker.server.engine import Engine
 from broker.server.events import Events, closing_log
@@ -48,7 +49,10 @@ from broker.session.settings import SessionSettings
 
 log = logging.getLogger("leveret.server")
 
-COLLECT_AFTER_OBJECTS = 100_000
+COLLECT_AFTER = 25_000, 3, 1000
+"""Objects, and collections of younger ones, after which Python looks for cycles. Messages come and go by the hundred
+thousand without a cycle among them: looking as often as Python does by itself cost a twentieth of the rate. Looking at
+millions at once, when so many have stayed, cost everybody up to 0.4 s."""
 
 SWITCH_SECONDS = 0.0005
 """How long the event loop keeps the interpreter when the committer wants it, which is some twenty times in a commit.
@@ -59,15 +63,17 @@ DESCRIPTORS_RESERVED = 64
 
 
 class Doors(NamedTuple):
-    """Where clients come in: sockets that listen, and what TLS is spoken with on the second ones."""
+    """Where clients come in: sockets that listen, for AMQP and for HTTP, and what TLS is spoken with."""
 
     plain: list[socket.socket]
     secured: list[socket.socket]
+    http: list[socket.socket]
+    https: list[socket.socket]
     security: Security | None
 
     @property
     def all(self) -> list[socket.socket]:
-        return self.plain + self.secured
+        return self.plain + self.secured + self.http + self.https
 
 
 SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
@@ -83,19 +89,22 @@ class Server:
         self.nursery = nursery
         self.registry = Registry(broker, session_settings(config))
         self.resources = ResourceWatch(config, broker.alarms, stores.messages.restore_ballast)
-        self.committer = Committer(broker, stores.messages, self.resources.disk_full)
+        backlog = Backlog(config.store.backlog_batches_max, config.store.lazy_bytes_max)
+        self.committer = Committer(broker, stores.messages, self.resources.disk_full, backlog)
         self.engine = Engine(broker, stores.messages, self.committer, config.store.lazy_flush_milliseconds / 1000)
         self.transports: dict[Transport, None] = {}
         self.addresses: list[tuple[str, int]] = []
         self.tls_addresses: list[tuple[str, int]] = []
+        self.http_addresses: list[tuple[str, int]] = []
         self.started = time.time()
         self.committer.after_commit = self.engine.end_turn
         self.committer.after_reclaim = self.definition_log.drop_tombstones
         self.definition_log.after_commit = self.engine.end_turn
         broker.alarms.observe(self._unblock)
-        self._sockets_max = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - DESCRIPTORS_RESERVED)
+        reserved = DESCRIPTORS_RESERVED + _descriptors_of_http(config)
+        self._sockets_max = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - reserved)
         self._full = False
-        self._settings = TransportSettings(config.limits.handshake_timeout_seconds, config.store.backlog_batches_max)
+        self._settings = TransportSettings(config.limits.handshake_timeout_seconds)
 
     @property
     def definition_log(self) -> DefinitionLog:
@@ -188,10 +197,8 @@ def run(config: Config) -> int:
 
     Raises StoreError and ListenError for what keeps it from starting.
     """
-    # Messages come and go by the hundred thousand without a cycle among them: looking for cycles as often as Python
-    # does by itself cost a twentieth of the rate.
     gc.freeze()
-    gc.set_threshold(COLLECT_AFTER_OBJECTS, 20, 50)
+    gc.set_threshold(*COLLECT_AFTER)
     sys.setswitchinterval(SWITCH_SECONDS)
     return trio.run(_serve, config)
 
@@ -236,10 +243,11 @@ async def _serve(config: Config) -> int:
 
 def _doors(config: Config) -> Doors:
     """Read the certificates and listen. Raises ConfigError and ListenError, with nothing open."""
-    security = Security(config.tls) if config.tls.listen else None
-    addresses = config.server.addresses
-    sockets = listeners.bind(addresses + config.tls.addresses, config.server.backlog)
-    return Doors(sockets[: len(addresses)], sockets[len(addresses) :], security)
+    security = Security(config.tls) if config.tls.listen or config.http.tls_listen else None
+    kinds = config.server.addresses, config.tls.addresses, config.http.addresses, config.http.tls_addresses
+    sockets = iter(listeners.bind([address for kind in kinds for address in kind], config.server.backlog))
+    plain, secured, http, https = (list(islice(sockets, len(kind))) for kind in kinds)
+    return Doors(plain, secured, http, https, security)
 
 
 def _wants_default_user(config: Config, imported: DefinitionsFile | None) -> bool:
@@ -271,6 +279,8 @@ async def _run(
         with admin.listening(config.server.directory) as operators:
             clients.start_soon(admin.serve, administration, operators)
             server.listen(doors)
+            if doors.http or doors.https:
+                _open_http(server, doors)
             _announce(server)
             async for number in signals:
                 if number != signal.SIGHUP:
@@ -280,6 +290,22 @@ async def _run(
             await _stop(server, doors, events)
         clients.cancel_scope.cancel()
         writers.cancel_scope.cancel()
+
+
+def _open_http(server: Server, doors: Doors) -> None:
+    # Imported here: who wants no HTTP does not pay for loading it.
+    from broker.server.http import WebServer
+    from broker.server.http_events import EventPages
+    from broker.server.segment_files import SegmentFiles
+
+    files = SegmentFiles(server.config.events_directory, server.config.http.reads_max)
+    web = WebServer(server.config.http, EventPages(server.registry, files).answer, server.nursery)
+    for scheme, sockets, security in (("http", doors.http, None), ("https", doors.https, doors.security)):
+        for listener in sockets:
+            host, port = listener.getsockname()[:2]
+            web.listen(listener, security)
+            server.http_addresses.append((host, port))
+            log.info("listening for HTTP on %s://%s:%d", scheme, _host(host), port)
 
 
 def _reload(doors: Doors) -> None:
@@ -313,6 +339,11 @@ def _announce(server: Server) -> None:
     data, age = server.config.server.directory, resources.process_age_seconds()
     sys.stdout.write(f"leveret ready: {urls} data={data} pid={os.getpid()} start={age:.2f}s\n")
     sys.stdout.flush()
+
+
+def _descriptors_of_http(config: Config) -> int:
+    """A socket and a file for each connection."""
+    return 2 * config.http.connections_max if config.http.listen or config.http.tls_listen else 0
 
 
 def _host(host: str) -> str:

@@ -69,7 +69,9 @@ def load(settings: Tls) -> ssl.SSLContext:
 
 def _text(key: str, file: str, mark: str, expected: str) -> str:
     if not file:
-        raise ConfigError(f"{key}: expected the file of {expected}, because tls.listen has an address; got nothing")
+        raise ConfigError(
+            f"{key}: expected the file of {expected}, because an address of TLS is listened on; got nothing"
+        )
     try:
         text = Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError as error:

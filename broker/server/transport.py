@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import logging
 import socket
+from time import thread_time
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
 
-from broker.server.engine import Engine
+from broker.server.engine import LONG_TURN_SECONDS, Engine
 from broker.session.connection import Connection, Peer
 from broker.session.handshake import Phase
 from broker.session.registry import Registry
@@ -38,7 +39,6 @@ class TransportSettings(NamedTuple):
     """What sockets take from the configuration. Times are seconds."""
 
     handshake_timeout: float
-    backlog_batches_max: int
 
 
 class Transport:
@@ -140,9 +140,7 @@ class Transport:
             if self._in_line:
                 await self._stand_in_line(data)
             else:
-                connection.receive(data)
-                self._engine.end_turn()
-            self._in_line = connection.unfinished
+                await self._obey(data)
             while connection.unfinished and not connection.ended:
                 await self._hold_back()
                 await self._stand_in_line(b"")
@@ -154,8 +152,17 @@ class Transport:
     async def _stand_in_line(self, data: bytes) -> None:
         """A turn for who had more to do than one allows; so it goes on until all that came with one reading is done."""
         async with self._engine.line:
-            self.connection.receive(data)
-            self._engine.end_turn()
+            await self._obey(data)
+
+    async def _obey(self, data: bytes) -> None:
+        began = thread_time()
+        self.connection.receive(data)
+        self._engine.end_turn()
+        seconds = thread_time() - began
+        self._in_line = self.connection.unfinished
+        if seconds > LONG_TURN_SECONDS:
+            self._in_line = True
+            await trio.sleep(seconds / 2)
 
     async def _receive(self) -> bytes:
         while True:
@@ -178,8 +185,8 @@ class Transport:
         self._paused = True
         while not connection.readable and not connection.ended:
             await self._flushed.wait()
-        if connection.publishes and self._committer.behind > self._settings.backlog_batches_max:
-            await self._committer.caught_up(self._settings.backlog_batches_max)
+        if connection.publishes:
+            await self._committer.room(confirmed=connection.confirmed)
         self._paused = False
 
     # Writing

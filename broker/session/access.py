@@ -55,10 +55,9 @@ class Target:
         self.header = b""
         self.summary: PropertySummary | None = None
 
-    @property
-    def stale(self) -> bool:
+    def is_stale(self, generation: int) -> bool:
         """It has to be resolved anew: what it names may be gone."""
-        return self.exchange is None or self.exchange.version != self.version
+        return self.exchange is None or self.exchange.version != self.version or self.generation != generation
 
 
 class Access:
@@ -74,7 +73,8 @@ class Access:
         self.targets: dict[bytes, Target] = {}
         self._targets_due = TARGETS_LEAST
         self._allowed: set[tuple[str, str]] = set()
-        self._generation = users.generation
+        self.generation = users.generation
+        self._known = self.generation.number
 
     def remember(self, arguments: bytes, target: Target) -> None:
         """Keep a target for further publishes with these arguments.
@@ -87,7 +87,8 @@ class Access:
         self.targets[arguments] = target
 
     def _forget_targets(self) -> None:
-        kept = {arguments: target for arguments, target in self.targets.items() if not target.stale}
+        now = self.generation.number
+        kept = {arguments: target for arguments, target in self.targets.items() if not target.is_stale(now)}
         if len(kept) >= TARGETS_MAX:
             kept = dict(islice(kept.items(), TARGETS_MAX // 2, None))
         self.targets.clear()  # it is this dictionary that the reader holds
@@ -133,9 +134,9 @@ class Access:
             raise ChannelException(ReplyCode.ACCESS_REFUSED, f"access to {what} refused for user '{self.user}'")
 
     def _check(self, action: str, kind: str, name: str) -> None:
-        if self._generation != self.users.generation:
+        if self._known != self.generation.number:
             self._allowed.clear()
-            self._generation = self.users.generation
+            self._known = self.generation.number
         if (action, name) in self._allowed:
             return
         if not self.users.may(self.user, self.vhost, action, name):

@@ -149,17 +149,18 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     if entry is None:
         channel.send(methods.BasicGetEmpty())
         return
-    assert entry.message is not None, "a queue hands over what it has loaded"
+    message = entry.message
+    assert message is not None, "a queue hands over what it has loaded"
     channel.drawn_from.add(queue)
     if channel.vhost.traced:
         tracing.delivered(channel, entry)
     if channel.recorded is not None:
-        channel.recorded.got(queue, entry, no_ack=method.no_ack)
+        message = channel.recorded.got(queue, entry, no_ack=method.no_ack)
     ledger = channel.deliveries
     tag = ledger.skip() if method.no_ack else ledger.add(entry)
     frame_max = channel.connection.frame_max
     channel.connection.output.send(
-        content.get_ok(channel.number, tag, entry.redelivered, len(queue.backlog), entry.message, frame_max)
+        content.get_ok(channel.number, tag, entry.redelivered, len(queue.backlog), message, frame_max)
     )
 
 

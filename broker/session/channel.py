@@ -66,6 +66,8 @@ class Channel:
         self.drawn_from: WeakSet[Queue] = WeakSet()
         """The queues it has consumed or got from: those that may have messages out with it."""
         self.confirms: ConfirmLedger | None = None
+        self.confirmed = False
+        """Whether publishes are answered: in confirm mode, and in transactions."""
         self.recorded: RecordedChannel | None = None
         self.transaction: Transaction | None = None
         self.prefetch = 0

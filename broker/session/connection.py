@@ -89,6 +89,8 @@ class Connection:
         self.linger = 0.0
         self.blocked = False
         self.publishes = False
+        self.confirmed = False
+        """Whether its latest publish is to be answered: with a confirm, or with the end of its transaction."""
         self.unfinished = False
         self.gathered = 0
         """Bytes of messages that are not whole, or not committed: registry.gathered is the sum of all."""

@@ -62,7 +62,7 @@ def obey(channel: Channel, command: Command) -> None:
     """Obey a whole command on an open channel."""
     if type(command.method) is methods.BasicPublish:
         assert command.header_payload is not None
-        channel.connection.publishes = True
+        channel.connection.publishes, channel.connection.confirmed = True, channel.confirmed
         publishing.publish(channel, command.method.encode()[4:], command.header_payload, command.body)
         return
     handler = HANDLERS.get(type(command.method))

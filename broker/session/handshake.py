@@ -8,7 +8,6 @@ that announces `authentication_failure_close` hears of a refused login at once.
 from __future__ import annotations
 
 import logging
-import math
 import platform
 from collections.abc import Callable
 from enum import Enum, auto
@@ -16,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker import __version__
 from broker.entities.quotas import MAX_CONNECTIONS
-from broker.session import sasl
+from broker.session import logins, sasl
 from broker.wire import methods
 from broker.wire.constants import FRAME_MIN_SIZE, ReplyCode
 from broker.wire.errors import ConnectionException, reply_text
@@ -144,20 +143,10 @@ def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None
 
 
 def _log_in(connection: Connection, mechanism: str, login: sasl.Login) -> None:
-    peer, guessing, now = connection.peer, connection.registry.guessing, connection.broker.clock.now()
-    wait = guessing.wait(peer.host, login, now)
-    if wait:
-        reason = f"too many wrong passwords from {peer.host}, the next one counts in {math.ceil(wait)} s"
-        _refuse_login(connection, mechanism, f"user '{login.user}' - {reason}")
+    refused = logins.refusal(connection.registry, connection.peer, login)
+    if refused is not None:
+        _refuse_login(connection, mechanism, f"user '{login.user}' - {refused.reason}", refused.longer)
         return
-    user = connection.broker.users.by_name.get(login.user)
-    refusal = sasl.refusal(user, login, connection.settings.loopback_users, loopback=connection.peer.loopback)
-    if refusal is not None:
-        wrong = refusal == sasl.INVALID
-        longer = guessing.wrong(peer.host, login, now, loopback=peer.loopback) if wrong else 0.0
-        _refuse_login(connection, mechanism, f"user '{login.user}' - {refusal}", longer)
-        return
-    guessing.right(peer.host, login)
     connection.user = login.user
     connection.phase = Phase.TUNE
     settings = connection.settings

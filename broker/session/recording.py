@@ -56,9 +56,13 @@ class RecordedChannel(Channel):
             super().deliver(consumer, entries)
         self._handed_out(consumer.queue, consumer.tag, first, entries, no_ack=consumer.no_ack)
 
-    def got(self, queue: Queue, entry: Entry, *, no_ack: bool) -> None:
-        """A message is about to leave by basic.get."""
+    def got(self, queue: Queue, entry: Entry, *, no_ack: bool) -> Message:
+        """A message is about to leave by basic.get, as what this returns."""
         self._handed_out(queue, "", self.deliveries.last + 1, (entry,), no_ack=no_ack)
+        if self.connection.settings.stamp_message_ids:
+            return stamped(entry)
+        assert entry.message is not None, "a queue hands over what it has loaded"
+        return entry.message
 
     def confirm_ledger(self) -> ConfirmLedger:
         """What confirms of this channel are kept in."""

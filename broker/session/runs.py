@@ -69,7 +69,7 @@ def obey_run(channel: Channel, data: bytes, at: int, copies_max: int, until: flo
                 connection.obeying, at = _ACK, after
                 channel.deliveries.take_each(tags, settled)
                 continue
-            connection.obeying, connection.publishes = _PUBLISH, True
+            connection.obeying, connection.publishes, connection.confirmed = _PUBLISH, True, channel.confirmed
             stop, header_stop, body_stop = cuts
             arguments, header = data[at + 11 : stop], data[stop + 8 : header_stop]
             start, at, body_at = at, body_stop + 1, header_stop + 8
@@ -151,7 +151,7 @@ def _queues_for_run(channel: Channel, target: Target, header: bytes, body_size: 
         not summary.ordinary
         or exchange is None
         or exchange.version != target.version
-        or channel.access.users.generation != target.generation
+        or channel.access.generation.number != target.generation
         or channel.transaction is not None
         or connection.broker.alarms.raised
         or body_size > connection.settings.message_bytes_max

@@ -1,7 +1,9 @@
-"""Who a client says it is: PLAIN, RabbitMQ's AMQPLAIN, and EXTERNAL: who its certificate says it is."""
+"""Who a client says it is: PLAIN, RabbitMQ's AMQPLAIN, HTTP's Basic, and EXTERNAL: who its certificate says it is."""
 
 from __future__ import annotations
 
+import base64
+import binascii
 import struct
 from typing import NamedTuple
 
@@ -47,6 +49,17 @@ def read(mechanism: str, response: bytes) -> Login:
     if mechanism == "AMQPLAIN":
         return _amqplain(response)
     raise Malformed(f"unknown authentication mechanism '{mechanism}'")
+
+
+def basic(credentials: bytes) -> Login:
+    """Take the credentials of HTTP's scheme Basic apart (RFC 7617). Raises Malformed."""
+    try:
+        user, colon, password = base64.b64decode(credentials, validate=True).partition(b":")
+    except binascii.Error:
+        raise Malformed("credentials that are not base64") from None
+    if not colon:
+        raise Malformed("credentials without a password")
+    return Login(_text(user), password)
 
 
 def proved(certificate: bytes | None, naming: Naming) -> Login:

@@ -22,6 +22,7 @@ def select(channel: Channel, method: methods.TxSelect) -> None:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, "cannot switch from confirm to tx mode")
     if channel.transaction is None:
         channel.transaction = Transaction()
+        channel.confirmed = True
     channel.send(methods.TxSelectOk())
 
 
@@ -60,6 +61,7 @@ def confirm_select(channel: Channel, method: methods.ConfirmSelect) -> None:
     if channel.transaction is not None:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
     if channel.confirms is None:
+        channel.confirmed = True
         ready, recorded = channel.confirms_ready, channel.recorded
         channel.confirms = ConfirmLedger(ready) if recorded is None else recorded.confirm_ledger()
     if not method.no_wait:

@@ -313,3 +313,25 @@ def test_durable_bindings_come_back_and_others_do_not(core: Core) -> None:
     assert core.routed("lasting", "a.x") == core.routed("lasting", "b") == ["q"]
     assert core.routed("lasting", "c") == []
     assert "passing" not in core.vhost.exchanges
+
+
+# What is remembered of routes
+
+
+def test_exchanges_that_go_with_a_queue_leave_the_others_alone(core: Core) -> None:
+    """So that many of them are no more than each of them: nothing is done to all that there are."""
+    bystander, queue = core.exchange("bystander"), core.queue()
+    for number in range(3):
+        core.bind(core.exchange(f"goes {number}", auto_delete=True), queue)
+    before = bystander.version, core.broker.generation.number
+    core.vhost.delete_queue(queue)
+    assert [name for name in core.vhost.exchanges if name.startswith("goes")] == []
+    assert (bystander.version, core.broker.generation.number) == before
+
+
+def test_what_changes_behind_another_exchange_is_one_step(core: Core) -> None:
+    bystander, first, second = core.exchange("bystander"), core.exchange("first"), core.exchange("second")
+    core.bind(first, second)
+    before = bystander.version, core.broker.generation.number
+    core.bind(second, core.queue())
+    assert (bystander.version, core.broker.generation.number) == (before[0], before[1] + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from tests.fuzz import administration, handshake, session, settings, store, wire
+from tests.fuzz import administration, handshake, session, settings, store, web, wire
 from tests.fuzz.choices import Choices
 
 Target = Callable[[Choices], None]
@@ -17,4 +17,5 @@ TARGETS: dict[str, Callable[[], AbstractContextManager[Target]]] = {
     "administration": administration.opened,
     "settings": settings.opened,
     "store": store.opened,
+    "web": web.opened,
 }

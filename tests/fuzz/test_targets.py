@@ -18,9 +18,25 @@ from tests.fuzz.targets import TARGETS, Target
 CORPUS = Path(__file__).parent / "corpus"
 FOUND_ONCE = sorted(path for path in CORPUS.rglob("*") if path.is_file() and path.parent != CORPUS)
 
-EXAMPLES = {"wire": 400, "handshake": 150, "session": 150, "administration": 25, "settings": 100, "store": 60}
+EXAMPLES = {
+    "wire": 400,
+    "handshake": 150,
+    "session": 150,
+    "administration": 25,
+    "settings": 100,
+    "store": 60,
+    "web": 60,
+}
 """How many hypothesis makes of each, ..."""
-BYTES = {"wire": 8000, "handshake": 1500, "session": 600, "administration": 40, "settings": 1500, "store": 60}
+BYTES = {
+    "wire": 8000,
+    "handshake": 1500,
+    "session": 600,
+    "administration": 40,
+    "settings": 1500,
+    "store": 60,
+    "web": 400,
+}
 """... and how many are made of random bytes: less choice in what comes next, but a hundred times as fast."""
 STEPS_MAX = 12
 OBJECTS_OF_CHANCE_MAX = 100

@@ -53,7 +53,7 @@ class DeafGetter(Flood):
     deaf = True
 
     def prepare(self, line: Line) -> bytes:
-        fresh(line, "hostile.large")
+        fresh(line, "hostile.large", max_length=1)
         line.tell(publication("hostile.large", bytes(self.scaled(100 * MIB))))
         line.ask(QueueDeclareOk, QueueDeclare("hostile.large", True, False, False, False, False, NOTHING))
         again = BasicGet("hostile.large", False), BasicNack(0, True, True)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from tests.planted import clocks, disks, forgotten, hostility, settlements, syncs
+from tests.planted import clocks, disks, forgotten, hostility, readers, settlements, syncs
 from tests.planted.mistake import Mistake
 
 CATALOGUE: dict[str, Mistake] = {
@@ -16,6 +16,7 @@ CATALOGUE: dict[str, Mistake] = {
     **syncs.MISTAKES,
     **hostility.MISTAKES,
     **disks.MISTAKES,
+    **readers.MISTAKES,
 }
 
 HERE = Path(__file__).parent

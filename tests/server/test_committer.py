@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from broker.server import committer as committer_module
-from broker.server.committer import Committer
+from broker.server.committer import Backlog, Committer
 from storage.batch import SealedBatch
 from storage.errors import StoreFailed
 from storage.messages import MessageStore
@@ -71,7 +71,9 @@ class Desk:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.full: list[bool] = []
-        self.committer = Committer(core.broker, core.store, self.full.append)
+        self.committer = Committer(
+            core.broker, core.store, self.full.append, Backlog(batches_max=2, lazy_bytes_max=1000)
+        )
         self.committer.after_commit = self.committer.start_commit
         self.waiter = Waiter()
 
@@ -161,7 +163,7 @@ async def test_who_is_too_fast_waits_until_the_disk_has_caught_up(
         behind: list[int] = []
 
         async def publisher() -> None:
-            await at.committer.caught_up(2)
+            await at.committer.room(confirmed=True)
             behind.append(at.committer.behind)
 
         async with trio.open_nursery() as nursery:
@@ -170,6 +172,31 @@ async def test_who_is_too_fast_waits_until_the_disk_has_caught_up(
             assert behind == []
             gate.open()
         assert behind == [2]
+
+
+async def test_who_wants_no_confirms_waits_sooner(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As soon as what gathers behind a commit is large; not for an idle disk."""
+    async with desk(directory) as at:
+        gate = Gate(at.core.store, monkeypatch)
+        gate.close()
+        await at.committer.room(confirmed=False)
+        at.publish(b"in flight")
+        at.publish(bytes(500))
+        await at.committer.room(confirmed=False)
+        at.publish(bytes(500))
+        free: list[bool] = []
+
+        async def publisher() -> None:
+            await at.committer.room(confirmed=False)
+            free.append(True)
+
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(publisher)
+            await at.committer.room(confirmed=True)
+            await trio.testing.wait_all_tasks_blocked()
+            assert free == []
+            gate.open()
+        assert free == [True]
 
 
 async def test_finishing_writes_everything(directory: Path) -> None:

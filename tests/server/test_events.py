@@ -279,6 +279,36 @@ def test_a_quorum_queue_puts_what_came_back_at_its_end(recording: BrokerProcess,
     ]
 
 
+def test_a_dead_letter_that_waits_has_a_place_of_its_own(recording: BrokerProcess, client: Client) -> None:
+    """Over a restart too, until somebody takes it."""
+    letters = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead", "dead_letter_strategy": "at-least-once"}
+    declare(client, "q", queue_type="quorum", overflow="reject-publish", **letters)
+    deposit(client, b"1", key="q", properties=PERSISTENT)
+    client.send(get("q"))
+    client.expect_message(BasicGetOk)
+    client.send(nack(1, requeue=False), get("q"))
+    client.receive()
+    recording.restart()
+    again = Client.connect(recording.address)
+    declare(again, "dead")
+    eventually(lambda: again.ask(queue_declare("dead", passive=True)).message_count, "the letter to be taken")
+    again.close()
+    assert recording.stop() == 0
+    waiting = FIRST + 1
+    events = [event for event in events_of(recording) if event.kind not in ("boot", "declare", "snapshot", "stop")]
+    assert shown(events, "queue", "msg_id", "position")[4:-1] == [
+        ("reject", "q", FIRST, FIRST),
+        ("deadletter", "q", FIRST, FIRST),
+        ("route", "q", FIRST, waiting),
+        ("queued", "q", waiting, waiting),
+        ("queued", "q", waiting, waiting),
+        ("publish", None, (2 << 40) + 1, None),
+        ("route", "dead", (2 << 40) + 1, (2 << 40) + 1),
+        ("release", "q", waiting, waiting),
+    ]
+    assert shown(events[-1:], "queue") == [("queued", "dead")]
+
+
 def test_a_delayed_message_waits_and_is_published_anew(recording: BrokerProcess, client: Client) -> None:
     client.ask(exchange_declare("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}))
     client.ask(queue_bind(declare(client, "q"), "later"))
@@ -380,7 +410,7 @@ def test_delivered_messages_carry_their_number_where_that_is_wanted(tmp_path: Pa
     }
     client.send(nack(1, requeue=False), get("dead", no_ack=True))
     letter = client.expect_message(BasicGetOk).properties.headers or {}
-    assert "x-leveret-message-id" not in letter
+    assert letter["x-leveret-message-id"].value == FIRST + 1
     client.close()
     assert broker.stop() == 0
 

@@ -26,9 +26,10 @@ from broker.wire.tables import encode_table, from_python
 from tests.support.broker import ROOT, BrokerProcess
 from tests.support.client import Client
 from tests.support.waiting import eventually
+from tests.support.web import Caller, request, web_address
 
 SECRET = "hunter2hunter2"
-LOGGED = 'logs = {level = "debug"}\n'
+LOGGED = 'logs = {level = "debug"}\nhttp = {listen = ["127.0.0.1:0"]}\n'
 
 
 def shows(text: str) -> list[str]:
@@ -117,8 +118,39 @@ def administer(process: BrokerProcess) -> str:
     return "\n".join(answers)
 
 
+def say_by_http(process: BrokerProcess) -> str:
+    """Requests with the secret where it belongs and where it does not; what the broker answers."""
+    coded = base64.b64encode(f"guest:{SECRET}".encode()).decode()
+    path = "/api/events"
+    lines = [
+        request(path, user=f"guest:{SECRET}"),
+        request(path, user=SECRET),
+        request(path, "GET", f"Authorization: Basic {coded}"),
+        request(path, user=f"guest:{SECRET}").replace(b"Authorization:", b"Authorization\x01:"),
+        request(path, user=f"guest:{SECRET}").replace(b"Basic", b"Basic\x01"),
+        request(path, user=f"guest:{SECRET}").replace(b"Basic", b"Bearer"),
+        request(path, user=f"guest:{SECRET}")[:-2] + b"X: " + SECRET.encode() * 1000,
+        request(f"{path}?password={SECRET}"),
+        request(f"{path}/{SECRET}"),
+        request(f"http://guest:{SECRET}@broker{path}"),
+        request(f"http://guest:{SECRET}@[{path}"),
+        f"{SECRET}\r\n\r\n".encode(),
+        f"GET / {SECRET}\r\n\r\n".encode(),
+        f"GET / HTTP/1.1\r\n{SECRET}\r\n\r\n".encode(),
+        f"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: {SECRET}\r\n\r\n".encode(),
+    ]
+    answers = []
+    for line in lines:
+        caller = Caller(web_address(process))
+        caller.say(line)
+        answers.append(str(caller.hear()))
+        caller.close()
+    return "\n".join(answers)
+
+
 @pytest.mark.slow
 def test_no_password_is_ever_shown(talkative: BrokerProcess) -> None:
+    by_http = say_by_http(talkative)
     say_wrongly(talkative)
     clients = []
     for mechanism, response in responses():
@@ -135,6 +167,7 @@ def test_no_password_is_ever_shown(talkative: BrokerProcess) -> None:
     assert talkative.stop() == 0
     assert shows(talkative.log()) == []
     assert shows(answers) == []
+    assert shows(by_http) == []
     assert "add_user name='app'" in talkative.log(), "who was added is logged, with what is not"
 
 

@@ -214,6 +214,7 @@ async def test_what_a_lost_client_held_comes_back(
     caller, other = [await join(place, security, authority.client()) for _ in range(2)]
     await other.ask(queue_declare("q"))
     await other.say(publish_frames(b"x", key="q"))
+    await other.ask(queue_declare("q"))
     assert isinstance(await caller.ask(get("q")), Message)
     if how == "in order":
         await caller.stream.aclose()

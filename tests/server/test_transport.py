@@ -11,13 +11,15 @@ import struct
 import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
+from time import thread_time
 
 import pytest
 import trio
 import trio.testing
 
+from broker.server.engine import LONG_TURN_SECONDS
 from broker.server.heartbeats import beat_forever
-from broker.server.transport import CLOSE_SECONDS
+from broker.server.transport import CLOSE_SECONDS, RECEIVE_BYTES
 from broker.session.handshake import SILENT_SECONDS
 from broker.session.settings import SessionSettings
 from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER
@@ -35,10 +37,11 @@ from broker.wire.methods import (
     ConnectionUnblocked,
     QueueDeclareOk,
 )
+from storage.batch import SealedBatch
 from tests.support.client import Message
 from tests.support.conversation import publish_frames
 from tests.support.shorthand import consume, get, queue_declare
-from tests.support.station import SOCKET_BYTES, Caller, Station, eventually, let_pass, station
+from tests.support.station import BACKLOG, SOCKET_BYTES, Caller, Station, eventually, let_pass, station
 
 OUTPUT_BYTES = 128 * 1024
 HELD_BYTES = 256 * 1024
@@ -321,6 +324,33 @@ async def test_a_flood_takes_turns_with_others(place: Station) -> None:
     await eventually(lambda: len(queue.backlog) == count, "the rest of the flood")
 
 
+async def test_after_a_long_turn_others_have_several(
+    mock_clock: trio.testing.MockClock, place: Station, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time stands still here, so whoever has to wait waits until it is moved on."""
+    slow, other = await place.join(), await place.join()
+    turns, receive = [0], slow.connection.receive
+
+    def receive_slowly(data: bytes) -> None:
+        turns[0] += 1
+        until = thread_time() + 1.1 * LONG_TURN_SECONDS
+        while thread_time() < until:
+            receive(b"")
+        receive(data)
+
+    monkeypatch.setattr(slow.connection, "receive", receive_slowly)
+    await slow.say(HEARTBEAT)
+    await trio.testing.wait_all_tasks_blocked()
+    await slow.say(HEARTBEAT)
+    for _ in range(5):
+        await other.ask(queue_declare("q"))
+    await trio.testing.wait_all_tasks_blocked()
+    assert turns == [1], "the second is not obeyed yet"
+    mock_clock.jump(1.0)
+    await trio.testing.wait_all_tasks_blocked()
+    assert turns == [2]
+
+
 async def test_a_publisher_faster_than_the_disk_waits_for_it(place: Station, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bounded number of batches waits for the disk; then the socket is not read. Who does not publish is served."""
     opened, commit = threading.Event(), place.core.store.commit
@@ -341,10 +371,10 @@ async def test_a_publisher_faster_than_the_disk_waits_for_it(place: Station, mon
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(publish)
-        await eventually(lambda: place.committer.behind > place.limits.backlog_batches_max, "batches to wait")
+        await eventually(lambda: place.committer.behind > BACKLOG.batches_max, "batches to wait")
         await trio.testing.wait_all_tasks_blocked()
         assert isinstance(await other.ask(queue_declare("own")), QueueDeclareOk)
-        assert place.committer.behind <= place.limits.backlog_batches_max + 1
+        assert place.committer.behind <= BACKLOG.batches_max + 1
         assert len(place.core.queue_named("q").backlog) < count / 2
         opened.set()
         while confirmed < count:
@@ -352,6 +382,35 @@ async def test_a_publisher_faster_than_the_disk_waits_for_it(place: Station, mon
             assert isinstance(answer, BasicAck)
             confirmed = answer.delivery_tag
     assert len(place.core.queue_named("q").backlog) == count
+
+
+async def test_without_confirms_little_gathers_behind_a_commit(place: Station, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everybody's confirms come behind it. Once the disk is free the flood goes on, in commits as small."""
+    opened, commit, count, size = threading.Event(), place.core.store.commit, 300, 100_000
+    written: list[int] = []
+
+    def slow_commit(batch: SealedBatch) -> None:
+        assert opened.wait(60), "nobody opened the disk"
+        written.append(sum(len(lane.puts) for lane in batch.lanes) * size)
+        commit(batch)
+
+    flood = await place.join()
+    queue = place.core.queue("q")
+    monkeypatch.setattr(place.core.store, "commit", slow_commit)
+
+    async def publish() -> None:
+        for _ in range(count):
+            await flood.say(publish_frames(bytes(size), key="q", persistent=True))
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(publish)
+        await eventually(lambda: place.committer.behind, "messages to gather behind a commit")
+        await trio.testing.wait_all_tasks_blocked()
+        gathered = len(queue.backlog) * size
+        opened.set()
+    await eventually(lambda: sum(written) == count * size, "everything to be written")
+    assert gathered <= 2 * (BACKLOG.lazy_bytes_max + RECEIVE_BYTES)
+    assert max(written) <= BACKLOG.lazy_bytes_max + RECEIVE_BYTES
 
 
 async def test_errors_are_heard_in_spite_of_much_output(place: Station) -> None:

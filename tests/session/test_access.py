@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.entities.generation import Generation
 from broker.entities.users import Permission, TopicPermission, User, Users
 from broker.session.access import REMEMBERED_MAX, Access
 from broker.wire.errors import ChannelException
@@ -28,7 +29,7 @@ from tests.support.shorthand import (
 
 @pytest.fixture
 def users() -> Users:
-    users = Users()
+    users = Users(Generation())
     users.by_name["u"] = User("u", "", "", ())
     return users
 

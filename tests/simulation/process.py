@@ -94,7 +94,7 @@ class Process:
             limits=Limits(
                 queue_window_messages=6, queue_window_bytes=4096, output_bytes_max=8192, held_bytes_max=16384
             ),
-            store=Store(batch_bytes_max=16384),
+            store=Store(batch_bytes_max=16384, lazy_bytes_max=8192),
         )
         self.stores = open_stores(directory)
         with _chance_from(seed):

@@ -53,7 +53,7 @@ class Core:
 
     def _start(self) -> None:
         self.store = MessageStore.open(self.directory)
-        settings = BrokerSettings(self.window, 1 << 20)
+        settings = BrokerSettings(self.window, 1 << 20, 1 << 19)
         self.broker = Broker(settings, self.clock, self.store, self.definitions, self.store.boot, self.chance)
         self.vhost: VHost = self.broker.add_vhost("/")
         lanes = self.store.lanes()

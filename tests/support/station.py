@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 from broker.entities.users import Permission, User
-from broker.server.committer import Committer
+from broker.server.committer import Backlog, Committer
 from broker.server.engine import Engine
 from broker.server.secure_transport import SecureTransport
 from broker.server.tls import Security
@@ -46,6 +46,7 @@ from tests.support.frames import FrameReader
 STEP_SECONDS = 0.005
 DEADLINE_SECONDS = 30.0
 PEER = Peer("127.0.0.1", 50000, "127.0.0.1", 5672, loopback=True)
+BACKLOG = Backlog(batches_max=4, lazy_bytes_max=1 << 19)
 SOCKET_BYTES = 64 * 1024
 
 
@@ -74,10 +75,10 @@ class Station:
         broker.users.permissions["/", "guest"] = Permission(".*", ".*", ".*")
         self.registry = Registry(broker, session)
         self.disk_full: list[bool] = []
-        self.committer = Committer(broker, self.core.store, self.disk_full.append)
+        self.committer = Committer(broker, self.core.store, self.disk_full.append, BACKLOG)
         self.engine = Engine(broker, self.core.store, self.committer, lazy_flush_seconds=0.01)
         self.committer.after_commit = self.engine.end_turn
-        self.limits = TransportSettings(handshake_timeout=10.0, backlog_batches_max=4)
+        self.limits = TransportSettings(handshake_timeout=10.0)
         self.transports: list[Transport] = []
         self.callers: list[Caller] = []
 

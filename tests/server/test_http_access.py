@@ -1,0 +1,191 @@
+"""Who may read by HTTP, from elsewhere and after wrong passwords; and what is done of a checksum that is known.
+
+Inside one trio run, so that clients may have any address and waiting takes no time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from broker.config import Http
+from broker.entities.users import User
+from broker.server import segment_files
+from broker.server.http import HttpConnection
+from broker.server.http_events import EventPages
+from broker.server.segment_files import SegmentFiles
+from broker.session.connection import Peer
+from broker.session.guessing import GuessLimits
+from broker.session.passwords import SHA256, hash_password
+from broker.session.registry import Registry
+from broker.session.settings import SessionSettings
+from storage.event_format import parse_name
+from tests.support.core import Core
+from tests.support.web import Reply, request, write_segments
+
+FAR = Peer("192.0.2.7", 50000, "192.0.2.1", 15672, loopback=False)
+NEAR = FAR._replace(host="127.0.0.1", loopback=True)
+PAGE = "/api/events"
+
+
+@pytest.fixture
+def core(tmp_path: Path) -> Iterator[Core]:
+    core = Core(tmp_path / "messages")
+    yield core
+    core.close()
+
+
+@pytest.fixture
+def registry(core: Core) -> Registry:
+    users = core.broker.users.by_name
+    users["guest"] = User("guest", hash_password(b"guest"), SHA256, ("administrator",))
+    users["mon"] = User("mon", hash_password(b"right"), SHA256, ("monitoring",))
+    return Registry(core.broker, SessionSettings(guesses=GuessLimits(3, 3600.0, 60.0)))
+
+
+class Visitor:
+    """A client at some address; each request over a connection of its own."""
+
+    def __init__(self, registry: Registry, directory: Path, peer: Peer) -> None:
+        self._pages = EventPages(registry, SegmentFiles(directory, 2))
+        self._peer = peer
+
+    async def ask(self, user: str) -> Reply:
+        ours, theirs = trio.testing.memory_stream_pair()
+        connection = HttpConnection(theirs, self._peer, Http(), self._pages.answer)
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(connection.serve)
+            await ours.send_all(request(PAGE, "GET", "Connection: close", user=user))
+            heard = bytearray()
+            while data := await ours.receive_some():
+                heard += data
+            await ours.aclose()
+        head, _, body = bytes(heard).partition(b"\r\n\r\n")
+        status, *lines = head.decode().split("\r\n")
+        headers = {line.partition(": ")[0].lower(): line.partition(": ")[2] for line in lines}
+        return Reply(int(status.split()[1]), headers, body)
+
+
+@pytest.fixture
+def far(registry: Registry, tmp_path: Path) -> Visitor:
+    return Visitor(registry, tmp_path, FAR)
+
+
+async def test_guest_is_for_this_machine(registry: Registry, far: Visitor, tmp_path: Path) -> None:
+    """RabbitMQ's words; it too looks at the password first."""
+    refused = await far.ask("guest:guest")
+    words = {"error": "not_authorised", "reason": "User can only log in via localhost"}
+    assert (refused.status, json.loads(refused.body)) == (401, words)
+    assert json.loads((await far.ask("guest:wrong")).body)["reason"] == "Login failed"
+    assert (await Visitor(registry, tmp_path, NEAR).ask("guest:guest")).status == 200
+    assert (await far.ask("mon:right")).status == 200
+
+
+async def test_who_guesses_has_to_wait(core: Core, far: Visitor, autojump_clock: trio.testing.MockClock) -> None:
+    for number in range(4):
+        assert (await far.ask(f"mon:guess{number}")).status == 401
+    refused = await far.ask("mon:right")
+    assert (refused.status, refused.headers["retry-after"]) == (429, "1")
+    assert json.loads(refused.body)["error"] == "too_many_requests"
+    core.clock.time += 1001
+    assert (await far.ask("mon:right")).status == 200
+
+
+async def test_a_user_who_is_guessed_from_everywhere(
+    registry: Registry, tmp_path: Path, autojump_clock: trio.testing.MockClock
+) -> None:
+    """Refusals take longer; the right password does not."""
+    for number in range(8):
+        visitor = Visitor(registry, tmp_path, FAR._replace(host=f"198.51.100.{number}"))
+        before = trio.current_time()
+        assert (await visitor.ask(f"mon:guess{number}")).status == 401
+        took = trio.current_time() - before
+    assert took >= 16
+    before = trio.current_time()
+    assert (await visitor.ask("mon:right")).status == 200
+    assert trio.current_time() - before < 1
+
+
+async def test_guesses_over_amqp_and_http_are_one_sum(registry: Registry, far: Visitor) -> None:
+    from broker.session import logins
+    from broker.session.sasl import Login
+
+    for number in range(4):
+        assert logins.refusal(registry, FAR, Login("mon", b"guess%d" % number)) is not None
+    assert (await far.ask("mon:right")).status == 429
+
+
+# Checksums
+
+
+@pytest.fixture
+def segment(tmp_path: Path) -> Path:
+    (path,) = write_segments(tmp_path / "events", "one", 1, 5)
+    return path
+
+
+def sha256_of(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def replace(path: Path, *, later: int) -> None:
+    """Put other bytes of the same size into a file, and date it so many nanoseconds later than it was."""
+    before = path.stat()
+    path.write_bytes(bytes(before.st_size))
+    os.utime(path, ns=(before.st_mtime_ns, before.st_mtime_ns + later))
+
+
+async def test_a_checksum_is_worked_out_once(segment: Path) -> None:
+    files = SegmentFiles(segment.parent, 2)
+    name = parse_name(segment.name)
+    assert name is not None
+    first = await files.find(name)
+    assert first is not None
+    assert first.sha256 == sha256_of(segment)
+    replace(segment, later=0)
+    assert await files.find(name) == first, "it is the same file as far as one can see, and was not read again"
+    replace(segment, later=1)
+    again = await files.find(name)
+    assert again is not None
+    assert again.sha256 == sha256_of(segment) != first.sha256
+
+
+async def test_what_is_remembered_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_files, "REMEMBERED_MAX", 2)
+    paths = write_segments(tmp_path / "events", "one", 1, 1, 1, 1, 1)
+    files = SegmentFiles(tmp_path / "events", 2)
+    found, more = await files.behind({}, 10)
+    assert [str(each.name) for each in found] == [path.name for path in paths]
+    assert not more
+    assert len(files._sha256) == 2
+
+
+async def test_many_who_want_the_same_wait_for_one(segment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    original = segment_files._sha256_of
+    monkeypatch.setattr(segment_files, "_sha256_of", lambda path: read.append(path) or original(path))
+    files = SegmentFiles(segment.parent, 2)
+    async with trio.open_nursery() as nursery:
+        for _ in range(5):
+            nursery.start_soon(files.behind, {}, 10)
+    assert read == [segment]
+
+
+async def test_a_file_that_becomes_shorter_is_not_made_up(segment: Path) -> None:
+    files = SegmentFiles(segment.parent, 2)
+    found, _ = await files.behind({}, 1)
+    opened = await files.open(found[0], 0, found[0].size)
+    os.truncate(segment, 5)
+    try:
+        assert len(await opened.read()) == 5
+        with pytest.raises(OSError, match="shorter"):
+            await opened.read()
+    finally:
+        opened.close()

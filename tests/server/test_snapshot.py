@@ -1,0 +1,60 @@
+"""What a start records of the messages that are there, while other things happen to them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+import trio
+import trio.testing
+
+from broker.config import load
+from broker.server.events import Events
+from broker.server.recovery import open_stores, recover
+from broker.wire.properties import BasicProperties
+from tests.support.broker import BrokerProcess
+from tests.support.client import Client
+from tests.support.events import events_of, recording_broker
+from tests.support.queues import deposit
+from tests.support.shorthand import queue_declare
+from tests.support.station import let_pass
+
+
+@pytest.fixture
+def left(tmp_path: Path) -> BrokerProcess:
+    """A broker that was killed with a message in each of two queues."""
+    broker = recording_broker(tmp_path)
+    broker.start()
+    client = Client.connect(broker.address)
+    for queue in ("first", "second"):
+        client.ask(queue_declare(queue, durable=True))
+        deposit(client, b"x", key=queue, properties=BasicProperties(delivery_mode=2))
+    client.close()
+    broker.kill()
+    return broker
+
+
+async def test_nothing_is_told_of_behind_the_purge_that_has_taken_it(
+    left: BrokerProcess, tmp_path: Path, autojump_clock: object
+) -> None:
+    """A purge that is not on disk yet: what the store still has of the queue would seem to have outlived it."""
+    config = load(tmp_path / "config.toml", {}, data_dir=str(left.data_dir))
+    stores = open_stores(left.data_dir)
+    try:
+        events = Events(config, stores.messages)
+        broker = recover(config, stores, recorder=events.recorder).broker
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(events.run, broker)
+            await trio.testing.wait_all_tasks_blocked()
+            for queue in broker.vhosts["/"].queues.values():
+                queue.purge()
+            await let_pass(60)
+            nursery.cancel_scope.cancel()
+        events.close()
+    finally:
+        stores.definitions.close()
+        stores.messages.close()
+        os.close(stores.lock)
+    told = [event.kind for event in events_of(left) if event.boot == 2 and event.kind != "declare"]
+    assert told == ["boot", "queued", "purge", "purge", "snapshot"]
