@@ -40,11 +40,14 @@ VERBS = {
     "import": Verb("operation", "import_"),
     "export": Verb("operation", "export"),
     "backup": Verb("operation", "backup"),
+    "archive": Verb("archive", "archive"),
     "check": Verb("operation", "check"),
+    "inspect": Verb("inspection", "inspect"),
     "close-connection": Verb("operation", "close_connection"),
     "delete-queue": Verb("operation", "delete_queue"),
     "purge-queue": Verb("operation", "purge_queue"),
     "trace": Verb("tracing", "trace"),
+    "pipeline": Verb("pipeline", "pipeline"),
 }
 
 

@@ -14,13 +14,13 @@ node of a cluster.
 
 from typing import TYPE_CHECKING, Any
 
-from leveret_spark.errors import AmqpError, OptionError
+from leveret_spark.errors import AmqpError, HttpError, OptionError
 
 if TYPE_CHECKING:
     from leveret_spark.data_source import AmqpDataSource
     from leveret_spark.events_source import LeveretEventsDataSource
 
-__all__ = ["AmqpDataSource", "AmqpError", "LeveretEventsDataSource", "OptionError"]
+__all__ = ["AmqpDataSource", "AmqpError", "HttpError", "LeveretEventsDataSource", "OptionError"]
 __version__ = "0.1.0"
 
 

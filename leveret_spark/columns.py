@@ -55,16 +55,17 @@ def record_batch(messages: Sequence[Message], queue: str) -> pa.RecordBatch:
     values = dict(zip(("body", *DELIVERY, *PROPERTIES), zip(*messages, strict=True), strict=True))
     values["queue"] = (queue,) * len(messages)
     values["headers"] = tuple(headers_to_json(table) for table in values["headers"])
-    values["timestamp"] = tuple(_microseconds(seconds) for seconds in values["timestamp"])
-    arrays = [_array(values[part.name], part.type) for part in ARROW_SCHEMA]
+    values["timestamp"] = tuple(microseconds(seconds) for seconds in values["timestamp"])
+    arrays = [array_of(values[part.name], part.type) for part in ARROW_SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
 
 
-def _microseconds(seconds: int | None) -> int | None:
+def microseconds(seconds: int | None) -> int | None:
+    """A timestamp of a message as Arrow counts; None for one that was not counted in seconds."""
     return None if seconds is None or seconds > TIMESTAMP_SECONDS_MAX else int(seconds) * 1_000_000
 
 
-def _array(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
+def array_of(values: Iterable[Any], kind: pa.DataType) -> pa.Array:
     """An Arrow column. Names and properties may be bytes that are no UTF-8; those are shown with escapes."""
     try:
         return pa.array(values, kind)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import logging
+import re
 import ssl
 
 import pika
@@ -34,7 +36,7 @@ def parameters(broker: Broker, purpose: str) -> pika.ConnectionParameters:
         host=broker.host,
         port=broker.port,
         virtual_host=broker.vhost,
-        credentials=pika.PlainCredentials(broker.user, broker.password, erase_on_connect=True),
+        credentials=pika.PlainCredentials(broker.login.user, broker.login.password, erase_on_connect=True),
         heartbeat=broker.heartbeat_seconds,
         socket_timeout=broker.connect_timeout_seconds,
         stack_timeout=broker.connect_timeout_seconds,
@@ -45,12 +47,14 @@ def parameters(broker: Broker, purpose: str) -> pika.ConnectionParameters:
 
 def _ssl_options(tls: Tls, host: str) -> pika.SSLOptions:
     try:
-        context = ssl.create_default_context(cafile=tls.ca_file)
-        if tls.cert_file:
-            context.load_cert_chain(tls.cert_file, tls.key_file)
+        context = tls.context()
     except OSError as error:  # ssl.SSLError is one
         raise OptionError(f"the files of options tlsCaFile, tlsCertFile, tlsKeyFile: {error}") from None
     return pika.SSLOptions(context, host)
+
+
+SAID = re.compile(r"ConnectionClosedByBroker: \((\d+)\) (.+)")
+"""What pika makes of the broker's last words when they came before the connection was open."""
 
 
 def is_hopeless(error: BaseException) -> bool:
@@ -66,6 +70,14 @@ def explained(error: BaseException) -> str:
     root = _root(error)
     if isinstance(root, exceptions.ConnectionClosed | exceptions.ChannelClosed):
         return f"{root.reply_code} {root.reply_text}"
+    if said := SAID.fullmatch(str(root)):
+        return f"{said[1]} {ast.literal_eval(said[2])}"
+    if isinstance(root, exceptions.IncompatibleProtocolError):
+        return "AMQP is not spoken there, or by TLS only"
+    if isinstance(root, ssl.SSLError) and root.reason == "WRONG_VERSION_NUMBER":
+        return "TLS is not spoken there"
+    if isinstance(root, OSError) and root.strerror:
+        return root.strerror
     return f"{type(root).__name__}: {root}"
 
 

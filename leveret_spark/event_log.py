@@ -24,7 +24,10 @@ OFFSETS_END = 1 << 40
 _VERSION = struct.Struct(">H")
 _HEAD = struct.Struct(">IIQI")
 _CHECKED = struct.Struct(">QI")
-_NAME = re.compile(r"(?P<node>.+)-(?P<boot>\d{8})-(?P<first>\d{16})-(?P<last>\d{16})\.events")
+_NAME = re.compile(
+    r"(?P<node>[A-Za-z0-9._@-]{1,100})-(?P<boot>[0-9]{8})-(?P<first>[0-9]{16})-(?P<last>[0-9]{16})\.events"
+)
+"""Never a path, because such names come from elsewhere, and files are named after them."""
 
 
 class SegmentError(ValueError):

@@ -10,18 +10,16 @@ from __future__ import annotations
 from collections.abc import Iterator, MutableMapping
 from itertools import groupby
 from operator import attrgetter
-from pathlib import Path
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.types import StructType
 
 from leveret_spark.engine import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
-from leveret_spark.errors import OptionError
 from leveret_spark.event_columns import record_batches
 from leveret_spark.event_log import SegmentName, parse_name
-from leveret_spark.options import Given
-from leveret_spark.segments import SegmentDirectory
+from leveret_spark.options import WEB, Given
+from leveret_spark.segments import Segments, segments_of
 
 COLUMNS = """
     node string not null, boot int not null, seq bigint not null, ts timestamp not null, kind string not null,
@@ -29,7 +27,7 @@ COLUMNS = """
     consumer_tag string, delivery_tag bigint, msg_id bigint, position bigint, size_bytes int, redelivered boolean,
     persistent boolean, reason string, detail string
 """
-KNOWN = ("path", "maxSegmentsPerBatch")
+KNOWN = ("path", *WEB, "maxSegmentsPerBatch")
 SEGMENTS_PER_BATCH = 64
 
 Offset = dict[str, str]
@@ -37,16 +35,13 @@ Offset = dict[str, str]
 
 
 class LeveretEventsDataSource(DataSource):
-    """The events in a directory of segments. Raises OptionError for options that mean nothing."""
+    """The events in segments, of a directory or by HTTP. Raises OptionError for options that mean nothing."""
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         given = Given(options)
         given.refuse_unknown(KNOWN)
-        path = given.text("path")
-        if not path:
-            raise OptionError("option path is missing: the directory of the event log")
-        self._source = SegmentDirectory(Path(path.removeprefix("file://").removeprefix("file:")))
+        self._source = segments_of(given)
         self._most = given.number("maxSegmentsPerBatch", SEGMENTS_PER_BATCH, 1, 1 << 31)
 
     @classmethod
@@ -74,7 +69,7 @@ class SegmentPartition(InputPartition):
 class EventsReader(DataSourceReader):
     """Reads the segments that are there when a query is planned."""
 
-    def __init__(self, source: SegmentDirectory) -> None:
+    def __init__(self, source: Segments) -> None:
         self._source = source
 
     def partitions(self) -> list[InputPartition]:
@@ -87,7 +82,7 @@ class EventsReader(DataSourceReader):
 class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads segments as they are sealed."""
 
-    def __init__(self, source: SegmentDirectory, most: int) -> None:
+    def __init__(self, source: Segments, most: int) -> None:
         self._source = source
         self._most = most
         self._now: Offset | None = None
@@ -106,11 +101,11 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """So many segments further. Spark before 4.2 gives neither argument, and has all there are at once."""
         if start is None or isinstance(limit, ReadAllAvailable):
             return _last(self._source.names())
-        further = _between(self._source.names(), start, self._now)
+        further = _between(self._source.names(start), start, self._now)
         return {**start, **_last(further[: self._most])}
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        return [SegmentPartition(name) for name in _between(self._source.names(), start, end)]
+        return [SegmentPartition(name) for name in _between(self._source.names(start), start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         return _events(self._source, partition)
@@ -119,7 +114,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing is given back: segments stay until the broker removes them."""
 
 
-def _events(source: SegmentDirectory, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _events(source: Segments, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, SegmentPartition)
     if partition.name is not None:
         yield from record_batches(partition.name, source.read(partition.name))

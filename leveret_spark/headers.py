@@ -18,12 +18,15 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+"""Made once: `json.dumps` would make an encoder for each message."""
+
 
 def headers_to_json(headers: Mapping[str, Any] | None) -> str | None:
     """JSON text of a header table; None where a message has none."""
     if headers is None:
         return None
-    return json.dumps(_plain(headers), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return _encode(_plain(headers))
 
 
 def headers_from_json(text: str) -> dict[str, Any]:

@@ -6,12 +6,13 @@ otherwise be no limit at all.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
 from leveret_spark.errors import OptionError
+from leveret_spark.login import Login
 
 PREFETCH_MAX = 65535
 """The widest window that `basic.qos` can say."""
@@ -30,6 +31,19 @@ READING = (
     "idleSeconds",
     "ack",
 )
+WEB = (
+    "url",
+    "user",
+    "password",
+    "passwordFile",
+    "tlsCaFile",
+    "tlsCertFile",
+    "tlsKeyFile",
+    "connectTimeoutSeconds",
+    "readTimeoutSeconds",
+    "reconnectSeconds",
+)
+"""What reading segments by HTTP takes, which is another source's."""
 WRITING = ("exchange", "routingKey", "persistent", "mandatory", "onRefused", "window", "confirmTimeoutSeconds")
 KNOWN = {name.lower(): name for name in (*BROKER, *TLS, *PATIENCE, *READING, *WRITING)}
 OF_SPARK = {"checkpointlocation", "queryname", "outputmode"}
@@ -85,6 +99,13 @@ class Tls:
     cert_file: str | None
     key_file: str | None
 
+    def context(self) -> ssl.SSLContext:
+        """What these files are good for. Raises OSError."""
+        context = ssl.create_default_context(cafile=self.ca_file)
+        if self.cert_file:
+            context.load_cert_chain(self.cert_file, self.key_file)
+        return context
+
 
 @dataclass(frozen=True)
 class Broker:
@@ -93,26 +114,36 @@ class Broker:
     host: str
     port: int
     vhost: str
-    user: str
+    login: Login
     tls: Tls | None
     heartbeat_seconds: int
     connect_timeout_seconds: int
     reconnect_seconds: int
-    password_file: str | None = None
-    given_password: str = field(default="guest", repr=False)
-
-    @property
-    def password(self) -> str:
-        """The password, read from its file where one was named. Raises OptionError when that cannot be read."""
-        if self.password_file is None:
-            return self.given_password
-        try:
-            return Path(self.password_file).read_text(encoding="utf-8").rstrip("\r\n")
-        except OSError as error:
-            raise OptionError(f"option passwordFile: {error.strerror}: {self.password_file}") from None
 
     def __str__(self) -> str:
-        return f"{'amqps' if self.tls else 'amqp'}://{self.user}@{self.host}:{self.port}, virtual host {self.vhost!r}"
+        scheme = "amqps" if self.tls else "amqp"
+        return f"{scheme}://{self.login.user}@{self.host}:{self.port}, virtual host {self.vhost!r}"
+
+
+@dataclass(frozen=True)
+class Web:
+    """Where a broker serves its event log by HTTP, who we are there, and how patient we are with it.
+
+    `prefix` is what a proxy may want in front of every path. Without `tls` it is HTTP, else HTTPS.
+    """
+
+    host: str
+    port: int
+    prefix: str
+    login: Login
+    tls: Tls | None
+    connect_timeout_seconds: int
+    read_timeout_seconds: int
+    reconnect_seconds: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'https' if self.tls else 'http'}://{host}:{self.port}{self.prefix}"
 
 
 @dataclass(frozen=True)
@@ -153,19 +184,15 @@ def broker_of(options: Mapping[str, str]) -> Broker:
     given.refuse_unknown()
     at = _place_of_uri(given) if given.has("uri") else _place_of_parts(given)
     host, port, vhost, user, password, secure = at
-    if given.has("password") and given.has("passwordFile"):
-        raise OptionError("options password and passwordFile exclude each other")
     return Broker(
         host=host,
         port=port,
         vhost=vhost,
-        user=user,
-        tls=_tls_of(given) if secure else None,
+        login=_login_of(given, user, password),
+        tls=_tls_of(given, secure),
         heartbeat_seconds=given.number("heartbeatSeconds", 60, 0, PREFETCH_MAX),
         connect_timeout_seconds=given.number("connectTimeoutSeconds", 10, 1, 3600),
         reconnect_seconds=given.number("reconnectSeconds", 60, 0, 86400),
-        password_file=given.text("passwordFile"),
-        given_password=given.text("password") or password,
     )
 
 
@@ -201,7 +228,42 @@ def _place_of_uri(given: Given) -> Place:
     return uri.hostname, port or (5671 if secure else 5672), vhost, user, password, secure
 
 
-def _tls_of(given: Given) -> Tls:
+def web_of(given: Given, url: str) -> Web:
+    """Read what reading by HTTP takes. A complaint never quotes the URL. Raises OptionError."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise OptionError("option url cannot be read: http://host:port is its form") from None
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise OptionError("option url is of the form http://host:port, or https://")
+    if parts.username is not None or parts.password is not None:
+        raise OptionError("option url is without user and password, which plans would show: there are options for them")
+    secure = parts.scheme == "https"
+    return Web(
+        host=parts.hostname,
+        port=port or (443 if secure else 80),
+        prefix=parts.path.rstrip("/"),
+        login=_login_of(given, given.text("user") or "guest", "guest"),
+        tls=_tls_of(given, secure),
+        connect_timeout_seconds=given.number("connectTimeoutSeconds", 10, 1, 3600),
+        read_timeout_seconds=given.number("readTimeoutSeconds", 60, 1, 3600),
+        reconnect_seconds=given.number("reconnectSeconds", 60, 0, 86400),
+    )
+
+
+def _login_of(given: Given, user: str, password: str) -> Login:
+    """The user, with `password` where no other is given."""
+    if given.has("password") and given.has("passwordFile"):
+        raise OptionError("options password and passwordFile exclude each other")
+    return Login(user, given.text("passwordFile"), given.text("password") or password)
+
+
+def _tls_of(given: Given, secure: bool) -> Tls | None:
+    if not secure:
+        if idle := [name for name in TLS[1:] if given.has(name)]:
+            raise OptionError(f"option {idle[0]} is for TLS, and nothing asks for TLS here")
+        return None
     if given.has("tlsCertFile") != given.has("tlsKeyFile"):
         raise OptionError("options tlsCertFile and tlsKeyFile go together")
     return Tls(given.text("tlsCaFile"), given.text("tlsCertFile"), given.text("tlsKeyFile"))

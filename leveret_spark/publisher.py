@@ -40,6 +40,14 @@ class Outgoing(NamedTuple):
     properties: BasicProperties
     body: bytes
 
+    def looks_like(self, other: Outgoing) -> bool:
+        """Whether both have the same place to go to, body and message id: what comes through the wire unchanged."""
+        return self[:2] == other[:2] and self.body == other.body and self._id == other._id
+
+    @property
+    def _id(self) -> Any:
+        return self.properties.message_id
+
     def __str__(self) -> str:
         return f"{self.properties.message_id} to {self.exchange!r} with {self.routing_key!r}"
 
@@ -78,9 +86,14 @@ class Outcome:
 class Publisher:
     """Publishes over one connection. Use it with `with`; `finish` says what became of everything."""
 
-    def __init__(self, broker: Broker, writing: Writing) -> None:
+    def __init__(self, broker: Broker, writing: Writing, told: Callable[[Outgoing, bool], None] | None = None) -> None:
+        """`told` hears of each message, in a thread of ours, whether all is well with it: False where it was refused,
+        or may be what came back. Of messages that look alike, none is said to be well when one comes back.
+        """
         self._broker = broker
         self._writing = writing
+        self._told = told
+        self._came_back: set[int] = set()
         self._changed = threading.Condition()
         self._outcome = Outcome()
         self._failure: AmqpError | None = None
@@ -189,6 +202,7 @@ class Publisher:
         """Publish what the connection before this one left unconfirmed, then what has come since."""
         again = list(self._unconfirmed.values())
         self._unconfirmed.clear()
+        self._came_back.clear()
         self._next_tag = 1
         self._channel = channel
         self._hope_ends = None
@@ -221,9 +235,15 @@ class Publisher:
                 if tag > method.delivery_tag > 0:
                     break
                 tags.append(tag)
-        messages = [message for tag in tags if (message := self._unconfirmed.pop(tag, None))]
+        confirmed = [(tag, message) for tag in tags if (message := self._unconfirmed.pop(tag, None))]
+        messages = [message for _, message in confirmed]
+        taken = isinstance(method, Basic.Ack)
+        if self._told is not None:
+            for tag, message in confirmed:
+                self._told(message, taken and tag not in self._came_back)
+        self._came_back.difference_update(tags)
         with self._changed:
-            if isinstance(method, Basic.Ack):
+            if taken:
                 self._outcome.confirmed += len(messages)
             else:
                 self._outcome.refused += len(messages)
@@ -233,9 +253,13 @@ class Publisher:
             self._changed.notify_all()
 
     def _returned(self, _: Channel, method: Any, properties: Any, body: bytes) -> None:
+        """A message comes back, before it is confirmed and without its number: all that look like it may be it."""
+        message = Outgoing(method.exchange, method.routing_key, properties, body)
+        if self._told is not None:
+            alike = {tag for tag, each in self._unconfirmed.items() if each.looks_like(message)}
+            self._came_back |= alike or self._unconfirmed.keys()
         with self._changed:
             self._outcome.returned += 1
-            message = Outgoing(method.exchange, method.routing_key, properties, body)
             self._outcome.note(f"unroutable {message} ({method.reply_text})")
 
     def _set_blocked(self, blocked: bool) -> None:

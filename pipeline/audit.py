@@ -3,10 +3,12 @@
 What is judged is a copy: a message in a queue, by the queue and its place there. A copy that was confirmed to its
 publisher and outlasts restarts must end by an event that ends copies, or be there at each later moment at which
 everything that is there was recorded: at a start and at an orderly stop. Where a gap of the log lies between the last
-that is known of it and the moment at which it is absent, nothing is concluded.
+that is known of it and the moment at which it is absent, nothing is concluded. Nobody confirms a dead letter or a
+message whose delay is over; but it comes with the end of what it was before, so it is promised once that is on disk.
 
 An acknowledgement that had not reached the disk when the broker was killed may come undone: then the message comes
-again. It is one only if its number is within what the next boot says was on disk (see `pipeline.history`).
+again. It is one only if its number is within what the next boot says was on disk (see `pipeline.history`). So may a
+message's move to the end of a quorum queue.
 
 Streams are not judged: nothing is consumed away from them. Queues with priorities are not judged for order.
 """
@@ -23,23 +25,33 @@ COPY = ["node", "vhost", "queue", "position"]
 QUEUE = ["node", "vhost", "queue"]
 ENDS = ("ack", "reject", "expire", "drop", "release")
 OF_COPIES = (*ENDS, "route", "deliver", "requeue", "queued")
+NEEDED = (
+    *("node", "boot", "seq", "ts", "kind", "vhost", "queue", "channel", "msg_id", "position", "redelivered"),
+    *("persistent", "detail"),
+)
+"""The columns of events that an audit looks at."""
 CHAIN_MAX = 20
 """A message that went back to the end of a quorum queue 2^20 times is followed no further."""
 
 
 def audit(events: DataFrame) -> DataFrame:
     """One row for each copy, with its verdict and the evidence: see `verdicts`."""
-    events = deduplicated(events)
+    return judged(deduplicated(events))
+
+
+def judged(events: DataFrame) -> DataFrame:
+    """The same of events that are deduplicated already."""
     lives = boots(events)
     return verdicts(copies(events, lives), publishes(events), lives, gaps(events, lives), out_of_order(events))
 
 
 def publishes(events: DataFrame) -> DataFrame:
-    """One row for each message that was published: node, msg_id, publish_ts, confirm_ts."""
+    """One row for each message that was published: node, msg_id, publish_ts, confirm_ts, own: by the broker itself."""
     told = events.where(fn.col("kind").isin("publish", "confirm"))
     return told.groupBy("node", "msg_id").agg(
         fn.min(fn.when(fn.col("kind") == "publish", fn.col("ts"))).alias("publish_ts"),
         fn.min(fn.when(fn.col("kind") == "confirm", fn.col("ts"))).alias("confirm_ts"),
+        fn.max(fn.when(fn.col("kind") == "publish", fn.col("channel") == 0)).alias("own"),
     )
 
 
@@ -49,22 +61,28 @@ def copies(events: DataFrame, lives: DataFrame) -> DataFrame:
     told = events.where(kind.isin(*OF_COPIES) & (fn.col("position") >= OFFSETS_END))
     told = told.join(fn.broadcast(lives.select("node", "boot", "horizon")), ["node", "boot"])
     delivered, ended = kind == "deliver", kind.isin(*ENDS)
-    certain = ended & (when <= fn.col("horizon"))
-    found = told.groupBy(*COPY).agg(
-        fn.min_by("msg_id", fn.when(kind == "route", when)).alias("msg_id"),
-        fn.min(fn.when(kind == "route", when)).alias("routed"),
-        fn.max(fn.when(kind == "route", fn.col("persistent"))).alias("kept"),
-        fn.min(fn.when(delivered, fn.col("ts"))).alias("first_deliver_ts"),
-        fn.count(fn.when(delivered, 1)).cast("int").alias("deliver_count"),
-        fn.count(fn.when(kind == "ack", 1)).cast("int").alias("ack_count"),
-        fn.max(fn.when(delivered, when)).alias("last_delivered"),
-        fn.count(fn.when(delivered & ~fn.col("redelivered"), 1)).alias("delivered_as_new"),
-        fn.count_distinct(fn.when(delivered, fn.col("boot"))).alias("boots_delivered"),
-        fn.min(fn.when(certain, fn.struct("moment", "kind", "reason"))).alias("end"),
-        fn.max(fn.when(ended, when)).alias("ended"),
-        fn.max(fn.struct("moment", "kind")).alias("last"),
-        fn.sort_array(fn.collect_set("boot")).alias("boots"),
-    )
+    certain = when <= fn.col("horizon")
+    found = (
+        told.groupBy(*COPY)
+        .agg(
+            fn.min_by("msg_id", fn.when(kind == "route", when)).alias("msg_id"),
+            fn.min(fn.when(kind == "route", when)).alias("routed"),
+            fn.min(fn.when((kind == "route") & certain, when)).alias("routed_for_good"),
+            fn.max(fn.when(kind == "route", fn.col("persistent"))).alias("kept"),
+            fn.min(fn.when(delivered, fn.col("ts"))).alias("first_deliver_ts"),
+            fn.count(fn.when(delivered, 1)).cast("int").alias("deliver_count"),
+            fn.count(fn.when(kind == "ack", 1)).cast("int").alias("ack_count"),
+            fn.max(fn.when(delivered, when)).alias("last_delivered"),
+            fn.count(fn.when(delivered & ~fn.col("redelivered"), 1)).alias("delivered_as_new"),
+            fn.count_distinct(fn.when(delivered, fn.col("boot"))).alias("boots_delivered"),
+            fn.min(fn.when(ended & certain, fn.struct("moment", "kind"))).alias("end"),
+            fn.max(fn.when(ended, when)).alias("ended"),
+            fn.max(fn.struct("moment", "kind")).alias("last"),
+            fn.max(fn.when(kind == "queued", when)).alias("last_queued"),
+            fn.sort_array(fn.collect_set("boot")).alias("boots"),
+        )
+        .persist()
+    )  # what follows looks at it several times
     return _with_moves(_with_sweeps(found, events))
 
 
@@ -72,7 +90,7 @@ def _with_sweeps(found: DataFrame, events: DataFrame) -> DataFrame:
     """Copies that a purge or the end of their queue took, end by it."""
     sweeps = events.where(fn.col("kind").isin("purge", "delete")).select(
         *QUEUE,
-        fn.struct("moment", "kind", fn.lit(None).cast("string").alias("reason")).alias("sweep"),
+        fn.struct("moment", "kind").alias("sweep"),
         fn.get_json_object("detail", "$.below").cast("bigint").alias("below"),
         fn.from_json(fn.get_json_object("detail", "$.kept"), "array<bigint>").alias("spared"),
     )
@@ -93,36 +111,46 @@ def _with_sweeps(found: DataFrame, events: DataFrame) -> DataFrame:
 
 
 def _with_moves(found: DataFrame) -> DataFrame:
-    """Copies that went back to the end of a quorum queue end by that; their successors have the first one's number."""
+    """Copies that went back to the end of a quorum queue end by that; their successors have the first one's number.
+
+    Adds `moved`: it has come from another place of its queue.
+    """
     moves = found.where((fn.col("msg_id") != fn.col("position")) & fn.col("routed").isNotNull()).select(
-        *QUEUE, fn.col("msg_id").alias("before"), "position", fn.col("routed").alias("moved")
+        *QUEUE, fn.col("msg_id").alias("before"), "position", "routed", "routed_for_good"
     )
     moves = moves.join(found.select(*QUEUE, fn.col("position").alias("before")), [*QUEUE, "before"]).cache()
     if moves.isEmpty():
-        return found
+        return found.withColumn("moved", fn.lit(False))
+    left = moves.groupBy(*QUEUE, fn.col("before").alias("position")).agg(
+        fn.max("routed").alias("moved_on"),
+        fn.min(
+            fn.when(
+                fn.col("routed_for_good").isNotNull(),
+                fn.struct(fn.col("routed_for_good").alias("moment"), fn.lit("move").alias("kind")),
+            )
+        ).alias("move"),
+    )
+    return (
+        found.join(left, COPY, "left")
+        .join(_first_places(moves), COPY, "left")
+        .withColumn("end", fn.coalesce("end", "move"))
+        .withColumn("ended", fn.greatest("ended", "moved_on"))
+        .withColumn("msg_id", fn.coalesce("first", "msg_id"))
+        .withColumn("moved", fn.col("first").isNotNull())
+        .drop("move", "moved_on", "first")
+    )
+
+
+def _first_places(moves: DataFrame) -> DataFrame:
+    """Where what has moved was at the very first: followed back in ever longer steps."""
     firsts = moves.select(*QUEUE, "position", fn.col("before").alias("first"))
     for _ in range(CHAIN_MAX):
         further = firsts.select(*QUEUE, fn.col("position").alias("first"), fn.col("first").alias("earlier"))
-        joined = firsts.join(further, [*QUEUE, "first"], "left")
-        done = joined.where(fn.col("earlier").isNotNull()).isEmpty()
-        firsts = joined.select(*QUEUE, "position", fn.coalesce("earlier", "first").alias("first")).localCheckpoint()
-        if done:
+        joined = firsts.join(further, [*QUEUE, "first"], "left").localCheckpoint()
+        firsts = joined.select(*QUEUE, "position", fn.coalesce("earlier", "first").alias("first"))
+        if joined.where(fn.col("earlier").isNotNull()).isEmpty():
             break
-    left = moves.select(
-        *QUEUE,
-        fn.col("before").alias("position"),
-        fn.struct(
-            fn.col("moved").alias("moment"), fn.lit("move").alias("kind"), fn.lit(None).cast("string").alias("reason")
-        ).alias("move"),
-    )
-    left = left.groupBy(*COPY).agg(fn.min("move").alias("move"))
-    return (
-        found.join(left, COPY, "left")
-        .join(firsts, COPY, "left")
-        .withColumn("end", fn.coalesce("end", "move"))
-        .withColumn("msg_id", fn.coalesce("first", "msg_id"))
-        .drop("move", "first")
-    )
+    return firsts
 
 
 def out_of_order(events: DataFrame) -> DataFrame:
@@ -154,29 +182,32 @@ def verdicts(
     `verdict` is one of
     - settled: it ended, by `how`;
     - queued: it was there the last time that everything was recorded, or has come since;
-    - lost: it was confirmed, and is gone without an end;
+    - lost: it was promised, by a confirm as a rule, and is gone without an end;
     - unknown: it is gone, and a gap of the log lies where its end may have been;
     - not confirmed, not kept: it is gone without an end, and nobody was promised anything.
 
-    `violations` lists what must never happen besides: delivered after its end, delivered twice as new, out of order.
+    `violations` lists what must never happen besides: delivered after its end, there again after its end, delivered
+    twice as new, out of order. `last` and `absent` are the moments at which it was last heard of, and at which it was
+    missing first.
     """
     judged = found.join(published, ["node", "msg_id"], "left").join(
         unordered.withColumn("unordered", fn.lit(True)), COPY, "left"
     )
-    judged = _with_absence(judged, lives, missing)
+    judged = _without_late_sweeps(_with_absence(judged, lives, missing))
     kept, absent = fn.coalesce("kept", fn.lit(True)), fn.col("absent").isNotNull()
     ended = fn.col("ended").isNotNull()
     verdict = (
-        fn.when(fn.col("end").isNotNull() | (ended & (absent | (fn.col("ended") == fn.col("last.moment")))), "settled")
+        fn.when(fn.col("end").isNotNull() | (ended & (absent | (fn.col("ended") >= fn.col("last.moment")))), "settled")
         .when(~absent, "queued")
         .when(~kept, "not kept")
         .when(fn.col("in_doubt"), "unknown")
-        .when(fn.col("confirm_ts").isNull() & fn.col("routed").isNotNull(), "not confirmed")
-        .otherwise("lost")
+        .when(_promised(), "lost")
+        .otherwise("not confirmed")
     )
     violations = fn.array_compact(
         fn.array(
             fn.when(fn.col("last_delivered") > fn.col("end.moment"), "delivered after its end"),
+            fn.when(boot_of(fn.col("last_queued")) > boot_of(fn.col("end.moment")), "there again after its end"),
             fn.when(fn.col("delivered_as_new") > fn.col("boots_delivered"), "delivered twice as new"),
             fn.when(fn.col("unordered"), "out of order"),
         )
@@ -193,15 +224,24 @@ def verdicts(
         "deliver_count",
         "ack_count",
         "boots",
+        fn.col("last.moment").alias("last"),
+        "absent",
         _evidence().alias("evidence"),
     )
+
+
+def _promised() -> Column:
+    """A copy that was there at a start is on disk; so is what took the place of something else, once that is."""
+    replaces = fn.coalesce("own", fn.lit(False)) | fn.col("moved")
+    promised = fn.when(replaces, fn.col("routed_for_good").isNotNull()).otherwise(fn.col("confirm_ts").isNotNull())
+    return fn.col("routed").isNull() | promised
 
 
 def _with_absence(judged: DataFrame, lives: DataFrame, missing: DataFrame) -> DataFrame:
     """Add `absent`, the moment of the first full record in which a copy is missing, and whether a gap lies before it.
 
     At a start everything is recorded behind what was last heard of a copy in an earlier boot; at an orderly stop too,
-    unless the last that was heard of it is that record itself.
+    unless the last that was heard of it is that record itself, and not the one at the start.
     """
     at_start = _records(lives.where(fn.col("snapshot").isNotNull()), fn.col("snapshot"), start=True)
     at_stop = _records(lives.where("complete"), fn.col("stopped"), start=False)
@@ -212,7 +252,8 @@ def _with_absence(judged: DataFrame, lives: DataFrame, missing: DataFrame) -> Da
 
     def behind(record: Column) -> Column:
         later_boot = record["boot"] > boot
-        same_boot = (record["boot"] == boot) & ~record["start"] & (fn.col("last.kind") != "queued")
+        told = (fn.col("last.kind") != "queued") | (last <= record["snapshot"])
+        same_boot = (record["boot"] == boot) & ~record["start"] & told
         return later_boot | (same_boot & (record["moment"] > last))
 
     absent = fn.get(fn.filter("record", behind), fn.lit(0))["moment"]
@@ -221,9 +262,15 @@ def _with_absence(judged: DataFrame, lives: DataFrame, missing: DataFrame) -> Da
     return joined.withColumn("in_doubt", fn.coalesce(doubtful, fn.lit(False))).drop("record", "moment")
 
 
+def _without_late_sweeps(judged: DataFrame) -> DataFrame:
+    """A copy that was missing already when its queue was purged or deleted has not ended by that."""
+    late = fn.col("end.kind").isin("purge", "delete") & (fn.col("end.moment") > fn.col("absent"))
+    return judged.withColumn("end", fn.when(~fn.coalesce(late, fn.lit(False)), fn.col("end")))
+
+
 def _records(lives: DataFrame, at: Column, *, start: bool) -> DataFrame:
     """The moments at which all that was there had been recorded."""
-    record = fn.struct(at.alias("moment"), fn.col("boot"), fn.lit(start).alias("start"))
+    record = fn.struct(at.alias("moment"), fn.col("boot"), fn.lit(start).alias("start"), fn.col("snapshot"))
     return lives.select("node", record.alias("record"))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,7 +20,8 @@ from pyarrow import fs
 
 from leveret_spark.event_columns import SCHEMA, record_batches
 from leveret_spark.event_log import SegmentError, SegmentName
-from leveret_spark.segments import SegmentDirectory
+from leveret_spark.options import Given
+from leveret_spark.segments import WEB_SCHEMES, Segments, segments_of
 
 MANIFEST = "_manifest.json"
 MANIFEST_FORMAT = 1
@@ -48,7 +49,18 @@ class ExportedFile(NamedTuple):
 
 
 class ManifestError(Exception):
-    """A manifest that this release cannot go on with."""
+    """A manifest that this release cannot read."""
+
+
+def listed(path: str, content: bytes, form: int) -> list[dict[str, Any]]:
+    """What a manifest of such a format lists, of an export or of an archive. Raises ManifestError."""
+    try:
+        manifest = json.loads(content)
+        if manifest["format"] != form:
+            raise ManifestError(f"{path}: format {manifest['format']}, this release reads format {form}")
+        return list(manifest["files"])
+    except (ValueError, LookupError, TypeError) as error:
+        raise ManifestError(f"{path}: is not a manifest, or is damaged: {error!r}") from error
 
 
 class Target:
@@ -67,11 +79,11 @@ class Target:
         path = f"{self._root}/{MANIFEST}"
         if self._files.get_file_info(path).type is fs.FileType.NotFound:
             return []
-        with self._files.open_input_stream(path) as stream:
-            found = json.loads(stream.read())
-        if found.get("format") != MANIFEST_FORMAT:
-            raise ManifestError(f"{path}: format {found.get('format')}, this release writes format {MANIFEST_FORMAT}")
-        return [ExportedFile(**entry) for entry in found["files"]]
+        return [ExportedFile(**entry) for entry in listed(path, self.get(MANIFEST), MANIFEST_FORMAT)]
+
+    def names(self) -> list[str]:
+        """What is there."""
+        return sorted(info.base_name for info in self._files.get_file_info(fs.FileSelector(self._root)))
 
     def has(self, file: ExportedFile) -> bool:
         """The file is there, in its size."""
@@ -79,8 +91,26 @@ class Target:
         return info.type is fs.FileType.File and info.size == file.bytes
 
     def put(self, name: str, content: Any) -> None:
-        """Have a file there whole, or not at all."""
-        hidden, final = f"{self._root}/_tmp.{name}", f"{self._root}/{name}"
+        """Have a file there whole, or not at all. Raises OSError, which names it."""
+        try:
+            self._put(f"{self._root}/_tmp.{name}", f"{self._root}/{name}", content)
+        except OSError as error:
+            self.remove(f"_tmp.{name}")
+            raise OSError(f"{self._root}/{name}: {error}") from error
+
+    def get(self, name: str) -> bytes:
+        """A whole file. Raises OSError."""
+        with self._files.open_input_stream(f"{self._root}/{name}", compression=None) as stream:
+            return bytes(stream.read())
+
+    def remove(self, name: str) -> None:
+        """Have a file gone, if that can be."""
+        try:
+            self._files.delete_file(f"{self._root}/{name}")
+        except OSError:  # it was not there, or will be found beside those that are listed
+            pass
+
+    def _put(self, hidden: str, final: str, content: Any) -> None:
         with self._files.open_output_stream(hidden, compression=None) as stream:
             stream.write(content)
         if isinstance(self._files, fs.LocalFileSystem):
@@ -98,7 +128,7 @@ class Target:
 class Export:
     """What the target does not have yet, to be exported oldest first."""
 
-    def __init__(self, source: SegmentDirectory, target: Target) -> None:
+    def __init__(self, source: Segments, target: Target) -> None:
         """Raises OSError and ManifestError."""
         self._source = source
         self._target = target
@@ -126,12 +156,15 @@ class Export:
         return file
 
 
-def begin(directory: Path, where: str) -> Export:
-    """An export of the segments in a directory to a path or URI.
+def begin(source: str, where: str, options: Mapping[str, str]) -> Export:
+    """An export of the segments in a directory, or at a URL with options of the Spark source, to a path or URI.
 
     Raises OSError, ManifestError, and ValueError for a place that cannot be understood.
     """
-    return Export(SegmentDirectory(directory), Target(where))
+    if source.startswith(WEB_SCHEMES):
+        # Who has mistaken the address hears so at once; a broker that goes away later on is waited for.
+        segments_of(Given({**options, "path": source, "reconnectSeconds": "0"})).names()
+    return Export(segments_of(Given({"path": source, **options})), Target(where))
 
 
 def _export_segment(target: Target, name: SegmentName, data: bytes) -> ExportedFile:
@@ -170,7 +203,7 @@ def _tables(name: SegmentName, data: bytes) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(batches)
 
 
-def _size(source: SegmentDirectory, name: SegmentName) -> int | None:
+def _size(source: Segments, name: SegmentName) -> int | None:
     try:
         return source.size(name)
     except FileNotFoundError:

@@ -4,9 +4,12 @@ A moment is `boot << 40 | seq`: moments of a node order its events. A gap is a p
 the last event of a boot that was killed some always are; but each commit of messages notes how far the log had come,
 and the next boot repeats it. If the log goes that far, nothing that was lost with its end had reached the disk, so
 nobody's message can have left by it. Such a gap leaves no doubt. All others do, and nothing is concluded across them.
+A boot that has left no log may still have noted how far its own had come, and then nobody knows of the one before it.
 """
 
 from __future__ import annotations
+
+from decimal import Decimal
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
@@ -33,11 +36,42 @@ def seq_of(moment: Column) -> Column:
 
 def deduplicated(events: DataFrame) -> DataFrame:
     """Each event once, with its moment: exports and streams may bring one twice."""
-    return events.dropDuplicates(["node", "boot", "seq"]).withColumn("moment", moment(fn.col("boot"), fn.col("seq")))
+    return with_moments(events.dropDuplicates(["node", "boot", "seq"]))
+
+
+def with_moments(events: DataFrame) -> DataFrame:
+    """Events with their moments."""
+    return events.withColumn("moment", moment(fn.col("boot"), fn.col("seq")))
+
+
+def each_once(events: DataFrame) -> DataFrame:
+    """What `deduplicated` makes of events, persisted; and at half the cost where no event is missing or comes twice."""
+    told = with_moments(events).persist()
+    number = fn.col("seq").cast("decimal(18)")  # sums of bigints, and squares, could be too large for one
+    sums = (fn.count("*"), fn.sum(number), fn.sum(number * number))
+    boots = told.groupBy("node", "boot").agg(fn.min("seq"), fn.max("seq"), *sums).collect()
+    if all(_without_holes(*row[2:]) for row in boots):
+        return told
+    told.unpersist()
+    return deduplicated(events).persist()
+
+
+def _without_holes(first: int, last: int, count: int, total: Decimal, squares: Decimal) -> bool:
+    """So many numbers are those from the first to the last, each once: so are their sum, and that of their squares."""
+
+    def sum_of_squares(highest: int) -> int:
+        return highest * (highest + 1) * (2 * highest + 1) // 6
+
+    return (
+        count == last - first + 1
+        and int(total) * 2 == (first + last) * count
+        and int(squares) == sum_of_squares(last) - sum_of_squares(first - 1)
+    )
 
 
 def boots(events: DataFrame) -> DataFrame:
-    """One row for each boot in a log: node, boot, first, last, events, stopped, complete, snapshot, horizon, next.
+    """One row for each boot in a log: node, boot, first, last, events, first_ts, last_ts, stopped, complete, snapshot,
+    horizon, next.
 
     `stopped` is the moment of its orderly end and `complete` whether all that was queued stands before it; `snapshot`
     the moment by which all that was there at its start has been recorded. What happened up to the moment `horizon`
@@ -48,6 +82,8 @@ def boots(events: DataFrame) -> DataFrame:
         fn.min("seq").alias("first"),
         fn.max("seq").alias("last"),
         fn.count("*").alias("events"),
+        fn.min("ts").alias("first_ts"),
+        fn.max("ts").alias("last_ts"),
         fn.max(fn.when(stop, fn.col("moment"))).alias("stopped"),
         fn.max(fn.when(stop, fn.get_json_object("detail", "$.complete") == "true")).alias("complete"),
         fn.max(fn.when(fn.col("kind") == "snapshot", fn.col("moment"))).alias("snapshot"),
@@ -59,11 +95,12 @@ def boots(events: DataFrame) -> DataFrame:
     )
     known = known.groupBy("node", "boot").agg(fn.max("known").alias("known"))
     order = Window.partitionBy("node").orderBy("boot")
-    horizon = fn.when(fn.col("stopped").isNull() & fn.col("known").isNotNull(), moment(fn.col("boot"), fn.col("known")))
+    open_end = fn.col("stopped").isNull() & fn.col("next").isNotNull()
+    horizon = fn.when(open_end, moment(fn.col("boot"), fn.coalesce("known", fn.lit(0)))).otherwise(fn.lit(END))
     return (
         found.join(known, ["node", "boot"], "left")
-        .withColumn("horizon", fn.coalesce(horizon, fn.lit(END)))
         .withColumn("next", fn.lead("boot").over(order))
+        .select(*found.columns, horizon.alias("horizon"), "next")
     )
 
 
@@ -74,14 +111,16 @@ def gaps(events: DataFrame, boots: DataFrame) -> DataFrame:
     have happened there that reached the disk. `moment` is that of the last event before the gap.
     """
     holes = _holes(events, boots)
+    known = seq_of(fn.col("horizon"))
+    untold = (known == 0) & (fn.col("next") > fn.col("boot") + 1)
     tail = boots.where(fn.col("stopped").isNull() & fn.col("next").isNotNull()).select(
         "node",
         fn.lit("end of a boot").alias("kind"),
         "boot",
         fn.col("last").alias("after"),
         fn.lit(None).cast("bigint").alias("before"),
-        fn.greatest(seq_of(fn.col("horizon")) - fn.col("last"), fn.lit(0)).alias("lost"),
-        (seq_of(fn.col("horizon")) > fn.col("last")).alias("doubtful"),
+        fn.when(~untold, fn.greatest(known - fn.col("last"), fn.lit(0))).alias("lost"),
+        (untold | (known > fn.col("last"))).alias("doubtful"),
     )
     missing = boots.where(fn.col("next") > fn.col("boot") + 1).select(
         "node",

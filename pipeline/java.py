@@ -30,6 +30,8 @@ for argument do
   shift
   case $argument in {left_out}) ;; *) set -- "$@" "$argument" ;; esac
 done
+# Who is asked to end is the process that started Spark: with its end, or at its word, Java ends too.
+trap '' INT TERM
 exec "{java}" "$@"
 """
 

@@ -1,4 +1,4 @@
-"""A Spark session for this machine that starts quietly, with both data sources registered.
+"""A Spark session for this machine that starts quietly, with the data sources registered.
 
 Made for tests, trials and small jobs: everything runs in one process beside this one, without a web interface and with
 few partitions. A job on a cluster makes its own session and registers `leveret_spark.AmqpDataSource` in it.
@@ -7,19 +7,24 @@ few partitions. A job on a cluster makes its own session and registers `leveret_
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pipeline.interrupts import interruptible
 from pipeline.java import MissingError, find_java, java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NEEDED = ("pyspark", "pyarrow", "pika")
+TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers of PySpark that print as JSON what is raised anyway."""
+
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
 QUIET = {
@@ -27,40 +32,64 @@ QUIET = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.speculation": "false",  # a sink would publish twice
 }
+HERE = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+"""For what runs on this machine alone."""
 
 
 @contextmanager
 def session(
-    name: str = "leveret", *, cores: int = 2, settings: Mapping[str, str] | None = None, java_options: str = ""
+    name: str = "leveret",
+    *,
+    cores: int = 2,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    java_options: str = "",
 ) -> Iterator[SparkSession]:
     """Start Spark in this process' charge, and stop it at the end. One at a time for each process.
 
-    `settings` are Spark's, and come before ours; `java_options` go to the virtual machine. Raises MissingError when a
-    package or Java is missing.
+    `master` takes the place of so many `cores` of this machine; where it is a cluster, nothing is said of where its
+    nodes find this process, and PYSPARK_PYTHON in the environment names their Python. `settings` are Spark's, and come
+    before ours; `java_options` go to the virtual machine. SIGINT and SIGTERM end it with KeyboardInterrupt. Raises
+    MissingError when a package or Java is missing.
     """
     _check_packages()
+    for logger in TALKATIVE:
+        logging.getLogger(logger).disabled = True
     os.environ["JAVA_HOME"] = str(java_home(find_java()))
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if master is None or master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     from leveret_spark import AmqpDataSource, LeveretEventsDataSource
+    from pipeline.store_source import LeveretStoreDataSource
 
     options = f"-Dlog4j2.configurationFile=file:{LOGGING} {java_options}".strip()
-    builder = SparkSession.builder.appName(name).master(f"local[{cores}]")
-    for key, value in {**QUIET, "spark.driver.extraJavaOptions": options, **(settings or {})}.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
+    master = master or f"local[{cores}]"
+    ours = {**QUIET, **(HERE if master.startswith("local") else {}), "spark.driver.extraJavaOptions": options}
+    conf = SparkConf().setAppName(name).setMaster(master).setAll([*{**ours, **(settings or {})}.items()])
+    context = SparkContext.getOrCreate(conf)
+    spark: SparkSession | None = None
     try:
-        spark.dataSource.register(AmqpDataSource)
-        spark.dataSource.register(LeveretEventsDataSource)
-        yield spark
+        with interruptible(context):
+            spark = SparkSession.builder.getOrCreate()
+            spark.dataSource.register(AmqpDataSource)
+            spark.dataSource.register(LeveretEventsDataSource)
+            spark.dataSource.register(LeveretStoreDataSource)
+            yield spark
     finally:
-        spark.stop()
+        with suppress(Py4JError, OSError):  # where Java has ended before, there is nothing to stop
+            (spark or context).stop()
 
 
 def _check_packages() -> None:

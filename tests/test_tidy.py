@@ -69,7 +69,7 @@ LAYERS: dict[str, tuple[str, ...]] = {
     "storage": ("migrations.apply",),
     "migrations": (),
     "leveret_spark": ("leveret_spark",),
-    "pipeline": ("pipeline", "leveret_spark"),
+    "pipeline": ("pipeline", "leveret_spark", "storage"),
 }
 
 # Libraries that belong to one place: whoever reads this knows where to look for a bug of that kind.
@@ -80,9 +80,12 @@ HOMES = {
     "sqlite3": ("storage", "migrations.apply"),
     "lmdb": ("storage",),
     "click": ("broker.cli", "broker.commands"),
+    "h11": ("broker.server.http",),
     "pika": ("leveret_spark",),
     "pyarrow": ("leveret_spark", "pipeline"),
     "pyspark": ("leveret_spark", "pipeline"),
+    "jinja2": ("pipeline.report.page",),
+    "matplotlib": ("pipeline.report.charts",),
 }
 
 

@@ -16,8 +16,11 @@ password_argument = click.argument("password", required=False)
 
 def _password(given: str | None) -> str:
     """A password named `-`, or not named at all, comes from standard input: arguments can be seen by all users."""
-    if given is not None and given != "-":
-        return given
+    return given if given is not None and given != "-" else asked_password()
+
+
+def asked_password() -> str:
+    """The password that is typed, unseen, or comes as the first line of standard input."""
     if sys.stdin.isatty():
         typed: str = click.prompt("Password", hide_input=True, err=True)
         return typed

@@ -2,38 +2,52 @@
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
+import os
 
 import click
 
 from broker.administration import AdministrationError
+from broker.commands.access import asked_password
+from broker.commands.extras import pipeline_module
+from broker.commands.progress import progress
+from broker.commands.tables import counted
 from broker.commands.target import Target, targeted
 
 
 @click.command(name="events")
 @targeted
-@click.option("--from", "source", metavar="DIR", help="The event log; default: that of the data directory.")
+@click.option("--from", "source", metavar="DIR|URL", help="The event log; default: that of the data directory.")
 @click.option("--to", "where", required=True, metavar="DIR|URI", help="A directory, or s3://..., hdfs://..., gs://...")
-def export_events(target: Target, source: str | None, where: str) -> None:
+@click.option("--user", metavar="NAME", help="With a URL: who reads; default: guest.")
+@click.option("--password-file", metavar="FILE", help="A file with the password; see below.")
+@click.option("--tls-ca-file", metavar="FILE", help="Certificates to believe, PEM; default: the system's.")
+def export_events(target: Target, source: str | None, where: str, **access: str | None) -> None:
     """Write sealed segments of the event log as Parquet files, with a manifest of rows and checksums.
 
     What is there already is not written again: the same command goes on where it was interrupted. The broker may run.
+
+    Segments of a broker elsewhere come by HTTP, from http://HOST:PORT or https://. The password is that of the file, or
+    of the variable LEVERET_PASSWORD; without either it is asked for, or read from standard input.
     """
+    export = pipeline_module("export")
+    source = source or str(target.config.events_directory)
+    rows = files = size = 0
     try:
-        from pipeline import export
-    except ImportError as error:
-        text = f"{error.name} is missing: pip install 'leveret[pipeline]' brings what the data pipeline needs"
-        raise AdministrationError("missing", text) from error
-    directory = Path(source) if source else target.config.events_directory
-    rows = files = 0
-    try:
-        work = export.begin(directory, where)
-        with click.progressbar(length=sum(work.sizes.values()), label="events", file=sys.stderr) as bar:
-            for name, size in work.sizes.items():
+        work = export.begin(source, where, _options(source, **access))
+        with progress("events", sum(work.sizes.values())) as tell:
+            for name in work.sizes:
                 file = work.run(name)
-                rows, files = rows + (file.rows if file else 0), files + bool(file)
-                bar.update(size)
+                rows, files, size = rows + (file.rows if file else 0), files + bool(file), size + work.sizes[name]
+                tell(size)
     except (ValueError, export.ManifestError) as error:
         raise AdministrationError("failed", str(error)) from error
-    click.echo(f"{rows} events in {files} new files in {where}")
+    click.echo(f"{counted(rows, 'event')} in {counted(files, 'new file')} in {where}")
+
+
+def _options(source: str, user: str | None, password_file: str | None, tls_ca_file: str | None) -> dict[str, str]:
+    """The Spark source's options for who we are, where that is asked."""
+    given = {"user": user, "passwordFile": password_file, "tlsCaFile": tls_ca_file}
+    options = {name: value for name, value in given.items() if value is not None}
+    if source.startswith(("http://", "https://")) and password_file is None:
+        options["password"] = os.environ.get("LEVERET_PASSWORD") or asked_password()
+    return options

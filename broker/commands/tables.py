@@ -44,6 +44,11 @@ def text(value: object) -> str:
     return "" if value is None else json.dumps(value)
 
 
+def counted(number: int, noun: str) -> str:
+    """So many of something: 1 file, 2,000 files."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def _plain(character: str) -> bool:
     # A surrogate is a byte of a name that is not UTF-8; it is printed as that byte.
     return character.isprintable() or "\udc80" <= character <= "\udcff"

@@ -1,13 +1,16 @@
 """Kill a broker again and again under real clients: `python -m tests.kills --cycles 300 --seed 1`.
 
 Prints what was killed when, and what the clients' ledgers have seen. A failure names its cycle and seed, what was
-expected and found, and keeps the data directory.
+expected and found, and keeps the data directory. With `--audit` the broker records events, is stopped in order
+now and then, and at the end Spark audits its log, which is held against what the clients have witnessed.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
+import os
 import secrets
 import shutil
 import sys
@@ -15,9 +18,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.kills.audited import AuditedCampaign
 from tests.kills.cycle import BrokenPromiseError, Campaign, summary
+from tests.support.broker import ROOT
 
 PROGRESS_CYCLES = 25
+STOP_CYCLES = 5
 
 
 def main() -> None:
@@ -26,12 +32,13 @@ def main() -> None:
     parser.add_argument("--cycles", type=int, default=300)
     parser.add_argument("--seed", type=int, help="decides what is done; instants are the machine's all the same")
     parser.add_argument("--directory", type=Path, help="where the data directory is made; the system's for such things")
+    parser.add_argument("--audit", action="store_true", help="and audit the event log; needs leveret[pipeline]")
     options = parser.parse_args()
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     directory = Path(tempfile.mkdtemp(prefix="leveret-kills-", dir=options.directory))
     print(f"seed {seed}, {options.cycles} cycles, data in {directory}", flush=True)
     logging.disable(logging.CRITICAL)  # libraries tell at length that their connections are lost
-    campaign = Campaign(directory, seed)
+    campaign = AuditedCampaign(directory, seed) if options.audit else Campaign(directory, seed)
     try:
         run(campaign, options.cycles)
     except BrokenPromiseError as error:
@@ -51,10 +58,34 @@ def run(campaign: Campaign, cycles: int) -> None:
     campaign.begin()
     for number in range(1, cycles + 1):
         campaign.cycle()
+        if isinstance(campaign, AuditedCampaign) and number % STOP_CYCLES == 0:
+            campaign.restart()
         if number % PROGRESS_CYCLES == 0:
             seconds = time.monotonic() - began
             print(f"{number} cycles in {seconds:.0f} s, {campaign.tally.confirmed:,} confirmed", flush=True)
-    campaign.end()
+    if isinstance(campaign, AuditedCampaign):
+        audit(campaign)
+    else:
+        campaign.end()
+
+
+def audit(campaign: AuditedCampaign) -> None:
+    """Hold the log against the clients, and print what was compared. Raises BrokenPromiseError."""
+    from pipeline.session import session
+    from tests.kills.judging import PASSING, figures, judge, sound
+
+    campaign.restart()
+    sight = campaign.look()
+    campaign.kill_for_good()
+    os.environ["PYTHONPATH"] = str(ROOT)
+    began = time.monotonic()
+    with session("audit of kills") as spark:
+        judgement = judge(spark, {"kills": campaign})["kills"]
+    judgement.comparison.queues(sight.places, PASSING)
+    problems = sound(judgement) + judgement.comparison.problems
+    print(json.dumps({**figures(judgement, campaign), "judged_s": round(time.monotonic() - began)}))
+    if problems:
+        raise BrokenPromiseError("\n".join(problems))
 
 
 if __name__ == "__main__":

@@ -70,8 +70,9 @@ class Worker(threading.Thread):
         self.courier.connect(self._campaign.dying.is_set)
         self.scenario.begin(self.courier)
         self.connected.set()
-        while True:
+        while not self._campaign.resting.is_set():
             self.scenario.step(self.courier)
+        self.scenario.rest(self.courier)
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
@@ -81,10 +82,13 @@ class Worker(threading.Thread):
 class Campaign:
     """A broker on a data directory of its own, its clients, and the dice that decide when it is killed."""
 
+    settings = SETTINGS
+
     def __init__(self, directory: Path, seed: int, environment: Mapping[str, str] | None = None) -> None:
         self.directory = directory
         self.seed = seed
         self.dying = threading.Event()
+        self.resting = threading.Event()
         self.trouble = threading.Event()
         self.kills: Counter[str] = Counter()
         self.clients: Counter[str] = Counter()
@@ -92,7 +96,7 @@ class Campaign:
         self._cycle = 0
         self._workers: list[Worker] = []
         settings = directory / "settings.toml"
-        settings.write_text(SETTINGS)
+        settings.write_text(self.settings)
         options = ("--config", str(settings))
         self.broker = BrokerProcess(
             directory / "data", *options, environment=None if environment is None else dict(environment)
@@ -152,7 +156,6 @@ class Campaign:
         self.dying.clear()
         self._workers = [Worker(self, scenario, self._courier_of(scenario)) for scenario in self.scenarios]
         for worker in self._workers:
-            self.clients[type(worker.courier).__name__] += 1
             worker.start()
 
     def _courier_of(self, scenario: Scenario) -> Courier:
@@ -161,9 +164,14 @@ class Campaign:
         if courier is None or self._dice.random() < OTHER_COURIER_CHANCE:
             if courier is not None:
                 courier.close()
-            courier = self._dice.choice(COURIERS)(self.broker.address, transactional=scenario.transactional)
+            courier = self._new_courier(scenario)
             self._couriers[scenario.name] = courier
         return courier
+
+    def _new_courier(self, scenario: Scenario) -> Courier:
+        library = self._dice.choice(COURIERS)
+        self.clients[library.__name__] += 1
+        return library(self.broker.address, transactional=scenario.transactional)
 
     def _await_connected(self) -> None:
         for worker in self._workers:

@@ -79,6 +79,9 @@ class Definitions:
         self._there |= dict.fromkeys(things, there)
         self.tally.confirmed += 1
 
+    def rest(self, courier: Courier) -> None:
+        """Every answer has been awaited."""
+
     def crashed(self) -> None:
         """What was being asked for is uncertain already."""
 

@@ -279,6 +279,21 @@ class Ledger:
             if copy.chain.letters == queue and not copy.chain.looked_at
         )
 
+    def lost(self, held: Mapping[str, list[Found]]) -> list[Copy]:
+        """What must be in some queue, and is in none."""
+        seen = {(one.number, self._chain_of[queue].home) for queue, messages in held.items() for one in messages}
+        return [copy for key, copy in self._copies.items() if copy.certain and key not in seen]
+
+    def returned(self, held: Mapping[str, list[Found]]) -> list[tuple[str, int]]:
+        """What is in a queue that it had left, or was never to be in after a restart."""
+        return [
+            (queue, one.number)
+            for queue, messages in held.items()
+            for one in messages
+            if (copy := self._copies.get((one.number, self._chain_of[queue].home))) is None
+            or queue not in copy.places()
+        ]
+
     def problems(self, held: Mapping[str, list[Found]]) -> list[str]:
         """What is wrong with what the queues hold."""
         found: list[str] = []
@@ -290,9 +305,8 @@ class Ledger:
         for key, queues in seen.items():
             if len(queues) > 1:
                 found.append(f"{key[0]} is there {len(queues)} times: {queues}")
-        for key, copy in self._copies.items():
-            if copy.certain and key not in seen:
-                found.append(f"{key[0]} is lost, it should be in {' or '.join(sorted(copy.places()))}: {copy}")
+        for copy in self.lost(held):
+            found.append(f"{copy.number} is lost, it should be in {' or '.join(sorted(copy.places()))}: {copy}")
         self.tally.checked += len(self._copies)
         return [f"{self.name}: {text}" for text in [*found, *self._halves(seen.keys())]]
 

@@ -13,6 +13,7 @@ from tests.kills.scenario import Plan, Scenario, Traffic, Way
 PRIORITIES = 3
 TTL_MILLISECONDS = 150
 DELAY_MILLISECONDS_MAX = 120
+LENGTH_MAX = 15
 
 
 def letters_to(queue: str, **more: object) -> dict[str, object]:
@@ -73,19 +74,24 @@ LATER = Plan(
     chains=(
         Chain("later.short", "later.dead", by_itself=True),
         Chain("later.waiting", "later.due", by_itself=True, looked_at=False),
+        Chain("later.full", "later.dropped", by_itself=True),
     ),
     ways=(
         Way("", "later.short", ("later.short",), persistent_part=0.9),
+        Way("", "later.full", ("later.full",), persistent_part=0.9),
         Way(
             "later.delaying", "", ("later.waiting",), persistent_part=0.9, delay_milliseconds_max=DELAY_MILLISECONDS_MAX
         ),
     ),
-    consumed=("later.dead", "later.due"),
-    arguments={"later.short": letters_to("later.dead", **{"x-message-ttl": TTL_MILLISECONDS})},
+    consumed=("later.dead", "later.due", "later.dropped"),
+    arguments={
+        "later.short": letters_to("later.dead", **{"x-message-ttl": TTL_MILLISECONDS}),
+        "later.full": letters_to("later.dropped", **{"x-max-length": LENGTH_MAX}),
+    },
     fanouts={"later.delaying": ("later.due",)},
     delaying=("later.delaying",),
 )
-"""Expiry into dead letters, and delays."""
+"""Expiry and too many into dead letters, and delays."""
 
 DEALS = Plan(
     chains=(Chain("deals"), Chain("deals.copy"), Chain("deals.kept")),

@@ -58,6 +58,9 @@ class Log:
         self.tally.acked += len(verdicts)
         courier.settle(verdicts)
 
+    def rest(self, courier: Courier) -> None:
+        """Every confirm has been awaited."""
+
     def _note_confirm(self, number: int) -> None:
         assert number not in self._confirmed, f"{NAME}: {number} was confirmed twice"
         self._confirmed.add(number)

@@ -32,6 +32,9 @@ class Scenario(Protocol):
     def step(self, courier: Courier) -> None:
         """Do a little. Raises AssertionError for what the broker must not do."""
 
+    def rest(self, courier: Courier) -> None:
+        """Say what proves everything before it, and then nothing more."""
+
     def crashed(self) -> None:
         """The broker was killed, and the connection is not used any more."""
 
@@ -120,6 +123,12 @@ class Traffic:
             self.ledger.committed()
         elif self._dice.random() < 0.5:
             courier.publish([self._proof()], self.ledger.confirmed)
+
+    def rest(self, courier: Courier) -> None:
+        courier.publish([self._proof()], self.ledger.confirmed)
+        if self.transactional:
+            courier.commit()
+            self.ledger.committed()
 
     def _publication(self) -> Publication:
         way, dice = self._dice.choice(self._plan.ways), self._dice

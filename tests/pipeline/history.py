@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +17,13 @@ BOOT_BITS = 40
 
 
 class History:
-    """What happened to one broker. Each function tells one event; times go on by a millisecond."""
+    """What happened to one broker. Each function tells events; times go on by a millisecond with each."""
 
     def __init__(self, node: str) -> None:
         self.node = node
         self.events: list[Event] = []
         self.boot = 0
+        self.clock_us = 0
         self._seq = 0
         self._number = 0
 
@@ -72,6 +74,17 @@ class History:
         self.deliver(position, queue)
         self.of("ack", position, queue)
 
+    def die(self, position: int, queue: str, to: str) -> int:
+        """A message is rejected, and published anew as a dead letter; the letter's number."""
+        self.of("reject", position, queue, reason="rejected")
+        self.of("deadletter", position, queue, reason="rejected", exchange="")
+        self._number += 1
+        number = self.boot << BOOT_BITS | self._number
+        told = {"connection": "", "channel": 0, "exchange": "", "routing_key": to, "size_bytes": 1}
+        self.tell("publish", msg_id=number, persistent=True, **told)
+        self.tell("route", queue=to, msg_id=number, position=number, persistent=True)
+        return number
+
     def move(self, position: int, queue: str = "q") -> int:
         """A message goes back to the end of a quorum queue; its new place."""
         self._number += 1
@@ -83,13 +96,24 @@ class History:
         """So many events are not written."""
         self._seq += events
 
+    def wait(self, seconds: float) -> None:
+        """Time passes, or the clock is set back."""
+        self.clock_us += round(seconds * 1_000_000)
+
     def tell(self, kind: str, **fields: Any) -> None:
         self._seq += 1
-        self.events.append(Event(self.node, self.boot, self._seq, len(self.events) * 1000, kind, vhost="/", **fields))
+        self.events.append(Event(self.node, self.boot, self._seq, self.clock_us, kind, vhost="/", **fields))
+        self.clock_us += 1000
 
     def table(self, spark: SparkSession) -> DataFrame:
         """The events as Spark has them."""
-        rows = [(*event[:3], EPOCH + timedelta(microseconds=event.ts_us), *event[4:]) for event in self.events]
-        from leveret_spark.events_source import COLUMNS
+        return table_of(spark, [self])
 
-        return spark.createDataFrame(rows, COLUMNS)
+
+def table_of(spark: SparkSession, histories: Iterable[History]) -> DataFrame:
+    """The events of several brokers as Spark has them."""
+    from leveret_spark.events_source import COLUMNS
+
+    events = (event for history in histories for event in history.events)
+    rows = [(*event[:3], EPOCH + timedelta(microseconds=event.ts_us), *event[4:]) for event in events]
+    return spark.createDataFrame(rows, COLUMNS)

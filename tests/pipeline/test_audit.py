@@ -6,10 +6,13 @@ Each story is that of a broker of its own. All are judged by one job, as a table
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
+from bench import plain_audit
+from bench.made_up_log import write
 from tests.pipeline.history import History
 
 if TYPE_CHECKING:
@@ -161,6 +164,16 @@ def boots_without_a_log(history: History) -> Expected:
 
 
 @story
+def killed_and_the_next_start_too(history: History) -> Expected:
+    """That one may have noted how far its log had come, and with that overwritten how far this one had."""
+    before = history.publish()
+    history.start(known=0, after=2)
+    history.recorded()
+    gaps = ("end of a boot", 1, 6, None, True), ("boots without a log", 2, 0, None, True)
+    return Expected({("q", before): ("unknown",)}, gaps)
+
+
+@story
 def a_start_that_was_cut_short(history: History) -> Expected:
     """It is no full record: the next one is."""
     there, lost = history.publish(), history.publish()
@@ -260,6 +273,25 @@ def purged(history: History) -> Expected:
 
 
 @story
+def gone_before_its_queue_was_purged(history: History) -> Expected:
+    """What came later than its absence has not ended it."""
+    lost, there = history.publish(), history.publish()
+    history.start()
+    history.recorded(there)
+    history.tell("purge", queue="q", detail=f'{{"below": {there + 1}, "kept": []}}')
+    return Expected({("q", lost): ("lost",), ("q", there): ("settled",)}, (("end of a boot", 1, 9, 0, False),))
+
+
+@story
+def there_at_the_start_and_gone_at_the_stop(history: History) -> Expected:
+    lost, there = history.publish(), history.publish()
+    history.start()
+    history.recorded(lost, there)
+    history.stop(there)
+    return Expected({("q", lost): ("lost",), ("q", there): ("queued",)}, (("end of a boot", 1, 9, 0, False),))
+
+
+@story
 def to_the_end_of_a_quorum_queue(history: History) -> Expected:
     history.declare("quorum", kind="quorum")
     places = [history.publish("quorum")]
@@ -270,6 +302,59 @@ def to_the_end_of_a_quorum_queue(history: History) -> Expected:
     history.stop(places[-1], queue="quorum")
     ended: dict[Place, tuple[str, ...]] = {("quorum", place): ("settled",) for place in places}
     return Expected({**ended, ("quorum", places[-1]): ("queued",)})
+
+
+@story
+def a_move_that_came_undone(history: History) -> Expected:
+    """It was not on disk when the broker was killed: the message is where it was, and no other is lost."""
+    history.declare("quorum", kind="quorum")
+    place = history.publish("quorum")
+    history.deliver(place, "quorum")
+    history.of("requeue", place, "quorum")
+    moved = history.move(place, "quorum")
+    history.start(known=8)
+    history.recorded(place, queue="quorum")
+    history.deliver(place, "quorum", redelivered=True)
+    history.of("ack", place, "quorum")
+    return Expected(
+        {("quorum", place): ("settled",), ("quorum", moved): ("not confirmed",)},
+        (("end of a boot", 1, 10, 0, False),),
+    )
+
+
+@story
+def a_dead_letter_that_is_gone(history: History) -> Expected:
+    """Nobody has confirmed it, but its message has left for it, and that was on disk."""
+    message = history.publish()
+    history.deliver(message)
+    letter = history.die(message, "q", "dead")
+    history.start()
+    history.recorded()
+    return Expected({("q", message): ("settled",), ("dead", letter): ("lost",)}, (("end of a boot", 1, 11, 0, False),))
+
+
+@story
+def a_dead_letter_that_was_not_on_disk(history: History) -> Expected:
+    """Its message is there again."""
+    message = history.publish()
+    history.deliver(message)
+    letter = history.die(message, "q", "dead")
+    history.start(known=7)
+    history.recorded(message)
+    history.consume(message)
+    return Expected(
+        {("q", message): ("settled",), ("dead", letter): ("not confirmed",)},
+        (("end of a boot", 1, 11, 0, False),),
+    )
+
+
+@story
+def there_again_and_nobody_is_given_it(history: History) -> Expected:
+    message = history.publish()
+    history.consume(message)
+    history.start()
+    history.recorded(message)
+    return Expected({("q", message): ("settled", "there again after its end")}, (("end of a boot", 1, 8, 0, False),))
 
 
 @story
@@ -302,3 +387,30 @@ def test_the_evidence_says_where_to_look(audited: Audited) -> None:
     (row,) = audited[1]["killed_and_the_lost_end_had_not_reached_the_disk"].rows.values()
     assert row.evidence == "last: route in boot 1, event 5; absent from the record at boot 2, event 2"
     assert (row.boots, row.deliver_count, row.ack_count) == ([1], 0, 0)
+
+
+def test_a_log_with_a_little_of_everything_comes_to_what_plain_python_makes_of_it(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from pipeline.audit import audit
+    from pipeline.findings import tally
+
+    made = write(tmp_path, 20_000)
+    rows = tally(audit(spark.read.format("leveret-events").load(str(tmp_path)))).groupBy("verdict")
+    found = rows.agg({"copies": "sum", "violations": "sum"}).collect()
+    verdicts, violations = plain_audit.audit(plain_audit.logged(tmp_path))
+    assert {row.verdict: row["sum(copies)"] for row in found} == verdicts
+    assert sum(row["sum(violations)"] for row in found) == violations == made.planted["violations"]
+
+
+def test_events_that_come_twice_are_judged_once(spark: SparkSession) -> None:
+    from pipeline.history import each_once
+
+    history = History("twice")
+    history.start()
+    history.lose(2)
+    history.publish()
+    whole = history.table(spark).where("seq > 1")
+    for events in (whole, history.table(spark), whole.where("seq <> 5").unionByName(whole.where("seq = 4"))):
+        rows = each_once(events).collect()
+        assert sorted(row.seq for row in rows) == sorted({row.seq for row in events.collect()})

@@ -210,7 +210,8 @@ def test_a_job_that_is_killed_is_taken_up_and_loses_nothing(
     eventually(lambda: desk.consumers(source) == 0, "the broker to notice")
     assert desk.count(source) > 0
     finished(copying(spark, *what))
-    assert (desk.count(source), desk.consumers(source)) == (0, 0)
+    assert desk.count(source) == 0
+    eventually(lambda: desk.consumers(source) == 0, "the process that planned it to end")
     copies = [(int(body), properties.type == "true") for _, properties, body in desk.take(target)]
     check_at_least_once(copies, 3000, in_flight=BATCH)
 
@@ -350,7 +351,7 @@ def test_a_password_is_in_no_plan_and_no_failure(
     source = queue()
     frame = table(spark, desk, source, password="hidden-word")
     told = failure(frame.collect)
-    assert "AuthenticationError" in told
+    assert "403 ACCESS_REFUSED" in told
     frame.explain(extended=True)
     messages = stream(spark, desk, source)
     desk.publish(source, [b"x"])

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from broker import administration
 from leveret_spark.errors import OptionError
 from storage.event_log import EventLog, EventLogSettings, Part
+from tests.support.broker import BrokerProcess
+from tests.support.web import web_address, web_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
 STOP = 2
+SECRET = "hunter2hunter2"
 SMALL = EventLogSettings(1, 3600.0, 0)
 
 
@@ -33,7 +38,7 @@ def test_options_are_checked(tmp_path: Path) -> None:
 
     with pytest.raises(OptionError, match="option path is missing"):
         LeveretEventsDataSource({})
-    with pytest.raises(OptionError, match="unknown option 'pth'; known are path, maxSegmentsPerBatch"):
+    with pytest.raises(OptionError, match=r"unknown option 'pth'; known are path, url, user, .*, maxSegmentsPerBatch"):
         LeveretEventsDataSource({"pth": "x"})
 
 
@@ -74,3 +79,58 @@ def test_a_stream_brings_each_event_once_into_files(spark: SparkSession, tmp_pat
     write(events, 2, 3)
     run()
     assert numbers() == [(1, seq) for seq in range(1, 11)] + [(2, 1), (2, 2), (2, 3)]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that serves what lies in `events`, and records nothing itself."""
+    process = web_broker(tmp_path)
+    process.start()
+    user = {"name": "reader", "password": SECRET, "tags": ["monitoring"]}
+    administration.ask(process.data_dir, "add_user", user, 10)
+    yield process
+    process.kill()
+
+
+def url(process: BrokerProcess) -> str:
+    host, port = web_address(process)
+    return f"http://{host}:{port}"
+
+
+@pytest.mark.slow
+def test_by_http_each_event_comes_once_over_restarts_and_repeated_batches(
+    spark: SparkSession, served: BrokerProcess, tmp_path: Path
+) -> None:
+    events, out, checkpoint = tmp_path / "events", tmp_path / "out", tmp_path / "checkpoint"
+    from pyspark.errors import PySparkException
+
+    access = {"user": "reader", "password": SECRET}
+
+    def run() -> None:
+        source = spark.readStream.format("leveret-events").options(maxSegmentsPerBatch="2", **access)
+        query = source.load(url(served)).writeStream.format("parquet")
+        started = query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(str(out))
+        assert started.awaitTermination(120)
+
+    def numbers() -> list[tuple[Any, ...]]:
+        return sorted((row.node, row.boot, row.seq) for row in spark.read.parquet(str(out)).collect())
+
+    write(events, 1, 2, 1, 4)
+    run()
+    expected = [("node", 1, seq) for seq in range(1, 8)]
+    assert numbers() == expected
+    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+    last.unlink()
+    last.with_name(f".{last.name}.crc").unlink()
+    served.kill_and_restart()
+    write(events, 2, 3)
+    run()
+    assert numbers() == expected + [("node", 2, seq) for seq in (1, 2, 3)]
+    table = spark.read.format("leveret-events").options(url=url(served), **access).load()
+    assert table.count() == 10
+    assert SECRET not in table._jdf.queryExecution().toString()
+    refused = spark.read.format("leveret-events").options(url=url(served), user="reader", password=f"not {SECRET}")
+    with pytest.raises(PySparkException) as raised:
+        refused.load().count()
+    assert "401 Login failed" in str(raised.value)
+    assert SECRET not in str(raised.value)

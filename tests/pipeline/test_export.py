@@ -17,6 +17,7 @@ from leveret_spark.segments import SegmentDirectory
 from pipeline.export import MANIFEST, Export, ManifestError, Target
 from storage.event_log import EventLog, EventLogSettings, Part
 from tests.support.broker import ROOT
+from tests.support.disk import no_file_larger_than
 from tests.support.events import events_in
 
 SMALL = EventLogSettings(1, 3600.0, 0)
@@ -122,9 +123,24 @@ def test_a_manifest_of_a_newer_release_is_left_alone(segments: Path, tmp_path: P
     out = tmp_path / "out"
     out.mkdir()
     (out / MANIFEST).write_text('{"format": 2, "files": []}')
-    with pytest.raises(ManifestError, match="format 2, this release writes format 1"):
+    with pytest.raises(ManifestError, match="format 2, this release reads format 1"):
         run(segments, out)
     assert [path.name for path in out.iterdir()] == [MANIFEST]
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"format": 1}'])
+def test_a_manifest_that_is_damaged_is_named_and_left_alone(segments: Path, tmp_path: Path, content: str) -> None:
+    (tmp_path / MANIFEST).write_text(content)
+    with pytest.raises(ManifestError, match=rf"{tmp_path}/{MANIFEST}: is not a manifest, or is damaged: "):
+        run(segments, tmp_path)
+    assert (tmp_path / MANIFEST).read_text() == content
+
+
+def test_a_file_that_the_disk_does_not_take_is_named_and_not_there(segments: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with no_file_larger_than(100), pytest.raises(OSError, match=rf"{out}/node-00000007-.*\.parquet: .*too large"):
+        run(segments, out)
+    assert list(out.iterdir()) == []
 
 
 def test_any_file_system_that_pyarrow_knows(segments: Path, tmp_path: Path) -> None:

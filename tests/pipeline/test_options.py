@@ -13,7 +13,7 @@ from tests.test_docs import ROOT
 
 def test_the_defaults_are_a_broker_on_this_machine() -> None:
     broker = broker_of({})
-    assert (broker.host, broker.port, broker.vhost, broker.user, broker.password) == (
+    assert (broker.host, broker.port, broker.vhost, broker.login.user, broker.login.password) == (
         "127.0.0.1",
         5672,
         "/",
@@ -44,15 +44,22 @@ def test_prefetch_is_two_batches_unless_given() -> None:
 )
 def test_a_uri_says_where(uri: str, place: tuple[str, int, str, str, str, bool]) -> None:
     broker = broker_of({"uri": uri})
-    assert (broker.host, broker.port, broker.vhost, broker.user, broker.password, broker.tls is not None) == place
+    assert (
+        broker.host,
+        broker.port,
+        broker.vhost,
+        broker.login.user,
+        broker.login.password,
+        broker.tls is not None,
+    ) == place
 
 
 def test_a_password_may_be_in_a_file(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("s3cret\n")
-    assert broker_of({"passwordFile": str(secret)}).password == "s3cret"
+    assert broker_of({"passwordFile": str(secret)}).login.password == "s3cret"
     with pytest.raises(OptionError, match="option passwordFile: No such file"):
-        _ = broker_of({"passwordFile": str(tmp_path / "none")}).password
+        _ = broker_of({"passwordFile": str(tmp_path / "none")}).login.password
 
 
 @pytest.mark.parametrize(
@@ -66,6 +73,8 @@ def test_a_password_may_be_in_a_file(tmp_path: Path) -> None:
         ({"uri": "http://u:hidden@h"}, "option uri is of the form"),
         ({"uri": "amqp://u:hidden@h:port/"}, "option uri cannot be read"),
         ({"tls": "true", "tlsCertFile": "c.pem"}, "tlsCertFile and tlsKeyFile go together"),
+        ({"tlsCaFile": "ca.pem"}, "option tlsCaFile is for TLS, and nothing asks for TLS"),
+        ({"uri": "amqp://u:hidden@h", "tlsCaFile": "ca.pem"}, "nothing asks for TLS"),
         ({"password": "hidden", "passwordFile": "f"}, "password and passwordFile exclude each other"),
     ],
 )

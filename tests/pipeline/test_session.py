@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
+from subprocess import PIPE
 
 import pytest
 
 from pipeline.java import Java, MissingError, find_java, java_home
 from pipeline.session import session
+from tests.support.broker import ROOT
 
 
 def fake_java(directory: Path, version: str) -> Path:
@@ -79,3 +83,26 @@ def test_java_is_started_without_what_spark_asks_for_in_vain(tmp_path: Path, ver
     asked = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"]
     run = subprocess.run([home / "bin" / "java", *asked, "a b", "$c"], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == kept
+
+
+LASTING = """
+from pipeline.session import session
+
+try:
+    with session() as spark:
+        print("begun", flush=True)
+        spark.range(1 << 50).selectExpr("sum(id)").collect()
+except KeyboardInterrupt:
+    print("ended")
+"""
+
+
+@pytest.mark.slow
+def test_what_is_told_to_end_in_the_middle_ends_without_a_word() -> None:
+    job = subprocess.Popen(
+        [sys.executable, "-c", LASTING], stdout=PIPE, stderr=PIPE, text=True, cwd=ROOT, start_new_session=True
+    )
+    assert job.stdout is not None
+    assert job.stdout.readline() == "begun\n"
+    os.killpg(job.pid, signal.SIGTERM)
+    assert job.communicate(timeout=60) == ("ended\n", "")

@@ -65,3 +65,11 @@ def test_a_broker_that_nobody_vouches_for_is_refused(secured: BrokerProcess) -> 
 def test_files_that_are_no_certificates_are_named(secured: BrokerProcess) -> None:
     with pytest.raises(ValueError, match="the files of options tlsCaFile"):
         ready_messages(broker_of(options(secured, tlsCaFile="/dev/null")), "jobs")
+
+
+def test_who_mistakes_one_port_for_the_other_is_told_so(secured: BrokerProcess) -> None:
+    given = options(secured)
+    with pytest.raises(AmqpError, match="AMQP is not spoken there, or by TLS only"):
+        ready_messages(broker_of({**given, "tls": "false"}), "jobs")
+    with pytest.raises(AmqpError, match="TLS is not spoken there"):
+        ready_messages(broker_of({**given, "port": str(secured.address[1])}), "jobs")

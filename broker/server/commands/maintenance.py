@@ -35,6 +35,7 @@ def status(administration: Administration, arguments: Arguments) -> dict[str, An
         "data_directory": str(server.config.server.directory.absolute()),
         "listeners": [f"{host}:{port}" for host, port in server.addresses],
         "tls_listeners": [f"{host}:{port}" for host, port in server.tls_addresses],
+        "http_listeners": [f"{host}:{port}" for host, port in server.http_addresses],
         "cluster_name": server.config.identity.shown_cluster_name,
         "boot": administration.broker.boot,
         "alarms": [name for name in ("memory", "disk") if administration.broker.alarms.is_raised(name)],

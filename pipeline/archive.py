@@ -1,0 +1,278 @@
+"""A queue's messages into Parquet files: a message is acknowledged when the file with it is in place, and not before.
+
+A file is written under a hidden name, synced and renamed, then listed in a manifest that is put in place in the same
+way; then its messages are acknowledged, and the broker has obeyed before the next file counts. Whatever is killed when,
+a message is in the queue or in a listed file: in both after a kill between the two, never in neither.
+
+Each run has a name of its own, of the time and chance, and numbers its files: nothing is ever written over. Each run
+has a manifest of its own too, so that several may archive into one place, also where nothing can be locked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from leveret_spark.columns import ARROW_SCHEMA, record_batch
+from leveret_spark.connection import is_hopeless
+from leveret_spark.errors import AmqpError
+from leveret_spark.holding import LOST, Delivery, Holding, failure
+from leveret_spark.intake import ready_messages
+from leveret_spark.message import DELIVERY, PROPERTIES
+from leveret_spark.options import PREFETCH_MAX, Broker, broker_of
+from pipeline.export import Target, listed
+
+MANIFEST = "_manifest-"
+MANIFEST_FORMAT = 1
+MANIFEST_FILES = 1000
+"""Of a run. A new manifest begins then, because each file writes its manifest anew."""
+
+STAMP = "x-leveret-message-id"
+"""The header with the number of a message, where the broker stamps it."""
+
+RETRY_SECONDS = 0.5
+HEADERS_AT = 1 + len(DELIVERY) + PROPERTIES.index("headers")
+
+SCHEMA = pa.schema(
+    [
+        *ARROW_SCHEMA,
+        pa.field("vhost", pa.string()),
+        pa.field("msg_id", pa.int64()),
+        pa.field("size_bytes", pa.int32()),
+        pa.field("archived_at", pa.timestamp("us", "UTC")),
+    ]
+)
+"""The columns of the source `amqp`, and what is known besides."""
+
+WORDS = [
+    field.name for field in SCHEMA if pa.types.is_string(field.type) and field.name not in ("message_id", "headers")
+]
+"""Columns whose values are few."""
+
+
+@dataclass(frozen=True)
+class FileLimits:
+    """When a file is full: so many messages, or bytes of bodies, or seconds after its first message."""
+
+    messages: int = 10_000
+    bytes: int = 64 << 20
+    seconds: float = 60.0
+
+
+class ArchivedFile(NamedTuple):
+    """A file as a manifest lists it."""
+
+    file: str
+    vhost: str
+    queue: str
+    rows: int
+    bytes: int
+    sha256: str
+    archived_at: str
+
+
+class FileError(Exception):
+    """A file could not be written; its messages are in the queue."""
+
+
+FAILURES = (FileError, AmqpError, ValueError)
+"""What may go wrong without anything being wrong with the program, beside OSError."""
+
+
+class Files:
+    """The files of one run."""
+
+    def __init__(self, target: Target, broker: Broker, queue: str) -> None:
+        self._target = target
+        self._vhost = broker.vhost
+        self._queue = queue
+        self._listed: list[ArchivedFile] = []
+        self._run = _new_run()
+
+    def put(self, deliveries: list[Delivery]) -> ArchivedFile:
+        """Have messages in a file that is whole, synced and listed. Raises FileError, and then has none of them."""
+        if len(self._listed) == MANIFEST_FILES:
+            self._run, self._listed = _new_run(), []
+        now = datetime.now(UTC)
+        content = _parquet(_table(deliveries, self._vhost, self._queue, now))
+        file = ArchivedFile(
+            file=f"{_plain(self._queue)}-{self._run}-{len(self._listed) + 1:06}.parquet",
+            vhost=self._vhost,
+            queue=self._queue,
+            rows=len(deliveries),
+            bytes=content.size,
+            sha256=hashlib.sha256(content).hexdigest(),
+            archived_at=now.isoformat(),
+        )
+        try:
+            self._target.put(file.file, content)
+            self._put_manifest([*self._listed, file])
+        except OSError as error:
+            self._target.remove(file.file)
+            raise FileError(str(error)) from error
+        self._listed.append(file)
+        return file
+
+    def _put_manifest(self, files: list[ArchivedFile]) -> None:
+        listed = {"format": MANIFEST_FORMAT, "files": [file._asdict() for file in files]}
+        self._target.put(f"{MANIFEST}{self._run}.json", json.dumps(listed, indent=1).encode())
+
+
+def _new_run() -> str:
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+
+
+def _plain(queue: str) -> str:
+    """A queue's name as the beginning of a file's: readers pass over what begins with a dot or an underscore."""
+    return re.sub(r"[^A-Za-z0-9.-]", "_", queue)[:80].lstrip("._") or "queue"
+
+
+def _table(deliveries: list[Delivery], vhost: str, queue: str, now: datetime) -> pa.Table:
+    messages = [delivery.message for delivery in deliveries]
+    batch = record_batch(messages, queue)
+    more = [
+        pa.repeat(pa.scalar(vhost), len(messages)),
+        pa.array([_number(message[HEADERS_AT]) for message in messages], pa.int64()),
+        pa.array([len(message[0]) for message in messages], pa.int32()),
+        pa.repeat(pa.scalar(now, SCHEMA.field("archived_at").type), len(messages)),
+    ]
+    return pa.Table.from_arrays([*batch.columns, *more], schema=SCHEMA)
+
+
+def _number(headers: Mapping[str, object] | None) -> int | None:
+    number = headers.get(STAMP) if headers else None
+    return number if isinstance(number, int) else None
+
+
+def _parquet(table: pa.Table) -> pa.Buffer:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", use_dictionary=WORDS)
+    return sink.getvalue()
+
+
+class Wanted(NamedTuple):
+    """How much is archived: so many messages, or (None) all that come, until there are no more, or for good."""
+
+    messages: int | None = None
+    follows: bool = False
+
+
+class Progress(NamedTuple):
+    """What a run has put into files. What had to be put there twice counts twice."""
+
+    messages: int = 0
+    bytes: int = 0
+    files: int = 0
+
+
+class Archive:
+    """A run: takes messages of a queue, file by file."""
+
+    def __init__(self, broker: Broker, queue: str, files: Files, limits: FileLimits, *, keep: bool) -> None:
+        """`keep`: look only; everything goes back into the queue at the end."""
+        self._broker = broker
+        self._queue = queue
+        self._files = files
+        self._limits = limits
+        self._keep = keep
+        self._done = 0
+        self.progress = Progress()
+
+    def run(self, wanted: Wanted, *, is_stopped: Callable[[], bool], tell: Callable[[Progress], None]) -> Progress:
+        """Archive what is wanted, or until it is stopped; `tell` hears of each file.
+
+        A connection that is lost is made again, for as long as the broker's options say: what was not acknowledged
+        comes again. Raises AmqpError when the broker refuses or stays away, FileError when a file cannot be written.
+        """
+        lost_at: float | None = float("-inf")  # before the first connection there is nothing to hope for
+        while self._left(wanted) != 0:
+            try:
+                with Holding(self._broker, self._queue, "archives", prefetch=self._prefetch(wanted)) as holding:
+                    lost_at = None
+                    self._take(holding, wanted, is_stopped, tell)
+                    return self.progress
+            except LOST as error:
+                now = time.monotonic()
+                lost_at = now if lost_at is None else lost_at
+                out_of_hope = is_hopeless(error) or now - lost_at >= self._broker.reconnect_seconds
+                if out_of_hope or self._keep or is_stopped():
+                    raise failure(self._broker, self._queue, error) from None
+            time.sleep(RETRY_SECONDS)
+        return self.progress
+
+    def _take(
+        self, holding: Holding, wanted: Wanted, is_stopped: Callable[[], bool], tell: Callable[[Progress], None]
+    ) -> None:
+        """Archive over one connection, for as long as it lasts."""
+
+        def is_over(gathered: int) -> bool:
+            return is_stopped() or (not wanted.follows and holding.is_empty())
+
+        seconds = self._limits.seconds if wanted.follows else float("inf")
+        while (left := self._left(wanted)) != 0 and not is_stopped():
+            most = self._limits.messages if left is None else min(self._limits.messages, left)
+            batch = holding.gather(most, self._limits.bytes, seconds, is_over)
+            if not batch:
+                return
+            holding.meanwhile(partial(self._files.put, batch))
+            size = sum(len(delivery.message[0]) for delivery in batch)
+            messages, size_bytes, files = self.progress
+            self.progress = Progress(messages + len(batch), size_bytes + size, files + 1)
+            if not self._keep:
+                self._settle(holding, wanted, batch, is_stopped=is_stopped())
+            self._done += len(batch)
+            tell(self.progress)
+
+    def _settle(self, holding: Holding, wanted: Wanted, batch: list[Delivery], *, is_stopped: bool) -> None:
+        left = None if wanted.messages is None else wanted.messages - self._done - len(batch)
+        if left is not None or is_stopped:
+            holding.take_only(0 if is_stopped or left is None else left)
+        holding.settle(batch[-1])
+
+    def _left(self, wanted: Wanted) -> int | None:
+        return None if wanted.messages is None else max(0, wanted.messages - self._done)
+
+    def _prefetch(self, wanted: Wanted) -> int:
+        """As much as a file; twice that where it does not matter what is out too much; any number if all stays out."""
+        left = self._left(wanted)
+        if self._keep:
+            return left or 0
+        return min(2 * self._limits.messages, PREFETCH_MAX) if left is None else min(self._limits.messages, left)
+
+
+def begin(options: Mapping[str, str], queue: str, where: str, limits: FileLimits, *, keep: bool) -> Archive:
+    """An archive of a queue in a directory or URI, at the broker that the options of the source `amqp` name.
+
+    Raises OptionError, OSError, and ValueError for a place that cannot be understood.
+    """
+    broker = broker_of(options)
+    return Archive(broker, queue, Files(Target(where), broker, queue), limits, keep=keep)
+
+
+def ready(options: Mapping[str, str], queue: str) -> int:
+    """How many messages are ready in a queue. Raises AmqpError."""
+    return ready_messages(broker_of(options), queue)
+
+
+def archived_files(where: str) -> list[str]:
+    """The files of an archive that are whole, as Spark and Parquet readers want them.
+
+    Raises OSError, and ManifestError for a manifest that cannot be read.
+    """
+    target = Target(where)
+    manifests = [name for name in target.names() if name.startswith(MANIFEST)]
+    files = [
+        file["file"] for name in manifests for file in listed(f"{where}/{name}", target.get(name), MANIFEST_FORMAT)
+    ]
+    return [f"{where.rstrip('/')}/{file}" for file in sorted(files)]

@@ -1,0 +1,94 @@
+"""Why messages lie in a dead-letter queue: what `x-death` says of each, and what the event log says of their rates.
+
+The first entry of `x-death` is the latest death. An entry stands for one queue and one reason, with how often, and the
+time of the first of these.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as fn
+
+X_DEATH = """
+    array<struct<queue: string, reason: string, count: bigint, exchange: string, `routing-keys`: array<string>,
+        time: struct<`$timestamp`: bigint>>>
+"""
+COLUMNS = (
+    "reason",
+    "death_queue",
+    "death_exchange",
+    "death_routing_key",
+    "death_count",
+    "first_death_queue",
+    "first_death_reason",
+    "first_death_exchange",
+    "died_at",
+)
+"""What is added to a message of the source `amqp`. All are null where it has no x-death."""
+
+GROUP = ("reason", "death_queue", "death_exchange", "death_routing_key", "first_death_reason", "first_death_queue")
+
+SAMPLES = 3
+SAMPLE_CHARACTERS = 200
+
+
+def with_deaths(messages: DataFrame) -> DataFrame:
+    """Messages with COLUMNS: the latest death, deaths in all, what the headers say of the first, and the last time."""
+    headers = fn.col("headers")
+    deaths = fn.from_json(fn.get_json_object(headers, "$.x-death"), X_DEATH)
+    last = fn.get(deaths, fn.lit(0))
+    counts = fn.transform(deaths, lambda death: fn.coalesce(death["count"], fn.lit(0)))
+    times = fn.transform(deaths, lambda death: death["time"]["$timestamp"])
+    found = {
+        "reason": last["reason"],
+        "death_queue": last["queue"],
+        "death_exchange": last["exchange"],
+        "death_routing_key": fn.get(last["routing-keys"], fn.lit(0)),
+        "death_count": fn.aggregate(counts, fn.lit(0).cast("bigint"), lambda sum_, count: sum_ + count),
+        "first_death_queue": fn.get_json_object(headers, "$.x-first-death-queue"),
+        "first_death_reason": fn.get_json_object(headers, "$.x-first-death-reason"),
+        "first_death_exchange": fn.get_json_object(headers, "$.x-first-death-exchange"),
+        "died_at": fn.timestamp_seconds(fn.array_max(times)),
+    }
+    return messages.withColumns(found)
+
+
+def dead_letters(messages: DataFrame) -> DataFrame:
+    """One row for each way to die, the most frequent first: GROUP, messages, deaths, first_at, last_at, samples.
+
+    `deaths` counts how often the messages have died in all, `first_at` and `last_at` are when they did last, `samples`
+    are the bodies of up to three, cut to 200 characters; what is no text is hexadecimal.
+    """
+    first = Window.partitionBy(*GROUP).orderBy("delivery_tag")
+    told = with_deaths(messages).withColumn("number", fn.row_number().over(first))
+    sample = fn.when(fn.col("number") <= SAMPLES, fn.struct("number", _sample(fn.col("body")).alias("sample")))
+    return (
+        told.groupBy(*GROUP)
+        .agg(
+            fn.count("*").alias("messages"),
+            fn.sum("death_count").alias("deaths"),
+            fn.min("died_at").alias("first_at"),
+            fn.max("died_at").alias("last_at"),
+            fn.sort_array(fn.collect_list(sample)).alias("samples"),
+        )
+        .withColumn("samples", fn.col("samples.sample"))
+        .orderBy(fn.desc("messages"), *GROUP)
+    )
+
+
+def dead_letter_rates(events: DataFrame) -> DataFrame:
+    """How many messages became dead letters, by the event log: vhost, queue, reason, minute, messages."""
+    died = events.where(fn.col("kind") == "deadletter").dropDuplicates(["node", "boot", "seq"])
+    return died.groupBy("vhost", "queue", "reason", fn.date_trunc("minute", "ts").alias("minute")).agg(
+        fn.count("*").alias("messages")
+    )
+
+
+def _sample(body: Column) -> Column:
+    text = body.cast("string")
+    cut = fn.substring(text, 1, SAMPLE_CHARACTERS)
+    shown = fn.concat(cut, fn.when(fn.length(text) > SAMPLE_CHARACTERS, "...").otherwise(""))
+    half = SAMPLE_CHARACTERS // 2
+    digits = fn.lower(fn.hex(fn.substring(body, 1, half)))
+    raw = fn.concat(fn.lit("0x"), digits, fn.when(fn.length(body) > half, "...").otherwise(""))
+    return fn.when(fn.is_valid_utf8(text) & ~text.rlike(r"[\x00-\x08\x0e-\x1f]"), shown).otherwise(raw)

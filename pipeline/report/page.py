@@ -1,0 +1,54 @@
+"""report.html, made of what the last run of each job in a place has left, whichever jobs have run there.
+
+Each job writes it anew behind its tables, and it is replaced at once: who reads it sees one whole page or another. It
+refers to nothing outside itself, and its policy forbids a browser to load or run anything, whatever names the
+broker's clients have thought up.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from pipeline.places import Place
+from pipeline.report import findings, queues, wording
+from pipeline.results import last_run
+
+REPORT = "report.html"
+
+PARTS = {
+    "audit": findings.audit,
+    "latency": queues.waits,
+    "throughput": queues.traffic,
+    "dead_letters": findings.dead_letters,
+}
+"""What makes a part of the page of a job's last run."""
+
+
+def write_report(place: Place) -> None:
+    """Have report.html say what the last runs have found. Raises ResultsError, and what Spark raises."""
+    runs = {job: last_run(place, job) for job in PARTS}
+    parts = {job: None if run is None else PARTS[job](run) for job, run in runs.items()}
+    place.put(REPORT, page(parts, datetime.now(UTC)).encode())
+
+
+def page(parts: dict[str, Any], written: datetime) -> str:
+    """The page of these parts, None for a job that has not run."""
+    return _environment().get_template("report.html").render(**parts, written=written).lstrip()
+
+
+def _environment() -> Environment:
+    made = Environment(
+        loader=PackageLoader("pipeline.report", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    words = wording.number, wording.size, wording.duration, wording.share, wording.moment, wording.name, wording.sample
+    made.filters |= {each.__name__: each for each in words}
+    made.filters["drawing"] = Markup  # charts are ours: there is nothing of anybody else's in them
+    return made
