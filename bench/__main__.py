@@ -15,6 +15,8 @@ from bench.attacks import attacks
 from bench.backlog import backlog, unacknowledged
 from bench.crowd import crowd
 from bench.declares import declares
+from bench.downloads import downloads
+from bench.events import events
 from bench.idle import idle_connections
 from bench.purges import purges
 from bench.rates import rates
@@ -39,6 +41,8 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "crowd": crowd,
     "routing": routing,
     "secured": secured,
+    "downloads": downloads,
+    "events": events,
     "steps": steps,
     "soak": soak,
     "attacks": attacks,
@@ -46,7 +50,7 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "throng": throng,
     "comings": comings,
 }
-OWN = {"restarts", "starts", "secured", "steps", "soak", "turns"}
+OWN = {"restarts", "starts", "secured", "downloads", "events", "steps", "soak", "turns"}
 """Rows that start brokers, or parts of one, themselves."""
 LONG = {"soak", "attacks", "turns", "throng", "comings"}
 """Rows that take from a quarter of an hour up, and run only when they are named."""

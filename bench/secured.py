@@ -5,6 +5,7 @@ The generator speaks no TLS. So it goes through a tunnel, threads of this proces
 
 from __future__ import annotations
 
+import select
 import socket
 import ssl
 import tempfile
@@ -100,22 +101,54 @@ def _let_in(entrance: socket.socket, address: Address, security: ssl.SSLContext 
             end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if security is not None:
             far = security.wrap_socket(far, server_hostname="localhost")
-        for source, sink in ((near, far), (far, near)):
+        outside, inside = _End(near), _End(far)
+        for source, sink in ((outside, inside), (inside, outside)):
             threading.Thread(target=_carry, args=(source, sink), daemon=True).start()
 
 
-def _carry(source: socket.socket, sink: socket.socket) -> None:
-    buffer = memoryview(bytearray(COPY_BYTES))
-    try:
-        while size := source.recv_into(buffer):
-            sink.sendall(buffer[:size])
-    except OSError:
-        pass
-    for end in (source, sink):
+class _End:
+    """A socket that two threads use, one for each direction; TLS bears only one call at a time."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._sock.setblocking(False)
+        self._lock = threading.Lock()
+
+    def receive(self, buffer: memoryview) -> int:
+        while True:
+            with self._lock:
+                try:
+                    return self._sock.recv_into(buffer)
+                except (BlockingIOError, ssl.SSLWantReadError):
+                    pass
+            select.select([self._sock], [], [])
+
+    def send(self, data: memoryview) -> None:
+        while data:
+            with self._lock:
+                try:
+                    data = data[self._sock.send(data) :]
+                    continue
+                except (BlockingIOError, ssl.SSLWantWriteError):
+                    pass
+            select.select([], [self._sock], [])
+
+    def end(self) -> None:
         try:
-            end.shutdown(socket.SHUT_RDWR)
+            self._sock.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass
+
+
+def _carry(source: _End, sink: _End) -> None:
+    buffer = memoryview(bytearray(COPY_BYTES))
+    try:
+        while size := source.receive(buffer):
+            sink.send(buffer[:size])
+    except OSError:
+        pass
+    source.end()
+    sink.end()
 
 
 # The crowd
