@@ -19,13 +19,13 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
 SECONDS ?= 60
 TARGET ?=
-# make crash-kill and make soak: how often, and for how long.
+# make crash-kill, crash-audit and soak: how often, and for how long.
 CYCLES ?= 300
 MINUTES ?= 60
 SEEDS ?= 200
 HOURS ?= 10
 
-.PHONY: help venv run test check format bench wire crash-states fuzz crash-kill soak disk-faults simulate clean
+.PHONY: help venv run test check format bench wire crash-states fuzz crash-kill crash-audit soak disk-faults simulate clean
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
@@ -34,6 +34,7 @@ help:
 	@echo "make crash-states  the crash explorer on and on, on JOBS= cores; goes on where it was"
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
 	@echo "make crash-kill    kill -9 under real clients, CYCLES=300 times and more, SEED="
+	@echo "make crash-audit   the same with the event log, which Spark audits at the end; CYCLES=300 SEED="
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
 	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
@@ -77,6 +78,9 @@ fuzz: $(FUZZ_STAMP)
 
 crash-kill: $(STAMP)
 	$(BIN)/python -m tests.kills --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
+
+crash-audit: $(STAMP)
+	$(BIN)/python -m tests.kills --audit --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
 
 soak: $(STAMP)
 	$(BIN)/python -m bench.soak --minutes $(MINUTES)
