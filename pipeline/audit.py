@@ -62,28 +62,24 @@ def copies(events: DataFrame, lives: DataFrame) -> DataFrame:
     told = told.join(fn.broadcast(lives.select("node", "boot", "horizon")), ["node", "boot"])
     delivered, ended = kind == "deliver", kind.isin(*ENDS)
     certain = when <= fn.col("horizon")
-    found = (
-        told.groupBy(*COPY)
-        .agg(
-            fn.min_by("msg_id", fn.when(kind == "route", when)).alias("msg_id"),
-            fn.min(fn.when(kind == "route", when)).alias("routed"),
-            fn.min(fn.when((kind == "route") & certain, when)).alias("routed_for_good"),
-            fn.max(fn.when(kind == "route", fn.col("persistent"))).alias("kept"),
-            fn.min(fn.when(delivered, fn.col("ts"))).alias("first_deliver_ts"),
-            fn.count(fn.when(delivered, 1)).cast("int").alias("deliver_count"),
-            fn.count(fn.when(kind == "ack", 1)).cast("int").alias("ack_count"),
-            fn.max(fn.when(delivered, when)).alias("last_delivered"),
-            fn.count(fn.when(delivered & ~fn.col("redelivered"), 1)).alias("delivered_as_new"),
-            fn.count_distinct(fn.when(delivered, fn.col("boot"))).alias("boots_delivered"),
-            fn.min(fn.when(ended & certain, fn.struct("moment", "kind"))).alias("end"),
-            fn.max(fn.when(ended, when)).alias("ended"),
-            fn.max(fn.struct("moment", "kind")).alias("last"),
-            fn.max(fn.when(kind == "queued", when)).alias("last_queued"),
-            fn.sort_array(fn.collect_set("boot")).alias("boots"),
-        )
-        .persist()
-    )  # what follows looks at it several times
-    return _with_moves(_with_sweeps(found, events))
+    found = told.groupBy(*COPY).agg(
+        fn.min_by("msg_id", fn.when(kind == "route", when)).alias("msg_id"),
+        fn.min(fn.when(kind == "route", when)).alias("routed"),
+        fn.min(fn.when((kind == "route") & certain, when)).alias("routed_for_good"),
+        fn.max(fn.when(kind == "route", fn.col("persistent"))).alias("kept"),
+        fn.min(fn.when(delivered, fn.col("ts"))).alias("first_deliver_ts"),
+        fn.count(fn.when(delivered, 1)).cast("int").alias("deliver_count"),
+        fn.count(fn.when(kind == "ack", 1)).cast("int").alias("ack_count"),
+        fn.max(fn.when(delivered, when)).alias("last_delivered"),
+        fn.count(fn.when(delivered & ~fn.col("redelivered"), 1)).alias("delivered_as_new"),
+        fn.count_distinct(fn.when(delivered, fn.col("boot"))).alias("boots_delivered"),
+        fn.min(fn.when(ended & certain, fn.struct("moment", "kind"))).alias("end"),
+        fn.max(fn.when(ended, when)).alias("ended"),
+        fn.max(fn.struct("moment", "kind")).alias("last"),
+        fn.max(fn.when(kind == "queued", when)).alias("last_queued"),
+        fn.sort_array(fn.collect_set("boot")).alias("boots"),
+    )
+    return _with_moves(_with_sweeps(found.persist(), events))  # looked at several times
 
 
 def _with_sweeps(found: DataFrame, events: DataFrame) -> DataFrame:

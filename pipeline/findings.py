@@ -5,7 +5,7 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as fn
 
-from pipeline.audit import QUEUE
+from pipeline.audit import COPY, QUEUE
 
 ORDER = ("lost", "unknown", "not confirmed", "not kept", "queued", "settled")
 """Verdicts, the worst first."""
@@ -21,6 +21,11 @@ def tally(audited: DataFrame) -> DataFrame:
 def found(audited: DataFrame) -> DataFrame:
     """The copies that were lost, or about which something is wrong: rows of the audit."""
     return audited.where((fn.col("verdict") == "lost") | (fn.size("violations") > 0))
+
+
+def worst_first(rows: DataFrame) -> DataFrame:
+    """Rows of the audit, or of what was found: the lost first, then by queue and place."""
+    return rows.orderBy(fn.col("verdict") != "lost", *COPY)
 
 
 def in_doubt(missing: DataFrame, audited: DataFrame) -> DataFrame:

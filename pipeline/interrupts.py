@@ -36,7 +36,7 @@ def interruptible(context: SparkContext) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        with suppress(Py4JError, OSError):  # a signal to all processes of a group ends Java too
+        with suppress(Py4JError, OSError):  # Java may answer no more after a call that was broken off
             context.setLogLevel("OFF")  # Spark logs tasks that are broken off
             context.stop()
         raise

@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as fn
 
-from pipeline.audit import COPY, NEEDED, judged
+from pipeline.audit import NEEDED, judged
 from pipeline.export import ManifestError
-from pipeline.findings import ORDER, found, in_doubt, tally
+from pipeline.findings import ORDER, found, in_doubt, tally, worst_first
 from pipeline.history import boots, each_once, gaps
 from pipeline.java import MissingError
 from pipeline.places import Place
@@ -74,7 +73,7 @@ def run_audit(events: DataFrame, place: Place) -> Audited:
     lives = run.write("boots", boots(told), small=True)
     rows = run.write("audit", judged(told))
     counts = run.write("tally", tally(rows), small=True)
-    wrong = run.write("found", found(rows).orderBy(fn.col("verdict") != "lost", *COPY), small=True)
+    wrong = run.write("found", worst_first(found(rows)), small=True)
     missing = run.write("gaps", in_doubt(gaps(told, lives), rows), small=True)
     told.unpersist()
     counted, holes = counts.collect(), missing.orderBy("node", "moment").collect()
@@ -82,7 +81,7 @@ def run_audit(events: DataFrame, place: Place) -> Audited:
         coverage(lives.collect(), holes),
         {verdict: copies for verdict in ORDER if (copies := _copies(counted, verdict))},
         sum(row.violations for row in counted),
-        wrong.orderBy(fn.col("verdict") != "lost", *COPY).limit(SHOWN_MAX).collect(),
+        worst_first(wrong).limit(SHOWN_MAX).collect(),
         holes,
     )
     run.publish({**summary.coverage, "verdicts": summary.verdicts, "violations": summary.violations})

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from pyspark.sql import Row
 from pyspark.sql import functions as fn
 
-from pipeline.findings import ORDER
+from pipeline.findings import ORDER, worst_first
 from pipeline.report.charts import Line, amounts_chart
 from pipeline.report.series import axis, laid_out
 from pipeline.results import FinishedRun
@@ -55,7 +55,7 @@ class DeadLetters(NamedTuple):
 def audit(run: FinishedRun) -> Audit:
     """What the last audit found."""
     verdicts = {verdict: run.facts["verdicts"][verdict] for verdict in ORDER if verdict in run.facts["verdicts"]}
-    wrong = run.table("found").orderBy(fn.col("verdict") != "lost", "node", "vhost", "queue", "position")
+    wrong = worst_first(run.table("found"))
     gaps = run.table("gaps").orderBy(fn.desc("doubtful"), "node", "moment")
     return Audit(run, verdicts, run.facts["violations"], wrong.limit(LISTED).collect(), gaps.limit(LISTED).collect())
 

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from typing import TYPE_CHECKING
 
-from tests.pipeline.history import History
+from tests.pipeline.history import EPOCH, History
+
+if TYPE_CHECKING:
+    from pyspark.sql import Row
 
 MINUTE_US = 60_000_000
+STEPS = 400
 
 Minute = tuple[str, int]
 """A queue, and the number of a minute since the beginning."""
+
+
+def minute_of(row: Row) -> int:
+    """The number of the minute that a row of a table is about."""
+    return int((row.minute.astimezone(EPOCH.tzinfo) - EPOCH) // timedelta(minutes=1))
+
+
+def commotions_of(seeds: Iterable[int]) -> list[Commotion]:
+    """One for each seed, after all its steps; their nodes have the seed's name."""
+    made = [Commotion(f"seed {seed}", seed) for seed in seeds]
+    for each in made:
+        each.run(STEPS)
+    return made
 
 
 class Commotion:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from leveret_spark.event_log import Event
-from tests.pipeline.commotion import MINUTE_US, Commotion
-from tests.pipeline.history import EPOCH, History, table_of
+from tests.pipeline.commotion import MINUTE_US, Commotion, commotions_of, minute_of
+from tests.pipeline.history import History, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SEEDS = (1, 2)
-STEPS = 400
 CONFIRM, DELIVER, ACK = "publish_to_confirm", "publish_to_deliver", "deliver_to_ack"
 
 Key = tuple[str, str | None, int, str]
@@ -86,10 +84,7 @@ def stories() -> list[History]:
 
 @pytest.fixture(scope="module")
 def commotions() -> list[Commotion]:
-    made = [Commotion(f"seed {seed}", seed) for seed in SEEDS]
-    for commotion in made:
-        commotion.run(STEPS)
-    return made
+    return commotions_of(SEEDS)
 
 
 @pytest.fixture(scope="module")
@@ -100,11 +95,8 @@ def told(spark: SparkSession, commotions: list[Commotion]) -> Found:
     table = table_of(spark, [*(each.history for each in commotions), *stories()])
     measured = durations(deduplicated(table)).cache()
 
-    def minute(row: Any) -> int:
-        return int((row.minute.astimezone(EPOCH.tzinfo) - EPOCH) // timedelta(minutes=1))
-
     return Found(
-        {(row.node, row.queue, minute(row), row.stage): row for row in latency(measured).collect()},
+        {(row.node, row.queue, minute_of(row), row.stage): row for row in latency(measured).collect()},
         {(row.node, row.queue, 0, row.stage): row for row in latency_in_all(measured).collect()},
     )
 

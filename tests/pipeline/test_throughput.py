@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from leveret_spark.event_log import Event
-from tests.pipeline.commotion import MINUTE_US, Commotion
+from tests.pipeline.commotion import MINUTE_US, Commotion, commotions_of, minute_of
 from tests.pipeline.history import EPOCH, History, table_of
 
 if TYPE_CHECKING:
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 SEEDS = (1, 2, 3)
-STEPS = 400
 COUNTED = {
     "deliver": "delivered",
     "ack": "acked",
@@ -40,16 +39,12 @@ def rows_of(spark: SparkSession, histories: list[History]) -> Rows:
     events = deduplicated(table_of(spark, histories)).cache()
     lives = boots(events)
     rows = throughput(events, lives, gaps(events, lives)).collect()
-    minute = timedelta(minutes=1)
-    return {(row.node, row.queue, (row.minute.astimezone(EPOCH.tzinfo) - EPOCH) // minute): row for row in rows}
+    return {(row.node, row.queue, minute_of(row)): row for row in rows}
 
 
 @pytest.fixture(scope="module")
 def commotions() -> list[Commotion]:
-    made = [Commotion(f"seed {seed}", seed) for seed in SEEDS]
-    for commotion in made:
-        commotion.run(STEPS)
-    return made
+    return commotions_of(SEEDS)
 
 
 @pytest.fixture(scope="module")
