@@ -110,6 +110,15 @@ class History:
         return table_of(spark, [self])
 
 
+def begun(node: str, *, kind: str = "classic") -> History:
+    """A broker in its first boot, with one empty queue."""
+    history = History(node)
+    history.start()
+    history.declare(kind=kind)
+    history.recorded()
+    return history
+
+
 def table_of(spark: SparkSession, histories: Iterable[History]) -> DataFrame:
     """The events of several brokers as Spark has them."""
     from leveret_spark.events_source import COLUMNS

@@ -10,7 +10,7 @@ import pytest
 
 from leveret_spark.event_log import Event
 from tests.pipeline.commotion import MINUTE_US, Commotion, commotions_of, minute_of
-from tests.pipeline.history import History, table_of
+from tests.pipeline.history import History, begun, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -68,14 +68,6 @@ def durations_of(events: list[Event]) -> dict[Key, list[int]]:
 
 def nearest_rank(ordered: list[int], percent: int) -> float:
     return ordered[math.ceil(len(ordered) * percent / 100) - 1] / 1000
-
-
-def begun(node: str, *, kind: str = "classic") -> History:
-    history = History(node)
-    history.start()
-    history.declare(kind=kind)
-    history.recorded()
-    return history
 
 
 def stories() -> list[History]:

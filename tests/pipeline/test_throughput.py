@@ -10,7 +10,7 @@ import pytest
 
 from leveret_spark.event_log import Event
 from tests.pipeline.commotion import MINUTE_US, Commotion, commotions_of, minute_of
-from tests.pipeline.history import EPOCH, History, table_of
+from tests.pipeline.history import EPOCH, History, begun, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -91,14 +91,6 @@ def test_events_are_counted_by_queue_and_minute(commotions: list[Commotion], tol
                 rate = row.redelivered / row.delivered if row.delivered else None
                 assert row.redelivery_rate == rate
         assert found == expected
-
-
-def begun(node: str, *, kind: str = "classic") -> History:
-    history = History(node)
-    history.start()
-    history.declare(kind=kind)
-    history.recorded()
-    return history
 
 
 def letters() -> History:
