@@ -40,6 +40,8 @@ def restore(directory: Path) -> bool:
     try:
         if os.fstat(descriptor).st_size != BALLAST_BYTES:
             _allocate(descriptor)
+            os.fsync(descriptor)  # a start on a full disk finds it there after a power failure too
+            sync_directory(directory)
     except OSError:
         release(directory)  # a part of it would only be in the way
         return False

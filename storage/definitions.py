@@ -22,22 +22,10 @@ import aiosqlite
 
 from migrations.apply import MigrationError, apply
 from storage.definition_changes import (
-    BindingRow,
     Change,
     Definitions,
-    ExchangeRow,
-    GlobalParameterRow,
-    ParameterRow,
-    PermissionRow,
-    PolicyRow,
-    QueueRow,
-    TopicPermissionRow,
-    UserLimitRow,
-    UserRow,
-    VhostLimitRow,
-    VhostRow,
 )
-from storage.definition_statements import Row, rows, select, steps
+from storage.definition_statements import TABLES, Row, rows, select, steps
 from storage.errors import StoreError
 
 Result = TypeVar("Result")
@@ -47,6 +35,13 @@ FULL_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 
 BUSY_SECONDS = 1.0
 """How long to wait for another process that has the file open before giving up."""
+
+PRAGMAS = """
+PRAGMA locking_mode = EXCLUSIVE;
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA foreign_keys = ON;
+"""
 
 
 class DefinitionsError(StoreError):
@@ -158,8 +153,7 @@ class DefinitionStore:
         self._lock = asyncio.Lock()
         self._connection = await aiosqlite.connect(self.path, isolation_level=None, timeout=BUSY_SECONDS)
         try:
-            for pragma in ("locking_mode = EXCLUSIVE", "journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-                await self._rows(f"PRAGMA {pragma}")
+            await self._connection.executescript(PRAGMAS)
             ((self.uuid,),) = await self._rows("SELECT value FROM metadata WHERE key = 'store_uuid'")
         except BaseException:
             # An aiosqlite connection left open keeps its thread, and with it the process, alive.
@@ -173,24 +167,17 @@ class DefinitionStore:
         return rows(kind, await self._rows(select(kind)))
 
     async def _load(self) -> Definitions:
+        """Everything is asked for at once: the connection's thread goes from one table to the next without us."""
         async with self._lock:
-            return Definitions(
-                vhosts=await self._kind(VhostRow),
-                users=await self._kind(UserRow),
-                permissions=await self._kind(PermissionRow),
-                topic_permissions=await self._kind(TopicPermissionRow),
-                exchanges=await self._kind(ExchangeRow),
-                queues=await self._kind(QueueRow),
-                bindings=await self._kind(BindingRow),
-                policies=await self._kind(PolicyRow),
-                parameters=await self._kind(ParameterRow),
-                global_parameters=await self._kind(GlobalParameterRow),
-                vhost_limits=await self._kind(VhostLimitRow),
-                user_limits=await self._kind(UserLimitRow),
-                tombstones=frozenset(queue_id for (queue_id,) in await self._rows("SELECT queue_id FROM tombstones")),
-                queue_id_sequence=await self._queue_id_sequence(),
-                metadata=await self._metadata(),
-            )
+            wanted: dict[str, Coroutine[Any, Any, Any]] = {
+                **{table.name: self._kind(kind) for kind, table in TABLES.items()},
+                "tombstones": self._rows("SELECT queue_id FROM tombstones"),
+                "queue_id_sequence": self._queue_id_sequence(),
+                "metadata": self._metadata(),
+            }
+            found = dict(zip(wanted, await asyncio.gather(*wanted.values()), strict=True))
+            found["tombstones"] = frozenset(queue_id for (queue_id,) in found["tombstones"])
+            return Definitions(**found)
 
     async def _load_metadata(self) -> dict[str, bytes]:
         async with self._lock:
@@ -215,9 +202,10 @@ class DefinitionStore:
         await self._transaction(run)
 
     async def _lift_queue_id(self, highest: int) -> None:
+        if await self._queue_id_sequence() >= highest:
+            return  # nothing is written, so that a start needs no room on the disk
+
         async def run() -> None:
-            if await self._queue_id_sequence() >= highest:
-                return  # nothing is written, so that a start needs no room on the disk
             await self._connection.execute("DELETE FROM sqlite_sequence WHERE name = 'queues'")
             await self._connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('queues', ?)", (highest,))
 
