@@ -36,13 +36,14 @@ CHAIN_MAX = 20
 
 def audit(events: DataFrame) -> DataFrame:
     """One row for each copy, with its verdict and the evidence: see `verdicts`."""
-    return judged(deduplicated(events))
+    told = deduplicated(events)
+    lives = boots(told)
+    return judged(told, lives, gaps(told, lives))
 
 
-def judged(events: DataFrame) -> DataFrame:
-    """The same of events that are deduplicated already."""
-    lives = boots(events)
-    return verdicts(copies(events, lives), publishes(events), lives, gaps(events, lives), out_of_order(events))
+def judged(events: DataFrame, lives: DataFrame, missing: DataFrame) -> DataFrame:
+    """The same of events that are deduplicated already, and whose boots and gaps are known."""
+    return verdicts(copies(events, lives), publishes(events), lives, missing, out_of_order(events))
 
 
 def publishes(events: DataFrame) -> DataFrame:

@@ -71,18 +71,20 @@ def run_audit(events: DataFrame, place: Place) -> Audited:
     run = Run(place, "audit")
     told = each_once(events.select(*NEEDED))
     lives = run.write("boots", boots(told), small=True)
-    rows = run.write("audit", judged(told))
+    holes = gaps(told, lives).persist()
+    rows = run.write("audit", judged(told, lives, holes))
     counts = run.write("tally", tally(rows), small=True)
     wrong = run.write("found", worst_first(found(rows)), small=True)
-    missing = run.write("gaps", in_doubt(gaps(told, lives), rows), small=True)
-    told.unpersist()
-    counted, holes = counts.collect(), missing.orderBy("node", "moment").collect()
+    missing = run.write("gaps", in_doubt(holes, rows), small=True)
+    for each in (told, holes):
+        each.unpersist()
+    counted, doubts = counts.collect(), missing.orderBy("node", "moment").collect()
     summary = Audited(
-        coverage(lives.collect(), holes),
+        coverage(lives.collect(), doubts),
         {verdict: copies for verdict in ORDER if (copies := _copies(counted, verdict))},
         sum(row.violations for row in counted),
         worst_first(wrong).limit(SHOWN_MAX).collect(),
-        holes,
+        doubts,
     )
     run.publish({**summary.coverage, "verdicts": summary.verdicts, "violations": summary.violations})
     return summary

@@ -33,6 +33,7 @@ QUIET = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.speculation": "false",  # a sink would publish twice
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # noting each expression's line is half of planning's time
 }
 HERE = {
     "spark.driver.bindAddress": "127.0.0.1",
@@ -50,7 +51,7 @@ def session(
     settings: Mapping[str, str] | None = None,
     java_options: str = "",
 ) -> Iterator[SparkSession]:
-    """Start Spark in this process' charge, and stop it at the end. One at a time for each process.
+    """Start Spark in this process' charge, and stop it at the end; where it runs already, use that, and leave it.
 
     `master` takes the place of so many `cores` of this machine; where it is a cluster, nothing is said of where its
     nodes find this process, and PYSPARK_PYTHON in the environment names their Python. `settings` are Spark's, and come
@@ -60,6 +61,47 @@ def session(
     _check_packages()
     for logger in TALKATIVE:
         logging.getLogger(logger).disabled = True
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield _with_sources(running)
+        return
+    _set_environment(master)
+    options = f"-Dlog4j2.configurationFile=file:{LOGGING} {java_options}".strip()
+    master = master or f"local[{cores}]"
+    ours = {**QUIET, **(HERE if master.startswith("local") else {}), "spark.driver.extraJavaOptions": options}
+    with _spark(name, master, {**ours, **(settings or {})}) as spark:
+        yield _with_sources(spark)
+
+
+@contextmanager
+def _spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext.getOrCreate(SparkConf().setAppName(name).setMaster(master).setAll([*settings.items()]))
+    spark: SparkSession | None = None
+    try:
+        with interruptible(context):
+            spark = SparkSession.builder.getOrCreate()
+            yield spark
+    finally:
+        with suppress(Py4JError, OSError):  # where Java has ended before, there is nothing to stop
+            (spark or context).stop()
+
+
+def _with_sources(spark: SparkSession) -> SparkSession:
+    from leveret_spark import AmqpDataSource, LeveretEventsDataSource
+    from pipeline.store_source import LeveretStoreDataSource
+
+    for source in (AmqpDataSource, LeveretEventsDataSource, LeveretStoreDataSource):
+        spark.dataSource.register(source)
+    return spark
+
+
+def _set_environment(master: str | None) -> None:
     os.environ["JAVA_HOME"] = str(java_home(find_java()))
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if master is None or master.startswith("local"):
@@ -67,29 +109,6 @@ def session(
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    from py4j.protocol import Py4JError
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
-
-    from leveret_spark import AmqpDataSource, LeveretEventsDataSource
-    from pipeline.store_source import LeveretStoreDataSource
-
-    options = f"-Dlog4j2.configurationFile=file:{LOGGING} {java_options}".strip()
-    master = master or f"local[{cores}]"
-    ours = {**QUIET, **(HERE if master.startswith("local") else {}), "spark.driver.extraJavaOptions": options}
-    conf = SparkConf().setAppName(name).setMaster(master).setAll([*{**ours, **(settings or {})}.items()])
-    context = SparkContext.getOrCreate(conf)
-    spark: SparkSession | None = None
-    try:
-        with interruptible(context):
-            spark = SparkSession.builder.getOrCreate()
-            spark.dataSource.register(AmqpDataSource)
-            spark.dataSource.register(LeveretEventsDataSource)
-            spark.dataSource.register(LeveretStoreDataSource)
-            yield spark
-    finally:
-        with suppress(Py4JError, OSError):  # where Java has ended before, there is nothing to stop
-            (spark or context).stop()
 
 
 def _check_packages() -> None:

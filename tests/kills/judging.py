@@ -48,11 +48,13 @@ def judge(spark: SparkSession, campaigns: Mapping[str, AuditedCampaign]) -> dict
     assert events is not None
     known = deduplicated(events).cache()
     lives = boots(known).cache()
-    missing = gaps(known, lives).orderBy("boot", "after").collect()
-    rows, all_boots = judged(known).collect(), lives.orderBy("boot").collect()
-    known.unpersist()
+    missing = gaps(known, lives).cache()
+    rows, holes = judged(known, lives, missing).collect(), missing.orderBy("boot", "after").collect()
+    all_boots = lives.orderBy("boot").collect()
+    for each in (known, lives, missing):
+        each.unpersist()
     return {
-        name: _judged(campaign, *([row for row in told if row.node == name] for told in (rows, missing, all_boots)))
+        name: _judged(campaign, *([row for row in told if row.node == name] for told in (rows, holes, all_boots)))
         for name, campaign in campaigns.items()
     }
 

@@ -13,7 +13,7 @@ import pytest
 
 from bench import plain_audit
 from bench.made_up_log import write
-from tests.pipeline.history import History
+from tests.pipeline.history import History, table_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,24 +51,24 @@ class Found(NamedTuple):
 
 @pytest.fixture(scope="module")
 def audited(spark: SparkSession) -> tuple[dict[str, Expected], dict[str, Found]]:
-    from pipeline.audit import audit
+    from pipeline.audit import judged
     from pipeline.history import boots, deduplicated, gaps
 
-    expected, table = {}, None
+    expected, histories = {}, []
     for name, told in STORIES.items():
         history = History(name)
         history.start()
         history.declare()
         history.recorded()
         expected[name] = told(history)
-        rows = history.table(spark)
-        table = rows if table is None else table.unionByName(rows)
-    assert table is not None
-    events = deduplicated(table.cache())
+        histories.append(history)
+    events = deduplicated(table_of(spark, histories)).persist()
+    lives = boots(events).persist()
+    missing = gaps(events, lives).persist()
     found: dict[str, Found] = {name: Found({}, []) for name in STORIES}
-    for row in audit(table).collect():
+    for row in judged(events, lives, missing).collect():
         found[row.node].rows[row.queue, row.position] = row
-    for row in gaps(events, boots(events)).orderBy("boot", "after").collect():
+    for row in missing.orderBy("boot", "after").collect():
         found[row.node].gaps.append((row.kind, row.boot, row.after, row.lost, row.doubtful))
     return expected, found
 
@@ -395,9 +395,9 @@ def test_a_log_with_a_little_of_everything_comes_to_what_plain_python_makes_of_i
     from pipeline.audit import audit
     from pipeline.findings import tally
 
-    made = write(tmp_path, 20_000)
-    rows = tally(audit(spark.read.format("leveret-events").load(str(tmp_path)))).groupBy("verdict")
-    found = rows.agg({"copies": "sum", "violations": "sum"}).collect()
+    made = write(tmp_path, 4000)
+    events = spark.read.format("leveret-events").load(str(tmp_path)).cache()
+    found = tally(audit(events)).groupBy("verdict").agg({"copies": "sum", "violations": "sum"}).collect()
     verdicts, violations = plain_audit.audit(plain_audit.logged(tmp_path))
     assert {row.verdict: row["sum(copies)"] for row in found} == verdicts
     assert sum(row["sum(violations)"] for row in found) == violations == made.planted["violations"]

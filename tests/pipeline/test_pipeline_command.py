@@ -6,9 +6,10 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 import pytest
@@ -21,6 +22,9 @@ from broker.commands.pipeline_options import timed
 from tests.pipeline.desk import desk_at
 from tests.support.broker import ROOT
 from tests.support.events import events_in, recording_broker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SOON = (
     *("--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"),
@@ -73,9 +77,25 @@ def test_times_are_utc_unless_they_say_otherwise(given: str, meant: datetime) ->
     assert (refused.exit_code, "'tomorrow' is no time such as 2026-11-21T19:30" in refused.output) == (2, True)
 
 
-def leveret(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "broker", "pipeline", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+class Ended(NamedTuple):
+    """A command that has ended: its exit code, and what it said."""
+
+    code: int
+    output: str
+    errors: str
+
+
+def by_itself(job: str, *arguments: str) -> Ended:
+    """A job as a user starts it, with a Spark of its own."""
+    command = [sys.executable, "-m", "broker", "pipeline", job, *SOON, *arguments]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def where_spark_runs(job: str, *arguments: str) -> Ended:
+    """A job in a process whose Spark runs already."""
+    ended = CliRunner().invoke(pipeline, [job, *arguments], catch_exceptions=False)
+    return Ended(ended.exit_code, ended.stdout, ended.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -95,12 +115,12 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return broker.data_dir
 
 
-def done(job: str, log: Path, out: Path, *arguments: str) -> list[str]:
+def done(run: Callable[..., Ended], job: str, log: Path, out: Path, *arguments: str) -> list[str]:
     """What a job says that can be done, behind what it says of the log."""
-    ended = leveret(job, "--data-dir", str(log), "--out", str(out), *SOON, *arguments)
-    assert (ended.returncode, ended.stderr) == (0, "")
+    ended = run(job, "--data-dir", str(log), "--out", str(out), *arguments)
+    assert (ended.code, ended.errors) == (0, "")
     events = events_in(log / "events")
-    lines = ended.stdout.splitlines()
+    lines = ended.output.splitlines()
     assert lines[0] == f"{len(events)} events of {events[0].node}, 1 boots, 0 gaps"
     assert re.fullmatch(r"from 20\S+Z until 20\S+Z", lines[1])
     return lines[3:]
@@ -113,15 +133,15 @@ def facts(out: Path, job: str) -> dict[str, Any]:
 
 @pytest.mark.slow
 def test_the_audit_of_a_brokers_log(log: Path, tmp_path: Path) -> None:
-    told = done("audit", log, tmp_path)
+    told = done(by_itself, "audit", log, tmp_path)
     assert told == ["verdict  copies", "queued   4", "settled  1", "", "0 lost, 0 with violations"]
     assert facts(tmp_path, "audit")["verdicts"] == {"queued": 4, "settled": 1}
     assert "<strong>No confirmed message was lost</strong>" in (tmp_path / "report.html").read_text()
 
 
 @pytest.mark.slow
-def test_latencies_of_a_brokers_log(log: Path, tmp_path: Path) -> None:
-    told = done("latency", log, tmp_path)
+def test_latencies_of_a_brokers_log(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    told = done(where_spark_runs, "latency", log, tmp_path)
     assert told[:2] == ["7 durations", HEADING]
     stages = [re.match(r"/ +q +(\w+ to \w+) +(\d) +([\d.]+) ", line) for line in told[2:]]
     assert [(stage[1], stage[2]) for stage in stages if stage and float(stage[3]) < 60_000] == [
@@ -133,8 +153,8 @@ def test_latencies_of_a_brokers_log(log: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_throughput_of_a_brokers_log(log: Path, tmp_path: Path) -> None:
-    (heading, line) = done("throughput", log, tmp_path, "--since", "2000-01-01")
+def test_throughput_of_a_brokers_log(spark: SparkSession, log: Path, tmp_path: Path) -> None:
+    (heading, line) = done(where_spark_runs, "throughput", log, tmp_path, "--since", "2000-01-01")
     assert line.split() == ["/", "q", "5", "1", "1", "0", "0", "0.00", *line.split()[-2:]]
     assert heading.split()[-2:] == ["deepest", "depth"]
     assert line.split()[-1] == "4"
