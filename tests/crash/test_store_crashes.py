@@ -16,9 +16,9 @@ from tests.crash.recorded import record_store
 from tests.crash.states import PAGE, SECTOR, Chance, Content, Disk, File
 
 SEEDS = (SEED, SEED + 1, SEED + 2)
-STATES = 5500
-STATES_AT_LEAST = 1350
-BATCHES = 50
+STATES = 10_500
+STATES_AT_LEAST = 2000
+BATCHES = 95
 
 
 @needs_compiler
