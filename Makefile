@@ -11,6 +11,9 @@ SOURCES := broker storage migrations pipeline leveret_spark tools tests bench
 # Seeds that `make crash-states` explores at one time.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 
+# Modules are compiled once, and not by each of a thousand brokers that tests start.
+unexport PYTHONDONTWRITEBYTECODE
+
 # The first interpreter that is new enough; PYTHON=/path/to/python overrides it.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
 	"$$HOME"/.pyenv/versions/3.13*/bin/python3 "$$HOME"/.pyenv/versions/3.12*/bin/python3 "$$HOME"/.pyenv/versions/3.11*/bin/python3; do \

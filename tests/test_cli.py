@@ -435,6 +435,7 @@ def test_a_second_broker_on_the_same_data_is_refused(fresh_broker: BrokerProcess
     assert ask(directory, "ping", {}, 5.0) == "pong"
 
 
+@pytest.mark.slow
 def test_the_commands_work_on_a_real_broker(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
     def leveret(*arguments: str) -> str:
         command = [sys.executable, "-m", "broker", *arguments, "--data-dir", str(fresh_broker.data_dir)]

@@ -115,6 +115,7 @@ actions = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(run=st.lists(actions, max_size=80))
 def test_against_a_sorted_list(queue: Queue, run: list[tuple[str, int, int]]) -> None:

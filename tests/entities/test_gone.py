@@ -17,7 +17,6 @@ from tests.support.core import Core, Reader
 @pytest.fixture(autouse=True)
 def nobody_looks_for_cycles() -> Iterator[None]:
     """Garbage in cycles stays."""
-    gc.collect()
     gc.disable()
     yield
     gc.enable()

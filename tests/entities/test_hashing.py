@@ -85,6 +85,7 @@ def test_with_more_buckets_a_key_stays_or_goes_to_a_new_one(key: int, buckets: i
 weights = st.lists(st.integers(1, 9), min_size=1, max_size=6)
 
 
+@pytest.mark.slow
 @settings(max_examples=30)
 @given(weights, st.integers(1, 9), st.lists(st.text(max_size=8), min_size=1, max_size=30, unique=True))
 def test_a_new_binding_takes_from_the_others_and_gives_them_nothing(

@@ -25,6 +25,8 @@ from aiormq.exceptions import ChannelAccessRefused, ChannelLockedResource
 from tests.support.broker import BrokerProcess
 from tests.support.client import Address
 
+pytestmark = pytest.mark.slow
+
 Name = Callable[..., str]
 Scenario = Callable[[AbstractRobustConnection], Awaitable[None]]
 COUNT = 1000

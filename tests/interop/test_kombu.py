@@ -14,6 +14,8 @@ from tests.support.broker import BrokerProcess
 from tests.support.client import Address
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 Name = Callable[..., str]
 COUNT = 1000
 
@@ -215,7 +217,6 @@ def test_errors_are_the_clients_own(
         kombu.Connection(url(broker, "guest:wrong")).connect()
 
 
-@pytest.mark.slow
 def test_heartbeats_keep_the_connection(broker: Address) -> None:
     """py-amqp closes a connection that two heartbeats' time brought nothing."""
     with connected(broker, heartbeat=1) as connection:

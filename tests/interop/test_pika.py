@@ -23,6 +23,8 @@ from tests.support.broker import BrokerProcess
 from tests.support.client import Address
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 Name = Callable[..., str]
 Connection = pika.BlockingConnection
 COUNT = 1000
@@ -295,7 +297,6 @@ def test_wrong_password_and_wrong_virtual_host(broker: Address) -> None:
     assert "nowhere" in str(refused.value)
 
 
-@pytest.mark.slow
 def test_heartbeats_come_and_go(broker: Address) -> None:
     """At one second: pika counts those it gets, and closes the connection when none come."""
     connection = pika.BlockingConnection(parameters(broker, heartbeat=1))

@@ -81,6 +81,7 @@ actions = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(run=st.lists(actions, max_size=50))
 def test_tags_against_a_dictionary(queues: list[Queue], run: list[tuple[str, int, bool]]) -> None:

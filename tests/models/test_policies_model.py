@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
@@ -95,7 +96,7 @@ class PoliciesMachine(LimitsMachine):
                 rules.bury(rules.ready.pop(0), "maxlen")
 
 
-TestPoliciesMachine = PoliciesMachine.TestCase
+TestPoliciesMachine = pytest.mark.slow(PoliciesMachine.TestCase)
 TestPoliciesMachine.settings = settings(
     max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

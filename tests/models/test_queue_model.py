@@ -362,8 +362,8 @@ class PriorityMachine(QueueMachine):
         return Pair(priorities=True)
 
 
-TestQueueMachine = QueueMachine.TestCase
-TestPriorityMachine = PriorityMachine.TestCase
+TestQueueMachine = pytest.mark.slow(QueueMachine.TestCase)
+TestPriorityMachine = pytest.mark.slow(PriorityMachine.TestCase)
 TestQueueMachine.settings = TestPriorityMachine.settings = settings(
     max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )

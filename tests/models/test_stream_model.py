@@ -13,6 +13,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import NamedTuple
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -220,7 +221,7 @@ class StreamMachine(RuleBasedStateMachine):
             shutil.rmtree(self.directory)
 
 
-TestStream = StreamMachine.TestCase
+TestStream = pytest.mark.slow(StreamMachine.TestCase)
 TestStream.settings = settings(
     max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

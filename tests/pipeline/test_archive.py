@@ -27,6 +27,8 @@ from tests.support.broker import ROOT, BrokerProcess
 from tests.support.disk import no_file_larger_than
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 Queue = Callable[..., str]
 
 SMALL = FileLimits(messages=10)
@@ -193,7 +195,6 @@ def archiving(desk: Desk, queue: str, out: Path, *options: str) -> Iterator[subp
         process.communicate()
 
 
-@pytest.mark.slow
 def test_the_command_moves_messages_and_says_how_many(desk: Desk, queue: Queue, tmp_path: Path) -> None:
     source = queue()
     desk.publish(source, numbered(120))
@@ -207,7 +208,6 @@ def test_the_command_moves_messages_and_says_how_many(desk: Desk, queue: Queue, 
     assert "404 NOT_FOUND" in error
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_it_in_order(desk: Desk, queue: Queue, tmp_path: Path, number: signal.Signals) -> None:
     source = queue()
@@ -222,7 +222,6 @@ def test_an_interrupt_ends_it_in_order(desk: Desk, queue: Queue, tmp_path: Path,
     assert numbers(tmp_path) + rest == list(range(70)), "what was in hand is in a file, what was on its way is back"
 
 
-@pytest.mark.slow
 def test_an_archive_that_is_killed_loses_nothing(desk: Desk, queue: Queue, tmp_path: Path) -> None:
     source = queue()
     desk.publish(source, numbered(2000))
@@ -238,7 +237,6 @@ def test_an_archive_that_is_killed_loses_nothing(desk: Desk, queue: Queue, tmp_p
     check_at_least_once(had, 2000, in_flight=3 * 50)
 
 
-@pytest.mark.slow
 def test_a_broker_that_is_killed_is_found_again(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
     with desk_at(fresh_broker.address) as desk:
         desk.channel.queue_declare("q", durable=True)

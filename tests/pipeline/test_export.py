@@ -20,6 +20,8 @@ from tests.support.broker import ROOT
 from tests.support.disk import no_file_larger_than
 from tests.support.events import events_in
 
+pytestmark = pytest.mark.slow
+
 SMALL = EventLogSettings(1, 3600.0, 0)
 ROUTE, STOP = 11, 2
 

@@ -17,6 +17,8 @@ from tests.support.broker import BrokerProcess
 from tests.support.client import Address
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 Queue = Callable[..., str]
 
 
@@ -113,7 +115,6 @@ def test_a_target_is_kept_to(desk: Desk, queue: Queue) -> None:
     eventually(lambda: desk.count(name) == 3, "the rest to be there")
 
 
-@pytest.mark.slow
 def test_a_target_that_others_have_taken_is_given_up(desk: Desk, queue: Queue) -> None:
     name = queue()
     desk.publish(name, [b"only"])
@@ -153,7 +154,6 @@ def test_a_queue_that_is_deleted_ends_the_reading(desk: Desk, queue: Queue) -> N
             eventually(intake.gather, "a failure")
 
 
-@pytest.mark.slow
 def test_a_broker_that_is_killed_is_found_again(fresh_broker: BrokerProcess) -> None:
     with desk_at(fresh_broker.address) as desk:
         desk.channel.queue_declare("jobs", durable=True)

@@ -15,6 +15,8 @@ from tests.pipeline.desk import Desk, desk_at
 from tests.support.broker import BrokerProcess
 from tests.support.client import Address
 
+pytestmark = pytest.mark.slow
+
 Queue = Callable[..., str]
 
 
@@ -99,7 +101,6 @@ def test_nobody_there_is_an_error() -> None:
         published(publisher(("127.0.0.1", 1), reconnectSeconds=0), outgoing("k", 0))
 
 
-@pytest.mark.slow
 def test_a_broker_that_is_killed_gets_again_what_it_did_not_confirm(fresh_broker: BrokerProcess) -> None:
     with desk_at(fresh_broker.address) as desk:
         desk.channel.queue_declare("jobs", durable=True)

@@ -29,6 +29,8 @@ from tests.support.client import Address
 from tests.support.waiting import eventually
 from tests.support.web import web_address, web_broker, write_segments
 
+pytestmark = pytest.mark.slow
+
 LARGE = 3 << 20
 SECRET = "hunter2hunter2"
 
@@ -217,7 +219,6 @@ def relay(site: Site) -> Iterator[Callable[..., Relay]]:
         each.close()
 
 
-@pytest.mark.slow
 def test_a_download_that_breaks_off_goes_on_where_it_was(site: Site, relay: Callable[..., Relay]) -> None:
     between = relay(lambda number, data: data if number == 2 else None)
     name = site.here.names()[-1]
@@ -242,7 +243,6 @@ def test_what_stays_damaged_is_a_failure(site: Site, relay: Callable[..., Relay]
         site.segments(url=between.url).read(site.here.names()[-1])
 
 
-@pytest.mark.slow
 def test_a_broker_that_is_killed_meanwhile(tmp_path: Path, relay: Callable[..., Relay]) -> None:
     write_segments(tmp_path / "events", "one", 1, 1, filling=noise(LARGE))
     process = web_broker(tmp_path)
@@ -324,7 +324,6 @@ def export(
     )
 
 
-@pytest.mark.slow
 def test_an_export_by_http(site: Site, tmp_path: Path) -> None:
     out = tmp_path / "out"
     done = export(site, out, "--user", "reader", LEVERET_PASSWORD=SECRET)
@@ -336,7 +335,6 @@ def test_an_export_by_http(site: Site, tmp_path: Path) -> None:
     assert (again.returncode, again.stdout) == (0, f"0 events in 0 new files in {out}\n")
 
 
-@pytest.mark.slow
 def test_an_export_asks_for_the_password(site: Site, tmp_path: Path) -> None:
     done = export(site, tmp_path / "out", "--user", "reader", said=f"{SECRET}\n")
     assert done.returncode == 0, done.stderr

@@ -35,6 +35,8 @@ from tests.support.client import Client
 from tests.support.queues import deposit, drain
 from tests.support.shorthand import consume, get, prefetch, queue_bind, queue_declare, queue_delete
 
+pytestmark = pytest.mark.slow
+
 PERSISTENT = BasicProperties(delivery_mode=2)
 
 

@@ -19,6 +19,8 @@ from tests.support.client import Client
 from tests.support.queues import deposit, drain
 from tests.support.shorthand import exchange_declare, queue_bind, queue_declare
 
+pytestmark = pytest.mark.slow
+
 # What `rabbitmqctl export_definitions` of RabbitMQ 3.10.8 wrote, with its odd spots: an operator policy's definition as
 # pairs, a virtual host's tags as text and its limits twice. The user's password is "pw".
 EXPORTED: dict[str, Any] = {

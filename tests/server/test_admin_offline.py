@@ -24,6 +24,8 @@ from tests.support.client import Client
 from tests.support.queues import deposit, drain
 from tests.support.shorthand import queue_bind, queue_declare
 
+pytestmark = pytest.mark.slow
+
 PERSISTENT = BasicProperties(delivery_mode=2)
 
 
@@ -64,7 +66,6 @@ def leveret(directory: Path, *arguments: str, stdin: str = "") -> subprocess.Com
     )
 
 
-@pytest.mark.slow
 def test_users_made_while_it_is_stopped_may_log_in_afterwards(stopped: BrokerProcess) -> None:
     directory = stopped.data_dir
     for arguments in (

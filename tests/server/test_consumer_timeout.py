@@ -24,6 +24,7 @@ def impatient(tmp_path: Path) -> Iterator[Address]:
     process.stop()
 
 
+@pytest.mark.slow
 def test_an_idle_broker_closes_the_channel_by_itself(impatient: Address) -> None:
     """RabbitMQ 3.10.8 on the wire, with its `consumer_timeout` lowered."""
     client = Client.connect(impatient)

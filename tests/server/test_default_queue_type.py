@@ -15,6 +15,8 @@ from tests.support.broker import BrokerProcess
 from tests.support.client import Client
 from tests.support.shorthand import queue_declare
 
+pytestmark = pytest.mark.slow
+
 QUORUM = {"x-queue-type": "quorum"}
 
 

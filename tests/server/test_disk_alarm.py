@@ -23,6 +23,8 @@ from tests.support.client import Client
 from tests.support.shorthand import ack, consume, queue_declare
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 FREE_BYTES_MIN = 3 << 30
 SPARE_BYTES_MAX = 4 << 30
 

@@ -30,6 +30,8 @@ from tests.support.queues import deposit, drain
 from tests.support.shorthand import ack, consume, exchange_declare, get, nack, queue_bind, queue_declare, queue_delete
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 FIRST = (1 << 40) + 1
 """The number of the first message of the first boot."""
 

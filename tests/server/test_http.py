@@ -38,6 +38,8 @@ from tests.support.web import (
     write_segments,
 )
 
+pytestmark = pytest.mark.slow
+
 LARGE = 4 << 20
 """More than sockets take at once."""
 
@@ -445,7 +447,6 @@ def test_an_amqp_client_is_told_apart(site: Site, caller: Caller) -> None:
     eventually(lambda: "an AMQP client on an HTTP port" in site.broker.log(), "the log")
 
 
-@pytest.mark.slow
 def test_what_the_broker_records_is_served_and_outlasts_it(tmp_path: Path) -> None:
     process = web_broker(tmp_path, events="enabled = true\nsegment_seconds = 0.1")
     process.start()

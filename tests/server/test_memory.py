@@ -18,6 +18,8 @@ from tests.support.contents import PERSISTENT
 from tests.support.shorthand import consume, queue_declare
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 MEBIBYTE = 1 << 20
 BODY = bytes(64 * 1024)
 LEFT_BYTES = 96 * MEBIBYTE

@@ -23,6 +23,8 @@ from tests.support.client import Client
 from tests.support.shorthand import queue_declare
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 REFUSED = (
     "ACCESS_REFUSED - Login was refused using authentication mechanism EXTERNAL. For details see the broker logfile."
 )

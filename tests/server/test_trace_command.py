@@ -12,6 +12,8 @@ from tests.support.client import Client
 from tests.support.queues import deposit, drain, drain_messages
 from tests.support.shorthand import queue_bind, queue_declare
 
+pytestmark = pytest.mark.slow
+
 
 def tell(broker: BrokerProcess, command: str, **arguments: object) -> Any:
     return ask(broker.data_dir, command, arguments, 20.0)

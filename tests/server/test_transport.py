@@ -263,6 +263,7 @@ async def test_a_slow_consumer_does_not_hold_up_the_others(place: Station) -> No
     assert slow.connection.output.pending < OUTPUT_BYTES + 300_000
 
 
+@pytest.mark.slow
 async def test_a_publisher_need_not_read_its_confirms(place: Station) -> None:
     """All it has first, then the answers: neither it nor anybody else is stuck meanwhile."""
     publisher, other = await place.join(), await place.join()
@@ -309,6 +310,7 @@ async def test_who_asks_without_reading_is_no_longer_read(place: Station) -> Non
 # Greedy writers
 
 
+@pytest.mark.slow
 async def test_a_flood_takes_turns_with_others(place: Station) -> None:
     """What has been received at once is obeyed in portions: whoever asks meanwhile is answered between two of them."""
     flood, other = await place.join(), await place.join()

@@ -97,6 +97,7 @@ def returned(items: list[Any]) -> list[bytes]:
     return [item.body for item in items if isinstance(item, Message)]
 
 
+@pytest.mark.slow
 @given(rows, st.integers(1, 40))
 def test_publishes_in_one_piece_are_the_same_as_one_by_one(
     row: list[tuple[dict[str, Any], int]], copies_max: int
@@ -114,6 +115,7 @@ def test_publishes_in_one_piece_are_the_same_as_one_by_one(
     assert sum(map(len, outcomes[0][1])) == len(frames)
 
 
+@pytest.mark.slow
 @given(st.lists(st.sampled_from(("single", "single", "publish", "publish", "multiple", "unknown")), max_size=12))
 def test_acks_and_publishes_in_one_piece_are_the_same_as_one_by_one(kinds: list[str]) -> None:
     outcomes = []
@@ -183,6 +185,7 @@ def test_a_run_longer_than_the_window_is_paged_and_comes_back_in_order(persisten
         assert [client.ask(get("q", no_ack=True), channel=2).body for _ in bodies] == bodies
 
 
+@pytest.mark.slow
 @given(st.integers(1, 400_000), st.integers(50_000, 130_000))
 def test_large_bodies_arrive_whole_however_they_are_cut(chunk: int, frame_max: int) -> None:
     bodies = [bytes([number]) * (300_000 + number) for number in range(3)]

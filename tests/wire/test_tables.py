@@ -116,6 +116,7 @@ def test_skimming_accepts_exactly_what_decoding_accepts(content: bytes) -> None:
     assert _outcome(decode_table, wire) == _outcome(skim_table, wire)
 
 
+@pytest.mark.slow
 @given(tables, st.data())
 def test_a_table_cut_anywhere_is_refused(table: Table, data: st.DataObject) -> None:
     wire = encode_table(table)
