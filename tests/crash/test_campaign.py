@@ -78,7 +78,7 @@ def test_a_run_that_was_killed_loses_only_what_was_not_finished(tmp_path: Path) 
         running.send_signal(signal.SIGINT)
         running.wait(30)
     before = Progress.read(file)
-    assert before.states > 50
+    assert before.states > 10
     assert Campaign(tmp_path, 1, before.states // 2, STEPS).run() == 0
     after = json.loads(file.read_text())
     assert after["states"] > before.states

@@ -10,10 +10,12 @@ from tests.support.broker import BrokerProcess
 from tests.support.waiting import eventually
 
 SIZE = 0.05
+SIZE_OF_LARGE_BODIES = 0.01
+"""The C library keeps gaps between others' memory for the next large body: a plateau whose height is a few bodies."""
 ROUNDS = 10
 BLOWS = 4
-SLACK_BYTES = 6 << 20
-"""What the allocator may need more by chance; one round of each of these attacks takes as much or more."""
+SLACK_BYTES = 12 << 20
+"""What the allocator may need more by chance; five rounds of each of these attacks take twice that or more."""
 
 pytestmark = pytest.mark.slow
 
@@ -40,7 +42,7 @@ def test_memory_does_not_grow(target: BrokerProcess, good: Good, name: str) -> N
     before = descriptors(target.pid)
     highest = []
     for _ in range(ROUNDS):
-        attack = ATTACKS[name](target.address, SIZE)
+        attack = ATTACKS[name](target.address, SIZE_OF_LARGE_BODIES if name == "deaf getter" else SIZE)
         for _ in range(BLOWS):
             attack.strike()
         attack.end()
