@@ -16,9 +16,9 @@ from tests.crash.recorded import record_store
 from tests.crash.states import PAGE, SECTOR, Chance, Content, Disk, File
 
 SEEDS = (SEED, SEED + 1, SEED + 2)
-STATES = 10_500
-STATES_AT_LEAST = 2000
-BATCHES = 95
+STATES = 15_500
+STATES_AT_LEAST = 2900
+BATCHES = 120
 
 
 @needs_compiler

@@ -129,7 +129,7 @@ class Workload:
             said["closed"].append(segment)
             self._closed.append(segment)
             self._open_from = self._offset
-        if len(self._closed) > choose.choice((2, 4, 8)):
+        if len(self._closed) > choose.choice((1, 2, 4)):
             floor = self._closed.pop(0).end
             self._writer.truncate(STREAM, floor)
             said["purges"].append((STREAM, 0, floor, ()))
@@ -141,7 +141,7 @@ class Workload:
             keys = [key for key in keys if key in self._in_flight] or keys
         if choose.random() < 0.3:
             choose.shuffle(keys)
-        for key in keys[: choose.choice((1, 5, 60))]:
+        for key in keys[: choose.choice((1, 5, 60, len(keys) // 2))]:  # the store stays small, and is soon recovered
             queue_id, lane, position = key
             del self._live[key]
             said["settled"].append(key)
