@@ -17,7 +17,6 @@ from tests.support.web import request, web_address, web_broker, write_segments
 
 RATE = 1000
 SECONDS = 4.0
-WARM_SECONDS = 1.0
 SEGMENT_BYTES = 64 * MIB
 SEGMENT = "/api/events/node-00000001-0000000000000001-0000000000000001.events"
 READERS = (1, 4)
@@ -49,9 +48,7 @@ def downloads(wanted: Wanted) -> None:
 
 
 def _others(target: Target, seconds: float) -> Load:
-    return Load(
-        target, label="others", key="bench.others", queue="bench.others", rate=RATE, warm=WARM_SECONDS, seconds=seconds
-    )
+    return Load(target, label="others", key="bench.others", queue="bench.others", rate=RATE, seconds=seconds)
 
 
 class _Readers:

@@ -36,7 +36,7 @@ enum { METHOD = 1, HEADER = 2, BODY = 3, FRAME_END = 206, FRAME_MAX = 131072, CH
 static const char *host = "127.0.0.1", *pid = "", *label = "", *exchange = "", *key = "", *queue = "";
 static int port = 5672, producers = 1, consumers = 1, queues = 1, size = 1024, window = 1000, prefetch = 500, keys, heartbeat;
 static int confirm = 1, persistent = 1, no_ack, reject, hold, rpc, unique, cc, tickets;
-static double seconds = 5, warm = 1, rate;
+static double seconds = 5, warm = -1, rate;
 static uint64_t count;
 
 static void fail(const char *what) {
@@ -656,6 +656,7 @@ static void read_options(int argc, char **argv) {
 
 int main(int argc, char **argv) {
     read_options(argc, argv);
+    if (warm < 0) warm = seconds < 1 ? seconds : 1;
     if (rpc) confirm = 0;
     if (!confirm && !rpc) window = 1 << 30;
     ring = (uint64_t)window + 1;

@@ -19,30 +19,30 @@ WARM_SECONDS = 1.0
 
 def purges(wanted: Wanted) -> None:
     """Confirm latencies of 1,000 messages a second on another queue: undisturbed, during a purge, during a deletion."""
-    messages = wanted.sized(MESSAGES)
+    messages, seconds = wanted.sized(MESSAGES), max(1.0, wanted.seconds(SECONDS))
     with chosen(wanted) as target:
         link = generator.connect(target)
         generator.declare_fresh(link, "bench.others")
-        report("undisturbed", **_others(target).figures())
+        report("undisturbed", **_others(target, seconds).figures())
         for name, method, answer in (
             ("purge", methods.QueuePurge("bench.victim", False), methods.QueuePurgeOk),
             ("delete", methods.QueueDelete("bench.victim", False, False, False), methods.QueueDeleteOk),
         ):
             fill(target, "bench.victim", messages)
-            report(f"{name} of {messages:,}", **_disturbed(target, method, answer))
+            report(f"{name} of {messages:,}", **_disturbed(target, seconds, method, answer))
         generator.delete(link, "bench.others", "bench.victim")
         link.sock.close()
 
 
-def _others(target: Target) -> Load:
+def _others(target: Target, seconds: float) -> Load:
     return Load(
-        target, label="others", key="bench.others", queue="bench.others", rate=RATE, warm=WARM_SECONDS, seconds=SECONDS
+        target, label="others", key="bench.others", queue="bench.others", rate=RATE, warm=WARM_SECONDS, seconds=seconds
     )
 
 
-def _disturbed(target: Target, method: Method, answer: type[Method]) -> Figures:
+def _disturbed(target: Target, seconds: float, method: Method, answer: type[Method]) -> Figures:
     """The latencies of others, who begin before the method is sent and end well after it."""
-    link, load = generator.connect(target), _others(target)
+    link, load = generator.connect(target), _others(target, seconds)
     threading.Event().wait(WARM_SECONDS + 0.3)
     cpu, started = loadgen.cpu_seconds(target.pid), time.monotonic()
     loadgen.tell(link, method)

@@ -108,6 +108,6 @@ def rates(wanted: Wanted) -> None:
     with chosen(wanted) as target:
         whole = 0.0
         for name, scenario in SCENARIOS.items():
-            found = scenario(target, max(1.0, wanted.seconds(4.0)))
+            found = scenario(target, max(0.5, wanted.seconds(4.0)))
             whole = whole or found["messages_per_s"]
             report(name, of_plain=round(found["messages_per_s"] / whole, 2), **found)

@@ -81,14 +81,14 @@ def _seconds_to_first_delivery(target: Target) -> float:
 
 def starts(wanted: Wanted) -> None:
     """Ten starts on empty directories, what importing costs, and thirty seconds of doing nothing."""
-    _empty_starts()
+    _empty_starts(max(1, round(EMPTY_STARTS * min(1.0, wanted.part))))
     _imports()
-    _idle(max(2.0, wanted.seconds(IDLE_SECONDS)))
+    _idle(max(0.5, wanted.seconds(IDLE_SECONDS)))
 
 
-def _empty_starts() -> None:
+def _empty_starts(starts: int) -> None:
     seconds = []
-    for number in range(EMPTY_STARTS + 1):
+    for number in range(starts + 1):
         with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
             broker = BrokerProcess(Path(directory) / "data", environment=environment())
             taken = seconds_to_ready(broker)
