@@ -12,10 +12,10 @@ from tests.support.waiting import eventually
 SIZE = 0.05
 SIZE_OF_LARGE_BODIES = 0.01
 """The C library keeps gaps between others' memory for the next large body: a plateau whose height is a few bodies."""
-ROUNDS = 10
+ROUNDS = 8
 BLOWS = 4
 SLACK_BYTES = 12 << 20
-"""What the allocator may need more by chance; five rounds of each of these attacks take twice that or more."""
+"""What the allocator may need more by chance; four rounds of each of these attacks take twice that or more."""
 
 pytestmark = pytest.mark.slow
 
