@@ -114,12 +114,13 @@ class AuditedCampaign(Campaign):
             sight.held.update(held)
             sight.lost.extend((ledger.name, copy.number) for copy in ledger.lost(held))
             returned = set(ledger.returned(held))
-            sight.returned.extend(
-                (queue, position)
-                for queue in held
-                for position, number in sight.places[queue].items()
-                if (queue, number) in returned
-            )
+            for queue in held:
+                left = _left(sight.places[queue])
+                sight.returned.extend(
+                    (queue, position)
+                    for position, number in sight.places[queue].items()
+                    if (queue, number) in returned or position in left
+                )
         return sight
 
     def kill_for_good(self) -> None:
@@ -135,6 +136,12 @@ class AuditedCampaign(Campaign):
     def events(self) -> list[Event]:
         """Everything that is sealed of the log."""
         return events_in(self.segments)
+
+
+def _left(places: dict[int, int]) -> set[int]:
+    """The places of messages that are further behind too: they were given back, and went to the end."""
+    last = {number: position for position, number in sorted(places.items())}
+    return {position for position, number in places.items() if position < last[number]}
 
 
 def last_written(directory: Path) -> int:

@@ -317,10 +317,11 @@ def test_a_delayed_message_waits_and_is_published_anew(recording: BrokerProcess,
     deposit(client, b"1", key="", exchange="later", properties=with_headers({"x-delay": 20}))
     eventually(lambda: client.ask(queue_declare("q", passive=True)).message_count == 1, "the message to be due")
     client.finish()
-    assert shown(told(recording), "queue", "msg_id") == [
+    seen = shown(told(recording), "queue", "msg_id")
+    seen.remove(("confirm", None, FIRST))  # it may have been due before it was on disk
+    assert seen == [
         ("publish", None, FIRST),
         ("route", "delayed by exchange later", FIRST),
-        ("confirm", None, FIRST),
         ("release", "delayed by exchange later", FIRST),
         ("publish", None, FIRST + 1),
         ("route", "q", FIRST + 1),
