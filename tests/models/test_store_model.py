@@ -275,7 +275,7 @@ def weighted_steps(pair: Pair, choose: random.Random) -> list[tuple[int, Callabl
     ]
 
 
-@pytest.mark.parametrize("seed", [0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 8))])
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 6))])
 def test_a_long_walk_ends_where_the_dictionary_does(seed: int) -> None:
     pair, choose = Pair(), random.Random(seed)
     weights, steps = zip(*weighted_steps(pair, choose), strict=True)
