@@ -23,8 +23,6 @@ JAVA_FOR_TESTS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )
 """Starts sooner, and would be slower in the long run."""
-SPARK_FOR_TESTS = {"spark.sql.adaptive.enabled": "false", "spark.sql.codegen.wholeStage": "false"}
-"""Saves most of what a small job takes: plans that are made anew, and programs that are compiled for them."""
 
 
 @pytest.fixture
@@ -54,5 +52,5 @@ def spark() -> Iterator[SparkSession]:
     from pipeline.session import session
 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    with session("leveret tests", settings=SPARK_FOR_TESTS, java_options=JAVA_FOR_TESTS) as started:
+    with session("leveret tests", java_options=JAVA_FOR_TESTS) as started:
         yield started
