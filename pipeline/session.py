@@ -41,6 +41,13 @@ HERE = {
 }
 """For what runs on this machine alone."""
 
+SET_BY_STREAMS = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
+"""What Spark puts into the environment of a data source when a stream of it starts: one HashMap for all its streams.
+
+Two streams that start at the same moment spoil that map for good, and no task of the source can be handed out any more
+(OptionalDataException). Where the names are in it from the beginning, only their values are replaced.
+"""
+
 
 @contextmanager
 def session(
@@ -82,6 +89,7 @@ def _spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[Spar
     from pyspark.sql import SparkSession
 
     context = SparkContext.getOrCreate(SparkConf().setAppName(name).setMaster(master).setAll([*settings.items()]))
+    context.environment.update(dict.fromkeys(SET_BY_STREAMS, ""))
     spark: SparkSession | None = None
     try:
         with interruptible(context):
