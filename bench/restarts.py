@@ -86,9 +86,9 @@ def starts(wanted: Wanted) -> None:
     _idle(max(0.5, wanted.seconds(IDLE_SECONDS)))
 
 
-def _empty_starts(starts: int) -> None:
+def _empty_starts(count: int) -> None:
     seconds = []
-    for number in range(starts + 1):
+    for number in range(count + 1):
         with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
             broker = BrokerProcess(Path(directory) / "data", environment=environment())
             taken = seconds_to_ready(broker)

@@ -89,7 +89,6 @@ def _spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[Spar
     from pyspark.sql import SparkSession
 
     context = SparkContext.getOrCreate(SparkConf().setAppName(name).setMaster(master).setAll([*settings.items()]))
-    context.environment.update(dict.fromkeys(SET_BY_STREAMS, ""))
     spark: SparkSession | None = None
     try:
         with interruptible(context):
@@ -104,6 +103,8 @@ def _with_sources(spark: SparkSession) -> SparkSession:
     from leveret_spark import AmqpDataSource, LeveretEventsDataSource
     from pipeline.store_source import LeveretStoreDataSource
 
+    for name in SET_BY_STREAMS:
+        spark.sparkContext.environment.setdefault(name, "")
     for source in (AmqpDataSource, LeveretEventsDataSource, LeveretStoreDataSource):
         spark.dataSource.register(source)
     return spark

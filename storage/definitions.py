@@ -21,10 +21,7 @@ from typing import Any, Self, TypeVar
 import aiosqlite
 
 from migrations.apply import MigrationError, apply
-from storage.definition_changes import (
-    Change,
-    Definitions,
-)
+from storage.definition_changes import Change, Definitions
 from storage.definition_statements import TABLES, Row, rows, select, steps
 from storage.errors import StoreError
 
