@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -26,21 +27,29 @@ class Gate:
 
     def __init__(self, store: MessageStore, patch: pytest.MonkeyPatch) -> None:
         self.begun: list[SealedBatch] = []
-        self._open = threading.Event()
-        self._open.set()
+        self._let_through = math.inf
+        self._changed = threading.Condition()
         self._commit = store.commit
         patch.setattr(store, "commit", self._held_commit)
 
     def _held_commit(self, batch: SealedBatch) -> None:
         self.begun.append(batch)
-        assert self._open.wait(30), "nobody opened the gate"
+        with self._changed:
+            assert self._changed.wait_for(lambda: self._let_through > 0, 30), "nobody opened the gate"
+            self._let_through -= 1
         self._commit(batch)
 
     def close(self) -> None:
-        self._open.clear()
+        self.let_through(0)
 
     def open(self) -> None:
-        self._open.set()
+        self.let_through(math.inf)
+
+    def let_through(self, batches: float) -> None:
+        """So many end from now on, those included that have begun."""
+        with self._changed:
+            self._let_through = batches
+            self._changed.notify_all()
 
     @property
     def sizes(self) -> list[int]:
@@ -168,10 +177,13 @@ async def test_who_is_too_fast_waits_until_the_disk_has_caught_up(
 
         async with trio.open_nursery() as nursery:
             nursery.start_soon(publisher)
+            gate.let_through(2)
+            await at.waiter.count(2)
             await trio.testing.wait_all_tasks_blocked()
-            assert behind == []
-            gate.open()
+            assert (at.committer.behind, behind) == (3, [])
+            gate.let_through(1)
         assert behind == [2]
+        gate.open()
 
 
 async def test_who_wants_no_confirms_waits_sooner(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
