@@ -23,14 +23,20 @@ def read_events(spark: SparkSession, where: str, options: Mapping[str, str] | No
 
     Raises OSError for a directory that is not there, ManifestError for an export that cannot be read.
     """
+    require_directory(where)
     source = spark.read.format("leveret-events").options(**(options or {}))
     if where.startswith(WEB):
         return source.option("url", where).load()
     path = _local(where)
     if path is not None and not (path / MANIFEST).exists():
-        next(path.iterdir(), None)  # says that there is no such directory, sooner than Spark would
         return source.load(str(path))
     return exported(spark, where)
+
+
+def require_directory(where: str) -> None:
+    """Raises OSError when a directory of this machine is meant that is not there, or cannot be read."""
+    if not where.startswith(WEB) and (path := _local(where)) is not None:
+        next(path.iterdir(), None)
 
 
 def exported(spark: SparkSession, where: str) -> DataFrame:

@@ -59,11 +59,12 @@ def dead_letters(
     They stay there, marked as redelivered. At most --look messages from the queue's head are looked at.
     """
     _count(broker, queue)  # what is refused is refused before Spark has started
-    with setting.place("dead-letters") as place:
+    source = None if events is None else Source(events, _access(broker, events))
+    with setting.place("dead-letters", source) as place:
         jobs = pipeline_module("dead_letter_job")
-        source = None if events is None else Source(events, _access(broker, events)).read(place.spark)
+        deaths = None if source is None else source.read(place.spark)
         try:
-            found = jobs.run_dead_letters(place, broker, queue, look, source, since, until)
+            found = jobs.run_dead_letters(place, broker, queue, look, deaths, since, until)
         except jobs.FAILURES as error:
             raise AdministrationError("failed", str(error)) from error
     if as_json:

@@ -29,7 +29,7 @@ def latency(target: Target, source: Source, since: Any, until: Any, setting: Set
     The tables have each minute; shown are the busiest queues over all of them. Events before --since are read too: a
     message may have been published then.
     """
-    with setting.place("latency") as place:
+    with setting.place("latency", source) as place:
         found = pipeline_module("latency_job").run_latency(source.read(place.spark), place, since, until)
     if as_json:
         told = {**found.coverage, "durations": found.durations, "negative": found.negative}

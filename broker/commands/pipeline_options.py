@@ -18,6 +18,21 @@ from broker.commands.target import Target
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+class Source(NamedTuple):
+    """Where events come from: a directory or a URI, and the data source's options for it."""
+
+    where: str
+    options: dict[str, str]
+
+    def require(self) -> None:
+        """Raises OSError when this is a directory of this machine and cannot be read."""
+        pipeline_module("events").require_directory(self.where)
+
+    def read(self, spark: Any) -> Any:
+        """The events as a DataFrame."""
+        return pipeline_module("events").read_events(spark, self.where, self.options)
+
+
 class Setting(NamedTuple):
     """Where a job runs, and where it leaves what it makes."""
 
@@ -26,11 +41,13 @@ class Setting(NamedTuple):
     settings: dict[str, str]
 
     @contextmanager
-    def place(self, job: str) -> Iterator[Any]:
+    def place(self, job: str, source: Source | None) -> Iterator[Any]:
         """Start Spark; the place for results in it. What a job leaves there, the report then tells.
 
-        Raises AdministrationError.
+        Raises AdministrationError, and OSError for a source that is not there: sooner than Spark could.
         """
+        if source is not None:
+            source.require()
         jobs, places, page = map(pipeline_module, ("jobs", "places", "report.page"))
         progress = sys.stderr.isatty()
         try:
@@ -40,17 +57,6 @@ class Setting(NamedTuple):
                 page.write_report(place)
         except jobs.JobError as error:
             raise AdministrationError("failed", str(error)) from error
-
-
-class Source(NamedTuple):
-    """Where events come from: a directory or a URI, and the data source's options for it."""
-
-    where: str
-    options: dict[str, str]
-
-    def read(self, spark: Any) -> Any:
-        """The events as a DataFrame."""
-        return pipeline_module("events").read_events(spark, self.where, self.options)
 
 
 def placed(command: Command) -> Command:

@@ -29,7 +29,7 @@ def throughput(target: Target, source: Source, since: Any, until: Any, setting: 
     The table has each minute; shown are the busiest queues over all of them. Events before --since are read too: what
     is in a queue has come before.
     """
-    with setting.place("throughput") as place:
+    with setting.place("throughput", source) as place:
         found = pipeline_module("throughput_job").run_throughput(source.read(place.spark), place, since, until)
     if as_json:
         told = {**found.coverage, "counts": found.counts, "busiest": [row.asDict() for row in found.busiest]}

@@ -77,6 +77,13 @@ def test_times_are_utc_unless_they_say_otherwise(given: str, meant: datetime) ->
     assert (refused.exit_code, "'tomorrow' is no time such as 2026-11-21T19:30" in refused.output) == (2, True)
 
 
+@pytest.mark.parametrize("job", ["audit", "latency", "throughput"])
+def test_a_log_that_is_not_there_is_said_before_spark_starts(job: str, tmp_path: Path) -> None:
+    command = [job, "--from", f"{tmp_path}/none", "--out", str(tmp_path), "--master", "no master"]
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path}/none"):
+        CliRunner().invoke(pipeline, command, catch_exceptions=False)
+
+
 class Ended(NamedTuple):
     """A command that has ended: its exit code, and what it said."""
 
