@@ -121,10 +121,10 @@ def test_an_expired_message_that_comes_back_dies_before_it_is_delivered(client: 
 
 def test_what_expired_while_it_was_out_is_passed_over(client: Client, declare: Declare) -> None:
     """Given back behind a message that lasts, it goes when it comes to the head."""
-    queue, marker = declare(), declare(message_ttl=30)
+    queue, marker = declare(), declare(message_ttl=600)
     deposit(client, b"lasting", key=queue)
     fetch(client, queue)
-    deposit(client, b"brief", key=queue, properties=BasicProperties(expiration="20"))
+    deposit(client, b"brief", key=queue, properties=BasicProperties(expiration="500"))
     fetch(client, queue)
     deposit(client, b"", key=marker)
     eventually(lambda: ready(client, marker) == 0, "its time to be over")

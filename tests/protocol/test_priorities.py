@@ -325,10 +325,10 @@ def test_expiry_goes_on_in_the_next_level(client: Client, declare: Declare) -> N
     """RabbitMQ 3.10.8 on the wire."""
     graveyard = declare(max_priority=0)
     queue = declare(dead_letter_exchange="", dead_letter_routing_key=graveyard)
-    publish(client, queue, "a3", "b5", "c5", expiration="50")
+    publish(client, queue, "a3", "b5", "c5", expiration="500")
     publish(client, queue, "d1")
-    publish(client, queue, "f1", expiration="40")
-    publish(client, queue, "e3", expiration="60")
+    publish(client, queue, "f1", expiration="400")
+    publish(client, queue, "e3", expiration="600")
     eventually(lambda: counted(client, queue) == 2, "four messages to expire")
     assert taken(client, queue) == ["d1"]
     eventually(lambda: counted(client, graveyard) == 5, "the last to follow")
