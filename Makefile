@@ -4,6 +4,8 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 FUZZ_STAMP := $(VENV)/.fuzz-installed
 BIN := $(VENV)/bin
+# Where the system has no C compiler, one is installed for the crash recorder and the failing disks.
+EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; done >/dev/null; echo ,compiler)
 # Two test processes, a file each at a time; WORKERS= for one.
 WORKERS ?= -n 2 --dist loadfile
 SOURCES := broker storage migrations pipeline leveret_spark tools tests bench
@@ -48,7 +50,7 @@ help:
 $(STAMP): pyproject.toml
 	@if [ -z "$(PYTHON)" ]; then echo "leveret: no Python from 3.11 up was found; install one, or run: make PYTHON=/path/to/python3" >&2; exit 1; fi
 	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
 	@touch $(STAMP)
 
 venv: $(STAMP)
@@ -72,7 +74,7 @@ crash-states: $(STAMP)
 
 # Atheris has wheels for some interpreters only, and building it takes a compiler with libFuzzer.
 $(FUZZ_STAMP): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris --editable '.[test,fuzz]' || \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris --editable '.[$(EXTRAS),fuzz]' || \
 		{ echo "leveret: no wheel of atheris was found for $$($(BIN)/python --version); try make clean fuzz PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@touch $(FUZZ_STAMP)
 

@@ -12,6 +12,7 @@ from bench.loadgen import Link
 from bench.target import Target
 from broker.wire import methods
 from broker.wire.tables import from_python
+from tools.c_compiler import compiler
 
 BENCH = Path(__file__).parent
 BUILD = BENCH.parent / "build" / "bench"
@@ -25,7 +26,7 @@ def compiled(source: str, *options: str) -> Path:
     if not made.exists() or made.stat().st_mtime < path.stat().st_mtime:
         BUILD.mkdir(parents=True, exist_ok=True)
         fresh = made.with_suffix(".new")
-        subprocess.run(["cc", "-O2", "-Wall", "-Wextra", *options, "-o", fresh, path], check=True)
+        subprocess.run([*compiler(), "-O2", "-Wall", "-Wextra", *options, "-o", fresh, path], check=True)
         fresh.replace(made)
     return made
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import ROWS
+from tools.c_compiler import compiler
 
 ROOT = Path(__file__).parent.parent.parent
 SECONDS = 120
@@ -39,7 +39,7 @@ READ_FOR = {
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(shutil.which("cc") is None, reason="the load generator is compiled")
+@pytest.mark.skipif(not compiler(), reason="the load generator is compiled")
 @pytest.mark.parametrize("row", ROWS)
 def test_a_row_runs(row: str) -> None:
     command = [sys.executable, "-m", "bench", row, "--part", "0.002"]

@@ -11,12 +11,12 @@ import pytest
 
 from tests.crash.explorer import Findings, read
 from tests.crash.recorder import PROJECT, Recording
-from tests.support.preload import compiler
+from tools.c_compiler import compiler
 
 SEED = 20261
 SHARES = 2
 
-needs_compiler = pytest.mark.skipif(compiler() is None, reason="the recorder is written in C and there is no compiler")
+needs_compiler = pytest.mark.skipif(not compiler(), reason="the recorder is written in C and there is no compiler")
 
 
 def explored(recording: Recording, states: int = 0, *, first: bool = False) -> Findings:

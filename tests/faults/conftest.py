@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.faults.injector import SOURCE
-from tests.support.preload import compiler, library
+from tests.support.preload import library
+from tools.c_compiler import compiler
 
 MEMORY = Path("/dev/shm")
 
@@ -18,7 +19,7 @@ MEMORY = Path("/dev/shm")
 @pytest.fixture(scope="session")
 def injector() -> Path:
     """The injector's library."""
-    if compiler() is None:
+    if not compiler():
         pytest.skip("needs a C compiler, for the injector")
     return library(SOURCE)
 
