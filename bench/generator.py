@@ -21,12 +21,17 @@ Figures = dict[str, Any]
 
 
 def compiled(source: str, *options: str) -> Path:
-    """The program made from a C file beside this one; built when it is older than its source."""
+    """The program made from a C file beside this one; built when it is older than its source.
+
+    Ends this process with a word where there is no compiler.
+    """
     path, made = BENCH / source, BUILD / Path(source).stem
     if not made.exists() or made.stat().st_mtime < path.stat().st_mtime:
+        if not (command := compiler()):
+            raise SystemExit("no C compiler was found: pip install 'leveret[compiler]' brings one")
         BUILD.mkdir(parents=True, exist_ok=True)
         fresh = made.with_suffix(".new")
-        subprocess.run([*compiler(), "-O2", "-Wall", "-Wextra", *options, "-o", fresh, path], check=True)
+        subprocess.run([*command, "-O2", "-Wall", "-Wextra", *options, "-o", fresh, path], check=True)
         fresh.replace(made)
     return made
 
