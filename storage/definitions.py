@@ -148,7 +148,7 @@ class DefinitionStore:
 
     async def _connect(self) -> None:
         self._lock = asyncio.Lock()
-        self._connection = await aiosqlite.connect(self.path, isolation_level=None, timeout=BUSY_SECONDS)
+        self._connection = await _connection(self.path)
         try:
             await self._connection.executescript(PRAGMAS)
             ((self.uuid,),) = await self._rows("SELECT value FROM metadata WHERE key = 'store_uuid'")
@@ -227,6 +227,22 @@ class DefinitionStore:
                 await self._connection.backup(target)
             for synced in (path, path.parent):
                 _sync(synced)
+
+
+async def _connection(path: Path) -> aiosqlite.Connection:
+    """An open one. One that fails leaves its thread, which tells the loop of its end: that is awaited."""
+    threads: list[threading.Thread] = []
+
+    def connect() -> sqlite3.Connection:
+        threads.append(threading.current_thread())
+        return sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+
+    try:
+        return await aiosqlite.Connection(connect, iter_chunk_size=64)
+    except BaseException:
+        for thread in threads:
+            thread.join()
+        raise
 
 
 def _sync(path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import subprocess
 import sys
@@ -354,6 +355,32 @@ def test_a_full_disk_is_told_apart_and_the_store_goes_on(store: DefinitionStore)
     assert store.load().vhosts == (VHOST,)
     store.commit([big])
     assert len(reopened(store).global_parameters[0].value) == 100_000
+
+
+def test_what_cannot_be_opened_leaves_nothing_running(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The file is there and fails the connection's own thread, which is slow to end."""
+    DefinitionStore.open(path).close()
+    connect, before = sqlite3.connect, threading.enumerate()
+
+    def failing(*arguments: Any, **options: Any) -> sqlite3.Connection:
+        if threading.current_thread() in before:
+            return connect(*arguments, **options)
+        raise sqlite3.OperationalError("unable to open database file")
+
+    def slowly(record: logging.LogRecord) -> bool:
+        if "close_and_stop" in record.getMessage() and threading.current_thread() not in before:
+            threading.Event().wait(0.1)
+        return True
+
+    monkeypatch.setattr(sqlite3, "connect", failing)
+    caplog.set_level(logging.DEBUG, "aiosqlite")
+    monkeypatch.setattr(logging.getLogger("aiosqlite"), "filters", [slowly])
+    with pytest.raises(DefinitionsError, match=f"{path}: unable to open database file"):
+        DefinitionStore.open(path)
+    assert set(threading.enumerate()) <= set(before)
+    assert "close_and_stop" in caplog.text
 
 
 def test_threads_may_commit_at_once(store: DefinitionStore) -> None:
