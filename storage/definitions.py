@@ -148,7 +148,7 @@ class DefinitionStore:
 
     async def _connect(self) -> None:
         self._lock = asyncio.Lock()
-        self._connection = await _connection(self.path)
+        self._connection = await _connection(self.path, isolation_level=None, timeout=BUSY_SECONDS)
         try:
             await self._connection.executescript(PRAGMAS)
             ((self.uuid,),) = await self._rows("SELECT value FROM metadata WHERE key = 'store_uuid'")
@@ -223,19 +223,23 @@ class DefinitionStore:
     async def _backup(self, path: Path) -> None:
         async with self._lock:
             # The copying is done by our connection's thread, the target was opened by another.
-            async with aiosqlite.connect(path, check_same_thread=False) as target:
+            target = await _connection(path, check_same_thread=False)
+            try:
                 await self._connection.backup(target)
+            finally:
+                await target.close()
             for synced in (path, path.parent):
                 _sync(synced)
 
 
-async def _connection(path: Path) -> aiosqlite.Connection:
+async def _connection(path: Path, **options: Any) -> aiosqlite.Connection:
     """An open one. One that fails leaves its thread, which tells the loop of its end: that is awaited."""
     threads: list[threading.Thread] = []
 
     def connect() -> sqlite3.Connection:
         threads.append(threading.current_thread())
-        return sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)
+        connection: sqlite3.Connection = sqlite3.connect(path, **options)
+        return connection
 
     try:
         return await aiosqlite.Connection(connect, iter_chunk_size=64)
