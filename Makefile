@@ -74,7 +74,7 @@ crash-states: $(STAMP)
 
 # Atheris has wheels for some interpreters only, and building it takes a compiler with libFuzzer.
 $(FUZZ_STAMP): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris --editable '.[$(EXTRAS),fuzz]' || \
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris --editable '.[test,fuzz]' || \
 		{ echo "leveret: no wheel of atheris was found for $$($(BIN)/python --version); try make clean fuzz PYTHON=/path/to/python3.11" >&2; exit 1; }
 	@touch $(FUZZ_STAMP)
 
