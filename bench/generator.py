@@ -11,7 +11,7 @@ from bench import loadgen
 from bench.loadgen import Link
 from bench.target import Target
 from broker.wire import methods
-from broker.wire.tables import from_python
+from broker.wire.field_tables import from_python
 from tools.c_compiler import compiler
 
 BENCH = Path(__file__).parent

@@ -10,8 +10,8 @@ from bench.accounts import Account, Latencies
 from bench.flows import Consumer, Flow, Publisher, Requests, Server, Sink, declare
 from bench.line import Line
 from bench.target import Target
+from broker.wire.field_tables import from_python
 from broker.wire.properties import BasicProperties
-from broker.wire.tables import from_python
 from tests.support.client import Client
 from tests.support.shorthand import queue_declare
 

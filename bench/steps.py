@@ -29,9 +29,9 @@ from pathlib import Path
 from unittest.mock import patch
 
 from bench.target import Wanted, report
-from broker.entities.backlog import Window
-from broker.entities.message import Message
-from broker.entities.queue import Queue
+from broker.entities.messages.message import Message
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.ready_messages import Window
 from broker.session.connection import Connection
 from broker.wire import frames, methods
 from broker.wire.method import Method

@@ -432,9 +432,9 @@ def methods_text(methods: list[MethodSpec]) -> str:
         "import struct",
         "from collections.abc import Callable",
         "",
-        "from broker.wire.errors import DecodeError",
+        "from broker.wire.amqp_errors import DecodeError",
         "from broker.wire.method import Method as Method",
-        "from broker.wire.tables import Table, decode_table, encode_table",
+        "from broker.wire.field_tables import Table, decode_table, encode_table",
         "",
     ]
     head += [f'{name} = struct.Struct("{letters}")' for letters, name in sorted(structs.names.items())]

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import trio
 
-from broker.entities.broker import Broker
+from broker.entities.vhosts.broker import Broker
 from storage.batch import SealedBatch
 from storage.errors import StoreFull
 from storage.messages import MessageStore

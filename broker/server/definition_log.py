@@ -14,13 +14,13 @@ from typing import NamedTuple
 
 import trio
 
-from broker.entities.definitions import Definitions
-from broker.entities.exchanges import Binding, Exchange
-from broker.entities.pending import Pending
-from broker.entities.queue import Queue
+from broker.entities.exchanges.exchange import Binding, Exchange
+from broker.entities.queues.queue import Queue
+from broker.entities.scheduling.future import Pending
+from broker.entities.vhosts.durable_definitions import Definitions
+from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ConnectionException
-from broker.wire.tables import encode_table
+from broker.wire.field_tables import encode_table
 from storage.batch import TRANSIENT_QUEUE
 from storage.definition_changes import (
     BindingRow,

@@ -12,10 +12,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from broker.entities.broker import Broker
-from broker.entities.policies import Policy
-from broker.entities.users import Permission, TopicPermission, User
-from broker.entities.vhost import VHostDescription
+from broker.entities.arguments.policies import Policy
+from broker.entities.vhosts.broker import Broker
+from broker.entities.vhosts.users import Permission, TopicPermission, User
+from broker.entities.vhosts.vhost import VHostDescription
 from storage.definition_changes import (
     Change,
     DeletePermission,

@@ -11,7 +11,7 @@ from time import thread_time
 
 import trio
 
-from broker.entities.broker import Broker
+from broker.entities.vhosts.broker import Broker
 from broker.server.committer import Committer
 from storage.messages import MessageStore
 

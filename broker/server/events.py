@@ -15,9 +15,9 @@ from contextlib import contextmanager
 import trio
 
 from broker.config import Config
-from broker.entities.broker import Broker
-from broker.entities.recording import BOOT, QUEUED, SNAPSHOT, STOP, Recorder, name_bytes, steps
-from broker.entities.stream import Stream
+from broker.entities.queues.event_recording import BOOT, QUEUED, SNAPSHOT, STOP, Recorder, name_bytes, steps
+from broker.entities.queues.stream_queue import Stream
+from broker.entities.vhosts.broker import Broker
 from storage.batch import COUNTER_BITS
 from storage.event_log import EventLog, EventLogSettings, Part
 from storage.messages import MessageStore

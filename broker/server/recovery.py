@@ -16,18 +16,18 @@ from typing import NamedTuple
 
 from broker.administration import AdministrationError
 from broker.config import Config
-from broker.entities.backlog import Window
-from broker.entities.broker import Broker, BrokerSettings
-from broker.entities.clock import SteadyClock
-from broker.entities.exchanges import Binding, Destination
-from broker.entities.queue import QueueSpec
-from broker.entities.recording import Recorder
-from broker.entities.vhost import VHost
+from broker.entities.exchanges.exchange import Binding, Destination
+from broker.entities.queues.event_recording import Recorder
+from broker.entities.queues.queue import QueueSpec
+from broker.entities.queues.ready_messages import Window
+from broker.entities.scheduling.clock import SteadyClock
+from broker.entities.vhosts.broker import Broker, BrokerSettings
+from broker.entities.vhosts.vhost import VHost
 from broker.server.commands.policy_check import checked
 from broker.server.definition_log import DefinitionLog
 from broker.server.effects import take_effect
 from broker.session.passwords import SHA256, hash_password
-from broker.wire.tables import Table, decode_table, encode_table
+from broker.wire.field_tables import Table, decode_table, encode_table
 from storage import ballast, creation
 from storage.batch import LaneState
 from storage.definition_changes import (

@@ -20,7 +20,7 @@ from pathlib import Path
 import trio
 
 from broker.config import Config
-from broker.entities.alarms import DISK, MEMORY, Alarms
+from broker.entities.scheduling.alarms import DISK, MEMORY, Alarms
 
 log = logging.getLogger("leveret.resources")
 

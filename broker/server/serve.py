@@ -24,7 +24,7 @@ from typing import NamedTuple
 import trio
 
 from broker.config import Config, Defaults
-from broker.entities.broker import Broker
+from broker.entities.vhosts.broker import Broker
 from broker.server import admin, listeners, recovery, resources
 from broker.server.commands import definitions
 from broker.server.commands.administration import Administration

@@ -13,7 +13,7 @@ import trio
 
 from broker.config import ConfigError, Tls
 from broker.session import certificates
-from broker.wire.errors import DecodeError
+from broker.wire.amqp_errors import DecodeError
 
 log = logging.getLogger("leveret.tls")
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from itertools import islice
 
-from broker.entities.exchanges import Exchange
-from broker.entities.queue import Queue
-from broker.entities.users import Users
+from broker.entities.exchanges.exchange import Exchange
+from broker.entities.queues.queue import Queue
+from broker.entities.vhosts.users import Users
+from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
 from broker.wire.properties import PropertySummary
 
 REMEMBERED_MAX = 4096

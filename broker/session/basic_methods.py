@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.entities.consumer import Consumer
-from broker.entities.queue import Queue, deliver_now
-from broker.entities.queue_types import QUORUM
-from broker.entities.stream import Stream
+from broker.entities.arguments.queue_types import QUORUM
+from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.queue import Queue, deliver_now
+from broker.entities.queues.stream_queue import Stream
 from broker.session import content, tracing
 from broker.session.channel import Channel
 from broker.session.queue_methods import current_queue
 from broker.session.registry import generated_name
 from broker.session.stream_methods import check_consume
 from broker.wire import methods
+from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException, ConnectionException
+from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Table
 from broker.wire.properties import REPLY_TO
-from broker.wire.tables import INTEGER_KINDS, TYPE_NAMES, Table
 
 
 def qos(channel: Channel, method: methods.BasicQos) -> None:

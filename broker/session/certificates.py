@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from broker.wire import der
+from broker.wire.amqp_errors import DecodeError
 from broker.wire.der import Element
-from broker.wire.errors import DecodeError
 
 COMMON_NAME = "2.5.4.3"
 ALTERNATIVE_NAMES = "2.5.29.17"

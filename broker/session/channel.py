@@ -13,18 +13,18 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import WeakSet
 
-from broker.entities.consumer import UNLIMITED, Consumer
-from broker.entities.message import Entry
-from broker.entities.pending import Pending
-from broker.entities.queue import Queue
+from broker.entities.messages.message import Entry
+from broker.entities.queues.consumers import UNLIMITED, Consumer
+from broker.entities.queues.queue import Queue
+from broker.entities.scheduling.future import Pending
 from broker.session import content, deliveries
 from broker.session.confirms import ConfirmLedger
 from broker.session.deliveries import DeliveryLedger
 from broker.session.replies import Replies
 from broker.session.transaction import Transaction
 from broker.wire import methods
+from broker.wire.amqp_errors import ChannelException, reply_text
 from broker.wire.assembler import Assembler
-from broker.wire.errors import ChannelException, reply_text
 from broker.wire.frames import method_frame
 from broker.wire.method import Method
 

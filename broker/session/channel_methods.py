@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from broker.entities.quotas import MAX_CHANNELS
+from broker.entities.vhosts.user_limits import MAX_CHANNELS
 from broker.session import tracing
 from broker.session.channel import Channel
 from broker.session.recording import RecordedChannel
 from broker.wire import methods
+from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ConnectionException
 
 if TYPE_CHECKING:
     from broker.session.connection import Connection

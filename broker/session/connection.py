@@ -11,19 +11,19 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.entities.pending import Pending
+from broker.entities.scheduling.future import Pending
 from broker.session import handshake, intake
 from broker.session.channel import Action, Channel
 from broker.session.output import Output
 from broker.wire import methods
+from broker.wire.amqp_errors import ChannelException, ConnectionException, reply_text
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException, ConnectionException, reply_text
+from broker.wire.field_tables import Table
 from broker.wire.frames import method_frame
 from broker.wire.method import Method
-from broker.wire.tables import Table
 
 if TYPE_CHECKING:
-    from broker.entities.vhost import VHost
+    from broker.entities.vhosts.vhost import VHost
     from broker.session.access import Access
     from broker.session.registry import Registry
 

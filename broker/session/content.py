@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from broker.entities.message import Entry, Message
+from broker.entities.messages.message import Entry, Message
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, ReplyCode
 from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, Piece, content_frames, content_pieces, frame
 

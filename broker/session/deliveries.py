@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, takewhile
 from operator import attrgetter
 
-from broker.entities.message import Entry
-from broker.entities.queue import Queue
+from broker.entities.messages.message import Entry
+from broker.entities.queues.queue import Queue
+from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
 
 PORTION_MESSAGES = 512
 PORTION_BYTES = 2 << 20

@@ -16,9 +16,9 @@ from broker.session import (
 )
 from broker.session.channel import Channel
 from broker.wire import methods
+from broker.wire.amqp_errors import ConnectionException
 from broker.wire.assembler import Command
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ConnectionException
 from broker.wire.method import Method
 
 if TYPE_CHECKING:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from broker.entities.exchanges import ROUTERS, Exchange
+from broker.entities.exchanges.exchange import ROUTERS, Exchange
 from broker.session import names
 from broker.session.channel import Channel
 from broker.wire import methods
+from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException, ConnectionException
-from broker.wire.tables import TYPE_NAMES, Table
+from broker.wire.field_tables import TYPE_NAMES, Table
 
 
 def declare(channel: Channel, method: methods.ExchangeDeclare) -> None:

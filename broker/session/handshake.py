@@ -14,14 +14,14 @@ from enum import Enum, auto
 from typing import TYPE_CHECKING, Any
 
 from broker import __version__
-from broker.entities.quotas import MAX_CONNECTIONS
+from broker.entities.vhosts.user_limits import MAX_CONNECTIONS
 from broker.session import logins, sasl
 from broker.wire import methods
+from broker.wire.amqp_errors import ConnectionException, reply_text
 from broker.wire.constants import FRAME_MIN_SIZE, ReplyCode
-from broker.wire.errors import ConnectionException, reply_text
+from broker.wire.field_tables import Field, Table
 from broker.wire.frames import PROTOCOL_HEADER
 from broker.wire.method import Method
-from broker.wire.tables import Field, Table
 
 if TYPE_CHECKING:
     from broker.session.connection import Connection

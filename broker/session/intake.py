@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 from broker.session import dispatch, handshake, runs
 from broker.session.channel import HELD_OVERHEAD_BYTES, Channel
 from broker.wire import frames, methods
+from broker.wire.amqp_errors import ChannelException, ConnectionException, DecodeError
 from broker.wire.assembler import Command
 from broker.wire.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, ReplyCode
-from broker.wire.errors import ChannelException, ConnectionException, DecodeError
 from broker.wire.method import Method
 
 if TYPE_CHECKING:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
 
 RESERVED = "amq."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from broker.entities.turn import Outbound, Turn
+from broker.entities.scheduling.turn import Outbound, Turn
 from broker.wire.frames import Piece
 
 if TYPE_CHECKING:

@@ -15,10 +15,10 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING
 
-from broker.entities.message import Entry
-from broker.entities.queue_arguments import consumer_timeout
+from broker.entities.arguments.queue_arguments import consumer_timeout
+from broker.entities.messages.message import Entry
+from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
 
 if TYPE_CHECKING:
     from broker.session.channel import Channel

@@ -10,19 +10,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from broker.entities.delays import DelayQueue
-from broker.entities.message import BlindlyCopied, Message
-from broker.entities.queue import Queue
-from broker.entities.queue_arguments import EXPIRY_MAX_MILLISECONDS
+from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS
+from broker.entities.messages.message import BlindlyCopied, Message
+from broker.entities.queues.queue import Queue
+from broker.entities.vhosts.delayed_exchange import DelayQueue
 from broker.session import content, tracing
 from broker.session.access import HEADER_BYTES_MAX, Target
 from broker.session.channel import HELD_OVERHEAD_BYTES, Channel
+from broker.wire.amqp_errors import ChannelException, ConnectionException, DecodeError
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException, ConnectionException, DecodeError
+from broker.wire.field_tables import TYPE_NAMES, Field, Table, decode_table
 from broker.wire.frames import cannot_decode
 from broker.wire.methods import BasicPublish, decode_basic_publish
 from broker.wire.properties import REPLY_TO, PropertySummary, decode_properties, encode_header, summarize
-from broker.wire.tables import TYPE_NAMES, Field, Table, decode_table
 from storage.batch import PERSISTENT
 
 _BASIC_PUBLISH = BasicPublish.KEY.to_bytes(4, "big")

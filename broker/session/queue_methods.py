@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from broker.entities import queue_arguments, queue_types
-from broker.entities.exchanges import Binding
-from broker.entities.journal import OnDisk
-from broker.entities.pending import Pending
-from broker.entities.queue import Queue, QueueSpec, deliver_now
-from broker.entities.quotas import MAX_QUEUES
+from broker.entities.arguments import queue_arguments, queue_types
+from broker.entities.exchanges.exchange import Binding
+from broker.entities.queues.batch_queue import OnDisk
+from broker.entities.queues.queue import Queue, QueueSpec, deliver_now
+from broker.entities.scheduling.future import Pending
+from broker.entities.vhosts.user_limits import MAX_QUEUES
 from broker.session import names
 from broker.session.channel import Channel
 from broker.session.registry import generated_name
 from broker.wire import methods
+from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException, ConnectionException
+from broker.wire.field_tables import Table
 from broker.wire.properties import REPLY_TO
-from broker.wire.tables import Table
 
 
 def declare(channel: Channel, method: methods.QueueDeclare) -> None:

@@ -1,4 +1,4 @@
-"""A channel whose deliveries, publishes and confirms are recorded: see `broker.entities.recording`."""
+"""A channel whose deliveries, publishes and confirms are recorded: see `broker.entities.queues.event_recording`."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from broker.entities.consumer import Consumer
-from broker.entities.message import Entry, Message
-from broker.entities.queue import Queue
-from broker.entities.recording import ACK, CONFIRM, DELIVER, NACK, RETURN, Recorder, name_bytes
+from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.event_recording import ACK, CONFIRM, DELIVER, NACK, RETURN, Recorder, name_bytes
+from broker.entities.queues.queue import Queue
 from broker.session.channel import Channel
 from broker.session.confirms import Answer, ConfirmLedger
+from broker.wire.field_tables import Field
 from broker.wire.method import Method
 from broker.wire.methods import TxCommitOk
 from broker.wire.properties import decode_properties, encode_header
-from broker.wire.tables import Field
 
 if TYPE_CHECKING:
     from broker.session.connection import Connection

@@ -9,12 +9,12 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
-from broker.entities.broker import Broker
+from broker.entities.vhosts.broker import Broker
 from broker.session.access import Access
 from broker.session.guessing import Guessing
 from broker.session.settings import SessionSettings
+from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ConnectionException
 
 if TYPE_CHECKING:
     from broker.session.channel import Channel

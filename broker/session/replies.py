@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from weakref import ref
 
-from broker.entities.message import Message
+from broker.entities.messages.message import Message
 from broker.session import content
 from broker.session.registry import generated_name
 from broker.wire.properties import REPLY_TO

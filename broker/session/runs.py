@@ -14,16 +14,16 @@ import struct
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from broker.entities.message import Entry, Message
+from broker.entities.messages.message import Entry, Message
 from broker.session import publishing
 from broker.session.deliveries import acknowledge
 from broker.wire import methods
+from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
-from broker.wire.errors import ChannelException, ConnectionException
 from storage.batch import PERSISTENT
 
 if TYPE_CHECKING:
-    from broker.entities.queue import Queue
+    from broker.entities.queues.queue import Queue
     from broker.session.access import Target
     from broker.session.channel import Channel
 

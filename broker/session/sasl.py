@@ -7,11 +7,11 @@ import binascii
 import struct
 from typing import NamedTuple
 
-from broker.entities.users import User
+from broker.entities.vhosts.users import User
 from broker.session import certificates, passwords
 from broker.session.certificates import Naming
-from broker.wire.errors import DecodeError
-from broker.wire.tables import decode_table
+from broker.wire.amqp_errors import DecodeError
+from broker.wire.field_tables import decode_table
 
 MECHANISMS = b"PLAIN AMQPLAIN"
 EXTERNAL = "EXTERNAL"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from broker.entities.message import Entry
+from broker.entities.messages.message import Entry
 from broker.session import deliveries
 from broker.session.channel import Channel
 from broker.session.stream_methods import check_return
 from broker.wire import methods
+from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ConnectionException
 
 Settlement = Callable[[list[Entry]], None]
 

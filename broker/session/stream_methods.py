@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from broker.entities import stream_arguments
-from broker.entities.stream import Stream
+from broker.entities.arguments import stream_arguments
+from broker.entities.queues.stream_queue import Stream
 from broker.session.channel import Channel
 from broker.wire import methods
+from broker.wire.amqp_errors import ConnectionException, precondition_failed
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ConnectionException, precondition_failed
 
 
 def check_consume(channel: Channel, stream: Stream, method: methods.BasicConsume) -> None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 
-from broker.entities.consumer import Consumer
-from broker.entities.message import SHORT_STRING_BYTES, Entry, Message, keys_of, route_of
-from broker.entities.queue import Queue
-from broker.entities.routing import hand_over
-from broker.entities.vhost import TRACE_EXCHANGE, VHost
+from broker.entities.exchanges.routing import hand_over
+from broker.entities.messages.message import SHORT_STRING_BYTES, Entry, Message, keys_of, route_of
+from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.queue import Queue
+from broker.entities.vhosts.vhost import TRACE_EXCHANGE, VHost
 from broker.session.channel import Channel
 from broker.session.registry import Registry
+from broker.wire.field_tables import Field, Table, string
 from broker.wire.properties import REPLY_TO, BasicProperties, decode_properties, encode_header
-from broker.wire.tables import Field, Table, string
 
 
 def start(registry: Registry, vhost: VHost) -> None:

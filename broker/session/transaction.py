@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker.entities.message import Entry
+from broker.entities.messages.message import Entry
 
 
 class Transaction:

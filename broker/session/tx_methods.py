@@ -6,14 +6,14 @@ at once, returns come with the commit. All of a commit is in one write to disk, 
 
 from __future__ import annotations
 
-from broker.entities.journal import OnDisk
-from broker.entities.pending import Pending
+from broker.entities.queues.batch_queue import OnDisk
+from broker.entities.scheduling.future import Pending
 from broker.session.channel import Channel
 from broker.session.confirms import ConfirmLedger
 from broker.session.transaction import Transaction
 from broker.wire import methods
+from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ChannelException
 
 
 def select(channel: Channel, method: methods.TxSelect) -> None:

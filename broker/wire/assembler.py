@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ConnectionException
 from broker.wire.method import Method
 from broker.wire.properties import HEADER_START
 

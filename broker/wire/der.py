@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from broker.wire.errors import DecodeError
+from broker.wire.amqp_errors import DecodeError
 
 SEQUENCE = 0x30
 SET = 0x31

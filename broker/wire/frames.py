@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TypeAlias
 
+from broker.wire.amqp_errors import REPLY_TEXT_BYTES_MAX, ConnectionException
 from broker.wire.constants import (
     FRAME_BODY,
     FRAME_END,
@@ -13,7 +14,6 @@ from broker.wire.constants import (
     FRAME_METHOD,
     ReplyCode,
 )
-from broker.wire.errors import REPLY_TEXT_BYTES_MAX, ConnectionException
 from broker.wire.method import Method
 
 FRAME_START = struct.Struct(">BHI")

@@ -11,9 +11,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 
-from broker.wire.errors import DecodeError
+from broker.wire.amqp_errors import DecodeError
+from broker.wire.field_tables import Table, decode_table, encode_table
 from broker.wire.method import Method as Method
-from broker.wire.tables import Table, decode_table, encode_table
 
 _B = struct.Struct(">B")
 _BB = struct.Struct(">BB")

@@ -16,8 +16,8 @@ from __future__ import annotations
 import struct
 from typing import Any, NamedTuple
 
-from broker.wire.errors import DecodeError
-from broker.wire.tables import Table, decode_table, encode_table, skim_table
+from broker.wire.amqp_errors import DecodeError
+from broker.wire.field_tables import Table, decode_table, encode_table, skim_table
 
 BASIC_CLASS_ID = 60
 REPLY_TO = "amq.rabbitmq.reply-to"

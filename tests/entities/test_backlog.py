@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.entities.backlog import Backlog, Window
-from broker.entities.message import Entry
-from broker.entities.queue import Queue
+from broker.entities.messages.message import Entry
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.ready_messages import Backlog, Window
 from tests.support.core import Core
 
 WINDOW = Window(4, 100)

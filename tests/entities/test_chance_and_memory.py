@@ -8,8 +8,8 @@ from random import Random
 
 import pytest
 
-from broker.entities.queue import Queue
-from broker.wire.errors import ChannelException
+from broker.entities.queues.queue import Queue
+from broker.wire.amqp_errors import ChannelException
 from tests.support.core import Core, Reader, message
 
 

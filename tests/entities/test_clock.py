@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from broker.entities.clock import SteadyClock
+from broker.entities.scheduling.clock import SteadyClock
 
 
 @pytest.mark.parametrize("jump_seconds", [-86400.0, 3600.0])

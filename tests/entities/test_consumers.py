@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.entities.consumer import Consumer
-from broker.entities.queue import RUN_BYTES
+from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.queue import RUN_BYTES
 from tests.support.core import Core, Reader
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from broker.entities.queue import Queue
+from broker.entities.queues.queue import Queue
+from broker.wire.field_tables import Field, Table
 from broker.wire.properties import BasicProperties, decode_properties
-from broker.wire.tables import Field, Table
 from tests.support.core import START, Core, Reader
 
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.entities.pending import Pending
-from broker.entities.queue import Queue, QueueSpec
-from broker.entities.queue_arguments import assert_equivalent, same_value
-from broker.wire.errors import ChannelException
-from broker.wire.tables import Field, Table
+from broker.entities.arguments.queue_arguments import assert_equivalent, same_value
+from broker.entities.queues.queue import Queue, QueueSpec
+from broker.entities.scheduling.future import Pending
+from broker.wire.amqp_errors import ChannelException
+from broker.wire.field_tables import Field, Table
 from tests.support.core import Core
 
 INTEGERS = "bBsuIilL"

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from broker.entities import delays
-from broker.entities.delay_header import DELAY_MAX_MILLISECONDS, delay_of
-from broker.entities.delays import DelayQueue
-from broker.entities.exchanges import Exchange
-from broker.entities.lane import Lane
-from broker.entities.message import Message
-from broker.entities.queue import Queue
-from broker.wire.errors import ChannelException, ConnectionException
+from broker.entities.exchanges.exchange import Exchange
+from broker.entities.messages.delay_header import DELAY_MAX_MILLISECONDS, delay_of
+from broker.entities.messages.message import Message
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.queue_store import Lane
+from broker.entities.vhosts import delayed_exchange
+from broker.entities.vhosts.delayed_exchange import DelayQueue
+from broker.wire.amqp_errors import ChannelException, ConnectionException
+from broker.wire.field_tables import Field, from_python
 from broker.wire.properties import decode_properties
-from broker.wire.tables import Field, from_python
 from storage.batch import PERSISTENT
 from tests.support.core import Core, Reader, message
 
@@ -356,7 +356,7 @@ def test_time_goes_on_while_the_broker_is_down(core: Core, later: Exchange) -> N
 def test_times_are_read_back_in_pieces_and_nothing_leaves_before(
     core: Core, later: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delays, "INDEX_MESSAGES", 2)
+    monkeypatch.setattr(delayed_exchange, "INDEX_MESSAGES", 2)
     for delay in (500, 400, 300, 200, 100):
         publish(core, later, b"%d" % delay, delay)
         core.commit()

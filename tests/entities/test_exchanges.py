@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.entities.topics import TopicTrie, words
-from broker.wire.errors import ChannelException
-from broker.wire.tables import Field, Table
+from broker.entities.exchanges.topic_trie import TopicTrie, words
+from broker.wire.amqp_errors import ChannelException
+from broker.wire.field_tables import Field, Table
 from tests.support.core import Core
 
 # Topics

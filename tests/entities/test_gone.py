@@ -9,8 +9,8 @@ from weakref import ref
 
 import pytest
 
-from broker.entities.queue import Queue
-from broker.entities.recording import Recorder, watch
+from broker.entities.queues.event_recording import Recorder, watch
+from broker.entities.queues.queue import Queue
 from tests.support.core import Core, Reader
 
 

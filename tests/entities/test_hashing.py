@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.entities.erlang_hash import jump, phash2
-from broker.entities.erlang_terms import UNDEFINED, Atom, Term, printed, typed
-from broker.wire.tables import Field
+from broker.entities.arguments.erlang_terms import UNDEFINED, Atom, Term, printed, typed
+from broker.entities.exchanges.erlang_hash import jump, phash2
+from broker.wire.field_tables import Field
 from tests.support.core import Core
 
 # Answers of Erlang/OTP 25

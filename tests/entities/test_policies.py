@@ -12,12 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.entities.exchanges import Exchange
-from broker.entities.limits import ROOM_MESSAGES
-from broker.entities.policies import APPLY_TO, EXCHANGE, SMALLER_WINS, InForce, Policies, Policy, alternate, effective
-from broker.entities.queue_arguments import EXPIRY_MAX_MILLISECONDS, QueueArguments, parse
-from broker.entities.queue_types import QUORUM, TYPES
-from broker.wire.tables import from_python
+from broker.entities.arguments.policies import (
+    APPLY_TO,
+    EXCHANGE,
+    SMALLER_WINS,
+    InForce,
+    Policies,
+    Policy,
+    alternate,
+    effective,
+)
+from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS, QueueArguments, parse
+from broker.entities.arguments.queue_types import QUORUM, TYPES
+from broker.entities.exchanges.exchange import Exchange
+from broker.entities.queues.queue_limits import ROOM_MESSAGES
+from broker.wire.field_tables import from_python
 from tests.support.core import Core, Reader, message
 
 

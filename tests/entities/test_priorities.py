@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.entities.priorities import PriorityQueue
-from broker.entities.queue import LOAD_MESSAGES
+from broker.entities.queues.priority_queue import PriorityQueue
+from broker.entities.queues.queue import LOAD_MESSAGES
 from tests.support.core import SMALL, Core, Reader, message
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.entities.message import Entry
-from broker.entities.quorum import QuorumEntry, QuorumQueue
-from broker.entities.waiting_letters import RETRY_MILLISECONDS, TRIED_AT_ONCE
+from broker.entities.messages.message import Entry
+from broker.entities.queues.at_least_once import RETRY_MILLISECONDS, TRIED_AT_ONCE
+from broker.entities.queues.quorum_queue import QuorumEntry, QuorumQueue
 from broker.wire.properties import decode_properties
 from tests.support.core import Core, Reader
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.entities.queue import LOAD_BYTES, LOAD_MESSAGES, Queue
+from broker.entities.queues.queue import LOAD_BYTES, LOAD_MESSAGES, Queue
 from tests.support.core import Core, Reader
 
 

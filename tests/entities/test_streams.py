@@ -6,9 +6,9 @@ import re
 
 import pytest
 
-from broker.entities.policies import Policy
-from broker.entities.stream import DISK_READS, READ
-from broker.wire.tables import Field
+from broker.entities.arguments.policies import Policy
+from broker.entities.queues.stream_queue import DISK_READS, READ
+from broker.wire.field_tables import Field
 from storage.messages import MessageStore
 from tests.support.core import START, Core, Reader, message
 from tests.support.streams import Follower, stream

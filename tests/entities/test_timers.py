@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.entities.timers import CROWDED, Timers
+from broker.entities.scheduling.timers import CROWDED, Timers
 from tests.support.core import Core
 
 DAY = 86_400_000

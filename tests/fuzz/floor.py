@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from broker.entities.alarms import DISK, MEMORY
-from broker.entities.vhost import DEFAULT_EXCHANGES
+from broker.entities.scheduling.alarms import DISK, MEMORY
+from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES
 from broker.server.commands.policy_check import checked
 from broker.session.settings import SessionSettings
+from broker.wire.field_tables import Field
 from broker.wire.methods import BasicConsume, BasicConsumeOk, QueueDeclare, QueueDeclareOk
-from broker.wire.tables import Field
 from tests.fuzz.listener import Listener
 from tests.support.conversation import Party, publish_frames
 from tests.support.core import Core

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.wire import methods
+from broker.wire.field_tables import TYPE_NAMES, Field, Table
 from broker.wire.method import Method
 from broker.wire.properties import BasicProperties
-from broker.wire.tables import TYPE_NAMES, Field, Table
 from tests.fuzz.choices import Choices, once_in, pick
 
 _USUAL = ("q", "r", "classic", "priority", "quorum", "stream", "expiring", "short")

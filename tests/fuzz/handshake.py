@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from broker.session.handshake import ACCEPTED_HEADERS
+from broker.wire.field_tables import Field, Table, encode_table
 from broker.wire.frames import PROTOCOL_HEADER, frame, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
@@ -17,7 +18,6 @@ from broker.wire.methods import (
     ConnectionStartOk,
     ConnectionTuneOk,
 )
-from broker.wire.tables import Field, Table, encode_table
 from tests.fuzz.choices import Choices, once_in, pick
 from tests.fuzz.floor import floor
 from tests.fuzz.grammar import ALL_METHODS, any_table, integer, method_of, name

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TypeVar
 
 from broker.session.connection import Connection, Peer
+from broker.wire.amqp_errors import REPLY_TEXT_BYTES_MAX
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
-from broker.wire.errors import REPLY_TEXT_BYTES_MAX
+from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
@@ -25,7 +26,6 @@ from broker.wire.methods import (
     ConnectionTuneOk,
 )
 from broker.wire.properties import body_size, decode_properties
-from broker.wire.tables import from_python
 from tests.support.client import CAPABILITIES
 from tests.support.conversation import Party
 from tests.support.frames import Frame, FrameReader

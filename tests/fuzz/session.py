@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from broker.administration import AdministrationError
-from broker.entities.alarms import DISK, MEMORY
+from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.wire.constants import FRAME_METHOD
 from broker.wire.frames import content_frames, frame, method_frame
 from broker.wire.methods import (

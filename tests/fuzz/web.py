@@ -12,7 +12,7 @@ import trio
 import trio.testing
 
 from broker.config import Http
-from broker.entities.users import User
+from broker.entities.vhosts.users import User
 from broker.server.http import HttpConnection
 from broker.server.http_events import EventPages
 from broker.server.segment_files import SegmentFiles

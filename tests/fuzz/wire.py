@@ -9,13 +9,13 @@ from functools import partial
 from typing import Any
 
 from broker.session.certificates import Naming, alternative_names, login_name, valid_until
+from broker.wire.amqp_errors import ConnectionException, DecodeError
 from broker.wire.assembler import Assembler
 from broker.wire.constants import FRAME_METHOD
-from broker.wire.errors import ConnectionException, DecodeError
+from broker.wire.field_tables import Table, decode_table, encode_table, skim_table, to_python
 from broker.wire.frames import content_frames, frame
 from broker.wire.methods import DECODERS, BasicPublish
 from broker.wire.properties import HEADER_START, decode_properties, encode_header, summarize
-from broker.wire.tables import Table, decode_table, encode_table, skim_table, to_python
 from tests.fuzz.choices import Choices, once_in, pick
 from tests.fuzz.grammar import ALL_METHODS, HEADERS, method_of, properties, table
 from tests.support.frames import Frame, FrameReader

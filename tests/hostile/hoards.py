@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import count
 
+from broker.wire.field_tables import Field, Table, from_python
 from broker.wire.frames import method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
@@ -19,7 +20,6 @@ from broker.wire.methods import (
     TxSelect,
     TxSelectOk,
 )
-from broker.wire.tables import Field, Table, from_python
 from tests.hostile.attack import Attack, Flood
 from tests.hostile.line import CHANNEL_MAX, NOTHING, Line, frames_of, publication
 from tests.hostile.silence import fresh

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from broker.wire.constants import FRAME_METHOD
+from broker.wire.field_tables import Table, from_python
 from broker.wire.frames import PROTOCOL_HEADER, content_frames, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
@@ -25,7 +26,6 @@ from broker.wire.methods import (
     ConnectionTuneOk,
 )
 from broker.wire.properties import BasicProperties, encode_header
-from broker.wire.tables import Table, from_python
 from tests.support.frames import FrameReader
 
 Address = tuple[str, int]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from broker.wire.field_tables import from_python
 from broker.wire.frames import method_frame
 from broker.wire.methods import (
     BasicConsume,
@@ -13,7 +14,6 @@ from broker.wire.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from broker.wire.tables import from_python
 from tests.hostile.attack import Flood
 from tests.hostile.line import NOTHING, Line, publication
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker.wire.constants import FRAME_BODY
+from broker.wire.field_tables import Field
 from broker.wire.frames import PROTOCOL_HEADER, frame, method_frame
 from broker.wire.methods import (
     BasicAck,
@@ -20,7 +21,6 @@ from broker.wire.methods import (
     TxSelect,
     TxSelectOk,
 )
-from broker.wire.tables import Field
 from tests.hostile.attack import Attack
 from tests.hostile.contents import announcement
 from tests.hostile.good import Good, own_memory

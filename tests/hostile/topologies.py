@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import count
 
+from broker.wire.field_tables import Table, from_python
 from broker.wire.frames import method_frame
 from broker.wire.methods import (
     BasicConsume,
@@ -19,7 +20,6 @@ from broker.wire.methods import (
     QueueDeclare,
     QueueDeclareOk,
 )
-from broker.wire.tables import Table, from_python
 from tests.hostile.attack import Flood, Work
 from tests.hostile.line import NOTHING, Line, publication
 from tests.hostile.silence import fresh

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.entities.backlog import Window
-from broker.entities.delays import DelayQueue
-from broker.entities.queue import Queue
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.ready_messages import Window
+from broker.entities.vhosts.delayed_exchange import DelayQueue
 from storage.batch import SealedBatch
 from storage.verify import verify
 from tests.support.core import Core, Reader, message

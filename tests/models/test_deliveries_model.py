@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.entities.consumer import Consumer
-from broker.entities.message import Entry
-from broker.entities.queue import Queue
+from broker.entities.messages.message import Entry
+from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.queue import Queue
 from broker.session.deliveries import PORTION_BYTES, PORTION_MESSAGES, DeliveryLedger
-from broker.wire.errors import ChannelException
+from broker.wire.amqp_errors import ChannelException
 from tests.support.core import Core, Reader, message
 
 

@@ -21,9 +21,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from broker.entities.backlog import Window
-from broker.entities.consumer import Consumer
-from broker.entities.vhost import RESTORE_SPREAD_MILLISECONDS
+from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.ready_messages import Window
+from broker.entities.vhosts.vhost import RESTORE_SPREAD_MILLISECONDS
 from broker.wire.properties import decode_properties
 from storage.verify import verify
 from tests.support.core import Core, Reader, message

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from broker.entities import queue
-from broker.entities.backlog import Backlog
-from broker.entities.dead_letters import Letter
-from broker.entities.limits import Limits
-from broker.entities.message import Entry, Message
-from broker.entities.priorities import PriorityBacklog
-from broker.entities.queue import Queue
+from broker.entities.messages.death_header import Letter
+from broker.entities.messages.message import Entry, Message
+from broker.entities.queues import queue
+from broker.entities.queues.priority_queue import PriorityBacklog
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.queue_limits import Limits
+from broker.entities.queues.ready_messages import Backlog
 from tests.models.test_limits_model import walk
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
-from broker.entities.policies import Policy
-from broker.entities.vhost import VHost
-from broker.wire.tables import to_python
+from broker.entities.arguments.policies import Policy
+from broker.entities.vhosts.vhost import VHost
+from broker.wire.field_tables import to_python
 from tests.models.test_limits_model import GRAVE, QUEUE, WINDOW, LimitsMachine
 from tests.support.core import Core
 from tests.support.definitions import RecordedDefinitions

@@ -23,8 +23,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from broker.entities.backlog import Window
-from broker.entities.consumer import Consumer
+from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.ready_messages import Window
 from storage.batch import SealedBatch
 from storage.verify import verify
 from tests.support.core import Core, Reader, message

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker.entities.backlog import Backlog
-from broker.entities.dead_letters import Letter
-from broker.entities.lane import Lane
-from broker.entities.message import Entry, Message
-from broker.entities.priorities import PriorityBacklog, PriorityLanes
-from broker.entities.queue import Queue
+from broker.entities.messages.death_header import Letter
+from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.priority_queue import PriorityBacklog, PriorityLanes
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.queue_store import Lane
+from broker.entities.queues.ready_messages import Backlog
 from storage.messages import MessageStore
 from tests.models.test_queue_model import walk
 

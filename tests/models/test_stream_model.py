@@ -18,8 +18,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from broker.entities.backlog import Window
-from broker.wire.tables import Field
+from broker.entities.queues.ready_messages import Window
+from broker.wire.field_tables import Field
 from storage.verify import verify
 from tests.support.core import Core, message
 from tests.support.streams import Follower, stream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from broker.entities.clock import SteadyClock
+from broker.entities.scheduling.clock import SteadyClock
 from tests.planted.mistake import Mistake
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.entities.alarms import Alarms
+from broker.entities.scheduling.alarms import Alarms
 from broker.server.committer import Committer
 from storage import creation
 from storage.batch import SealedBatch

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from broker.entities.delays import DelayQueue
-from broker.entities.message import Entry, Message
-from broker.entities.queue import Queue
-from broker.entities.stream import Stream
-from broker.entities.waiting_letters import Letters
+from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.at_least_once import Letters
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.stream_queue import Stream
+from broker.entities.vhosts.delayed_exchange import DelayQueue
 from storage import creation
 from storage.batch import SealedBatch, WriteBatch
 from storage.messages import MessageStore

@@ -9,10 +9,10 @@ from typing import Any
 
 import lmdb
 
-from broker.entities.broker import Broker
-from broker.entities.message import Entry
-from broker.entities.pending import Pending
-from broker.entities.queue import Queue
+from broker.entities.messages.message import Entry
+from broker.entities.queues.queue import Queue
+from broker.entities.scheduling.future import Pending
+from broker.entities.vhosts.broker import Broker
 from broker.server.definition_log import DefinitionLog
 from broker.session import dispatch
 from broker.session.channel import Channel

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from broker.config import Config, Limits
-from broker.entities.backlog import Window
-from broker.entities.broker import Broker
-from broker.entities.delays import DelayQueue
-from broker.entities.exchanges import Exchange
-from broker.entities.message import Entry
-from broker.entities.queue import Queue
-from broker.entities.quorum import QuorumEntry, QuorumQueue
-from broker.entities.stream import Stream
-from broker.entities.vhost import VHost
+from broker.entities.exchanges.exchange import Exchange
+from broker.entities.messages.message import Entry
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.quorum_queue import QuorumEntry, QuorumQueue
+from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.stream_queue import Stream
+from broker.entities.vhosts.broker import Broker
+from broker.entities.vhosts.delayed_exchange import DelayQueue
+from broker.entities.vhosts.vhost import VHost
 from broker.server.recovery import Stores, open_stores, recover
 from storage.messages import MessageStore
 from storage.verify import verify

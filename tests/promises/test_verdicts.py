@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.wire.field_tables import from_python
 from broker.wire.method import Method
 from broker.wire.methods import (
     BasicAck,
@@ -23,7 +24,6 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties, encode_header
-from broker.wire.tables import from_python
 from tests.promises.broker_ledger import BrokerLedger, Found
 from tests.promises.conversation import Request, Said
 from tests.promises.topology import (

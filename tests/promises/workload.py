@@ -7,6 +7,7 @@ from collections import deque
 from itertools import count
 from typing import Protocol
 
+from broker.wire.field_tables import from_python
 from broker.wire.methods import (
     BasicAck,
     BasicDeliver,
@@ -21,7 +22,6 @@ from broker.wire.methods import (
     TxRollbackOk,
     TxSelect,
 )
-from broker.wire.tables import from_python
 from tests.promises.speaker import Speaker
 from tests.promises.topology import (
     BOTH,

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.wire.tables import Field
+from broker.wire.field_tables import Field
 from tests.support.client import Client
 from tests.support.shorthand import queue_declare, queue_delete
 

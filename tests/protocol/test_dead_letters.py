@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from broker.wire.field_tables import Field, from_python
 from broker.wire.methods import (
     BasicAck,
     BasicGetOk,
@@ -22,7 +23,6 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
-from broker.wire.tables import Field, from_python
 from tests.support.client import Client, Message
 from tests.support.contents import with_headers
 from tests.support.queues import deposit, drain, drain_messages

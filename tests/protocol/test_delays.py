@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from broker.wire.field_tables import Field
 from broker.wire.methods import (
     BasicAck,
     BasicDeliver,
@@ -21,7 +22,6 @@ from broker.wire.methods import (
     TxRollback,
     TxSelect,
 )
-from broker.wire.tables import Field
 from tests.support.client import Client, Message
 from tests.support.contents import with_headers
 from tests.support.queues import deposit, drain, drain_messages

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.wire.field_tables import Field, Table, encode_table
 from broker.wire.frames import frame, method_frame
 from broker.wire.methods import BasicDeliver, BasicGetOk, BasicPublish, BasicReturn, ConnectionClose
 from broker.wire.properties import BasicProperties, encode_header
-from broker.wire.tables import Field, Table, encode_table
 from tests.support.client import Client
 from tests.support.shorthand import consume, get, queue_declare
 from tests.wire.test_tables import VECTORS

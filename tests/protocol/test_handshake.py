@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from broker.wire.constants import FRAME_METHOD
+from broker.wire.field_tables import encode_table, from_python, to_python
 from broker.wire.frames import FRAME_OVERHEAD, FRAME_START, PROTOCOL_HEADER, content_frames, method_frame
 from broker.wire.methods import (
     BasicGetOk,
@@ -19,7 +20,6 @@ from broker.wire.methods import (
     ConnectionTuneOk,
 )
 from broker.wire.properties import encode_header
-from broker.wire.tables import encode_table, from_python, to_python
 from tests.support.client import CAPABILITIES, Client
 from tests.support.shorthand import get, queue_declare
 

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.wire.field_tables import NESTING_MAX, Table, decode_table, encode_table
 from broker.wire.frames import frame, method_frame
 from broker.wire.methods import BasicGetOk, BasicPublish, ConfirmSelect, QueueBind, QueueDeclare, QueueDelete
 from broker.wire.properties import HEADER_START
-from broker.wire.tables import NESTING_MAX, Table, decode_table, encode_table
 from tests.support.client import Client, Message
 from tests.support.reference import differs
 from tests.support.shorthand import get, queue_declare

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from broker.wire.field_tables import to_python
 from broker.wire.methods import BasicGetEmpty, BasicGetOk, BasicNack, ConfirmSelect
 from broker.wire.properties import BasicProperties
-from broker.wire.tables import to_python
 from tests.support.client import Address, Client, Message
 from tests.support.policing import Leveret, Operator, RabbitMQ
 from tests.support.queues import deposit, drain, drain_messages

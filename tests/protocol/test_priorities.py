@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from broker.wire.field_tables import Field
 from broker.wire.frames import content_frames, method_frame
 from broker.wire.methods import (
     BasicAck,
@@ -24,7 +25,6 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties, encode_header
-from broker.wire.tables import Field
 from tests.support.client import Client
 from tests.support.queues import deposit, drain, drain_messages
 from tests.support.shorthand import (

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from broker.wire.field_tables import Field, from_python
 from broker.wire.frames import content_frames, method_frame
 from broker.wire.methods import BasicGetOk, BasicPublish, BasicReturn
 from broker.wire.properties import BasicProperties, encode_header
-from broker.wire.tables import Field, from_python
 from tests.support.client import Client
 from tests.support.contents import with_headers
 from tests.support.queues import drain, drain_messages

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.wire.field_tables import Field
 from broker.wire.methods import (
     BasicAck,
     BasicCancel,
@@ -23,7 +24,6 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
-from broker.wire.tables import Field
 from tests.support.client import Client, Message
 from tests.support.queues import deposit, drain
 from tests.support.reference import REFERENCE, differs

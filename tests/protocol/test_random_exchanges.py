@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.wire.field_tables import from_python
 from broker.wire.methods import BasicReturn
 from broker.wire.properties import BasicProperties
-from broker.wire.tables import from_python
 from tests.support.client import Client
 from tests.support.queues import drain
 from tests.support.reference import REFERENCE

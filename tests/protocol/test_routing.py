@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from broker.wire.field_tables import Field, from_python
 from broker.wire.methods import BasicGetOk, QueueBind
 from broker.wire.properties import BasicProperties
-from broker.wire.tables import Field, from_python
 from tests.support.client import Client
 from tests.support.queues import drain
 from tests.support.shorthand import exchange_declare, get, queue_bind, queue_declare, queue_unbind

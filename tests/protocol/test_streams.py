@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from broker.wire.field_tables import Field, from_python
 from broker.wire.methods import (
     BasicAck,
     BasicCancel,
@@ -23,7 +24,6 @@ from broker.wire.methods import (
     QueuePurge,
 )
 from broker.wire.properties import BasicProperties
-from broker.wire.tables import Field, from_python
 from tests.support.client import Client, Message
 from tests.support.queues import deposit
 from tests.support.reference import REFERENCE, differs

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.wire.field_tables import Field
 from broker.wire.methods import QueueDeclareOk
-from broker.wire.tables import Field
 from tests.restart.conftest import expect_sound_store
 from tests.support.broker import BrokerProcess
 from tests.support.client import Client

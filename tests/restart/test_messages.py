@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.wire.field_tables import Field
 from broker.wire.methods import BasicDeliver, BasicGetOk, ChannelCloseOk, QueueDeclareOk, QueuePurge, TxCommit, TxSelect
 from broker.wire.properties import BasicProperties, encode_header
-from broker.wire.tables import Field
 from tests.support.client import Client, Message
 from tests.support.contents import PERSISTENT, TRANSIENT, flags, with_headers
 from tests.support.queues import deposit, drain, drain_messages

@@ -10,10 +10,10 @@ import pytest
 import trio
 import trio.testing
 
-from broker.entities.pending import Pending
+from broker.entities.scheduling.future import Pending
 from broker.server import definition_log
 from broker.server.definition_log import DefinitionLog
-from broker.wire.errors import ConnectionException
+from broker.wire.amqp_errors import ConnectionException
 from storage.batch import TRANSIENT_QUEUE
 from storage.definition_changes import (
     BindingRow,

@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 from broker.config import Http
-from broker.entities.users import User
+from broker.entities.vhosts.users import User
 from broker.server import segment_files
 from broker.server.http import HttpConnection
 from broker.server.http_events import EventPages

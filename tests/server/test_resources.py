@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from broker.config import Config, Disk, Memory, Server
-from broker.entities.alarms import DISK, MEMORY, Alarms
+from broker.entities.scheduling.alarms import DISK, MEMORY, Alarms
 from broker.server import resources
 from broker.server.resources import ResourceWatch
 

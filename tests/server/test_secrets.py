@@ -20,9 +20,9 @@ import pytest
 
 from broker.administration import SOCKET_NAME, AdministrationError, ask
 from broker.session.sasl import Login
+from broker.wire.field_tables import encode_table, from_python
 from broker.wire.frames import PROTOCOL_HEADER, method_frame
 from broker.wire.methods import ConnectionStart, ConnectionStartOk, ConnectionUpdateSecret
-from broker.wire.tables import encode_table, from_python
 from tests.support.broker import ROOT, BrokerProcess
 from tests.support.client import Client
 from tests.support.waiting import eventually

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.entities.generation import Generation
-from broker.entities.users import Permission, TopicPermission, User, Users
+from broker.entities.scheduling.cache_epoch import Generation
+from broker.entities.vhosts.users import Permission, TopicPermission, User, Users
 from broker.session.access import REMEMBERED_MAX, Access
-from broker.wire.errors import ChannelException
+from broker.wire.amqp_errors import ChannelException
 from broker.wire.method import Method
 from broker.wire.methods import BasicAck, ChannelClose, QueuePurge
 from tests.support.conversation import Conversation, Party

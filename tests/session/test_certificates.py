@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.session.certificates import Naming, alternative_names, login_name, subject, valid_until
-from broker.wire.errors import DecodeError
+from broker.wire.amqp_errors import DecodeError
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 UNTIL = datetime(2031, 2, 3, 4, 5, 6, tzinfo=UTC)

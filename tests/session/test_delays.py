@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.entities.alarms import DISK
-from broker.entities.users import Permission
+from broker.entities.scheduling.alarms import DISK
+from broker.entities.vhosts.users import Permission
 from broker.wire.methods import BasicAck
 from tests.support.conversation import Conversation, Party
 from tests.support.shorthand import exchange_declare, queue_bind, queue_declare

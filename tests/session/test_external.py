@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from cryptography.x509.oid import NameOID
 
-from broker.entities.users import User
+from broker.entities.vhosts.users import User
 from broker.session.certificates import Naming
 from broker.session.connection import Peer, Secured
 from broker.session.handshake import SILENT_SECONDS
 from broker.session.passwords import SHA256
 from broker.session.settings import SessionSettings
+from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER
 from broker.wire.methods import ConnectionClose, ConnectionStartOk, ConnectionTune
-from broker.wire.tables import from_python
 from tests.session.test_certificates import certificate
 from tests.support.conversation import Party
 from tests.support.core import Core

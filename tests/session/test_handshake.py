@@ -9,10 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from broker.entities.users import User
+from broker.entities.vhosts.users import User
 from broker.session.handshake import SILENT_SECONDS, Phase
 from broker.session.passwords import SHA256, hash_password
 from broker.session.settings import SessionSettings
+from broker.wire.field_tables import from_python
 from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
@@ -28,7 +29,6 @@ from broker.wire.methods import (
     ConnectionTune,
     ConnectionTuneOk,
 )
-from broker.wire.tables import from_python
 from tests.support.client import Message
 from tests.support.conversation import Conversation, Party, publish_frames
 from tests.support.core import Core

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ConnectionException
 from broker.wire.methods import (
     BasicAck,
     BasicGetOk,

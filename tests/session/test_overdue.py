@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from broker.entities.policies import Policy
+from broker.entities.arguments.policies import Policy
 from broker.session.overdue import LOOK_MILLISECONDS, Overdue
 from broker.session.settings import SessionSettings
 from broker.wire.methods import BasicDeliver, BasicGetOk, ChannelClose, ChannelCloseOk, TxRollback, TxSelect

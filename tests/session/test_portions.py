@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.entities import limits
-from broker.entities.portions import PORTION_STEPS, Portions
-from broker.entities.queue import DELIVER_MESSAGES
-from broker.entities.timers import Timers
+from broker.entities.queues import queue_limits
+from broker.entities.queues.queue import DELIVER_MESSAGES
+from broker.entities.scheduling.background_work import PORTION_STEPS, Portions
+from broker.entities.scheduling.timers import Timers
+from broker.wire.field_tables import Table
 from broker.wire.methods import BasicConsume, BasicRecover, BasicRecoverOk, ConnectionClose, ConnectionCloseOk
-from broker.wire.tables import Table
 from tests.support.conversation import Party
 from tests.support.core import START, Core, Reader
 from tests.support.shorthand import queue_declare
@@ -152,7 +152,7 @@ def test_a_message_falls_through_few_queues_in_a_turn(party: Party) -> None:
         core.advance(1)
         places.append(_place(core))
         assert sum(queue.ready for queue in core.vhost.queues.values()) == 1
-    assert max(later - earlier for earlier, later in itertools.pairwise(places)) <= limits.LETTERS_DEEP_MAX + 1
+    assert max(later - earlier for earlier, later in itertools.pairwise(places)) <= queue_limits.LETTERS_DEEP_MAX + 1
 
 
 def _place(core: Core) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.entities.users import Permission
+from broker.entities.vhosts.users import Permission
 from broker.session.settings import SessionSettings
 from broker.wire.methods import BasicAck, BasicNack, ChannelClose, TxCommit, TxCommitOk, TxSelect
 from tests.support.client import Message

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.entities.backlog import Window
+from broker.entities.queues.ready_messages import Window
 from broker.session.settings import SessionSettings
 from broker.wire.frames import method_frame
 from broker.wire.methods import BasicAck, BasicNack, ChannelClose, ConnectionClose

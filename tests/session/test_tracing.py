@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from broker.session import tracing
+from broker.wire.field_tables import Field, to_python
 from broker.wire.methods import BasicNack, ChannelOpen, TxRollback, TxSelect
-from broker.wire.tables import Field, to_python
 from tests.support.client import Message
 from tests.support.conversation import Conversation, Party
 from tests.support.shorthand import consume, exchange_declare, get, queue_bind, queue_declare, queue_delete

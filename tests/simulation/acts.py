@@ -7,8 +7,8 @@ from random import Random
 from typing import Any
 
 from broker.wire import methods
+from broker.wire.field_tables import Table, from_python
 from broker.wire.frames import method_frame
-from broker.wire.tables import Table, from_python
 from tests.simulation.client import Channel, Client, Consumer, nothing
 from tests.simulation.copies import Copy, Parcel, Place
 from tests.simulation.streams import Reading

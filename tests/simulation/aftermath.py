@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from broker.entities.queue import Queue
+from broker.entities.queues.queue import Queue
 from tests.simulation.copies import EXPIRY_AFTER_START, TOLERANCE, Broken, Copy, Group, Place
 from tests.simulation.promises import Promises
 from tests.simulation.town import GRAVE

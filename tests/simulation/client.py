@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from broker.wire import methods
 from broker.wire.constants import FRAME_HEADER, FRAME_METHOD
+from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER, content_frames, method_frame
 from broker.wire.method import Method
 from broker.wire.properties import BasicProperties, body_size, decode_properties, encode_header
-from broker.wire.tables import from_python
 from tests.simulation.copies import Broken, Copy, Group, Parcel, Place
 from tests.simulation.line import Line
 from tests.simulation.promises import check_single_active, headers_of

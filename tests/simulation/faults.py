@@ -6,7 +6,7 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from broker.entities.alarms import MEMORY
+from broker.entities.scheduling.alarms import MEMORY
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

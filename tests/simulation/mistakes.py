@@ -10,19 +10,19 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from broker.entities import clock
-from broker.entities.alarms import Alarms
-from broker.entities.backlog import Backlog
-from broker.entities.clock import SteadyClock
-from broker.entities.consumer import Consumer, Consumers
-from broker.entities.delays import DelayQueue
-from broker.entities.journal import Journal
-from broker.entities.lane import Lane
-from broker.entities.limits import Limits
-from broker.entities.message import Entry, Message
-from broker.entities.pending import Pending
-from broker.entities.queue import Queue
-from broker.entities.stream import Stream
+from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.consumers import Consumer, Consumers
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.queue_limits import Limits
+from broker.entities.queues.queue_store import Lane
+from broker.entities.queues.ready_messages import Backlog
+from broker.entities.queues.stream_queue import Stream
+from broker.entities.scheduling import clock
+from broker.entities.scheduling.alarms import Alarms
+from broker.entities.scheduling.clock import SteadyClock
+from broker.entities.scheduling.future import Pending
+from broker.entities.vhosts.delayed_exchange import DelayQueue
 from broker.server.definition_log import DefinitionLog
 from broker.session.channel import Channel
 from broker.session.confirms import ConfirmLedger

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.wire import methods
-from broker.wire.tables import from_python
+from broker.wire.field_tables import from_python
 from tests.simulation.client import nothing
 from tests.simulation.town import DELAYED, FANOUT, LATE_QUEUE
 

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from broker.config import Config, Identity, Limits, Server, Store
-from broker.entities import broker as entities
-from broker.entities.alarms import DISK
+from broker.entities.scheduling.alarms import DISK
+from broker.entities.vhosts import broker as entities
 from broker.server.definition_log import DefinitionLog
 from broker.server.recovery import open_stores, recover
 from broker.server.serve import session_settings

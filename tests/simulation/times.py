@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 
-from broker.entities import clock
+from broker.entities.scheduling import clock
 
 START_SECONDS = 1_700_000_000.0
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple, Self, TypeVar
 
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
+from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER, content_frames, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
@@ -33,7 +34,6 @@ from broker.wire.methods import (
     ConnectionTuneOk,
 )
 from broker.wire.properties import BasicProperties, body_size, decode_properties, encode_header
-from broker.wire.tables import from_python
 from tests.support.frames import Frame, FrameReader
 
 TIMEOUT_SECONDS = 10.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from broker.wire.field_tables import from_python
 from broker.wire.properties import BasicProperties
-from broker.wire.tables import from_python
 from tests.support.client import Message
 
 PERSISTENT = BasicProperties(delivery_mode=2)

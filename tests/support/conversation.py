@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from broker.entities.users import Permission, User
+from broker.entities.vhosts.users import Permission, User
 from broker.session.connection import Connection, Peer
 from broker.session.passwords import SHA256, hash_password
 from broker.session.registry import Registry
 from broker.session.settings import SessionSettings
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
+from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER, content_frames, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
@@ -27,7 +28,6 @@ from broker.wire.methods import (
     ConnectionTuneOk,
 )
 from broker.wire.properties import BasicProperties, body_size, encode_header
-from broker.wire.tables import from_python
 from tests.support.client import CAPABILITIES, Message
 from tests.support.core import Core
 from tests.support.frames import FrameReader

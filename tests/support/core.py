@@ -7,15 +7,15 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from broker.entities.backlog import Window
-from broker.entities.broker import Broker, BrokerSettings
-from broker.entities.consumer import UNLIMITED, Consumer
-from broker.entities.exchanges import Exchange
-from broker.entities.message import Entry, Message, route_of
-from broker.entities.queue import Queue, QueueSpec
-from broker.entities.vhost import VHost
+from broker.entities.exchanges.exchange import Exchange
+from broker.entities.messages.message import Entry, Message, route_of
+from broker.entities.queues.consumers import UNLIMITED, Consumer
+from broker.entities.queues.queue import Queue, QueueSpec
+from broker.entities.queues.ready_messages import Window
+from broker.entities.vhosts.broker import Broker, BrokerSettings
+from broker.entities.vhosts.vhost import VHost
+from broker.wire.field_tables import from_python
 from broker.wire.properties import BasicProperties, encode_header
-from broker.wire.tables import from_python
 from storage.batch import PERSISTENT, SealedBatch
 from storage.messages import MessageStore
 from tests.support.definitions import RecordedDefinitions

@@ -6,12 +6,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.entities.definitions import Definitions
-from broker.entities.exchanges import Binding, Exchange
-from broker.entities.pending import Pending
-from broker.entities.queue import Queue, QueueSpec
-from broker.entities.vhost import VHost
-from broker.wire.tables import Table, decode_table
+from broker.entities.exchanges.exchange import Binding, Exchange
+from broker.entities.queues.queue import Queue, QueueSpec
+from broker.entities.scheduling.future import Pending
+from broker.entities.vhosts.durable_definitions import Definitions
+from broker.entities.vhosts.vhost import VHost
+from broker.wire.field_tables import Table, decode_table
 
 
 class ExchangeRecord(NamedTuple):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from broker.wire.field_tables import from_python
 from broker.wire.methods import (
     BasicAck,
     BasicConsume,
@@ -20,7 +21,6 @@ from broker.wire.methods import (
     QueueDelete,
     QueueUnbind,
 )
-from broker.wire.tables import from_python
 
 Arguments = Mapping[str, Any] | None
 

@@ -15,7 +15,7 @@ from typing import Any
 import trio
 import trio.testing
 
-from broker.entities.users import Permission, User
+from broker.entities.vhosts.users import Permission, User
 from broker.server.committer import Backlog, Committer
 from broker.server.engine import Engine
 from broker.server.secure_transport import SecureTransport
@@ -25,6 +25,7 @@ from broker.session.connection import Connection, Peer
 from broker.session.passwords import SHA256, hash_password
 from broker.session.registry import Registry
 from broker.session.settings import SessionSettings
+from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
@@ -37,7 +38,6 @@ from broker.wire.methods import (
     ConnectionTune,
     ConnectionTuneOk,
 )
-from broker.wire.tables import from_python
 from tests.support.client import CAPABILITIES, Inbox, Message
 from tests.support.core import Core
 from tests.support.definitions import RecordedDefinitions

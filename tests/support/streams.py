@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from broker.entities.consumer import UNLIMITED, Consumer
-from broker.entities.message import Entry
-from broker.entities.stream import Stream
+from broker.entities.messages.message import Entry
+from broker.entities.queues.consumers import UNLIMITED, Consumer
+from broker.entities.queues.stream_queue import Stream
+from broker.wire.field_tables import Field, from_python
 from broker.wire.properties import decode_properties
-from broker.wire.tables import Field, from_python
 from tests.support.core import Core, Reader
 
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.wire.amqp_errors import ConnectionException
 from broker.wire.assembler import Assembler, Command
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import ConnectionException
 from broker.wire.methods import BasicAck, BasicPublish
 from broker.wire.properties import encode_header
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker.wire.amqp_errors import ConnectionException, reply_text
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, ReplyCode
-from broker.wire.errors import ConnectionException, reply_text
 from broker.wire.frames import (
     HEARTBEAT,
     bad_frame_end,

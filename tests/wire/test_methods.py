@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.wire import methods
+from broker.wire.amqp_errors import DecodeError, reply_text
 from broker.wire.constants import ReplyCode
-from broker.wire.errors import DecodeError, reply_text
+from broker.wire.field_tables import Field
 from broker.wire.method import Method
 from broker.wire.methods import (
     CLIENT_METHODS,
@@ -36,7 +37,6 @@ from broker.wire.methods import (
     TxCommit,
     TxSelect,
 )
-from broker.wire.tables import Field
 from tests.wire.test_tables import tables
 
 ALL_METHODS = [item for item in vars(methods).values() if inspect.isclass(item) and issubclass(item, Method)]

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.wire import properties
-from broker.wire.errors import DecodeError
+from broker.wire.amqp_errors import DecodeError
+from broker.wire.field_tables import Field, encode_table, from_python
 from broker.wire.properties import (
     BasicProperties,
     body_size,
@@ -15,7 +16,6 @@ from broker.wire.properties import (
     encode_header,
     summarize,
 )
-from broker.wire.tables import Field, encode_table, from_python
 from tests.wire.test_tables import tables
 
 ALL_SET = BasicProperties(

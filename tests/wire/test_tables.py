@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.wire.errors import DecodeError
-from broker.wire.tables import (
+from broker.wire.amqp_errors import DecodeError
+from broker.wire.field_tables import (
     NESTING_MAX,
     TYPE_NAMES,
     Field,

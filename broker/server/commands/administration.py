@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from broker.entities.pending import Pending
-from broker.entities.queue import Queue
-from broker.entities.users import User
-from broker.entities.vhost import VHost
+from broker.entities.queues.queue import Queue
+from broker.entities.scheduling.future import Pending
+from broker.entities.vhosts.users import User
+from broker.entities.vhosts.vhost import VHost
 from broker.server.commands.arguments import not_found
 from broker.server.effects import take_effect
 from storage.definition_changes import Change

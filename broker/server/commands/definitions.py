@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from broker.entities.exchanges import Destination
-from broker.entities.pending import Pending
-from broker.entities.queue import QueueSpec
-from broker.entities.vhost import VHost
+from broker.entities.exchanges.exchange import Destination
+from broker.entities.queues.queue import QueueSpec
+from broker.entities.scheduling.future import Pending
+from broker.entities.vhosts.vhost import VHost
 from broker.server.commands.administration import Administration
 from broker.server.commands.arguments import Arguments
 from broker.server.commands.definitions_check import check

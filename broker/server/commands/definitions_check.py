@@ -7,13 +7,13 @@ from functools import partial
 from typing import Any
 
 from broker.administration import AdministrationError
-from broker.entities import queue_arguments, queue_types
-from broker.entities.broker import Broker
-from broker.entities.exchanges import CHANCE, ROUTERS
-from broker.entities.queue_types import type_of
-from broker.entities.quotas import MAX_QUEUES, OF_USERS, OF_VHOSTS
-from broker.entities.routers import Router
-from broker.entities.vhost import DEFAULT_EXCHANGES
+from broker.entities.arguments import queue_arguments, queue_types
+from broker.entities.arguments.queue_types import type_of
+from broker.entities.exchanges.exchange import CHANCE, ROUTERS
+from broker.entities.exchanges.exchange_types import Router
+from broker.entities.vhosts.broker import Broker
+from broker.entities.vhosts.user_limits import MAX_QUEUES, OF_USERS, OF_VHOSTS
+from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES
 from broker.server.commands import policy_check
 from broker.server.commands.arguments import NAME_BYTES_MAX, check_pattern, invalid
 from broker.server.commands.definitions_file import (
@@ -32,8 +32,8 @@ from broker.server.commands.export import OPERATOR_POLICY, VHOST_LIMITS
 from broker.server.commands.limits import checked
 from broker.server.commands.plain import table
 from broker.session.passwords import ALGORITHMS
-from broker.wire.errors import AmqpError
-from broker.wire.tables import Table
+from broker.wire.amqp_errors import AmqpError
+from broker.wire.field_tables import Table
 
 Place = tuple[str, str]
 """A virtual host, and a name in it."""

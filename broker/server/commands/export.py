@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from broker import __version__
-from broker.entities.vhost import DEFAULT_EXCHANGES, VHost
+from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, VHost
 from broker.server.commands.administration import Administration
 from broker.server.commands.arguments import Arguments
 from broker.server.commands.listing import Row, binding_row, bindings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Set
 
-from broker.entities.quotas import OF_USERS, OF_VHOSTS
+from broker.entities.vhosts.user_limits import OF_USERS, OF_VHOSTS
 from broker.server.commands import erlang
 from broker.server.commands.administration import Administration
 from broker.server.commands.arguments import Arguments, invalid

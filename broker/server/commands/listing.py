@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from broker.entities.consumer import Consumer
-from broker.entities.exchanges import Binding
-from broker.entities.policies import Policy
-from broker.entities.queue import Queue
-from broker.entities.vhost import VHost
+from broker.entities.arguments.policies import Policy
+from broker.entities.exchanges.exchange import Binding
+from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.queue import Queue
+from broker.entities.vhosts.vhost import VHost
 from broker.server.commands.administration import Administration
 from broker.server.commands.arguments import Arguments
 from broker.server.commands.plain import plain
@@ -17,8 +17,8 @@ from broker.session import certificates
 from broker.session.channel import Channel
 from broker.session.connection import Connection, Secured
 from broker.session.handshake import Phase
-from broker.wire.errors import DecodeError
-from broker.wire.tables import decode_table
+from broker.wire.amqp_errors import DecodeError
+from broker.wire.field_tables import decode_table
 
 Row = dict[str, Any]
 

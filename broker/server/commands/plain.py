@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.server.commands.arguments import NAME_BYTES_MAX
-from broker.wire.tables import Field, Table, from_python, to_python
+from broker.wire.field_tables import Field, Table, from_python, to_python
 
 
 def plain(table: Table) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 from functools import partial
 from typing import Any
 
-from broker.entities.policies import Policy
+from broker.entities.arguments.policies import Policy
 from broker.server.commands.administration import Administration
 from broker.server.commands.arguments import Arguments, invalid, not_found
 from broker.server.commands.policy_check import checked

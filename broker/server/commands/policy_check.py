@@ -9,8 +9,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from broker.entities.policies import APPLY_TO, Policy
-from broker.entities.stream_arguments import SEGMENT_BYTES_MAX
+from broker.entities.arguments.policies import APPLY_TO, Policy
+from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX
 from broker.server.commands.arguments import invalid
 from broker.server.commands.erlang import pairs, term
 

@@ -20,7 +20,7 @@ from broker.server.commands import (
 )
 from broker.server.commands.administration import Administration
 from broker.server.commands.arguments import Arguments, invalid
-from broker.wire.errors import AmqpError
+from broker.wire.amqp_errors import AmqpError
 from storage.errors import StoreError
 
 log = logging.getLogger("leveret.administration")

@@ -1,0 +1,240 @@
+"""The arguments of queue.declare: what each means, which values it may have, and when two sets are the same.
+
+Reply texts are RabbitMQ 3.10's to the letter, Erlang terms included: client suites match on them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from broker.entities.arguments.queue_types import CLASSIC, EVERY_ARGUMENT, check_type, type_of
+from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX, interval_milliseconds
+from broker.wire.amqp_errors import ChannelException, precondition_failed
+from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Field, Table, plain_value
+
+EXPIRY_MAX_MILLISECONDS = 315_360_000_000  # ten years, RabbitMQ's own bound
+
+
+class QueueArguments(NamedTuple):
+    """What a queue was told by its arguments; None where nothing was said. Times are milliseconds."""
+
+    message_ttl: int | None = None
+    expires: int | None = None
+    dead_letter_exchange: str | None = None
+    dead_letter_routing_key: str | None = None
+    max_length: int | None = None
+    max_length_bytes: int | None = None
+    overflow: str = "drop-head"
+    single_active_consumer: bool = False
+    consumer_timeout: int | None = None
+    delivery_limit: float | None = None
+    dead_letter_strategy: str = "at-most-once"
+    max_priority: int | None = None
+
+
+def parse(arguments: Table) -> QueueArguments:
+    """Read arguments that `check` has accepted."""
+    values = {name: plain_value(field) for name, field in arguments.items()}
+    return QueueArguments(
+        message_ttl=values.get("x-message-ttl"),
+        expires=values.get("x-expires"),
+        dead_letter_exchange=values.get("x-dead-letter-exchange"),
+        dead_letter_routing_key=values.get("x-dead-letter-routing-key"),
+        max_length=values.get("x-max-length"),
+        max_length_bytes=values.get("x-max-length-bytes"),
+        overflow=values.get("x-overflow", "drop-head"),
+        single_active_consumer=values.get("x-single-active-consumer", False),
+        consumer_timeout=consumer_timeout(arguments),
+        delivery_limit=_delivery_limit(arguments.get("x-delivery-limit")),
+        dead_letter_strategy=values.get("x-dead-letter-strategy", "at-most-once"),
+        max_priority=values.get("x-max-priority"),
+    )
+
+
+def consumer_timeout(arguments: Table) -> int | None:
+    """What a queue or a consumer says of how long a delivery may be unacknowledged, in milliseconds; 0: for ever.
+
+    RabbitMQ 3.13 does not check this argument. What is not a time is as good as nothing.
+    """
+    field = arguments.get("x-consumer-timeout")
+    if field is None or field.kind not in INTEGER_KINDS:
+        return None
+    value: Any = field.value
+    return int(value) if value >= 0 else None
+
+
+def check(queue: str, vhost: str, arguments: Table) -> None:
+    """Refuse what RabbitMQ refuses, in its order: the type, its arguments' values, arguments of other types.
+
+    Raises ChannelException 406. Arguments nobody knows are let through, as RabbitMQ does.
+    """
+    where = f"for queue '{queue}' in vhost '{vhost}'"
+    check_type(arguments.get("x-queue-type"), where)
+    type_ = type_of(arguments)
+    if "x-dead-letter-exchange" in arguments:  # judged before anybody asks whether the type has dead letters
+        _exchange_name("x-dead-letter-exchange", arguments["x-dead-letter-exchange"], arguments, queue, vhost)
+    for name, check_value in _CHECKS.items():
+        if name in arguments and name in type_.arguments:
+            check_value(name, arguments[name], arguments, queue, vhost)
+    for name in arguments:
+        if name in EVERY_ARGUMENT and name not in type_.arguments:
+            raise precondition_failed(f"invalid arg '{name}' {where} of queue type {type_.module}")
+
+
+def assert_equivalent(queue: str, vhost: str, current: Table, received: Table) -> None:
+    """Refuse a second declaration with other arguments.
+
+    Only arguments that the queue's type knows are compared, integers by value whatever their width, and
+    no type is the same as type classic. Raises ChannelException 406.
+    """
+    for name in type_of(current).arguments:
+        was, now = current.get(name), received.get(name)
+        if not same_value(_with_default(name, was), _with_default(name, now)):
+            raise inequivalent(name, f"queue '{queue}' in vhost '{vhost}'", was, now)
+
+
+def same_value(one: Field | None, other: Field | None) -> bool:
+    """Two argument values mean the same to RabbitMQ."""
+    if one is None or other is None:
+        return one is other
+    same_type = one.kind == other.kind or {one.kind, other.kind} <= INTEGER_KINDS
+    return same_type and one.value == other.value
+
+
+def inequivalent(name: str, entity: str, current: Field | None, received: Field | None) -> ChannelException:
+    """The 406 for an argument that differs from the declaration that made the entity."""
+    if current is not None and received is not None:
+        text = f"received '{render(received)}' but current is '{render(current)}'"
+    else:
+        text = f"received {_described(received)} but current is {_described(current)}"
+    return precondition_failed(f"inequivalent arg '{name}' for {entity}: {text}")
+
+
+def render(field: Field) -> str:
+    """A value as RabbitMQ writes it into a reply text."""
+    value = field.value
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)
+
+
+def _described(field: Field | None) -> str:
+    if field is None:
+        return "none"
+    return f"the value '{render(field)}' of type '{TYPE_NAMES[field.kind]}'"
+
+
+def _with_default(name: str, field: Field | None) -> Field | None:
+    classic = name == "x-queue-type" and field is not None and field.value == CLASSIC.name.encode()
+    return None if classic else field
+
+
+def _delivery_limit(field: Field | None) -> float | None:
+    """RabbitMQ 3.10 takes any value; what is no number limits nothing. Nor does a negative one, as in RabbitMQ 4."""
+    if field is None or field.kind not in INTEGER_KINDS | {"f", "d"}:
+        return None
+    value: float = field.value
+    return value if value >= 0 else None
+
+
+def _invalid(name: str, queue: str, vhost: str, problem: str) -> ChannelException:
+    return precondition_failed(f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {problem}")
+
+
+def _integer(lowest: int, highest: int | None = None) -> Check:
+    def check_integer(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+        value: Any = field.value
+        if field.kind not in INTEGER_KINDS:
+            raise _invalid(name, queue, vhost, f'"expected integer, got {TYPE_NAMES[field.kind]}"')
+        if value < 0:
+            raise _invalid(name, queue, vhost, f"{{value_negative,{value}}}")
+        if value < lowest:
+            raise _invalid(name, queue, vhost, f"{{value_zero,{value}}}")
+        if highest is not None and value > highest:
+            raise _invalid(name, queue, vhost, f"{{value_too_large,{value}}}")
+
+    return check_integer
+
+
+def _priority(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    _integer(0)(name, field, arguments, queue, vhost)
+    if field.value > 255:
+        raise _invalid(name, queue, vhost, f"{{max_value_exceeded,{field.value}}}")
+
+
+def _exchange_name(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    if field.kind != "S":
+        kind = TYPE_NAMES[field.kind]
+        raise precondition_failed(f"invalid type '{kind}' for arg '{name}' in queue '{queue}' in vhost '{vhost}'")
+
+
+def _of_kind(kind: str) -> Check:
+    def check_kind(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+        if field.kind != kind:
+            raise _invalid(name, queue, vhost, f"{{unacceptable_type,{TYPE_NAMES[field.kind]}}}")
+
+    return check_kind
+
+
+_string, _boolean = _of_kind("S"), _of_kind("t")
+
+
+def _interval(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    _string(name, field, arguments, queue, vhost)
+    if interval_milliseconds(field) is None:
+        raise _invalid(name, queue, vhost, "invalid_max_age")
+
+
+def _segment_size(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    _integer(0)(name, field, arguments, queue, vhost)
+    if field.value > SEGMENT_BYTES_MAX:
+        raise precondition_failed(f"Exceeded max value for {name}")
+
+
+def _dead_letter_key(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    _string(name, field, arguments, queue, vhost)
+    if "x-dead-letter-exchange" not in arguments:
+        raise _invalid(name, queue, vhost, "routing_key_but_no_dlx_defined")
+
+
+def _one_of(invalid: str, *allowed: str) -> Check:
+    def check_choice(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+        _string(name, field, arguments, queue, vhost)
+        if render(field) not in allowed:
+            raise _invalid(name, queue, vhost, invalid.format(render(field)))
+
+    return check_choice
+
+
+def _queue_version(name: str, field: Field, arguments: Table, queue: str, vhost: str) -> None:
+    _integer(0)(name, field, arguments, queue, vhost)
+    if field.value not in (1, 2):
+        raise _invalid(name, queue, vhost, f"\"unsupported queue version '{field.value}'\"")
+
+
+Check = Callable[[str, Field, Table, str, str], None]
+
+_CHECKS: dict[str, Check] = {  # in RabbitMQ's order: the first that is wrong is the one it names
+    "x-expires": _integer(1, EXPIRY_MAX_MILLISECONDS),
+    "x-message-ttl": _integer(0, EXPIRY_MAX_MILLISECONDS),
+    "x-dead-letter-exchange": _exchange_name,
+    "x-dead-letter-routing-key": _dead_letter_key,
+    "x-dead-letter-strategy": _one_of("invalid_dlx_strategy", "at-most-once", "at-least-once"),
+    "x-max-length": _integer(0),
+    "x-max-length-bytes": _integer(0),
+    "x-max-in-memory-length": _integer(0),
+    "x-max-in-memory-bytes": _integer(0),
+    "x-max-priority": _priority,
+    "x-overflow": _one_of("invalid_overflow", "drop-head", "reject-publish", "reject-publish-dlx"),
+    "x-queue-mode": _one_of("\"unsupported queue mode '{}'\"", "default", "lazy"),
+    "x-queue-version": _queue_version,
+    "x-single-active-consumer": _boolean,
+    "x-quorum-initial-group-size": _integer(1),
+    "x-max-age": _interval,
+    "x-stream-max-segment-size-bytes": _segment_size,
+    "x-initial-cluster-size": _integer(1),
+    "x-queue-leader-locator": _one_of(
+        "invalid_queue_locator_arg", "client-local", "balanced", "random", "least-leaders"
+    ),
+}

@@ -1,0 +1,145 @@
+"""The types of queue: one row each, with the arguments it knows and the properties it needs.
+
+The names of arguments stand in the order in which RabbitMQ 3.10 compares them at a second declaration, because
+the first that differs is the one it names.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.wire.amqp_errors import precondition_failed
+from broker.wire.field_tables import TYPE_NAMES, Field, Table
+
+
+class QueueType(NamedTuple):
+    """A type of queue. `module` is what RabbitMQ's reply texts call it."""
+
+    name: str
+    module: str
+    arguments: tuple[str, ...]
+    refused_of_consumers: tuple[str, ...]
+    """Arguments of basic.consume that mean something to other types only."""
+    may_be_temporary: bool
+    """It may be transient, exclusive or auto-delete, and be named by the server."""
+
+
+CLASSIC = QueueType(
+    "classic",
+    "rabbit_classic_queue",
+    (
+        "x-expires",
+        "x-message-ttl",
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
+        "x-max-length",
+        "x-max-length-bytes",
+        "x-max-priority",
+        "x-overflow",
+        "x-queue-mode",
+        "x-queue-version",
+        "x-single-active-consumer",
+        "x-queue-type",
+        "x-queue-master-locator",
+        "x-queue-leader-locator",
+    ),
+    refused_of_consumers=("x-stream-offset",),
+    may_be_temporary=True,
+)
+
+QUORUM = QueueType(
+    "quorum",
+    "rabbit_quorum_queue",
+    (
+        "x-dead-letter-exchange",
+        "x-dead-letter-routing-key",
+        "x-dead-letter-strategy",
+        "x-expires",
+        "x-max-length",
+        "x-max-length-bytes",
+        "x-max-in-memory-length",
+        "x-max-in-memory-bytes",
+        "x-overflow",
+        "x-single-active-consumer",
+        "x-queue-type",
+        "x-quorum-initial-group-size",
+        "x-delivery-limit",
+        "x-message-ttl",
+        "x-queue-leader-locator",
+    ),
+    refused_of_consumers=("x-stream-offset", "x-cancel-on-ha-failover"),
+    may_be_temporary=False,
+)
+
+STREAM = QueueType(
+    "stream",
+    "rabbit_stream_queue",
+    (
+        "x-max-length-bytes",
+        "x-queue-type",
+        "x-max-age",
+        "x-stream-max-segment-size-bytes",
+        "x-initial-cluster-size",
+        "x-queue-leader-locator",
+    ),
+    refused_of_consumers=("x-priority", "x-cancel-on-ha-failover"),
+    may_be_temporary=False,
+)
+
+TYPES = {type_.name: type_ for type_ in (CLASSIC, QUORUM, STREAM)}
+"""The types that can be declared, by what `x-queue-type` calls them."""
+
+EVERY_ARGUMENT = frozenset(name for type_ in (CLASSIC, QUORUM, STREAM) for name in type_.arguments)
+"""What some type knows. A type refuses those of the others; what no type knows is kept and means nothing."""
+
+
+def type_of(arguments: Table) -> QueueType:
+    """The type that arguments ask for; classic where they do not say, or name none that there is."""
+    return TYPES.get(_named(arguments.get("x-queue-type")), CLASSIC)
+
+
+def check_type(field: Field | None, where: str) -> None:
+    """Refuse what is no type. Raises ChannelException 406."""
+    if field is None:
+        return
+    if field.kind != "S":
+        problem = f"{{unacceptable_type,{TYPE_NAMES[field.kind]}}}"
+    elif _named(field) not in TYPES:
+        problem = f"\"unsupported queue type '{_named(field)}'\""
+    else:
+        return
+    raise precondition_failed(f"invalid arg 'x-queue-type' {where}: {problem}")
+
+
+def check_name(name: str, arguments: Table) -> None:
+    """Refuse to make up a name for a queue whose type must have one. Raises ChannelException 406."""
+    type_ = type_of(arguments)
+    if not name and not type_.may_be_temporary:
+        raise precondition_failed(f"Cannot declare a server-named queue for type {type_.module}")
+
+
+def check_properties(
+    queue: str, vhost: str, arguments: Table, *, durable: bool, exclusive: bool, auto_delete: bool
+) -> None:
+    """Refuse a queue that is to end by itself where its type is for those that last. Raises ChannelException 406."""
+    if type_of(arguments).may_be_temporary:
+        return
+    properties = {"auto-delete": auto_delete, "exclusive-owner": exclusive, "non-durable": not durable}
+    for name, present in properties.items():
+        if present:
+            raise precondition_failed(f"invalid property '{name}' for queue '{queue}' in vhost '{vhost}'")
+
+
+def with_default(arguments: Table, default: str, *, durable: bool, exclusive: bool, auto_delete: bool) -> Table:
+    """The arguments with the virtual host's default type, if they name none and the type can be had this way."""
+    type_ = TYPES.get(default)
+    if type_ is None or "x-queue-type" in arguments:
+        return arguments
+    if not type_.may_be_temporary and (exclusive or auto_delete or not durable):
+        return arguments
+    return {**arguments, "x-queue-type": Field("S", default.encode())}
+
+
+def _named(field: Field | None) -> str:
+    value = None if field is None else field.value
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else ""

@@ -1,0 +1,188 @@
+"""How exchanges match: the verbs of every type, and the four types that AMQP names, and what others have in common.
+
+A type sees binding keys, binding arguments and destinations only; names, flags and life cycle are the exchange's,
+who asks whom in what order is `routing`'s. The types that RabbitMQ has in plugins are in files of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from broker.entities.exchanges.topic_trie import TopicTrie
+from broker.wire.amqp_errors import precondition_failed
+from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Field, Table
+
+if TYPE_CHECKING:
+    from broker.entities.exchanges.exchange import Binding, Destination
+    from broker.entities.messages.message import Message
+
+
+class Router(Protocol):
+    """How one type of exchange matches. What is not said by a type is as here."""
+
+    by_key_alone: bool = True
+    """The routing key alone decides, so that a result is good for the next message with the same key too."""
+
+    history: Sequence[Message] = ()
+    """Earlier messages, the oldest first, that whoever is newly bound is given."""
+
+    def check(self, key: str, arguments: Table, destination: str) -> None:
+        """Raise ChannelException 406 when the type can make no sense of a binding.
+
+        `destination` is the type of the queue at its other end, or `exchange`.
+        """
+        return
+
+    def bind(self, binding: Binding, arguments: Table) -> None:
+        """Take in a binding that has been checked."""
+
+    def unbind(self, binding: Binding) -> None:
+        """Forget a binding."""
+
+    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+        """Where a message goes; a destination may come several times.
+
+        `keys` are its routing key and those it is copied to. Without a message the question is where such a one
+        would go.
+        """
+
+
+class Direct(Router):
+    """Binding key equals routing key."""
+
+    def __init__(self) -> None:
+        self._bindings: dict[str, dict[Binding, None]] = {}
+
+    def bind(self, binding: Binding, arguments: Table) -> None:
+        self._bindings.setdefault(binding.key, {})[binding] = None
+
+    def unbind(self, binding: Binding) -> None:
+        bindings = self._bindings[binding.key]
+        del bindings[binding]
+        if not bindings:
+            del self._bindings[binding.key]
+
+    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+        return [binding.destination for key in keys for binding in self._bindings.get(key, ())]
+
+
+class Fanout(Router):
+    """Everything, to everybody."""
+
+    def __init__(self) -> None:
+        self._bindings: dict[Binding, None] = {}
+
+    def bind(self, binding: Binding, arguments: Table) -> None:
+        self._bindings[binding] = None
+
+    def unbind(self, binding: Binding) -> None:
+        del self._bindings[binding]
+
+    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+        return [binding.destination for binding in self._bindings]
+
+
+class OneBinding(Router):
+    """What types share that send each message to one of their bindings: the bindings in a line."""
+
+    def __init__(self) -> None:
+        self._bindings: dict[Binding, None] = {}
+        self._line: list[Destination] = []
+
+    def bind(self, binding: Binding, arguments: Table) -> None:
+        self._bindings[binding] = None
+        self._line = []
+
+    def unbind(self, binding: Binding) -> None:
+        del self._bindings[binding]
+        self._line = []
+
+    def order(self, bindings: Iterable[Binding]) -> Iterable[Binding]:
+        """The bindings, given in the order in which they came, in the order of their line."""
+        return bindings
+
+    @property
+    def line(self) -> Sequence[Destination]:
+        """Where the bindings lead; made when asked for, not with each of a thousand that come or go."""
+        if not self._line:
+            self._line = [binding.destination for binding in self.order(self._bindings)]
+        return self._line
+
+
+class Topic(Router):
+    """Words of the routing key against patterns."""
+
+    def __init__(self) -> None:
+        self._trie: TopicTrie[Binding] = TopicTrie()
+
+    def bind(self, binding: Binding, arguments: Table) -> None:
+        self._trie.add(binding.key, binding)
+
+    def unbind(self, binding: Binding) -> None:
+        self._trie.remove(binding.key, binding)
+
+    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+        return [binding.destination for key in keys for binding in self._trie.match(key)]
+
+
+class Headers(Router):
+    """The message's headers against the binding's arguments.
+
+    `x-match` says how: all of them or any of them, and whether arguments named x-... take part.
+    """
+
+    by_key_alone = False
+
+    def __init__(self) -> None:
+        self._criteria: dict[Binding, tuple[bool, Table]] = {}
+
+    def check(self, key: str, arguments: Table, destination: str) -> None:
+        _match_mode(arguments)
+
+    def bind(self, binding: Binding, arguments: Table) -> None:
+        match = _match_mode(arguments)
+        wanted = {
+            name: field
+            for name, field in arguments.items()
+            if name != "x-match" and (match.endswith("-with-x") or not name.startswith("x-"))
+        }
+        self._criteria[binding] = match.startswith("all"), wanted
+
+    def unbind(self, binding: Binding) -> None:
+        del self._criteria[binding]
+
+    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterator[Destination]:
+        for binding, (every, wanted) in self._criteria.items():
+            hits = (_agrees(field, headers.get(name)) for name, field in wanted.items())
+            if all(hits) if every else any(hits):
+                yield binding.destination
+
+
+_MATCH_MODES = ("all", "any", "all-with-x", "any-with-x")
+_NUMBERS = INTEGER_KINDS | {"f", "d", "T"}
+_STRINGS = frozenset("Sx")
+
+
+def _match_mode(arguments: Table) -> str:
+    field = arguments.get("x-match")
+    if field is None:
+        return "all"
+    if field.kind != "S":
+        found = f"field type {TYPE_NAMES[field.kind]} (value {field.value}); expected longstr"
+        raise precondition_failed(f"Invalid x-match {found}")
+    mode = bytes(field.value).decode("utf-8", "replace")
+    if mode not in _MATCH_MODES:
+        found = f'field value <<"{mode}">>; expected all, any, all-with-x, or any-with-x'
+        raise precondition_failed(f"Invalid x-match {found}")
+    return mode
+
+
+def _agrees(wanted: Field, found: Field | None) -> bool:
+    """A void asks only that the header is there. Numbers compare by value and strings by bytes, others by type too."""
+    if found is None:
+        return False
+    if wanted.kind == "V":
+        return True
+    kinds = {wanted.kind, found.kind}
+    return (len(kinds) == 1 or kinds <= _NUMBERS or kinds <= _STRINGS) and wanted.value == found.value

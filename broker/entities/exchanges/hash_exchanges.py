@@ -1,0 +1,118 @@
+"""Exchanges that spread messages over what is bound to them, equal values always to the same place.
+
+RabbitMQ's plugins consistent_hash_exchange and sharding are the model, bit by bit: see `erlang_hash`.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from broker.entities.arguments.erlang_terms import UNDEFINED, Term, printed, typed
+from broker.entities.exchanges.erlang_hash import jump, phash2
+from broker.entities.exchanges.exchange_types import OneBinding, Router
+from broker.entities.queues.queue import Queue
+from broker.wire.amqp_errors import ConnectionException, precondition_failed
+from broker.wire.constants import ReplyCode
+from broker.wire.field_tables import Field, Table
+from broker.wire.properties import decode_properties
+
+if TYPE_CHECKING:
+    from broker.entities.exchanges.exchange import Binding, Destination
+    from broker.entities.messages.message import Message
+
+Subject = Callable[[Sequence[str], Table, "Message | None"], Term]
+"""What of a message is hashed, given its routing keys, its headers and itself."""
+
+
+class ConsistentHash(Router):
+    """One destination for each value; the binding key is how many of the ring's buckets a destination has.
+
+    The ring is in the order of binding. A destination is on it once, by its first binding, and leaves it with
+    any binding of its own that goes: so RabbitMQ does it. Weights are added up, not spelled out, so that a large
+    one costs nothing.
+    """
+
+    def __init__(self, arguments: Table) -> None:
+        header, property_ = (_text(arguments.get(name)) for name in ("hash-header", "hash-property"))
+        if header is not None and property_ is not None:
+            raise precondition_failed("hash-header and hash-property are mutually exclusive")
+        if property_ is not None and property_ not in _PROPERTIES:
+            raise precondition_failed(f"Unsupported property: {property_}")
+        self.by_key_alone = header is None and property_ is None
+        self._subject = _subject(header, property_)
+        self._weights: dict[Destination, int] = {}
+        self._line: list[Destination] = []
+        self._ends: list[int] = []
+
+    def check(self, key: str, arguments: Table, destination: str) -> None:
+        if not re.fullmatch(r"[+-]?[0-9]+", key):
+            found = printed(key.encode("utf-8", "surrogateescape"))
+            raise precondition_failed(f"The binding key must be an integer: {found}")
+        if int(key) < 1:
+            raise precondition_failed("The binding key must be greater than 0")
+
+    def bind(self, binding: Binding, arguments: Table) -> None:
+        self._weights.setdefault(binding.destination, int(binding.key))
+        self._line = []
+
+    def unbind(self, binding: Binding) -> None:
+        self._weights.pop(binding.destination, None)
+        self._line = []
+
+    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+        if len(self._weights) < 2:
+            return tuple(self._weights)
+        if not self._line:  # made when asked for, not with each of a thousand bindings that come or go
+            self._line, self._ends = list(self._weights), list(accumulate(self._weights.values()))
+        bucket = jump(phash2(self._subject(keys, headers, message)), self._ends[-1])
+        return (self._line[bisect_right(self._ends, bucket)],)
+
+
+class ModulusHash(OneBinding):
+    """One binding for each list of routing keys: the remainder of its hash by the number of bindings."""
+
+    def order(self, bindings: Iterable[Binding]) -> Iterable[Binding]:
+        return sorted(bindings, key=_place)
+
+    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+        line = self.line
+        return (line[phash2([_bytes(key) for key in keys]) % len(line)],) if line else ()
+
+
+_PROPERTIES = ("correlation_id", "message_id", "timestamp")
+
+
+def _subject(header: str | None, property_: str | None) -> Subject:
+    if header is not None:
+        return lambda keys, headers, message: typed(headers[header]) if header in headers else UNDEFINED
+    if property_ is not None:
+        return lambda keys, headers, message: UNDEFINED if message is None else _property(message, property_)
+    return lambda keys, headers, message: _bytes(keys[0])
+
+
+def _property(message: Message, name: str) -> Term:
+    value = getattr(decode_properties(message.header), name)
+    return UNDEFINED if value is None else _bytes(str(value))
+
+
+def _place(binding: Binding) -> tuple[bytes, bool, bytes]:
+    """RabbitMQ keeps bindings sorted: by key, then exchanges before queues, then by name."""
+    destination = binding.destination
+    return _bytes(binding.key), isinstance(destination, Queue), _bytes(destination.name)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _text(field: Field | None) -> str | None:
+    """Raises ConnectionException 541 for a name that is no string: RabbitMQ fails over it."""
+    if field is None:
+        return None
+    if field.kind != "S":
+        raise ConnectionException(ReplyCode.INTERNAL_ERROR, "hash-header and hash-property must be strings")
+    return bytes(field.value).decode("utf-8", "surrogateescape")

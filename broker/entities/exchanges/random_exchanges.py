@@ -1,0 +1,41 @@
+"""Exchanges that leave it to chance which one of their bindings takes a message."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from random import Random
+from typing import TYPE_CHECKING
+
+from broker.entities.arguments.queue_types import CLASSIC
+from broker.entities.exchanges.exchange_types import OneBinding
+from broker.wire.amqp_errors import precondition_failed
+from broker.wire.field_tables import Table
+
+if TYPE_CHECKING:
+    from broker.entities.exchanges.exchange import Destination
+    from broker.entities.messages.message import Message
+
+
+class RandomChoice(OneBinding):
+    """One binding for each message, whatever its keys: who is bound twice is twice as likely."""
+
+    by_key_alone = False
+
+    def __init__(self, chance: Random) -> None:
+        super().__init__()
+        self._chance = chance
+
+    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+        return (self._chance.choice(self.line),) if self.line else ()
+
+
+class LocalRandom(RandomChoice):
+    """RabbitMQ 4.0's, for a node's own classic queues; on one machine every queue is local."""
+
+    def check(self, key: str, arguments: Table, destination: str) -> None:
+        if key:
+            raise precondition_failed(f"Non empty binding '{key}' key not permitted")
+        if destination == "exchange":
+            raise precondition_failed("Destination not found")
+        if destination != CLASSIC.module:
+            raise precondition_failed(f"Queue type {destination} not valid for this exchange type")

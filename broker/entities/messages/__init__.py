@@ -1,0 +1,1 @@
+"""A message and what the broker writes into its headers."""

@@ -1,0 +1,68 @@
+"""The header `x-delay`: what it asks of an x-delayed-message exchange, and what becomes of it on the way out.
+
+The model is RabbitMQ's plugin rabbitmq_delayed_message_exchange: which kinds of value it understands, up to which
+delay it waits, and that the delivered message says with a negative value how long it has waited. A negative value
+asks for no delay, so the message passes further exchanges of this type at once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from copy import copy
+from typing import Any
+
+from broker.entities.messages.message import BlindlyCopied, Message, copied_to
+from broker.wire.field_tables import INTEGER_KINDS, Field, Table
+from broker.wire.properties import decode_properties, encode_header
+from storage.batch import BLIND, DELAYED
+
+HEADER = "x-delay"
+
+DELAY_MAX_MILLISECONDS = (1 << 32) - 1
+"""A message that asks for more is not delayed at all."""
+
+_DIGITS = re.compile(rb"[+-]?[0-9]{1,20}")
+_SIGNED_INT_MAX = (1 << 31) - 1
+
+
+def delay_of(headers: Table) -> int:
+    """The milliseconds a message has to wait; 0 when it asks for none, or for what cannot be granted."""
+    field = headers.get(HEADER)
+    delay = 0 if field is None else _number(field)
+    return delay if 0 < delay <= DELAY_MAX_MILLISECONDS else 0
+
+
+def delayed(message: Message) -> Message:
+    """The message as it is kept while it waits."""
+    kept = copy(message)
+    kept.flags |= DELAYED
+    return kept
+
+
+def released(kept: Message) -> tuple[Message, list[str], Table]:
+    """The message to publish when its time has come, the keys it is routed by, and its headers."""
+    properties = decode_properties(kept.header)
+    headers = dict(properties.headers or {})
+    delay = delay_of(headers)
+    headers[HEADER] = Field("I" if delay <= _SIGNED_INT_MAX else "l", -delay)
+    changes: dict[str, Any] = {"headers": dict(sorted(headers.items()))}
+    header = encode_header(len(kept.body), properties._replace(**changes))
+    message = Message(kept.route, header, kept.body, kept.flags & ~(DELAYED | BLIND))
+    message.expiration = None if properties.expiration is None else int(properties.expiration)
+    message.priority = properties.priority or 0
+    blind = kept.blind_keys
+    if blind:
+        message = BlindlyCopied.of(message, header, blind)
+    return message, [kept.routing_key, *copied_to(headers), *blind], headers
+
+
+def _number(field: Field) -> int:
+    """A header's value as a whole number; 0 for what is none."""
+    if field.kind in INTEGER_KINDS:
+        return int(field.value)
+    if field.kind in "fd":
+        return int(field.value) if math.isfinite(field.value) else 0
+    if field.kind == "S" and _DIGITS.fullmatch(field.value):
+        return int(field.value)
+    return 0

@@ -1,0 +1,121 @@
+"""Dead letters at least once: a message that died stays in its queue until all targets of its letter have it.
+
+That is `x-dead-letter-strategy` at-least-once of quorum queues. Where the targets take the letter, its publishes
+and the settlement of the original go to disk in one batch, as with any dead letter. Where they do not - no such
+exchange, no route, a queue that is full and refuses - the message moves to a lane of its own, with the reason why
+it died, and is tried again from time to time. It is no longer ready, and nothing delivers it.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING
+
+from broker.entities.messages.message import Entry, Message
+
+if TYPE_CHECKING:
+    from broker.entities.queues.queue import QueueContext
+    from broker.entities.queues.queue_store import Lane
+    from broker.entities.queues.quorum_queue import QuorumQueue
+
+RETRY_MILLISECONDS = 1000
+"""How long after a letter was not taken it is tried again."""
+
+TRIED_AT_ONCE = 32
+"""So many of the oldest letters are tried each time; RabbitMQ has as many on their way."""
+
+REASONS = ("rejected", "expired", "maxlen", "delivery_limit")
+REASON_SHIFT = 8
+"""The record of a waiting letter has its reason in its flags from this bit on: the place in REASONS, from 1."""
+
+
+class Letters:
+    """The dead letters of one queue that have not been taken yet."""
+
+    def __init__(self, queue: QuorumQueue, lane: Lane, context: QueueContext) -> None:
+        self._queue = queue
+        self._lane = lane
+        self._backlog = lane.backlog(queue, context.window)
+        self._context = context
+        self._retrying = False
+
+    def __len__(self) -> int:
+        return len(self._backlog)
+
+    @property
+    def bytes(self) -> int:
+        """The bodies of the letters that wait."""
+        return self._backlog.bytes
+
+    @property
+    def wanted(self) -> bool:
+        """The queue's dead letters are to arrive at least once. As in RabbitMQ, only with reject-publish."""
+        arguments = self._queue.arguments
+        return (
+            arguments.dead_letter_strategy == "at-least-once"
+            and arguments.dead_letter_exchange is not None
+            and arguments.overflow == "reject-publish"
+        )
+
+    def add(self, message: Message, reason: str) -> None:
+        """A message of the queue has died. It is sent on at once, unless others wait or somebody does not take it."""
+        if len(self._backlog) or not self._send(message, reason):
+            self._wait(message, reason)
+
+    def end(self) -> None:
+        """The queue ends, and the letters with it."""
+        self._backlog.end()
+        del self._queue
+
+    def restore(self) -> None:
+        """Start with the letters that are on disk."""
+        self._lane.restore()
+        self._backlog.restore(self._lane.state.messages, self._lane.state.bytes)
+        self._retry_later()
+
+    def stored(self, up_to: int) -> None:
+        """Letters up to a position are on disk."""
+        self._backlog.stored(up_to)
+
+    def _send(self, message: Message, reason: str) -> bool:
+        return self._context.dead_letter_for_certain(self._queue, message, reason)
+
+    def _wait(self, message: Message, reason: str) -> None:
+        waiting = copy(message)
+        waiting.flags |= (REASONS.index(reason) + 1) << REASON_SHIFT
+        letter = Entry(self._queue, self._queue.next_position(), waiting, len(message.body), 0)
+        self._lane.put(letter, durable=True)
+        self._backlog.append(letter)
+        self._retry_later()
+
+    def _retry_later(self, milliseconds: int = RETRY_MILLISECONDS) -> None:
+        if len(self._backlog) and not self._retrying:
+            self._retrying = True
+            self._context.timers.at(self._context.now() + milliseconds, self._retry)
+
+    def _retry(self) -> None:
+        """Try the oldest letters. When some went, there is room to try others at once."""
+        self._retrying = False
+        if not len(self._backlog):
+            return  # the queue is gone, for instance
+        waiting, sent = [], 0
+        for _ in range(TRIED_AT_ONCE):
+            letter = self._backlog.pop()
+            if letter is None:
+                break
+            if self._sent(letter):
+                self._let_go(letter)
+                sent += 1
+            else:
+                waiting.append(letter)
+        self._backlog.give_back(waiting)
+        self._retry_later(1 if sent else RETRY_MILLISECONDS)
+
+    def _let_go(self, letter: Entry) -> None:
+        self._lane.settle((letter,))
+
+    def _sent(self, letter: Entry) -> bool:
+        message = letter.message
+        assert message is not None, "a letter that waits keeps its content"
+        reason = REASONS[(message.flags >> REASON_SHIFT) - 1]
+        return self._send(message, reason)

@@ -1,0 +1,207 @@
+"""Consumers of a queue, and whose turn it is."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.entities.messages.message import Entry
+    from broker.entities.queues.queue import Queue
+    from broker.wire.field_tables import Table
+
+UNLIMITED = 1 << 32
+
+
+class Outlet(Protocol):
+    """The channel behind a consumer."""
+
+    def room(self) -> int:
+        """How many more messages the channel can take now: 0 while its connection's output is full."""
+
+    def allowance(self) -> int:
+        """How many more unacknowledged messages all its consumers together may hold."""
+
+    def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
+        """Send messages to the client. The consumer's credit has been reckoned with."""
+
+    def unacked_of(self, queue: Queue) -> Iterable[Entry]:
+        """What the channel has taken from a queue and not settled."""
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """The queue is gone, and the consumer with it."""
+
+
+class Consumer:
+    """One subscription: a tag on a channel, and how many unacknowledged messages it may hold.
+
+    `prefetch` 0 means no limit. `waiting` says that it stands in its queue's rotation; one without credit
+    leaves it until `resume`.
+    """
+
+    __slots__ = (
+        "arguments",
+        "ended",
+        "exclusive",
+        "no_ack",
+        "outlet",
+        "prefetch",
+        "priority",
+        "queue",
+        "tag",
+        "unacked",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        queue: Queue,
+        outlet: Outlet,
+        tag: str,
+        *,
+        no_ack: bool,
+        exclusive: bool,
+        prefetch: int,
+        priority: int,
+        arguments: Table,
+    ) -> None:
+        self.queue = queue
+        self.outlet = outlet
+        self.tag = tag
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.prefetch = prefetch
+        self.priority = priority
+        self.arguments = arguments
+        self.unacked = 0
+        self.waiting = False
+        self.ended = False
+
+    def credit(self) -> int:
+        """How many messages it may be given now."""
+        room = self.outlet.room()
+        if self.no_ack:
+            return room
+        own = self.prefetch - self.unacked if self.prefetch else UNLIMITED
+        return min(room, own, self.outlet.allowance())
+
+    def give(self, entries: Sequence[Entry]) -> None:
+        """Messages for this consumer: out to the client, and finished with if it does not acknowledge."""
+        if self.no_ack:
+            self.outlet.deliver(self, entries)
+            self.queue.finish(entries)
+            return
+        self.unacked += len(entries)
+        for entry in entries:
+            entry.consumer = self
+        self.queue.hold(self.outlet, entries)
+        self.outlet.deliver(self, entries)
+
+    def settled(self, count: int = 1) -> None:
+        """Messages it held are acknowledged or given back."""
+        self.unacked -= count
+        if not self.waiting:
+            self.resume()
+
+    def resume(self) -> None:
+        """There may be credit again: stand in line, unless the subscription has ended."""
+        self.queue.consumers.enlist(self)
+
+
+class Consumers:
+    """The consumers of one queue, served in turn, higher priorities first.
+
+    Only those that may have credit stand in the rotation, so that finding the next one does not mean asking
+    everybody. With a single active consumer only the first of `members` is ever enlisted.
+    """
+
+    def __init__(self, queue: Queue, *, single_active: bool) -> None:
+        self._queue = queue
+        self._single_active = single_active
+        self.members: dict[Consumer, None] = {}
+        self._active: Consumer | None = None
+        self._exclusive: Consumer | None = None
+        self._lines: dict[int, OrderedDict[Consumer, None]] = {}
+        self._priorities: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    @property
+    def exclusive(self) -> bool:
+        """Somebody consumes exclusively."""
+        return self._exclusive is not None
+
+    def add(self, consumer: Consumer) -> None:
+        """Take in a new consumer, last in its line."""
+        self.members[consumer] = None
+        if consumer.exclusive:
+            self._exclusive = consumer
+        if self._active is None:
+            self._active = consumer
+        self.enlist(consumer)
+
+    def remove(self, consumer: Consumer) -> None:
+        """Let one go. A single active consumer's place passes to the next."""
+        del self.members[consumer]
+        if self._exclusive is consumer:
+            self._exclusive = None
+        consumer.ended = True
+        self._queue.use()
+        self._retire(consumer)
+        if self._active is consumer:
+            self._active = None
+            if self._single_active and self.members:
+                self._activate()
+
+    def end(self) -> None:
+        """The queue is gone, and nobody consumes from it: it shall be freed at once, not when cycles are looked for."""
+        del self._queue
+
+    def _activate(self) -> None:
+        """Make one of those that stand by the active one: of the highest priority, and of these the first to come."""
+        self._active = max(self.members, key=_priority)
+        self.enlist(self._active)
+
+    def active(self, consumer: Consumer) -> bool:
+        """It may be given messages; the others of a single-active-consumer queue stand by."""
+        return not self._single_active or self._active is consumer
+
+    def enlist(self, consumer: Consumer) -> None:
+        """Put a consumer that may have credit into the rotation."""
+        if consumer.waiting or consumer.ended or not self.active(consumer):
+            return
+        consumer.waiting = True
+        line = self._lines.get(consumer.priority)
+        if line is None:
+            line = self._lines[consumer.priority] = OrderedDict()
+            self._priorities = sorted(self._lines, reverse=True)
+        line[consumer] = None
+        self._queue.touch()
+
+    def next(self) -> tuple[Consumer, int, bool] | None:
+        """Whose turn it is, its credit, and whether nobody of its priority shares the turns with it."""
+        for priority in self._priorities:
+            line = self._lines[priority]
+            while line:
+                consumer = next(iter(line))
+                credit = consumer.credit()
+                if credit > 0:
+                    line.move_to_end(consumer)
+                    return consumer, credit, len(line) == 1
+                del line[consumer]
+                consumer.waiting = False
+        return None
+
+    def _retire(self, consumer: Consumer) -> None:
+        if consumer.waiting:
+            del self._lines[consumer.priority][consumer]
+            consumer.waiting = False
+        if not self._lines.get(consumer.priority, True):
+            del self._lines[consumer.priority]
+            self._priorities = sorted(self._lines, reverse=True)
+
+
+def _priority(consumer: Consumer) -> int:
+    return consumer.priority

@@ -1,0 +1,261 @@
+"""Queues with `x-max-priority`: messages of higher priority first, in publish order within one priority.
+
+Each priority that came into use is a level: a `Backlog` in memory and a `Lane` in the message store, both just as
+a plain queue has one of. Positions count through all levels. A message's level is decided at the publish and kept
+in its `Entry`; on disk it is the number of the lane, so a restart or a look at a message's place reads no properties.
+
+The head of the queue is the head of the highest level that holds anything. Whatever happens at the head happens
+there and nowhere else, as in RabbitMQ: what has expired in a lower level stays until it gets there, and a queue
+that is too long loses messages of the highest priority first.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+
+from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.queue_store import Lane, MessageSource
+from broker.entities.queues.ready_messages import Backlog, ReadBack, Window
+from storage.batch import LaneState
+
+
+class PriorityBacklog:
+    """Ready messages, the highest level first.
+
+    The levels in use share the queue's window equally. A head that was filled when there were fewer of them is not
+    cut, so memory holds at most a window times the harmonic number of the levels: 3 for 10 of them, 6 for all 256.
+    """
+
+    def __init__(self, window: Window, read_back: Callable[[int], ReadBack]) -> None:
+        self._window = window
+        self._read_back = read_back
+        self._levels: dict[int, Backlog] = {}
+        self._filled = 0  # bit n is set when level n may hold something
+
+    def __len__(self) -> int:
+        return sum(map(len, self._filled_levels())) if self._filled else 0
+
+    @property
+    def bytes(self) -> int:
+        """The bodies of all ready messages."""
+        return sum(level.bytes for level in self._filled_levels())
+
+    @property
+    def paging(self) -> bool:
+        """Some level's messages lie on disk only."""
+        return any(level.paging for level in self._levels.values())
+
+    def level(self, number: int) -> Backlog:
+        """The ready messages of one priority, which comes into use by being asked for."""
+        level = self._levels.get(number)
+        if level is None:
+            level = self._levels[number] = Backlog(self._window, self._read_back(number))
+            share = self._window.share(len(self._levels))
+            for sharer in self._levels.values():
+                sharer.window = share
+        return level
+
+    def append(self, entry: Entry) -> None:
+        """Add a message that was just published."""
+        self.level(entry.level).append(entry)
+        self._filled |= 1 << entry.level
+
+    def restore(self, messages: int, size_bytes: int, number: int = 0) -> None:
+        """Start with messages of one priority that are on disk."""
+        self.level(number).restore(messages, size_bytes)
+        self._filled |= 1 << number
+
+    def give_back(self, entries: Sequence[Entry]) -> None:
+        """Put messages back in their places."""
+        for number, members in _by_level(entries).items():
+            self.level(number).give_back(members)
+            self._filled |= 1 << number
+
+    def peek(self) -> Entry | None:
+        """The first ready message, left in place."""
+        while self._filled:
+            number = self._filled.bit_length() - 1
+            entry = self._levels[number].peek()
+            if entry is not None:
+                return entry
+            self._filled ^= 1 << number
+        return None
+
+    def pop(self) -> Entry | None:
+        """Take the first ready message."""
+        entry = self.peek()
+        return None if entry is None else self._levels[entry.level].pop()
+
+    def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
+        """Take the first ready messages of the highest level in one go: see `Backlog.run`."""
+        first = self.peek()
+        return [] if first is None else self._levels[first.level].run(messages, size_bytes, now)
+
+    def due(self, now: int, messages: int) -> list[Entry]:
+        """Take the first messages of the highest level whose time has passed: see `Backlog.due`."""
+        first = self.peek()
+        return [] if first is None else self._levels[first.level].due(now, messages)
+
+    def next_returned(self, limit: int) -> list[Entry]:
+        """The next messages in line among the returned ones of the highest level, left in place."""
+        first = self.peek()
+        return [] if first is None else self._levels[first.level].next_returned(limit)
+
+    def stored(self, up_to: int, number: int = 0) -> None:
+        """Everything given to the lane of one priority up to a position is on disk."""
+        self.level(number).stored(up_to)
+
+    def clear(self) -> int:
+        """Forget every ready message; their number."""
+        self._filled = 0
+        return sum(level.clear() for level in self._levels.values())
+
+    def end(self) -> int:
+        """Forget every ready message, and the queue that they are read back for; their number."""
+        count = self.clear()
+        self._levels.clear()
+        del self._read_back
+        return count
+
+    def _filled_levels(self) -> list[Backlog]:
+        """Those that may hold something."""
+        levels, filled = [], self._filled
+        while filled:
+            number = filled.bit_length() - 1
+            levels.append(self._levels[number])
+            filled ^= 1 << number
+        return levels
+
+    def resident(self) -> list[Entry]:
+        """The ready messages that are in memory, for statistics and invariants."""
+        return [entry for _, level in sorted(self._levels.items(), reverse=True) for entry in level.resident()]
+
+
+class PriorityLanes:
+    """A queue's share of the message store, one lane for each priority that came into use."""
+
+    def __init__(self, journal: Journal, source: MessageSource, queue_id: int, states: Mapping[int, LaneState]) -> None:
+        self.queue_id = queue_id
+        self._journal = journal
+        self._source = source
+        self._lanes = {number: Lane(journal, source, queue_id, number, state) for number, state in states.items()}
+
+    @property
+    def state(self) -> LaneState:
+        """What all lanes count together."""
+        states = [lane.state for lane in self._lanes.values()]
+        return LaneState(sum(state.messages for state in states), sum(state.bytes for state in states))
+
+    def lane(self, number: int) -> Lane:
+        """The lane of one priority, which comes into use by being asked for."""
+        lane = self._lanes.get(number)
+        if lane is None:
+            lane = self._lanes[number] = Lane(self._journal, self._source, self.queue_id, number, LaneState())
+        return lane
+
+    def backlog(self, queue: Queue, window: Window) -> PriorityBacklog:
+        """A queue's ready messages, to be read back from here."""
+        return PriorityBacklog(window, lambda number: partial(self._read, queue, number))
+
+    def put(self, entry: Entry, *, durable: bool) -> None:
+        """Have a message written with the gathering batch: see `Lane.put`."""
+        self.lane(entry.level).put(entry, durable=durable)
+
+    def settle(self, entries: Iterable[Entry]) -> None:
+        """Messages are finished with: see `Lane.settle`."""
+        for number, members in _by_level(entries).items():
+            self._lanes[number].settle(members)
+
+    def delivered(self, entries: Iterable[Entry]) -> None:
+        """A consumer has seen these messages: see `Lane.delivered`."""
+        for number, members in _by_level(entries).items():
+            self.lane(number).delivered(members)
+
+    def purge(self, floor: int, survivors: Iterable[Entry]) -> None:
+        """Everything below `floor` is dead, save what is still out with consumers."""
+        held = _by_level(survivors)
+        for number, lane in self._lanes.items():
+            lane.purge(floor, held.get(number, ()))
+
+    def lost(self, number: int, messages: int, size_bytes: int) -> None:
+        """The store has set aside records of one lane that it could not read."""
+        self.lane(number).lost(number, messages, size_bytes)
+
+    def drop(self) -> None:
+        """The queue is gone for good: its records are to be reclaimed."""
+        for lane in self._lanes.values():
+            if lane.used:
+                lane.drop()
+                break
+
+    def restore(self) -> Mapping[int, Lane]:
+        """The lanes were there before this start: what had been delivered is redelivered."""
+        for lane in self._lanes.values():
+            lane.restore()
+        return self._lanes
+
+    def load(self, entries: Iterable[Entry]) -> None:
+        """Read the content of messages back into memory; those that cannot be read stay without."""
+        for number, members in _by_level(entries).items():
+            self._lanes[number].load(members)
+
+    def _read(self, queue: Queue, number: int, after: int, before: int, window: Window) -> list[Entry]:
+        entries = self.lane(number).read(queue, after, before, window)
+        for entry in entries:
+            entry.level = number
+        return entries
+
+
+class PriorityQueue(Queue):
+    """A queue whose messages have priorities from 0 to `x-max-priority`; higher ones count as that."""
+
+    lane: PriorityLanes
+    backlog: PriorityBacklog
+
+    def publish(self, message: Message) -> bool:
+        """Take a message at the end of its level. True if a confirm of it has to wait for the disk.
+
+        Consumers with credit have it at once, not at the end of the turn: a message that finds one waiting is not
+        overtaken by what is published behind it.
+        """
+        self._position = position = self._position + 1
+        entry = Entry(self, position, message, len(message.body), self.limits.expires_at(message))
+        entry.level = level = min(message.priority, self.arguments.max_priority or 0)
+        durable = self.durable and message.persistent
+        if durable or self.backlog.level(level).paging:
+            self.lane.put(entry, durable=durable)
+        self.backlog.append(entry)
+        if self.limits.on_length:
+            self.limits.make_room()
+        if len(self.consumers):
+            self.deliver()
+        else:
+            self.touch()
+        return durable
+
+    def publish_all(self, messages: Sequence[Message]) -> bool:
+        """Take messages one after the other: consumers may want each at once."""
+        return max(map(self.publish, messages))
+
+    def restore(self) -> None:
+        """Start with what the store says is there."""
+        self.stored_up_to = self._position
+        for number, lane in self.lane.restore().items():
+            self.backlog.restore(lane.state.messages, lane.state.bytes, number)
+        self.limits.timed = len(self.backlog) > 0
+
+    def stored(self, lane: int, up_to: int) -> None:
+        """Everything this queue gave to one lane up to a position is on disk."""
+        self.stored_up_to = max(up_to, self.stored_up_to)
+        self.backlog.stored(up_to, lane)
+
+
+def _by_level(entries: Iterable[Entry]) -> dict[int, list[Entry]]:
+    levels: dict[int, list[Entry]] = defaultdict(list)
+    for entry in entries:
+        levels[entry.level].append(entry)
+    return levels

@@ -1,0 +1,364 @@
+"""A queue: messages in publish order, consumers in turn.
+
+What is ready lies in the `Backlog`, what is out with consumers or getters in the ledgers of their channels;
+here is only the count of those. Persistent messages of a durable queue are also in its `Lane` of the message
+store, from the publish until they are settled. Nothing here waits: a queue that has something to do says so
+to the turn, and does it at the turn's end. What other kinds of queue do differently is in files of their own:
+`priorities`, `quorum`, `stream`, `delays`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.entities.arguments.policies import NONE_IN_FORCE
+from broker.entities.arguments.queue_arguments import QueueArguments, parse
+from broker.entities.arguments.queue_types import CLASSIC, QueueType
+from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.consumers import Consumer, Consumers, Outlet
+from broker.entities.queues.queue_limits import Limits, Unlimited
+from broker.entities.queues.queue_store import Lane
+from broker.entities.queues.ready_messages import Backlog, Window
+from broker.wire.field_tables import Table
+from storage.batch import COUNTER_BITS, PERSISTENT
+
+if TYPE_CHECKING:
+    from broker.entities.exchanges.exchange import Binding
+    from broker.entities.queues.priority_queue import PriorityBacklog, PriorityLanes
+    from broker.entities.scheduling.timers import Timers
+    from broker.entities.scheduling.turn import Turn
+
+RUN_MESSAGES = 1024
+RUN_BYTES = 256 * 1024
+"""How much one consumer is given before it is asked again for its credit."""
+
+DELIVER_MESSAGES = 1024
+"""How much a queue delivers before it is asked whether others of the turn shall be served first."""
+
+GONE = Unlimited()
+"""The limits of all queues that are gone."""
+
+LOAD_MESSAGES = 256
+LOAD_BYTES = 2 << 20
+"""How many given-back messages are read from disk at a time: whichever limit is reached first, one at least."""
+
+
+class QueueSpec(NamedTuple):
+    """What a queue is declared as."""
+
+    name: str
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    arguments: Table
+
+
+class QueueContext(NamedTuple):
+    """What a queue needs from around it."""
+
+    turn: Turn
+    timers: Timers
+    window: Window
+    boot: int
+    now: Callable[[], int]
+    dead_letter: Callable[[Queue, Sequence[Message], str], None]
+    """Publish messages that died in a queue, for a reason, to the queue's dead-letter exchange."""
+    dead_letter_for_certain: Callable[[Queue, Message, str], bool]
+    """The same with one message; False, and nothing published, unless it has targets and all of them take it."""
+
+
+class Queue:
+    """Ready and unacknowledged messages, and who wants them."""
+
+    type: QueueType = CLASSIC
+    lane: Lane | PriorityLanes
+    backlog: Backlog | PriorityBacklog
+
+    def __init__(
+        self, spec: QueueSpec, lane: Lane | PriorityLanes, context: QueueContext, owner: object | None = None
+    ) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.durable = spec.durable
+        self.policies = NONE_IN_FORCE
+        self.arguments: QueueArguments = parse(spec.arguments)
+        """What holds for it: declared, and made by its policies."""
+        self.owner = owner
+        self.lane = lane
+        self.consumers = Consumers(self, single_active=self.arguments.single_active_consumer)
+        self.inbound: dict[Binding, None] = {}
+        self.backlog = lane.backlog(self, context.window)
+        self.limits = Limits(self, context)
+        self.unacked = 0
+        self.deleted = False
+        self.last_used = context.now()
+        self._context = context
+        self._position = context.boot << COUNTER_BITS
+        self.stored_up_to = 0
+        self._touched = False
+        self._holders: dict[Outlet, None] = {}
+        self._orphans: list[Consumer] = []
+
+    def publish(self, message: Message) -> bool:
+        """Take a message at the end. True if a confirm of it has to wait for the disk."""
+        self._position = position = self._position + 1
+        limits = self.limits
+        expires_at = limits.expires_at(message) if limits.on_time or message.expiration is not None else 0
+        entry = Entry(self, position, message, len(message.body), expires_at)
+        durable = self.durable and bool(message.flags & PERSISTENT)
+        if durable or self.backlog.paging:
+            self.lane.put(entry, durable=durable)
+        self.backlog.append(entry)
+        if limits.on_length:
+            limits.make_room()
+        if not self._touched:
+            self.touch()
+        return durable
+
+    def publish_all(self, messages: Sequence[Message]) -> bool:
+        """Take a run of messages at the end: all persistent or none, none with a time to live of its own.
+
+        True if a confirm of them has to wait for the disk.
+        """
+        if self.limits.on_length:
+            return max(map(self.publish, messages))
+        lane, backlog = self.lane, self.backlog
+        assert isinstance(lane, Lane), "with priorities messages come one by one"
+        assert isinstance(backlog, Backlog), "with priorities messages come one by one"
+        expires_at = self.limits.expires_at(messages[0]) if self.limits.on_time else 0
+        entries = [
+            Entry(self, position, message, len(message.body), expires_at)
+            for position, message in enumerate(messages, self._position + 1)
+        ]
+        self._position += len(entries)
+        durable = self.durable and bool(messages[0].flags & PERSISTENT)
+        if durable or backlog.paging:
+            lane.put_all(entries, durable=durable)
+        backlog.extend(entries)
+        if not self._touched:
+            self.touch()
+        return durable
+
+    @property
+    def ready(self) -> int:
+        """How many messages wait for consumers."""
+        return len(self.backlog)
+
+    @property
+    def messages(self) -> int:
+        """How many it holds, those that are out with consumers included."""
+        return self.ready + self.unacked
+
+    @property
+    def ready_bytes(self) -> int:
+        """The bytes of their bodies."""
+        return self.backlog.bytes
+
+    def use(self) -> None:
+        """Somebody has an interest in the queue: its lease, if it has one, begins anew."""
+        self.last_used = self._context.now()
+
+    def touch(self) -> None:
+        """There may be something to deliver at the end of this turn."""
+        if not self._touched:
+            self._touched = True
+            self._context.turn.queues.append(self)
+
+    # Out: to consumers and getters
+
+    def deliver(self) -> None:
+        """Hand ready messages to the consumers that have credit, one each in turn; of very many, some at a time."""
+        self._touched = False
+        limits, left = self.limits, DELIVER_MESSAGES
+        while left > 0 and len(self.backlog):
+            if limits.timed:
+                limits.expire(strictly=True)
+            turn = self.consumers.next()
+            if turn is None:
+                break
+            consumer, credit, alone = turn
+            entries = _take(self, min(credit, left) if alone else 1)
+            if entries:
+                consumer.give(entries)
+                left -= len(entries)
+        if limits.timed:
+            limits.expire()
+            limits.watch()
+        if left <= 0:
+            self.touch()
+
+    def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
+        """Take the first ready message for a channel that asked for one."""
+        self.use()
+        self.limits.expire()
+        entry = self.pop()
+        self.limits.expire()
+        self.limits.watch()
+        if entry is None:
+            return None
+        if no_ack:
+            self.finish((entry,))
+        else:
+            self.hold(outlet, (entry,))
+        return entry
+
+    def pop(self) -> Entry | None:
+        """Take the first ready message, its content in memory. One whose record cannot be read is passed over."""
+        while (entry := self.backlog.pop()) is not None:
+            if load(self, entry):
+                return entry
+        return None
+
+    def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
+        """Messages, in order, go out to a channel that has to acknowledge them."""
+        self.unacked += len(entries)
+        self._holders[outlet] = None
+        self.lane.delivered(entries)
+
+    def finish(self, entries: Iterable[Entry]) -> None:
+        """Messages have left for good, without ever having been unacknowledged."""
+        self.lane.settle([entry for entry in entries if entry.stored])
+
+    # Back: settled, requeued, rejected
+
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Delivered messages are acknowledged."""
+        self.unacked -= len(entries)
+        if not self.deleted:
+            self.finish(entries)
+
+    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+        """Delivered messages come back to their places, to be delivered again.
+
+        Some types of queue treat those differently that were `abandoned`: nobody gave them back, their channel ended.
+        """
+        self.unacked -= len(entries)
+        if self.deleted:
+            return
+        for entry in entries:
+            entry.redelivered = True
+            entry.consumer = None
+        self.backlog.give_back(entries)
+        if self.limits.on_length:
+            self.limits.make_room_for_returned()
+        self.touch()
+
+    def reject(self, entries: Sequence[Entry]) -> None:
+        """A consumer does not want messages and does not want them back in the queue."""
+        self.unacked -= len(entries)
+        if not self.deleted:
+            for portion in _portions(entries):
+                if self.arguments.dead_letter_exchange is not None:
+                    self.lane.load([entry for entry in portion if entry.message is None])
+                self.discard(portion, "rejected")
+
+    def forget(self, outlet: Outlet) -> None:
+        """A channel is gone, and everything it held has been given back."""
+        self._holders.pop(outlet, None)
+
+    @property
+    def held(self) -> Iterable[Entry]:
+        """The unacknowledged messages."""
+        return (entry for outlet in self._holders for entry in outlet.unacked_of(self))
+
+    # Gone: dead letters, or nothing
+
+    def discard(self, entries: Sequence[Entry], reason: str) -> None:
+        """Messages leave without having been acknowledged: dead letters, if the queue has a place for them."""
+        self.dead_letter([entry.message for entry in entries if entry.message is not None], reason)
+        self.finish(entries)
+
+    def dead_letter(self, messages: Sequence[Message], reason: str) -> None:
+        """Publish messages to the queue's dead-letter exchange, if it has one."""
+        if messages and self.arguments.dead_letter_exchange is not None:
+            self._context.dead_letter(self, messages, reason)
+
+    # The whole: purge, delete, restore
+
+    def purge(self) -> int:
+        """Drop every ready message; their number."""
+        self.lane.purge(self._position + 1, self.held)
+        return self.backlog.clear()
+
+    def delete(self) -> int:
+        """End: nobody consumes any more, messages are gone. The number of ready messages."""
+        self.deleted = True
+        self._orphans = list(self.consumers.members)
+        for consumer in self._orphans:
+            self.consumers.remove(consumer)
+        self.consumers.end()
+        self.limits = GONE
+        return self.backlog.end()
+
+    def bid_farewell(self) -> None:
+        """The deletion is certain: consumers are told, after whoever asked for it."""
+        orphans, self._orphans = self._orphans, []
+        for consumer in orphans:
+            self._context.turn.last(partial(consumer.outlet.cancelled, consumer))
+
+    def restore(self) -> None:
+        """Start with what the store says is there."""
+        self.lane.restore()
+        self.stored_up_to = self._position
+        self.backlog.restore(self.lane.state.messages, self.lane.state.bytes)
+        self.limits.timed = len(self.backlog) > 0
+
+    def stored(self, lane: int, up_to: int) -> None:
+        """Everything this queue gave to its lane of the store up to a position is on disk."""
+        self.stored_up_to = up_to
+        if self.backlog.paging:
+            self.backlog.stored(up_to)
+
+
+def load(queue: Queue, entry: Entry) -> bool:
+    """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
+    if entry.message is None:
+        wanted, room = [entry], LOAD_BYTES - entry.size
+        for other in queue.backlog.next_returned(LOAD_MESSAGES):
+            room -= other.size
+            if other.message is not None or room < 0:
+                break
+            wanted.append(other)
+        queue.lane.load(wanted)
+    return entry.message is not None
+
+
+def deliver_now(queue: Queue) -> None:
+    """Deliver now what the turn would deliver at its end: somebody is about to look at what is ready.
+
+    A message that a consumer waits for is not ready, and one that has had its time is not there.
+    """
+    while queue._touched:
+        queue.deliver()
+
+
+def _portions(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Entries a few at a time, so that their contents may be in memory together."""
+    portion: list[Entry] = []
+    size_bytes = 0
+    for entry in entries:
+        portion.append(entry)
+        size_bytes += entry.size
+        if len(portion) >= LOAD_MESSAGES or size_bytes >= LOAD_BYTES:
+            yield portion
+            portion, size_bytes = [], 0
+    if portion:
+        yield portion
+
+
+def _take(queue: Queue, limit: int) -> list[Entry]:
+    """The next messages for one consumer: a run of them, as long as none may have expired meanwhile."""
+    limit = min(limit, RUN_MESSAGES)
+    taken = queue.backlog.run(limit, RUN_BYTES, queue.limits.moment())
+    size_bytes = RUN_BYTES if taken else 0
+    while len(taken) < limit and size_bytes < RUN_BYTES:
+        if taken and ((head := queue.backlog.peek()) is None or head.expires_at):
+            break
+        entry = queue.pop()
+        if entry is None:
+            break
+        taken.append(entry)
+        size_bytes += entry.size
+    return taken

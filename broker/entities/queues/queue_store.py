@@ -1,0 +1,183 @@
+"""A queue's share of the message store: what it puts there, settles there and counts there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
+
+from broker.entities.messages.message import BlindlyCopied, Entry, Message
+from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.ready_messages import Backlog, Window
+from storage.batch import BLIND, PERSISTENT, History, LaneState, LaneWrites, Purge, StoredMessage, WaitingMessage
+
+if TYPE_CHECKING:
+    from broker.entities.queues.queue import Queue
+
+RECORD_BYTES = 64
+"""What a message costs on disk beside its parts, roughly: for keeping batches within their size."""
+
+
+class StreamSource(Protocol):
+    """The streams of the message store."""
+
+    def history(self, queue_id: int, lane: int) -> History:
+        """A stream's closed segments, and its last message."""
+
+    def find(self, queue_id: int, lane: int, time: int, first: int, end: int) -> int:
+        """The first position from `first` on, and before `end`, whose message is not older than a time; else `end`."""
+
+
+class MessageSource(Protocol):
+    """The message store, as far as queues read it."""
+
+    def read(
+        self, queue_id: int, lane: int, after: int, before: int, max_messages: int, max_bytes: int
+    ) -> list[StoredMessage]:
+        """Stored live messages between two positions, ascending."""
+
+    @property
+    def streams(self) -> StreamSource:
+        """What only streams ask of it."""
+
+    def fetch(self, queue_id: int, lane: int, positions: Sequence[int]) -> list[StoredMessage]:
+        """The messages stored at these positions, ascending; those not found are missing from the answer."""
+
+    def waiting(self, queue_id: int, lane: int, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
+        """When stored delayed messages between two positions are due, ascending in position; about so many."""
+
+
+class Lane:
+    """One ordered run of a queue's messages on disk. Priorities have a lane each."""
+
+    __slots__ = ("_journal", "_source", "_writes", "number", "queue_id", "redelivered_up_to", "state", "used")
+
+    def __init__(self, journal: Journal, source: MessageSource, queue_id: int, number: int, state: LaneState) -> None:
+        self._journal = journal
+        self._source = source
+        self._writes: LaneWrites | None = None
+        self.queue_id = queue_id
+        self.number = number
+        self.state = state
+        self.redelivered_up_to = 0
+        self.used = False
+
+    def backlog(self, queue: Queue, window: Window) -> Backlog:
+        """A queue's ready messages, to be read back from here."""
+        return Backlog(window, partial(self.read, queue))
+
+    def put(self, entry: Entry, *, durable: bool) -> None:
+        """Have a message written with the gathering batch, to survive a restart if it is `durable`."""
+        message = entry.message
+        assert message is not None, "only what is in memory can be written"
+        self._open().puts[entry.position] = (message, entry.expires_at)
+        self._journal.current.bytes += entry.size + len(message.header) + RECORD_BYTES
+        entry.stored = True
+        if durable:
+            entry.persistent = True
+            self.state.messages += 1
+            self.state.bytes += entry.size
+
+    def put_all(self, entries: Sequence[Entry], *, durable: bool) -> None:
+        """Have a run of messages written, as `put` does with one."""
+        puts, size, overhead = self._open().puts, 0, len(entries) * RECORD_BYTES
+        for entry in entries:
+            message = entry.message
+            assert message is not None, "only what is in memory can be written"
+            puts[entry.position] = (message, entry.expires_at)
+            entry.stored = True
+            entry.persistent = durable
+            size += entry.size
+            overhead += len(message.header)
+        self._journal.current.bytes += size + overhead
+        if durable:
+            self.state.messages += len(entries)
+            self.state.bytes += size
+
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Messages are finished with. Those that were not written yet never will be."""
+        if not entries:
+            return
+        writes, state = self._open(), self.state
+        settled, unwritten = writes.settled, writes.puts.pop
+        for entry in entries:
+            if unwritten(entry.position, None) is None:
+                settled.append(entry.position)
+            if entry.persistent:
+                state.messages -= 1
+                state.bytes -= entry.size
+
+    def delivered(self, entries: Sequence[Entry]) -> None:
+        """A consumer has seen these messages, in order: after a restart they, and all before them, are redelivered."""
+        for entry in reversed(entries):
+            if entry.persistent:
+                if entry.position > self.state.delivered_up_to:
+                    self.state.delivered_up_to = entry.position
+                    self._open()
+                break
+
+    def purge(self, floor: int, survivors: Iterable[Entry]) -> None:
+        """Everything below `floor` is dead, save what is still out with consumers."""
+        if not self.used:
+            return
+        kept = sorted((entry for entry in survivors if entry.stored), key=lambda entry: entry.position)
+        durable = [entry for entry in kept if entry.persistent]
+        state = self.state
+        state.messages, state.bytes, state.floor = len(durable), sum(entry.size for entry in durable), floor
+        writes, positions = self._open(), {entry.position for entry in kept}
+        writes.puts = {position: put for position, put in writes.puts.items() if position in positions}
+        self._journal.current.purges.append(Purge(self.queue_id, self.number, floor, tuple(sorted(positions))))
+
+    def lost(self, number: int, messages: int, size_bytes: int) -> None:
+        """The store has set aside records of this lane, the queue's only one, that it could not read."""
+        self.state.messages = max(0, self.state.messages - messages)
+        self.state.bytes = max(0, self.state.bytes - size_bytes)
+
+    def drop(self) -> None:
+        """The queue is gone for good: its records are to be reclaimed."""
+        if self.used:
+            self._journal.current.deleted_queues.append(self.queue_id)
+
+    def restore(self) -> None:
+        """The lane was there before this start: what had been delivered is redelivered."""
+        self.used = True
+        self.redelivered_up_to = self.state.delivered_up_to
+
+    def read(self, queue: Queue, after: int, before: int, window: Window) -> list[Entry]:
+        """Stored messages of a queue between two positions, half a window of them."""
+        messages, size_bytes = max(1, window.messages // 2), max(1, window.bytes // 2)
+        found = self._source.read(self.queue_id, self.number, after, before, messages, size_bytes)
+        return [self._entry(queue, stored) for stored in found]
+
+    def load(self, entries: Iterable[Entry]) -> None:
+        """Read the content of messages back into memory; those that cannot be read stay without."""
+        wanted = {entry.position: entry for entry in entries}
+        if not wanted:
+            return
+        for stored in self._source.fetch(self.queue_id, self.number, sorted(wanted)):
+            wanted[stored.position].message = _message(stored)
+
+    def waiting(self, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
+        """When delayed messages between two positions are due; about so many, and none when there are none."""
+        return self._source.waiting(self.queue_id, self.number, after, before, max_messages)
+
+    def _entry(self, queue: Queue, stored: StoredMessage) -> Entry:
+        entry = Entry(queue, stored.position, _message(stored), len(stored.body), stored.expires_at)
+        entry.stored = True
+        entry.persistent = bool(stored.flags & PERSISTENT) and queue.durable
+        entry.redelivered = stored.position <= self.redelivered_up_to
+        return entry
+
+    def _open(self) -> LaneWrites:
+        writes = self._writes
+        if writes is None or writes.sealed:
+            writes = self._writes = self._journal.current.lane(self.queue_id, self.number, self.state)
+            self.used = True
+        return writes
+
+
+def _message(stored: StoredMessage) -> Message:
+    make = BlindlyCopied.restored if stored.flags & BLIND else Message
+    message = make(stored.route, stored.header, stored.body, stored.flags)
+    message.body_id = stored.body_id
+    return message

@@ -1,0 +1,346 @@
+"""Quorum queues on one machine: the queue type whose messages are all kept, and counted each time they go out.
+
+RabbitMQ's quorum queue is replicated; here it is a durable queue with everything else that a client sees of one.
+
+- Whatever is published is kept, with any delivery mode, and confirmed once it is on disk.
+- A message knows how often it was handed out. From the second time on it says so in the header `x-delivery-count`.
+  Once it has come back oftener than `x-delivery-limit` allows, it is a dead letter.
+- What comes back goes out again first, in the order in which it came back. Only where nothing limits how often,
+  a message that a consumer gives back goes to the end: it would otherwise hold up all others for ever. What a
+  consumer leaves behind by ending always goes out first.
+- With `x-overflow` reject-publish the queue takes one message more than its limit, then none until it has sunk
+  to four fifths of it.
+
+The store keeps the count, so that it outlasts the process. A first delivery costs nothing more than in any queue:
+the lane's highest delivered position says that everything up to it was handed out once. Each further one writes a
+number. What was out when the process died has then been counted already, as if it had come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import partial
+from itertools import islice
+from typing import cast
+
+from broker.entities.arguments.queue_arguments import QueueArguments
+from broker.entities.arguments.queue_types import QUORUM
+from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.at_least_once import Letters
+from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.consumers import Outlet
+from broker.entities.queues.queue import LOAD_MESSAGES, Queue, QueueContext, QueueSpec, load
+from broker.entities.queues.queue_limits import Limits
+from broker.entities.queues.queue_store import Lane, MessageSource
+from broker.entities.queues.ready_messages import Backlog, Window
+from broker.wire.field_tables import Field
+from broker.wire.properties import decode_properties, encode_header
+from storage.batch import PERSISTENT, LaneState, StoredMessage
+
+MAIN_LANE, LETTERS_LANE = 0, 1
+"""The lanes of the store in which a queue keeps its messages, and those that are dead and not yet taken elsewhere."""
+
+DELIVERY_COUNT = "x-delivery-count"
+
+LOW_WATER = 0.8
+"""A queue that refuses messages takes them again when it is down to this part of its limit."""
+
+
+class QuorumEntry(Entry):
+    """A message's place in a quorum queue.
+
+    `deliveries` counts how often it was handed out. While it is shown with its delivery count, `original` is the
+    message without.
+    """
+
+    __slots__ = ("deliveries", "original")
+
+    def __init__(self, queue: Queue, position: int, message: Message | None, size: int, expires_at: int) -> None:
+        super().__init__(queue, position, message, size, expires_at)
+        self.deliveries = 0
+        self.original: Message | None = None
+
+    def show(self, count: int) -> None:
+        """Have the message say how often it was handed out before."""
+        self.original = self.original or self.message
+        if self.original is not None:
+            self.message = _counted(self.original, count)
+
+    def conceal(self) -> None:
+        """Have the message be as it was published."""
+        if self.original is not None:
+            self.message, self.original = self.original, None
+
+    def release(self) -> None:
+        """Let the content go from memory if it is on disk: it can be read again."""
+        super().release()
+        if self.message is None:
+            self.original = None
+
+
+class QuorumBacklog(Backlog):
+    """Ready messages: those that came back, in the order in which they did, then the others in publish order."""
+
+    def give_back(self, entries: Sequence[Entry]) -> None:
+        """Put messages behind those that came back before."""
+        self._returned[:0] = reversed(entries)
+        self.bytes += sum(entry.size for entry in entries)
+
+    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
+        """None: those that came back have to be looked at one by one."""
+        return []
+
+    def peek(self) -> Entry | None:
+        """The first ready message, left in place."""
+        return self._returned[-1] if self._returned else super().peek()
+
+    def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
+        """Take the first ready messages in one go: see `Backlog.run`. One that was out before ends the run."""
+        fresh = 0
+        for entry in islice(self._head, messages):
+            if entry.redelivered:
+                break
+            fresh += 1
+        return super().run(fresh, size_bytes, now)
+
+
+class QuorumLane(Lane):
+    """A quorum queue's share of the message store; its dead letters have a lane of their own beside it."""
+
+    def __init__(self, journal: Journal, source: MessageSource, queue_id: int, states: Mapping[int, LaneState]) -> None:
+        super().__init__(journal, source, queue_id, MAIN_LANE, states.get(MAIN_LANE) or LaneState())
+        self.letters = Lane(journal, source, queue_id, LETTERS_LANE, states.get(LETTERS_LANE) or LaneState())
+
+    def backlog(self, queue: Queue, window: Window) -> QuorumBacklog:
+        """A queue's ready messages, to be read back from here."""
+        return QuorumBacklog(window, partial(self.read, queue))
+
+    def count(self, entry: QuorumEntry) -> None:
+        """Have it written how often a message was handed out."""
+        self._open().deliveries[entry.position] = entry.deliveries
+
+    def lost(self, number: int, messages: int, size_bytes: int) -> None:
+        """The store has set aside records of one lane that it could not read."""
+        if number == LETTERS_LANE:
+            self.letters.lost(number, messages, size_bytes)
+        else:
+            super().lost(number, messages, size_bytes)
+
+    def _entry(self, queue: Queue, stored: StoredMessage) -> Entry:
+        known = super()._entry(queue, stored)
+        entry = QuorumEntry(queue, known.position, known.message, known.size, known.expires_at)
+        entry.stored, entry.persistent = known.stored, known.persistent
+        entry.deliveries = max(stored.delivery_count, known.redelivered)
+        entry.redelivered = entry.deliveries > 0
+        return entry
+
+
+class QuorumLimits(Limits):
+    """Limits of a quorum queue. Dead letters that wait count as messages of the queue when it refuses others."""
+
+    _queue: QuorumQueue
+    _refusing = False
+
+    def set(self, arguments: QueueArguments) -> None:
+        """Hold to these limits from now on. As in RabbitMQ, reject-publish-dlx is for classic queues only."""
+        super().set(arguments)
+        self._refusing = False
+        if self._overflow != "reject-publish":
+            self._overflow = "drop-head"
+
+    def refuses(self, message: Message) -> bool:
+        """The queue has had too much, and has not got rid of enough since."""
+        if self._overflow == "drop-head":
+            return False
+        self._look_at_level()
+        return self._refusing
+
+    def make_room(self) -> None:
+        """Let go of the oldest where there are too many, or refuse others from now on."""
+        if self._overflow == "drop-head":
+            super().make_room()
+        else:
+            self._look_at_level()
+
+    def expire(self, *, strictly: bool = False) -> None:
+        """Let go of messages at the head: those that were out too often when the process died, and the expired."""
+        queue = self._queue
+        while (entry := queue.backlog.peek()) is not None and queue.exhausted(entry):
+            queue.backlog.pop()
+            queue.bury(entry)
+        super().expire(strictly=strictly)
+
+    def _look_at_level(self) -> None:
+        letters = self._queue.letters
+        if self.over(len(letters), letters.bytes):
+            self._refusing = True
+        elif self._refusing:
+            self._refusing = not self._sunk(len(letters), letters.bytes)
+
+    def _sunk(self, letters: int, letter_bytes: int) -> bool:
+        backlog = self._queue.backlog
+        levels = (len(backlog) + letters, self._messages), (backlog.bytes + letter_bytes, self._bytes)
+        return all(limit is None or level <= limit * LOW_WATER for level, limit in levels)
+
+
+class QuorumQueue(Queue):
+    """A queue of type quorum: see the module."""
+
+    type = QUORUM
+    lane: QuorumLane
+
+    def __init__(self, spec: QueueSpec, lane: QuorumLane, context: QueueContext, owner: object | None = None) -> None:
+        super().__init__(spec, lane, context, owner)
+        self.limits = QuorumLimits(self, context)
+        self.letters = Letters(self, lane.letters, context)
+
+    def publish(self, message: Message) -> bool:
+        """Take a message at the end. A confirm of it always waits for the disk."""
+        entry = QuorumEntry(self, self.next_position(), message, len(message.body), self.limits.expires_at(message))
+        if not message.persistent:
+            entry.message = _kept(message)
+        self.lane.put(entry, durable=True)
+        self.backlog.append(entry)
+        if self.limits.on_length:
+            self.limits.make_room()
+        self.touch()
+        return True
+
+    def publish_all(self, messages: Sequence[Message]) -> bool:
+        """Take messages one after the other."""
+        return min(map(self.publish, messages))
+
+    def next_position(self) -> int:
+        """A position behind all others of this queue, in whichever lane."""
+        self._position += 1
+        return self._position
+
+    # Out
+
+    def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
+        """Take the first ready message for a channel that asked for one: it says its count even the first time."""
+        entry = super().get(outlet, no_ack=no_ack)
+        if entry is not None:
+            ours = _ours(entry)
+            ours.show(ours.deliveries if no_ack else ours.deliveries - 1)
+        return entry
+
+    def pop(self) -> Entry | None:
+        """Take the first ready message, its content in memory and ready to be shown; behind one that was out too often,
+        the first whose time has not passed.
+        """
+        while (entry := super().pop()) is not None:
+            if not self.exhausted(entry):
+                if entry.redelivered:
+                    _ours(entry).show(_ours(entry).deliveries)
+                return entry
+            self.bury(entry)
+            self.limits.expire(strictly=True)
+        return None
+
+    def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
+        """Messages go out to a channel that has to acknowledge them, and are counted."""
+        for entry in map(_ours, entries):
+            entry.deliveries += 1
+            if entry.deliveries > 1:
+                self.lane.count(entry)
+        super().hold(outlet, entries)
+
+    # Back
+
+    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+        """Delivered messages come back: to the front, to the end, or never to be delivered again."""
+        returned = []
+        for entry in map(_ours, entries):
+            entry.conceal()
+            if self.exhausted(entry) and not self.deleted:
+                self.unacked -= 1
+                self.bury(entry)
+            else:
+                returned.append(entry)
+        if self.deleted or abandoned or self.arguments.delivery_limit is not None:
+            super().requeue(returned)
+        else:
+            self._put_at_the_end(returned)
+
+    def exhausted(self, entry: Entry) -> bool:
+        """The message was handed out and came back oftener than it may."""
+        limit = self.arguments.delivery_limit
+        return limit is not None and _ours(entry).deliveries > limit
+
+    def bury(self, entry: Entry) -> None:
+        """A message was handed out too often."""
+        load(self, entry)
+        self.discard((entry,), "delivery_limit")
+
+    def _put_at_the_end(self, entries: Sequence[QuorumEntry]) -> None:
+        self.unacked -= len(entries)
+        for start in range(0, len(entries), LOAD_MESSAGES):
+            portion = entries[start : start + LOAD_MESSAGES]
+            self.lane.load([entry for entry in portion if entry.message is None])
+            for entry in portion:
+                if entry.message is not None:
+                    self._append_again(entry)
+            self.lane.settle(portion)
+        if self.limits.on_length:
+            self.limits.make_room_for_returned()
+        self.touch()
+
+    def _append_again(self, entry: QuorumEntry) -> None:
+        again = QuorumEntry(self, self.next_position(), entry.message, entry.size, entry.expires_at)
+        again.deliveries, again.redelivered = entry.deliveries, True
+        self.lane.put(again, durable=True)
+        self.lane.count(again)
+        self.backlog.append(again)
+
+    # Gone
+
+    def discard(self, entries: Sequence[Entry], reason: str) -> None:
+        """Messages leave without having been acknowledged: see `Letters` for what may keep them here."""
+        for ours in map(_ours, entries):
+            ours.conceal()
+        if not self.letters.wanted:
+            super().discard(entries, reason)
+            return
+        for entry in entries:
+            if entry.message is not None:
+                self.letters.add(entry.message, reason)
+        self.finish(entries)
+
+    def delete(self) -> int:
+        """End: nobody consumes any more, messages are gone. The number of ready messages."""
+        self.letters.end()
+        return super().delete()
+
+    def restore(self) -> None:
+        """Start with what the store says is there."""
+        super().restore()
+        self.letters.restore()
+
+    def stored(self, lane: int, up_to: int) -> None:
+        """Everything this queue gave to one lane up to a position is on disk."""
+        if lane == LETTERS_LANE:
+            self.letters.stored(up_to)
+        else:
+            super().stored(lane, up_to)
+
+
+def _ours(entry: Entry) -> QuorumEntry:
+    return cast("QuorumEntry", entry)
+
+
+def _kept(message: Message) -> Message:
+    """A transient message as one that is kept."""
+    kept = copy(message)
+    kept.flags |= PERSISTENT
+    return kept
+
+
+def _counted(message: Message, count: int) -> Message:
+    """A message with its delivery count in the headers, which RabbitMQ sorts when it adds one."""
+    properties = decode_properties(message.header)
+    headers = {**(properties.headers or {}), DELIVERY_COUNT: Field("l", count)}
+    counted = copy(message)
+    counted.header = encode_header(len(message.body), properties._replace(headers=dict(sorted(headers.items()))))
+    return counted

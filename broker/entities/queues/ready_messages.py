@@ -1,0 +1,231 @@
+"""The ready messages of a queue: in order, and only so many of them in memory.
+
+Ready messages lie in four parts, each ascending in position, each before the next but for the first:
+
+    returned   came back from consumers; anywhere in the order, therefore kept apart and merged on the way out
+    head       in memory
+    paged      on disk only: a count, and the place after which to read
+    tail       in memory because not on disk yet
+
+A queue starts with a head alone. When the head outgrows the window, what is published from then on goes to
+the tail and is given to the store whether it is persistent or not; once on disk it is dropped from memory
+and counted as paged. When the head runs dry it is read back from disk, and when the disk is read out, the tail
+becomes the head. The first ready message is therefore always at hand or one read away, and memory holds a
+window per queue, whatever the backlog.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections import deque
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from broker.entities.messages.message import Entry
+
+
+class Window(NamedTuple):
+    """How much of a queue's head stays in memory: whichever limit is reached first."""
+
+    messages: int
+    bytes: int
+
+    def share(self, sharers: int) -> Window:
+        """What each of so many may hold of it."""
+        return Window(max(1, self.messages // sharers), max(1, self.bytes // sharers))
+
+
+ReadBack = Callable[[int, int, Window], list[Entry]]
+"""Entries stored after one position and before another, as many as the window holds."""
+
+_END = 1 << 64
+
+FEW_OF = 32
+"""When it is fewer than one in so many that come back to those that are back, each is put into its place."""
+
+
+class Backlog:
+    """Ready messages in publish order."""
+
+    def __init__(self, window: Window, read_back: ReadBack) -> None:
+        self.window = window
+        self._read_back = read_back
+        self._returned: list[Entry] = []  # descending: the next one is last
+        self._head: deque[Entry] = deque()
+        self._head_bytes = 0
+        self._tail: deque[Entry] = deque()
+        self._paged = 0
+        self._read_up_to = 0
+        self.paging = False
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._returned) + len(self._head) + self._paged + len(self._tail)
+
+    def append(self, entry: Entry) -> None:
+        """Add a message that was just published."""
+        self.bytes += entry.size
+        if self.paging:
+            self._tail.append(entry)
+            return
+        self._head.append(entry)
+        self._head_bytes += entry.size
+        if len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes:
+            self.paging = True
+            self._read_up_to = entry.position
+
+    def extend(self, entries: Sequence[Entry]) -> None:
+        """Add a run of messages that were just published; a head that they fill may pass its window by them."""
+        size = sum(map(_size, entries))
+        self.bytes += size
+        if self.paging:
+            self._tail.extend(entries)
+            return
+        self._head.extend(entries)
+        self._head_bytes += size
+        if len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes:
+            self.paging = True
+            self._read_up_to = entries[-1].position
+
+    def restore(self, messages: int, size_bytes: int) -> None:
+        """Start with messages that are on disk."""
+        self._paged, self.bytes, self.paging = messages, size_bytes, messages > 0
+
+    def give_back(self, entries: Sequence[Entry]) -> None:
+        """Put messages back in their places."""
+        if len(entries) * FEW_OF < len(self._returned):
+            for entry in entries:
+                insort(self._returned, entry, key=_descending)
+        else:
+            self._returned.extend(entries)
+            self._returned.sort(key=_position, reverse=True)
+        self.bytes += sum(map(_size, entries))
+
+    def peek(self) -> Entry | None:
+        """The first ready message, left in place."""
+        head = self._head
+        if not head and self.paging:
+            self._refill()
+        if self._returned and (not head or self._returned[-1].position < head[0].position):
+            return self._returned[-1]
+        return head[0] if head else None
+
+    def pop(self) -> Entry | None:
+        """Take the first ready message."""
+        entry = self.peek()
+        if entry is None:
+            return None
+        if self._returned and self._returned[-1] is entry:
+            self._returned.pop()
+        else:
+            self._head.popleft()
+            self._head_bytes -= entry.size
+        self.bytes -= entry.size
+        return entry
+
+    def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
+        """Take the first ready messages in one go, as long as that is plain: all in memory, none expired before `now`.
+
+        No more than `messages`, and none after there are `size_bytes` of them. Empty where `pop` has to look closer.
+        """
+        if self._returned:
+            return self._run_of_returned(messages, size_bytes, now)
+        taken: list[Entry] = []
+        head, size = self._head, 0
+        while head and len(taken) < messages and size < size_bytes:
+            entry = head[0]
+            if entry.expires_at and entry.expires_at < now:
+                break
+            taken.append(head.popleft())
+            size += entry.size
+        self._head_bytes -= size
+        self.bytes -= size
+        return taken
+
+    def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
+        """The same of those that came back, as long as they are the first in line."""
+        taken: list[Entry] = []
+        head, returned, size = self._head, self._returned, 0
+        if self.paging and not head:
+            return taken
+        before = head[0].position if head else _END
+        while returned and len(taken) < messages and size < size_bytes:
+            entry = returned[-1]
+            if entry.position > before or entry.message is None or (entry.expires_at and entry.expires_at < now):
+                break
+            taken.append(returned.pop())
+            size += entry.size
+        self.bytes -= size
+        return taken
+
+    def due(self, now: int, messages: int) -> list[Entry]:
+        """Take the first ready messages whose time has passed, no more than so many; empty where `pop` has to look."""
+        taken: list[Entry] = []
+        head = self._head
+        if self._returned:
+            return taken
+        while head and len(taken) < messages and 0 < head[0].expires_at <= now:
+            taken.append(head.popleft())
+        size = sum(map(_size, taken))
+        self._head_bytes -= size
+        self.bytes -= size
+        return taken
+
+    def next_returned(self, limit: int) -> list[Entry]:
+        """The next messages in line among the returned ones, left in place."""
+        return self._returned[: -limit - 1 : -1]
+
+    def stored(self, up_to: int) -> None:
+        """Everything given to the store up to a position is on disk: the tail lets go of it."""
+        tail = self._tail
+        while tail and tail[0].position <= up_to:
+            tail.popleft()
+            self._paged += 1
+
+    def clear(self) -> int:
+        """Forget every ready message; their number."""
+        count = len(self)
+        self._returned.clear()
+        self._head.clear()
+        self._tail.clear()
+        self._paged = self._head_bytes = self.bytes = 0
+        self.paging = False
+        return count
+
+    def end(self) -> int:
+        """Forget every ready message, and the queue that they are read back for; their number."""
+        count = self.clear()
+        self._read_back = _nothing
+        return count
+
+    def resident(self) -> list[Entry]:
+        """The ready messages that are in memory, for statistics and invariants."""
+        return [*reversed(self._returned), *self._head, *self._tail]
+
+    def _refill(self) -> None:
+        before = self._tail[0].position if self._tail else _END
+        entries = self._read_back(self._read_up_to, before, self.window) if self._paged else []
+        self._paged = max(0, self._paged - len(entries)) if entries else 0
+        if entries:
+            self._read_up_to = entries[-1].position
+            self._head.extend(entries)
+        if not self._paged:
+            self._head.extend(self._tail)
+            self._tail.clear()
+            self.paging = False
+        self._head_bytes = sum(entry.size for entry in self._head)
+        if not self.paging:  # everything is at hand: what could not be read back no longer counts
+            self.bytes = self._head_bytes + sum(entry.size for entry in self._returned)
+
+
+_size = attrgetter("size")
+_position = attrgetter("position")
+
+
+def _nothing(after: int, before: int, window: Window) -> list[Entry]:
+    return []
+
+
+def _descending(entry: Entry) -> int:
+    return -entry.position

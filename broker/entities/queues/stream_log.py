@@ -1,0 +1,241 @@
+"""A stream's messages, by offset.
+
+Everything is on disk; what was published last is in memory too, so that consumers who are up to date read no disk,
+however many they are. The others read a window at a time. Only what is synced can be read: an offset that a consumer
+has seen is never given to another message, whatever happens to the process.
+
+    first ............ tail_first ............ stored ............ next
+    on disk only       on disk and in memory   in memory, on its way to disk
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+from broker.entities.arguments.stream_arguments import StreamArguments
+from broker.entities.messages.message import Message
+from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.queue_store import RECORD_BYTES, Lane, MessageSource
+from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.stream_retention import Segment, Segments
+from broker.wire.field_tables import Field
+from broker.wire.properties import body_size, decode_properties, encode_header
+from storage.batch import COUNTER_BITS, PERSISTENT, ClosedSegment, History, LaneState, Purge, StoredMessage
+
+OFFSET_HEADER = "x-stream-offset"
+FILTER_HEADER = "x-stream-filter-value"
+
+_OFFSET = struct.Struct(">q").pack
+
+
+class StreamMessage(NamedTuple):
+    """A message as consumers get it, with its offset among its headers; and what it can be found by."""
+
+    offset: int
+    time: int
+    """When it was published, in milliseconds since the epoch."""
+    message: Message
+    filter_value: bytes | None
+
+
+class StreamLane(Lane):
+    """A stream's share of the message store. Positions are offsets, times are those of the publish."""
+
+    __slots__ = ()
+
+    def __init__(self, journal: Journal, source: MessageSource, queue_id: int, state: LaneState) -> None:
+        super().__init__(journal, source, queue_id, 0, state)
+
+    def append(self, offset: int, message: Message, time: int) -> None:
+        """Have a message written with the gathering batch."""
+        state = self.state
+        self._open().puts[offset] = (message, time)
+        self._journal.current.bytes += len(message.body) + len(message.header) + RECORD_BYTES
+        state.messages += 1
+        state.bytes += len(message.body)
+        state.delivered_up_to = offset + 1
+
+    def close(self, segment: Segment) -> None:
+        """Remember where a segment ends."""
+        self._open()
+        self._journal.current.closed_segments.append(ClosedSegment(self.queue_id, self.number, *segment))
+
+    def drop_segments(self, dropped: list[Segment]) -> None:
+        """Segments at the front are gone."""
+        state, floor = self.state, dropped[-1].end
+        messages = sum(segment.end - segment.first for segment in dropped)
+        self.lost(self.number, messages, sum(segment.bytes for segment in dropped))
+        state.floor = floor
+        self._open()
+        self._journal.current.purges.append(Purge(self.queue_id, self.number, floor, ()))
+
+    def between(self, first: int, end: int, window: Window) -> list[StoredMessage]:
+        """Stored messages from `first` on and before `end`, as many as a window holds."""
+        return self._source.read(self.queue_id, self.number, first - 1, end, window.messages, window.bytes)
+
+    def find(self, time: int, first: int, end: int) -> int:
+        """The first offset from `first` on, and before `end`, of a message not older than a time; else `end`."""
+        return self._source.streams.find(self.queue_id, self.number, time, first, end)
+
+    def history(self) -> History:
+        """What the store holds."""
+        return self._source.streams.history(self.queue_id, self.number)
+
+
+class StreamLog:
+    """The messages of one stream."""
+
+    def __init__(self, lane: StreamLane, rules: StreamArguments, window: Window) -> None:
+        self._lane = lane
+        self._window = window
+        self.segments = Segments(rules)
+        self._stamp = _Stamp()
+        self._tail: dict[int, StreamMessage] = {}
+        self._tail_bytes = 0
+        self.tail_first = 0
+        self.stored = 0
+        self.next = 0
+
+    @property
+    def first(self) -> int:
+        """The lowest offset that is kept."""
+        return self.segments.first
+
+    # In
+
+    def append(self, message: Message, now: int) -> None:
+        """Give a message the next offset."""
+        segments = self.segments
+        if segments.full:
+            self._roll(now)
+        offset, time = self.next, max(now, segments.last_time)
+        self.next = offset + 1
+        self._lane.append(offset, message, time)
+        segments.add(len(message.body), time)
+        self._tail[offset] = self._stamp.stamped(offset, time, message)
+        self._tail_bytes += len(message.body)
+        while self.tail_first < self.stored and self._beyond_window:
+            self._shorten()
+
+    @property
+    def _beyond_window(self) -> bool:
+        """More is in memory than need be. What is on its way to disk stays: it is in memory for that anyway."""
+        return len(self._tail) > self._window.messages or self._tail_bytes > self._window.bytes
+
+    def synced(self, up_to: int) -> None:
+        """Everything up to an offset is on disk."""
+        self.stored = up_to + 1
+
+    def restore(self) -> None:
+        """Begin with what the store says is there."""
+        closed, last = self._lane.history()
+        state = self._lane.state
+        end, time = (0, 0) if last is None else (last[0] + 1, last[1])
+        if state.delivered_up_to >> COUNTER_BITS == 0:  # else the counters were damaged, and this is no offset
+            end = max(end, state.delivered_up_to)
+        self.segments.restore((Segment(*segment[2:]) for segment in closed), state.floor, end, state.bytes, time)
+        self.next = self.stored = self.tail_first = end
+
+    def clear(self) -> None:
+        """Let everything go from memory."""
+        self._tail.clear()
+        self._tail_bytes = 0
+        self.tail_first = self.next
+
+    # Out
+
+    def read(self, start: int, window: Window) -> tuple[list[StreamMessage], int]:
+        """Messages from an offset on, no more than a window, and the offset to go on from.
+
+        No message may mean that some were passed over: those that are gone, and those that cannot be read.
+        """
+        start = max(start, self.first)
+        if start >= self.tail_first:
+            return self._read_tail(start, window)
+        end = min(self.tail_first, self.stored)
+        found = self._lane.between(start, end, window)
+        stamped = [self._stamp.stamped(stored.position, stored.expires_at, _message(stored)) for stored in found]
+        return stamped, stamped[-1].offset + 1 if stamped else max(start, end)
+
+    def find(self, time: int) -> int:
+        """The offset of the first message not older than a time, or of the next one."""
+        first = self.first
+        if first < self.stored:
+            offset = self._lane.find(time, first, self.stored)
+            if offset < self.stored:
+                return offset
+        offset = max(first, self.stored)
+        while offset < self.next and self._tail[offset].time < time:
+            offset += 1
+        return offset
+
+    def _read_tail(self, start: int, window: Window) -> tuple[list[StreamMessage], int]:
+        found: list[StreamMessage] = []
+        size = 0
+        for offset in range(start, min(self.stored, start + window.messages)):
+            found.append(self._tail[offset])
+            size += len(found[-1].message.body)
+            if size >= window.bytes:
+                break
+        return found, start + len(found)
+
+    def _roll(self, now: int) -> None:
+        self._lane.close(self.segments.close())
+        dropped = self.segments.drop(now)
+        if dropped:
+            self._lane.drop_segments(dropped)
+            while self._tail and self.tail_first < self.first:
+                self._shorten()
+
+    def _shorten(self) -> None:
+        self._tail_bytes -= len(self._tail.pop(self.tail_first).message.body)
+        self.tail_first += 1
+
+
+class _Stamp:
+    """Puts the offset among a message's headers. Messages that follow each other mostly have the same header."""
+
+    def __init__(self) -> None:
+        self._header = b""
+        self._before = self._after = b""
+        self._filter_value: bytes | None = None
+
+    def stamped(self, offset: int, time: int, message: Message) -> StreamMessage:
+        """A message as consumers get it."""
+        if message.header != self._header:
+            self._take_apart(message.header)
+        header = self._before + _OFFSET(offset) + self._after
+        return StreamMessage(
+            offset, time, Message(message.route, header, message.body, message.flags), self._filter_value
+        )
+
+    def _take_apart(self, header: bytes) -> None:
+        """Find the bytes before and after those of the offset: they are what changes with it."""
+        properties = decode_properties(header)
+        headers = dict(properties.headers or {})
+        given = headers.get(FILTER_HEADER)
+        zero, ones = (
+            encode_header(
+                body_size(header),
+                properties._replace(headers=dict(sorted({**headers, OFFSET_HEADER: Field("l", offset)}.items()))),
+            )
+            for offset in (0, -1)
+        )
+        at = next(index for index, (one, other) in enumerate(zip(zero, ones, strict=True)) if one != other)
+        self._before, self._after = zero[:at], zero[at + 8 :]
+        self._filter_value = given.value if given is not None and given.kind == "S" else None
+        self._header = header
+
+
+def kept(message: Message) -> Message:
+    """A message as a stream stores it: it lasts whatever its delivery mode says, and is never a dead letter."""
+    if message.flags == PERSISTENT:
+        return message
+    own = Message(message.route, message.header, message.body, PERSISTENT)
+    own.body_id = message.body_id
+    return own
+
+
+def _message(stored: StoredMessage) -> Message:
+    return Message(stored.route, stored.header, stored.body, stored.flags)

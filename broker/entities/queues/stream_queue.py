@@ -1,0 +1,223 @@
+"""A stream: a log that consumers read, each from a place of its own. RabbitMQ's `x-queue-type: stream`.
+
+Nothing is consumed away. An acknowledgement gives its consumer credit and means nothing else, so there is nothing to
+requeue, to reject or to purge; messages leave at the front, by the rules of `Segments`. To the session a stream is a
+queue; what is ready in it lies in its `StreamLog` instead of a backlog.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from broker.entities.arguments import stream_arguments
+from broker.entities.arguments.queue_arguments import QueueArguments
+from broker.entities.arguments.queue_types import STREAM
+from broker.entities.arguments.stream_arguments import Start, Wanted
+from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.consumers import Consumer, Consumers, Outlet
+from broker.entities.queues.queue import RUN_BYTES, Queue, QueueContext, QueueSpec
+from broker.entities.queues.queue_limits import Limits
+from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.stream_log import StreamLane, StreamLog, StreamMessage, kept
+from broker.wire.amqp_errors import ConnectionException
+from broker.wire.constants import ReplyCode
+
+READ = Window(256, RUN_BYTES)
+"""What one consumer is given at a time, and reads ahead at most."""
+
+DISK_READS = 8
+"""How many reads from disk one turn of a stream may take; consumers that are behind go on in the next turn."""
+
+
+class Place:
+    """How far a consumer has come. `ahead` has been read and not delivered yet; `next` is where reading goes on."""
+
+    __slots__ = ("ahead", "next", "wanted")
+
+    def __init__(self, start: int, wanted: Wanted | None) -> None:
+        self.next = start
+        self.wanted = wanted
+        self.ahead: deque[StreamMessage] = deque()
+
+    def take(self, log: StreamLog, limit: int) -> list[StreamMessage]:
+        """The next messages for the consumer. None may mean that it wanted none of those that were read."""
+        if not self.ahead:
+            found, self.next = log.read(self.next, READ)
+            self.ahead.extend(found if self.wanted is None else filter(self._wants, found))
+        ahead = self.ahead
+        if len(ahead) <= limit:
+            self.ahead = deque()
+            return list(ahead)
+        return [ahead.popleft() for _ in range(limit)]
+
+    def up_to_date(self, log: StreamLog) -> bool:
+        """There is nothing more on disk for it."""
+        return not self.ahead and self.next >= log.stored
+
+    def behind(self, log: StreamLog) -> bool:
+        """What comes next has to be read from disk."""
+        return not self.ahead and self.next < min(log.tail_first, log.stored)
+
+    def _wants(self, found: StreamMessage) -> bool:
+        assert self.wanted is not None, "without a filter everything is wanted"
+        if found.filter_value is None:
+            return self.wanted.unfiltered
+        return found.filter_value in self.wanted.values
+
+
+class Readers(Consumers):
+    """The consumers of a stream. Those that are up to date leave the rotation until something new is on disk."""
+
+    def __init__(self, stream: Stream, log: StreamLog, now: Callable[[], int]) -> None:
+        super().__init__(stream, single_active=False)
+        self.places: dict[Consumer, Place] = {}
+        self._log = log
+        self._now = now
+        self._resting: dict[Consumer, None] = {}
+
+    def add(self, consumer: Consumer) -> None:
+        """Take in a consumer, at the place that it asked for."""
+        start = stream_arguments.start(consumer.arguments, "")
+        self.places[consumer] = Place(self._offset(start), stream_arguments.wanted(consumer.arguments))
+        super().add(consumer)
+
+    def remove(self, consumer: Consumer) -> None:
+        """Let one go, and its place with it."""
+        super().remove(consumer)
+        del self.places[consumer]
+
+    def rest(self, consumer: Consumer) -> None:
+        """It is up to date: out of the rotation."""
+        self._retire(consumer)
+        self._resting[consumer] = None
+
+    def wake(self) -> None:
+        """There is something new for those that were up to date."""
+        resting, self._resting = self._resting, {}
+        for consumer in resting:
+            self.enlist(consumer)
+
+    def _offset(self, start: Start) -> int:
+        log = self._log
+        if start.kind == "first":
+            return log.first
+        if start.kind == "last":
+            return max(log.first, log.next - 1)
+        if start.kind == "offset":
+            return max(log.first, start.value)
+        if start.kind == "next":
+            return log.next
+        return log.find(start.value if start.kind == "time" else self._now() - start.value)
+
+
+class Retention(Limits):
+    """What limits of a queue are to a stream: it refuses nothing, and what goes goes by segments."""
+
+    def set(self, arguments: QueueArguments) -> None:
+        """Hold to what the declaration and the policies in force say from now on."""
+        super().set(QueueArguments())
+        stream = self._queue
+        assert isinstance(stream, Stream), "other queues have limits of their own"
+        stream.log.segments.keep(stream_arguments.parse(stream.spec.arguments, stream.policies.definition))
+
+
+class Stream(Queue):
+    """An append-only log with readers. `where` names it in reply texts: queue and virtual host."""
+
+    type = STREAM
+    lane: StreamLane
+    consumers: Readers
+
+    def __init__(self, spec: QueueSpec, lane: StreamLane, context: QueueContext, where: str) -> None:
+        super().__init__(spec, lane, context)
+        self.where = where
+        self.log = StreamLog(lane, stream_arguments.parse(spec.arguments, {}), context.window)
+        self.limits = Retention(self, context)
+        self.consumers = Readers(self, self.log, context.now)
+
+    @property
+    def ready(self) -> int:
+        """How many messages there are to read."""
+        return self.lane.state.messages
+
+    @property
+    def messages(self) -> int:
+        """The same: what is out with consumers has not left."""
+        return self.ready
+
+    @property
+    def ready_bytes(self) -> int:
+        """The bytes of their bodies."""
+        return self.lane.state.bytes
+
+    def publish(self, message: Message) -> bool:
+        """Append a message. Confirms always wait for the disk: a stream keeps transient messages, too."""
+        self.log.append(kept(message), self._context.now())
+        return True
+
+    def publish_all(self, messages: Sequence[Message]) -> bool:
+        """Append messages, one after the other."""
+        return max(map(self.publish, messages))
+
+    def stored(self, lane: int, up_to: int) -> None:
+        """What is on disk can be read."""
+        self.log.synced(up_to)
+        self.consumers.wake()
+
+    def deliver(self) -> None:
+        """Give each consumer that has credit what comes next for it."""
+        self._touched = False
+        reads, consumers, log = DISK_READS, self.consumers, self.log
+        while reads and (turn := consumers.next()) is not None:
+            consumer, credit, _ = turn
+            place = consumers.places[consumer]
+            reads -= place.behind(log)
+            found = place.take(log, credit)
+            if found:
+                self._give(consumer, found)
+            elif place.up_to_date(log):
+                consumers.rest(consumer)
+        if not reads:
+            self._context.turn.last(self.touch)
+
+    def _give(self, consumer: Consumer, found: list[StreamMessage]) -> None:
+        entries = [Entry(self, offset, message, len(message.body), 0) for offset, _, message, _ in found]
+        consumer.give(entries)
+        for entry in entries:  # nobody gives it back, so nobody needs its content again
+            entry.message = None
+
+    def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
+        """Messages go out to a channel that has to acknowledge them."""
+        self.unacked += len(entries)
+
+    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+        """A channel has ended: what it had not acknowledged is forgotten."""
+        self.unacked -= len(entries)
+
+    def restore(self) -> None:
+        """Start with what the store says is there."""
+        self.lane.restore()
+        self.log.restore()
+
+    def delete(self) -> int:
+        """End. RabbitMQ says of every stream that it had no messages."""
+        self.log.clear()
+        return super().delete()
+
+    # What a stream does not do
+
+    def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
+        """Refused: raises ConnectionException 540."""
+        raise self._unsupported("basic.get")
+
+    def purge(self) -> int:
+        """Refused: raises ConnectionException 540."""
+        raise self._unsupported("queue.purge")
+
+    def refuse_return(self) -> None:
+        """Nothing can be given back: raises ConnectionException 540."""
+        raise self._unsupported("basic.nack and basic.reject")
+
+    def _unsupported(self, method: str) -> ConnectionException:
+        return ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"{method} not supported by stream queues {self.where}")

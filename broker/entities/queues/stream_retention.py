@@ -1,0 +1,99 @@
+"""Which part of a stream is kept.
+
+A stream is cut into segments by size. When a segment is full and another message comes, it is closed, and then, as in
+RabbitMQ, the oldest segments go: those beyond the size that the stream may have, and those whose last message is too
+old. A segment goes as a whole, and the one that is being written never goes.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from broker.entities.arguments.stream_arguments import StreamArguments
+
+MESSAGE_BYTES = 64
+"""What a message counts beside its body."""
+
+
+class Segment(NamedTuple):
+    """Offsets from `first` on and before `end`; the bytes of their bodies; when the last of them was published."""
+
+    first: int
+    end: int
+    bytes: int
+    last_time: int
+
+    @property
+    def size(self) -> int:
+        """What it counts of what a stream may have."""
+        return self.bytes + MESSAGE_BYTES * (self.end - self.first)
+
+
+class Segments:
+    """The segments of one stream, oldest first."""
+
+    def __init__(self, rules: StreamArguments) -> None:
+        self._rules = rules
+        self._closed: deque[Segment] = deque()
+        self._closed_size = 0
+        self._open = Segment(0, 0, 0, 0)
+
+    def keep(self, rules: StreamArguments) -> None:
+        """Go by other rules from now on: what has to go by them goes when the next segment is closed."""
+        self._rules = rules
+
+    @property
+    def first(self) -> int:
+        """The lowest offset that is kept."""
+        return self._closed[0].first if self._closed else self._open.first
+
+    @property
+    def last_time(self) -> int:
+        """When the last message was published."""
+        return self._open.last_time
+
+    @property
+    def full(self) -> bool:
+        """The next message belongs to another segment."""
+        return self._open.end > self._open.first and self._open.size >= self._rules.segment_bytes
+
+    def restore(self, closed: Iterable[Segment], first: int, end: int, size_bytes: int, last_time: int) -> None:
+        """Begin with what is stored: offsets from `first` on and before `end`, of so many bytes of bodies."""
+        for segment in closed:
+            if first < segment.end <= end:
+                self._close(segment._replace(first=first))
+                first = segment.end
+        rest = size_bytes - sum(segment.bytes for segment in self._closed)
+        self._open = Segment(first, end, max(0, rest), last_time)
+
+    def add(self, size_bytes: int, time: int) -> None:
+        """A message comes to the segment that is being written."""
+        first, end, size, _ = self._open
+        self._open = Segment(first, end + 1, size + size_bytes, time)
+
+    def close(self) -> Segment:
+        """Begin another segment; the one that is closed by that."""
+        closed = self._open
+        self._close(closed)
+        self._open = Segment(closed.end, closed.end, 0, closed.last_time)
+        return closed
+
+    def drop(self, now: int) -> list[Segment]:
+        """Let go of what need not be kept any longer."""
+        dropped = []
+        while self._closed and self._too_much(self._closed[0], now):
+            segment = self._closed.popleft()
+            self._closed_size -= segment.size
+            dropped.append(segment)
+        return dropped
+
+    def _close(self, segment: Segment) -> None:
+        self._closed.append(segment)
+        self._closed_size += segment.size
+
+    def _too_much(self, oldest: Segment, now: int) -> bool:
+        age, size = self._rules.max_age_milliseconds, self._rules.max_bytes
+        too_old = age is not None and oldest.last_time < now - age
+        return too_old or (size is not None and self._closed_size + self._open.size > size)

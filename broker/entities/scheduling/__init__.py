@@ -1,0 +1,1 @@
+"""Time and turns: what happens when, and how much of it at once."""

@@ -1,0 +1,71 @@
+"""What one turn of the broker leaves to its end.
+
+A turn is everything that happens between two waits: some bytes of one client are taken apart and obeyed, or
+a batch has reached the disk. Queues that were touched deliver once, at the end of it, and every connection
+that has something to say says it in one piece.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from math import inf
+from time import monotonic
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from broker.entities.queues.queue import Queue
+
+log = logging.getLogger("leveret.queue")
+
+
+class Outbound(Protocol):
+    """A connection with bytes to send."""
+
+    def flush(self) -> None:
+        """Hand over what is waiting to be sent."""
+
+
+class Turn:
+    """The queues and connections touched since the last turn ended."""
+
+    def __init__(self) -> None:
+        self.seconds_max = inf
+        """How long queues may deliver at the end of one turn; what is left is the next turn's."""
+        self.queues: list[Queue] = []
+        self.outbound: list[Outbound] = []
+        self._last: list[Callable[[], None]] = []
+        self.letters_deep = 0
+        """Of how many dead letters, each the reason of the next, the last one is being published now."""
+
+    def last(self, action: Callable[[], None]) -> None:
+        """Do something when everything else of this turn is done: what must be said after the turn's answers."""
+        self._last.append(action)
+
+    @property
+    def pending(self) -> bool:
+        """Something has been touched, or is left for the end."""
+        return bool(self.queues or self.outbound or self._last)
+
+    def end(self) -> None:
+        """Deliver and flush. A flush that makes room touches queues again: those are the next turn's."""
+        until = monotonic() + self.seconds_max
+        while self.queues and monotonic() < until:
+            queues, self.queues = self.queues, []
+            for place, queue in enumerate(queues, 1):
+                self._deliver(queue)
+                if place % 16 == 0 and monotonic() > until:
+                    self.queues += queues[place:]
+                    break
+        last, self._last = self._last, []
+        for action in last:
+            action()
+        outbound, self.outbound = self.outbound, []
+        for connection in outbound:
+            connection.flush()
+
+    def _deliver(self, queue: Queue) -> None:
+        try:
+            queue.deliver()
+        except Exception:  # one queue's trouble is not the broker's
+            log.exception("queue '%s' could not deliver", queue.name)

@@ -1,0 +1,1 @@
+"""Virtual hosts: names, declarations, bindings, policies, users and their limits."""

@@ -1,0 +1,108 @@
+"""The broker as a whole: virtual hosts, users, and what they share. No sockets, no files, no waiting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import count
+from random import Random
+from typing import NamedTuple
+
+from broker.entities.messages.message import Message
+from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.event_recording import Recorder
+from broker.entities.queues.queue import Queue, QueueContext
+from broker.entities.queues.queue_store import MessageSource
+from broker.entities.queues.ready_messages import Window
+from broker.entities.scheduling.alarms import Alarms
+from broker.entities.scheduling.background_work import Portions
+from broker.entities.scheduling.cache_epoch import Generation
+from broker.entities.scheduling.clock import Clock
+from broker.entities.scheduling.timers import Timers
+from broker.entities.scheduling.turn import Turn
+from broker.entities.vhosts.durable_definitions import Definitions
+from broker.entities.vhosts.user_limits import Quotas
+from broker.entities.vhosts.users import Users
+from broker.entities.vhosts.vhost import VHost, VHostContext, new_transient_ids
+from storage.batch import SealedBatch
+
+
+class BrokerSettings(NamedTuple):
+    """What the entities take from the configuration."""
+
+    window: Window
+    batch_bytes_max: int
+    lazy_bytes_max: int
+
+
+class Broker:
+    """Everything that exists, by name. `chance` decides what is left to chance, `recorder` is there if events are."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        messages: MessageSource,
+        definitions: Definitions,
+        boot: int,
+        chance: Random | None = None,
+        recorder: Recorder | None = None,
+    ) -> None:
+        self.clock = clock
+        self.boot = boot
+        self.recorder = recorder
+        self.turn = Turn()
+        self.timers = Timers()
+        self.portions = Portions(self.timers, clock.now)
+        self.alarms = Alarms()
+        self.generation = Generation()
+        self.users = Users(self.generation)
+        self.quotas = Quotas()
+        self.journal = Journal(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
+        self.definitions = definitions
+        self.vhosts: dict[str, VHost] = {}
+        self.queues_by_id: dict[int, Queue] = {}
+        self._context = VHostContext(
+            QueueContext(
+                self.turn, self.timers, settings.window, boot, clock.now, _no_dead_letters, _no_certain_dead_letters
+            ),
+            self.journal,
+            messages,
+            definitions,
+            new_transient_ids(),
+            count(1),
+            self.queues_by_id,
+            chance or Random(),
+            self.generation,
+            recorder,
+        )
+
+    def stored(self, batch: SealedBatch) -> None:
+        """A batch is on disk: queues let go of what they kept for it, and whoever waited is told."""
+        for lane in batch.lanes:
+            queue = self.queues_by_id.get(lane.queue_id)
+            if queue is not None and lane.puts:
+                queue.stored(lane.lane, lane.puts[-1][0])
+        for waiter in batch.waiters:
+            waiter.stored(batch.number)
+
+    def add_vhost(self, name: str) -> VHost:
+        """Make a virtual host with its pre-declared exchanges; the one of that name if there is one."""
+        vhost = self.vhosts.get(name)
+        if vhost is None:
+            vhost = self.vhosts[name] = VHost(name, self._context)
+        return vhost
+
+    def remove_vhost(self, name: str) -> None:
+        """Take a virtual host away with everything in it, once the disk has no definitions of it any more."""
+        self.vhosts.pop(name).end()
+        self.users.forget_vhost(name)
+        self.quotas.vhosts.pop(name, None)
+
+
+def _no_dead_letters(queue: Queue, messages: Sequence[Message], reason: str) -> None:
+    """Replaced by each virtual host with its own."""
+
+
+def _no_certain_dead_letters(queue: Queue, message: Message, reason: str) -> bool:
+    """Replaced by each virtual host with its own."""
+    return False

@@ -1,0 +1,68 @@
+"""Names that are being made: one creation and one comparison, however many declare at once.
+
+A durable entity is seen by nobody before it is on disk. Whoever declares its name meanwhile waits for that,
+and is then compared with what has been made - or makes it, if that has failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Generic, NamedTuple, TypeVar
+
+from broker.entities.scheduling.future import Pending
+
+E = TypeVar("E")
+
+
+class Plan(NamedTuple, Generic[E]):
+    """How an entity is declared: made, or compared with the one that is there, and written if it is durable."""
+
+    make: Callable[[], E]
+    compare: Callable[[E], None]
+    """Raises ChannelException when the entity is not what is being declared."""
+    write: Callable[[E], Pending[None]]
+    durable: bool
+
+
+class Creations(Generic[E]):
+    """The names of one kind in one virtual host. `appear` is called with each entity that has come to be."""
+
+    def __init__(self, existing: Mapping[str, E], appear: Callable[[E], None]) -> None:
+        self._existing = existing
+        self._appear = appear
+        self._underway: dict[str, Pending[E]] = {}
+
+    def declare(self, name: str, plan: Plan[E]) -> Pending[E]:
+        """Find or make the entity. Raises what `plan.compare` raises."""
+        if name in self._existing:
+            plan.compare(self._existing[name])
+            return Pending.resolved(self._existing[name])
+        if name in self._underway:
+            return self._after(self._underway[name], name, plan)
+        entity = plan.make()
+        if not plan.durable:
+            self._appear(entity)
+            return Pending.resolved(entity)
+        return self._write(name, entity, plan)
+
+    def _after(self, other: Pending[E], name: str, plan: Plan[E]) -> Pending[E]:
+        turn: Pending[None] = Pending()
+        other.then(lambda _: turn.resolve(None))  # its failure is not ours
+        return turn.chain(lambda _: self.declare(name, plan))
+
+    def _write(self, name: str, entity: E, plan: Plan[E]) -> Pending[E]:
+        writing = plan.write(entity)  # should it raise, nothing has begun
+        created = self._underway[name] = Pending()
+
+        def written(outcome: Pending[None]) -> None:
+            del self._underway[name]
+            try:
+                outcome.result()
+            except Exception as error:  # whoever declared is told
+                created.fail(error)
+            else:
+                self._appear(entity)
+                created.resolve(entity)
+
+        writing.then(written)
+        return created

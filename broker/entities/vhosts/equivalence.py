@@ -1,0 +1,61 @@
+"""A second declaration of a name has to say what the first said, or it is refused with RabbitMQ's words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.entities.arguments import queue_arguments
+from broker.entities.arguments.erlang_terms import Atom, printed
+from broker.wire.amqp_errors import ChannelException, precondition_failed
+from broker.wire.constants import ReplyCode
+from broker.wire.field_tables import Table
+
+if TYPE_CHECKING:
+    from broker.entities.exchanges.exchange import Exchange
+    from broker.entities.queues.queue import Queue, QueueSpec
+
+
+def assert_exchange_equivalent(
+    exchange: Exchange, vhost: str, type_: str, flags: dict[str, bool], arguments: Table
+) -> None:
+    """Type, flags and alternate exchange count; other arguments do not. Raises ChannelException 406."""
+    entity = f"exchange '{exchange.name}' in vhost '{vhost}'"
+    if exchange.type != type_:
+        raise _differs("type", entity, printed(Atom(type_)), printed(Atom(exchange.type)))
+    for name, received in flags.items():
+        current = getattr(exchange, name)
+        if current != received:
+            raise _differs(name, entity, _word(received), _word(current))
+    alternate = "alternate-exchange"
+    was, now = exchange.arguments.get(alternate), arguments.get(alternate)
+    if not queue_arguments.same_value(was, now):
+        raise queue_arguments.inequivalent(alternate, entity, was, now)
+
+
+def assert_queue_equivalent(queue: Queue, vhost: str, spec: QueueSpec) -> None:
+    """Durability, auto-delete and the arguments a queue knows count. Raises ChannelException 406."""
+    entity = f"queue '{queue.name}' in vhost '{vhost}'"
+    for name in ("durable", "auto_delete"):
+        current, received = getattr(queue.spec, name), getattr(spec, name)
+        if current != received:
+            raise _differs(name, entity, _word(received), _word(current))
+    queue_arguments.assert_equivalent(queue.name, vhost, queue.spec.arguments, spec.arguments)
+
+
+def _differs(name: str, entity: str, received: str, current: str) -> ChannelException:
+    text = f"inequivalent arg '{name}' for {entity}: received '{received}' but current is '{current}'"
+    return precondition_failed(text)
+
+
+def _word(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def locked(queue: str, vhost: str) -> ChannelException:
+    """The 405 for a queue that is exclusive to another connection, or declared exclusive by one that is not."""
+    return ChannelException(
+        ReplyCode.RESOURCE_LOCKED,
+        f"cannot obtain exclusive access to locked queue '{queue}' in vhost '{vhost}'. It could be originally "
+        "declared on another connection or the exclusive property value does not match that of the original "
+        "declaration.",
+    )

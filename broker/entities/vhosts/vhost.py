@@ -1,0 +1,326 @@
+"""A virtual host: names of exchanges and queues, and what declaring, binding and deleting them means.
+
+A durable entity is on disk before anybody sees it: `declare_...` and `bind` answer with a pending, and a
+second declaration of a name that is being created waits for the first and is compared with it. Deleting
+takes effect at once in memory; whoever asked is answered when the disk has followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from itertools import count
+from random import Random
+from types import MappingProxyType
+from typing import NamedTuple
+
+from broker.entities.arguments.queue_types import QUORUM, STREAM, type_of
+from broker.entities.exchanges.exchange import Exchange
+from broker.entities.exchanges.routing import Routes, route
+from broker.entities.messages.message import Message
+from broker.entities.queues import event_recording
+from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.event_recording import Recorder
+from broker.entities.queues.priority_queue import PriorityLanes, PriorityQueue
+from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
+from broker.entities.queues.queue_store import Lane, MessageSource
+from broker.entities.queues.quorum_queue import QuorumLane, QuorumQueue
+from broker.entities.queues.stream_log import StreamLane
+from broker.entities.queues.stream_queue import Stream
+from broker.entities.scheduling.cache_epoch import Generation
+from broker.entities.scheduling.future import Pending
+from broker.entities.vhosts.bindings import Bindings
+from broker.entities.vhosts.dead_lettering import DeadLettering
+from broker.entities.vhosts.declarations import Creations, Plan
+from broker.entities.vhosts.delayed_exchange import equip
+from broker.entities.vhosts.durable_definitions import Definitions
+from broker.entities.vhosts.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
+from broker.entities.vhosts.policy_application import Enforcement
+from broker.wire.amqp_errors import ChannelException
+from broker.wire.constants import ReplyCode
+from broker.wire.field_tables import Table
+from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneState
+
+SHARED_BODY_BYTES = 4096
+"""From this size on, a body that goes to several durable queues is stored once."""
+
+RESTORE_SPREAD_MILLISECONDS = 2000
+"""Over what time after a start the heads of queues are looked at."""
+
+TRACE_EXCHANGE = "amq.rabbitmq.trace"
+
+DEFAULT_EXCHANGES = {
+    "": "direct",
+    "amq.direct": "direct",
+    "amq.fanout": "fanout",
+    "amq.topic": "topic",
+    "amq.headers": "headers",
+    "amq.match": "headers",
+    TRACE_EXCHANGE: "topic",
+}
+
+
+class VHostDescription(NamedTuple):
+    """What an operator has said of a virtual host. `default_queue_type` is empty where none was chosen."""
+
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    default_queue_type: str = ""
+
+
+class VHostContext(NamedTuple):
+    """What every virtual host of a broker shares."""
+
+    queue: QueueContext
+    journal: Journal
+    messages: MessageSource
+    definitions: Definitions
+    transient_ids: count[int]
+    body_ids: count[int]
+    queues_by_id: dict[int, Queue]
+    chance: Random
+    generation: Generation
+    """Of what is remembered of permissions and routes."""
+    recorder: Recorder | None
+    """Where events are recorded, what gathers them."""
+
+
+class VHost:
+    """One namespace of exchanges and queues, apart from all others."""
+
+    def __init__(self, name: str, context: VHostContext) -> None:
+        self.name = name
+        self.description = VHostDescription()
+        self.exchanges: dict[str, Exchange] = {}
+        self.queues: dict[str, Queue] = {}
+        self.deleted = False
+        self.traced = False
+        """Everything published or delivered here is told to the exchange amq.rabbitmq.trace."""
+        self.context = context
+        self._owned: dict[object, dict[Queue, None]] = {}
+        self.bindings = Bindings(self, context.definitions)
+        self.enforcement = Enforcement(self)
+        self._dead_lettering = DeadLettering(self)
+        self._definitions = context.definitions
+        self._new_exchange = partial(Exchange, chance=context.chance)
+        self._new_queues = Creations(self.queues, self._queue_appears)
+        self._new_exchanges = Creations(self.exchanges, self._exchange_appears)
+        for exchange, type_ in DEFAULT_EXCHANGES.items():
+            internal = exchange == TRACE_EXCHANGE
+            self.exchanges[exchange] = self._new_exchange(
+                exchange, type_, durable=True, auto_delete=False, internal=internal, arguments={}
+            )
+
+    # Finding
+
+    def exchange(self, name: str) -> Exchange:
+        """The exchange of this name. Raises ChannelException 404."""
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            raise ChannelException(ReplyCode.NOT_FOUND, f"no exchange '{name}' in vhost '{self.name}'")
+        return exchange
+
+    def queue(self, name: str, owner: object) -> Queue:
+        """The queue of this name, for use by connection `owner`.
+
+        Raises ChannelException 404, or 405 when it is exclusive to another connection.
+        """
+        queue = self.queues.get(name)
+        if queue is None:
+            raise ChannelException(ReplyCode.NOT_FOUND, f"no queue '{name}' in vhost '{self.name}'")
+        if queue.owner is not None and queue.owner is not owner:
+            raise locked(name, self.name)
+        return queue
+
+    # Declaring
+
+    def declare_exchange(
+        self, name: str, type_: str, *, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+    ) -> Pending[Exchange]:
+        """Create an exchange, or find that it is there as described.
+
+        Raises ChannelException 406 when it is there with another description, or its type refuses the arguments,
+        and ConnectionException where RabbitMQ ends the connection for them.
+        """
+        flags = {"durable": durable, "auto_delete": auto_delete, "internal": internal}
+        make = partial(
+            self._new_exchange,
+            name,
+            type_,
+            durable=durable,
+            auto_delete=auto_delete,
+            internal=internal,
+            arguments=arguments,
+        )
+        plan = Plan(
+            make=lambda: equip(self, make()),
+            compare=lambda found: assert_exchange_equivalent(found, self.name, type_, flags, arguments),
+            write=partial(self._definitions.exchange_declared, self.name),
+            durable=durable,
+        )
+        return self._new_exchanges.declare(name, plan)
+
+    def declare_queue(self, spec: QueueSpec, owner: object | None) -> Pending[Queue]:
+        """Create a queue, or find that it is there as described. `owner` is the connection it is exclusive to.
+
+        Raises ChannelException 405 or 406 when it is there with another owner or another description.
+        """
+        plan = Plan(
+            make=partial(self._make_queue, spec, owner),
+            compare=partial(self._compare_queue, spec, owner),
+            write=partial(self._definitions.queue_declared, self.name),
+            durable=spec.durable,
+        )
+        return self._new_queues.declare(spec.name, plan)
+
+    def restore_queue(self, spec: QueueSpec, queue_id: int, states: Mapping[int, LaneState]) -> Queue:
+        """Bring a durable queue back as the stores describe it."""
+        queue = self._new_queue(spec, queue_id, states, None)
+        queue.restore()
+        self._queue_appears(queue)
+        # Messages may have expired meanwhile. Without a time to live of the queue's own that is a look at the head
+        # on disk: not all queues at once.
+        urgent = queue.arguments.message_ttl is not None or queue.limits.over()
+        spread = 0 if urgent else RESTORE_SPREAD_MILLISECONDS
+        context = self.context.queue
+        context.timers.at(context.now() + queue_id % (spread + 1), queue.limits.resume)
+        return queue
+
+    def restore_exchange(
+        self,
+        name: str,
+        type_: str,
+        *,
+        auto_delete: bool,
+        internal: bool,
+        arguments: Table,
+        queue_id: int = 0,
+        states: Mapping[int, LaneState] = MappingProxyType({}),
+    ) -> Exchange:
+        """Bring a durable exchange back as the stores describe it; `queue_id` is where it keeps delayed messages."""
+        exchange = self._new_exchange(
+            name, type_, durable=True, auto_delete=auto_delete, internal=internal, arguments=arguments
+        )
+        self._exchange_appears(equip(self, exchange, queue_id, states.get(0) or LaneState()))
+        return exchange
+
+    def _make_queue(self, spec: QueueSpec, owner: object | None) -> Queue:
+        queue_id = self._definitions.new_queue_id() if spec.durable else next(self.context.transient_ids)
+        return self._new_queue(spec, queue_id, {}, owner)
+
+    def _compare_queue(self, spec: QueueSpec, owner: object | None, found: Queue) -> None:
+        if found.owner is not owner:
+            raise locked(spec.name, self.name)
+        assert_queue_equivalent(found, self.name, spec)
+        found.use()
+
+    def _queue_appears(self, queue: Queue) -> None:
+        self.queues[queue.name] = queue
+        self.context.queues_by_id[queue.lane.queue_id] = queue
+        if self.context.recorder is not None:
+            event_recording.watch(self.context.recorder, self.name, queue)
+        self.enforcement.queue_appears(queue)
+        if queue.owner is not None:
+            self._owned.setdefault(queue.owner, {})[queue] = None
+
+    def _exchange_appears(self, exchange: Exchange) -> None:
+        self.exchanges[exchange.name] = exchange
+        self.enforcement.exchange_appears(exchange)
+        if exchange.delays is not None:
+            self.context.queues_by_id[exchange.delays.lane.queue_id] = exchange.delays
+            if self.context.recorder is not None:
+                event_recording.watch(self.context.recorder, self.name, exchange.delays)
+        if exchange.alternate is not None:
+            self.bindings.alternates.add(exchange.alternate)
+        if exchange.name in self.bindings.alternates:
+            self.bindings.changed_everywhere()
+
+    def _new_queue(
+        self, spec: QueueSpec, queue_id: int, states: Mapping[int, LaneState], owner: object | None
+    ) -> Queue:
+        journal, messages = self.context.journal, self.context.messages
+        context = self.context.queue._replace(
+            dead_letter=self._dead_lettering.publish, dead_letter_for_certain=self._dead_lettering.publish_for_certain
+        )
+        if type_of(spec.arguments) is STREAM:
+            lane = StreamLane(journal, messages, queue_id, states.get(0) or LaneState())
+            return Stream(spec, lane, context, f"queue '{spec.name}' in vhost '{self.name}'")
+        if type_of(spec.arguments) is QUORUM:
+            return QuorumQueue(spec, QuorumLane(journal, messages, queue_id, states), context, owner)
+        if "x-max-priority" in spec.arguments:
+            return PriorityQueue(spec, PriorityLanes(journal, messages, queue_id, states), context, owner)
+        return Queue(spec, Lane(journal, messages, queue_id, 0, states.get(0) or LaneState()), context, owner)
+
+    # Deleting
+
+    def delete_exchange(self, exchange: Exchange) -> Pending[None]:
+        """Remove an exchange with its bindings, in both directions, and the messages that it delays."""
+        del self.exchanges[exchange.name]
+        for binding in list(exchange.bindings):
+            exchange.unbind(binding)
+        self.bindings.remove_inbound(exchange)
+        self.bindings.changed(exchange)
+        if exchange.delays is not None:
+            self.context.queues_by_id.pop(exchange.delays.lane.queue_id, None)
+            exchange.delays.delete()
+        gone = _nothing if exchange.delays is None else exchange.delays.lane.drop
+        if exchange.durable:
+            return self._definitions.exchange_deleted(self.name, exchange, gone)
+        gone()
+        return Pending.resolved(None)
+
+    def delete_queue(self, queue: Queue) -> Pending[int]:
+        """Remove a queue with its bindings and messages; answers with the number of ready messages."""
+        del self.queues[queue.name]
+        self.context.queues_by_id.pop(queue.lane.queue_id, None)
+        self._owned.get(queue.owner, {}).pop(queue, None)
+        self.bindings.remove_inbound(queue)
+        messages = queue.delete()
+
+        deleted = Pending.resolved(None)
+        if queue.durable:
+            deleted = self._definitions.queue_deleted(self.name, queue, queue.lane.drop)
+        else:
+            queue.lane.drop()
+        deleted.then(lambda _: queue.bid_farewell())  # written or not: for its consumers it is gone
+        return deleted.chain(lambda _: Pending.resolved(messages))
+
+    def end(self) -> None:
+        """Everything in it is gone; the definitions on disk are already."""
+        self.deleted = True
+        delays = [exchange.delays for exchange in self.exchanges.values() if exchange.delays is not None]
+        for queue in (*self.queues.values(), *delays):
+            self.context.queues_by_id.pop(queue.lane.queue_id, None)
+            queue.delete()
+            queue.lane.drop()
+            queue.bid_farewell()
+        self.queues.clear()
+        self.exchanges.clear()
+        self._owned.clear()
+
+    def release(self, owner: object) -> Iterator[None]:
+        """A connection is gone: so are the queues exclusive to it, one with each step."""
+        for queue in list(self._owned.pop(owner, ())):
+            if not queue.deleted:
+                self.delete_queue(queue)
+            yield
+
+    # Publishing
+
+    def route(self, exchange: Exchange, keys: Iterable[str], headers: Table, message: Message | None = None) -> Routes:
+        """The queues a message reaches from an exchange, or would reach if it is none yet."""
+        return route(self.exchanges, exchange, tuple(keys), headers, self.queues, message)
+
+    def share_body(self, message: Message, queues: Iterable[Queue]) -> None:
+        """Have a large body that goes to several durable queues stored once."""
+        if message.persistent and len(message.body) >= SHARED_BODY_BYTES and sum(q.durable for q in queues) > 1:
+            message.body_id = (self.context.queue.boot << COUNTER_BITS) + next(self.context.body_ids)
+
+
+def new_transient_ids() -> count[int]:
+    """Numbers for queues that end with the process."""
+    return count(TRANSIENT_QUEUE)
+
+
+def _nothing() -> None:
+    """Nothing is left of it."""

@@ -1,0 +1,331 @@
+"""Field tables in RabbitMQ's dialect.
+
+The specification gives some type letters a meaning that no broker follows: `s` is a signed 16-bit number here, not a
+short string, and `L` is signed. The letters, their meaning and their names are those of rabbit_binary_parser (RabbitMQ
+3.10.8, asked letter by letter). A letter outside the list cannot be decoded.
+
+A table keeps each value with its letter, so that a decoded table is written back byte for byte: equivalence rules and
+error texts need the type a client chose, and headers pass through unchanged.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from broker.wire.amqp_errors import DecodeError
+
+NESTING_MAX = 64
+"""Tables and arrays within each other: deeper ones are refused, so that a small message cannot exhaust the stack."""
+
+Buffer = bytes | memoryview
+
+
+class Field(NamedTuple):
+    """One value of a table: its type letter, and the value in Python's terms.
+
+    t bool; b B s u I i l L T int (T in seconds since the epoch); f d float; D (scale, unscaled value);
+    S x bytes; A list of Field; F Table; V None.
+    """
+
+    kind: str
+    value: Any
+
+
+Table = dict[str, Field]
+
+TYPE_NAMES = {
+    "t": "bool",
+    "b": "byte",
+    "B": "unsignedbyte",
+    "s": "short",
+    "u": "unsignedshort",
+    "I": "signedint",
+    "i": "unsignedint",
+    "l": "long",
+    "L": "long",
+    "f": "float",
+    "d": "double",
+    "D": "decimal",
+    "S": "longstr",
+    "x": "binary",
+    "A": "array",
+    "T": "timestamp",
+    "F": "table",
+    "V": "void",
+}
+"""Type letter to the name RabbitMQ gives the type in its reply texts."""
+
+INTEGER_KINDS = frozenset("bBsuIilL")
+"""Letters whose values compare by number, whatever their width."""
+
+_LENGTH = struct.Struct(">I")
+_DECIMAL = struct.Struct(">BI")
+_NUMBERS = {
+    "b": struct.Struct(">b"),
+    "B": struct.Struct(">B"),
+    "s": struct.Struct(">h"),
+    "u": struct.Struct(">H"),
+    "I": struct.Struct(">i"),
+    "i": struct.Struct(">I"),
+    "l": struct.Struct(">q"),
+    "L": struct.Struct(">q"),
+    "T": struct.Struct(">Q"),
+    "f": struct.Struct(">f"),
+    "d": struct.Struct(">d"),
+}
+
+# --- reading: every reader takes (data, offset after the letter, depth) and gives (value, end) ---
+
+
+def _number_reader(packed: struct.Struct) -> Callable[[Buffer, int, int], tuple[Any, int]]:
+    def read(data: Buffer, offset: int, depth: int) -> tuple[Any, int]:
+        return packed.unpack_from(data, offset)[0], offset + packed.size
+
+    return read
+
+
+def _read_bool(data: Buffer, offset: int, depth: int) -> tuple[Any, int]:
+    return data[offset] != 0, offset + 1
+
+
+def _read_decimal(data: Buffer, offset: int, depth: int) -> tuple[Any, int]:
+    return _DECIMAL.unpack_from(data, offset), offset + _DECIMAL.size
+
+
+def _read_bytes(data: Buffer, offset: int, depth: int) -> tuple[Any, int]:
+    end = _end_of_block(data, offset)
+    return bytes(data[offset + 4 : end]), end
+
+
+def _read_array(data: Buffer, offset: int, depth: int) -> tuple[Any, int]:
+    if depth > NESTING_MAX:
+        raise DecodeError("nested too deeply")
+    end = _end_of_block(data, offset)
+    items, offset = [], offset + 4
+    while offset < end:
+        field, offset = _read_field(data, offset, depth)
+        items.append(field)
+    if offset != end:
+        raise DecodeError("array overruns its length")
+    return items, end
+
+
+def _read_table(data: Buffer, offset: int, depth: int) -> tuple[Any, int]:
+    if depth > NESTING_MAX:
+        raise DecodeError("nested too deeply")
+    end = _end_of_block(data, offset)
+    table: Table = {}
+    offset += 4
+    while offset < end:
+        name_end = offset + 1 + data[offset]
+        name = bytes(data[offset + 1 : name_end]).decode("utf-8", "surrogateescape")
+        field, offset = _read_field(data, name_end, depth)
+        table.setdefault(name, field)  # of two equal keys RabbitMQ's look-up finds the first
+    if offset != end:
+        raise DecodeError("table overruns its length")
+    return table, end
+
+
+def _read_void(data: Buffer, offset: int, depth: int) -> tuple[Any, int]:
+    return None, offset
+
+
+_READERS: dict[int, tuple[str, Callable[[Buffer, int, int], tuple[Any, int]]]] = {
+    **{ord(kind): (kind, _number_reader(packed)) for kind, packed in _NUMBERS.items()},
+    ord("t"): ("t", _read_bool),
+    ord("D"): ("D", _read_decimal),
+    ord("S"): ("S", _read_bytes),
+    ord("x"): ("x", _read_bytes),
+    ord("A"): ("A", _read_array),
+    ord("F"): ("F", _read_table),
+    ord("V"): ("V", _read_void),
+}
+
+
+def _read_field(data: Buffer, offset: int, depth: int) -> tuple[Field, int]:
+    kind, read = _READERS[data[offset]]
+    value, end = read(data, offset + 1, depth + 1)
+    return _SHARED[kind, value] if kind in "VtbB" else Field(kind, value), end
+
+
+_SHARED: dict[tuple[str, Any], Field] = {
+    (kind, number): Field(kind, number) for kind in "bB" for number in range(-128, 256)
+}
+_SHARED |= {("V", None): Field("V", None), ("t", True): Field("t", True), ("t", False): Field("t", False)}
+"""Fields of one or two bytes, made once: an array of them shall not become a hundred times as large in memory."""
+
+
+def _end_of_block(data: Buffer, offset: int) -> int:
+    end = offset + 4 + int(_LENGTH.unpack_from(data, offset)[0])
+    if end > len(data):
+        raise DecodeError("length runs past the end")
+    return end
+
+
+def decode_table(data: Buffer, offset: int = 0) -> tuple[Table, int]:
+    """Read a table with its length prefix; return it and the offset behind it.
+
+    Raises DecodeError on truncated data, an unknown type letter, a wrong length, or nesting over NESTING_MAX.
+    """
+    try:
+        return _read_table(data, offset, 1)
+    except (IndexError, KeyError, struct.error) as error:
+        raise DecodeError("broken field table") from error
+
+
+# --- writing ---
+
+
+def _write_table(table: Table) -> bytes:
+    parts = []
+    for name, field in table.items():
+        raw = name.encode("utf-8", "surrogateescape")
+        parts.append(bytes((len(raw),)) + raw + _write_field(field))
+    return _block(b"".join(parts))
+
+
+def _number_writer(packed: struct.Struct) -> Callable[[Any], bytes]:
+    return packed.pack
+
+
+def _block(content: bytes) -> bytes:
+    return _LENGTH.pack(len(content)) + content
+
+
+_WRITERS: dict[str, Callable[[Any], bytes]] = {
+    **{kind: _number_writer(packed) for kind, packed in _NUMBERS.items()},
+    "t": lambda value: b"\x01" if value else b"\x00",
+    "D": lambda value: _DECIMAL.pack(*value),
+    "S": _block,
+    "x": _block,
+    "A": lambda value: _block(b"".join(map(_write_field, value))),
+    "F": _write_table,
+    "V": lambda value: b"",
+}
+
+
+def _write_field(field: Field) -> bytes:
+    return field.kind.encode("ascii") + _WRITERS[field.kind](field.value)
+
+
+def encode_table(table: Table) -> bytes:
+    """Return the table with its length prefix.
+
+    Raises KeyError for an unknown type letter, ValueError for a name over 255 bytes, struct.error for a number out of
+    its letter's range.
+    """
+    return _write_table(table)
+
+
+# --- walking the structure only ---
+
+# How far the next field lies behind the type letter, the letter included. Negative: the length stands in the data.
+_WITH_LENGTH, _NESTED_TABLE, _NESTED_ARRAY, _UNKNOWN = -1, -2, -3, -4
+_STEPS = [_UNKNOWN] * 256
+for _kind, _packed in _NUMBERS.items():
+    _STEPS[ord(_kind)] = 1 + _packed.size
+_STEPS[ord("t")], _STEPS[ord("D")], _STEPS[ord("V")] = 2, 1 + _DECIMAL.size, 1
+_STEPS[ord("S")] = _STEPS[ord("x")] = _WITH_LENGTH
+_STEPS[ord("F")], _STEPS[ord("A")] = _NESTED_TABLE, _NESTED_ARRAY
+
+
+def skim_table(data: bytes, offset: int = 0) -> int:
+    """Walk a table with its length prefix and return the offset behind it, making no values.
+
+    Accepts exactly what decode_table accepts. Raises DecodeError.
+    """
+    try:
+        return _skim(data, offset, 1, True)
+    except IndexError as error:
+        raise DecodeError("broken field table") from error
+
+
+def _skim(data: bytes, offset: int, depth: int, named: bool) -> int:
+    # Called for each message with headers: one loop, no call per field.
+    if depth > NESTING_MAX:
+        raise DecodeError("nested too deeply")
+    end = offset + 4 + (data[offset] << 24 | data[offset + 1] << 16 | data[offset + 2] << 8 | data[offset + 3])
+    if end > len(data):
+        raise DecodeError("length runs past the end")
+    offset += 4
+    steps = _STEPS
+    while offset < end:
+        if named:
+            offset += data[offset] + 1
+        step = steps[data[offset]]
+        if step > 0:
+            offset += step
+        elif step == _WITH_LENGTH:
+            offset += 5 + (data[offset + 1] << 24 | data[offset + 2] << 16 | data[offset + 3] << 8 | data[offset + 4])
+        elif step == _UNKNOWN:
+            raise DecodeError(f"unknown field type {data[offset : offset + 1]!r}")
+        else:
+            offset = _skim(data, offset + 1, depth + 1, step == _NESTED_TABLE)
+    if offset != end:
+        raise DecodeError("table overruns its length")
+    return end
+
+
+# --- Python values ---
+
+
+def from_python(values: Mapping[str, Any]) -> Table:
+    """Make a table of plain Python values.
+
+    bool is t, int I or l by its size, float d, str and bytes S, None V, a list A, a mapping F. A Field
+    is taken as it is. Raises TypeError for anything else and OverflowError for an int over 64 bits.
+    """
+    return {name: _field_of(value) for name, value in values.items()}
+
+
+def string(text: str) -> Field:
+    """A long string."""
+    return Field("S", text.encode("utf-8", "surrogateescape"))
+
+
+def plain_value(field: Field) -> Any:
+    """A single value without its type: long strings and byte arrays as text, anything else as it is."""
+    return field.value.decode("utf-8", "surrogateescape") if isinstance(field.value, bytes) else field.value
+
+
+def _field_of(value: Any) -> Field:
+    match value:
+        case Field():
+            return value
+        case bool():
+            return Field("t", value)
+        case int():
+            if not -(2**63) <= value < 2**63:
+                raise OverflowError(f"{value} does not fit 64 bits")
+            return Field("I" if -(2**31) <= value < 2**31 else "l", value)
+        case float():
+            return Field("d", value)
+        case str():
+            return string(value)
+        case bytes():
+            return Field("S", value)
+        case None:
+            return Field("V", None)
+        case list():
+            return Field("A", [_field_of(item) for item in value])
+        case Mapping():
+            return Field("F", from_python(value))
+    raise TypeError(f"no field type for {type(value).__name__}")
+
+
+def to_python(table: Table) -> dict[str, Any]:
+    """Return plain Python values: long strings as str (lossless, surrogateescape), byte arrays as bytes."""
+    return {name: _value_of(field) for name, field in table.items()}
+
+
+def _value_of(field: Field) -> Any:
+    match field.kind:
+        case "S":
+            return field.value.decode("utf-8", "surrogateescape")
+        case "A":
+            return [_value_of(item) for item in field.value]
+        case "F":
+            return to_python(field.value)
+    return field.value
