@@ -18,7 +18,7 @@ from bench import generator
 from bench.compare import cpu, medians, rate
 from bench.generator import Figures
 from bench.target import Target, Wanted, median, own_broker, report, target_of
-from storage.event_format import blocks, parse_name, parse_unsealed
+from storage.events.event_format import blocks, parse_name, parse_unsealed
 
 ROUNDS = 5
 SECONDS = 4.0

@@ -36,7 +36,7 @@ from broker.entities.queues.event_recording import (
     steps,
 )
 from storage.batch import COUNTER_BITS
-from storage.event_format import START, SegmentName, encode_block
+from storage.events.event_format import START, SegmentName, encode_block
 
 NODE = "made-up"
 VHOST, CONNECTION, CONSUMER = b"/", b"127.0.0.1:50000 -> 127.0.0.1:5672", b"worker"

@@ -1,6 +1,6 @@
 """`python -m broker` is the `leveret` command."""
 
-from broker.cli import main
+from broker.cli.main import main
 
 if __name__ == "__main__":
     main()

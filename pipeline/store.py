@@ -15,12 +15,12 @@ import pyarrow as pa
 from leveret_spark.content_header import table_of
 from leveret_spark.headers import headers_to_json
 from pipeline.store_rows import Owner, plain, record_batches
-from storage import creation
 from storage.batch import TRANSIENT_QUEUE
-from storage.definition_changes import Definitions, QueueRow
-from storage.errors import StoreIncompatible, StoreLocked
-from storage.keys import POSITION_END
-from storage.post_mortem import LaneContents, Range, StoppedStore, definitions_of
+from storage.definitions.definition_changes import Definitions, QueueRow
+from storage.messages import lmdb_environment
+from storage.messages.keys import POSITION_END
+from storage.messages.offline_reader import LaneContents, Range, StoppedStore, definitions_of
+from storage.storage_errors import StoreIncompatible, StoreLocked
 
 DEFINITIONS_FILE = "definitions.sqlite"
 MESSAGES_DIRECTORY = "messages"
@@ -50,7 +50,7 @@ def opened(directory: Path) -> Iterator[DataDirectory]:
     if not (directory / DEFINITIONS_FILE).is_file():
         raise StoreIncompatible(f"{directory}: no broker has run on this data directory yet")
     try:
-        held = creation.hold(directory / "broker")
+        held = lmdb_environment.hold(directory / "broker")
     except StoreLocked:
         raise StoreLocked(
             f"{directory}: a broker runs here: stop it, or look into a copy (--copy, or a backup)"

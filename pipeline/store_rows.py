@@ -13,7 +13,7 @@ from leveret_spark.content_header import PROPERTIES_AT, properties_of
 from leveret_spark.headers import headers_to_json
 from leveret_spark.message import PROPERTIES
 from storage.batch import PERSISTENT
-from storage.post_mortem import Found, header_of
+from storage.messages.offline_reader import Found, header_of
 
 TIME = pa.timestamp("us", "UTC")
 SCHEMA = pa.schema(

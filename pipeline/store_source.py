@@ -20,7 +20,7 @@ from leveret_spark.options import Given
 from pipeline.store import MESSAGES_DIRECTORY, is_wanted, opened
 from pipeline.store_rows import SCHEMA, Owner, record_batches
 from storage.batch import TRANSIENT_QUEUE
-from storage.post_mortem import Range, StoppedStore
+from storage.messages.offline_reader import Range, StoppedStore
 
 KNOWN = ("path", "vhost", "queue", "segmentsPerPartition")
 SEGMENTS_PER_PARTITION = 64

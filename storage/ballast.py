@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from storage.creation import sync_directory
+from storage.messages.lmdb_environment import sync_directory
 
 BALLAST_BYTES = 16 << 20
 

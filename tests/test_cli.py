@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from broker.administration import AdministrationError, NotRunning, ask, socket_path
-from broker.cli import VERBS, leveret, main
-from broker.commands.listing import LISTINGS
-from broker.commands.tables import text
+from broker.admin.protocol import AdministrationError, NotRunning, ask, socket_path
+from broker.cli.list_command import LISTINGS
+from broker.cli.main import VERBS, leveret, main
+from broker.cli.table_output import text
 from broker.config import ConfigError
-from storage.errors import StoreLocked
+from storage.storage_errors import StoreLocked
 from tests.support.broker import BrokerProcess
 
 
@@ -473,7 +473,9 @@ def test_the_version_is_shown(run: Run) -> None:
 
 def test_the_overview_loads_neither_trio_nor_the_stores() -> None:
     """Starting the broker is in a hurry: the command line must not load what a verb does not need."""
-    program = "import sys, broker.cli; print(sorted({'trio', 'lmdb', 'aiosqlite', 'asyncio'} & sys.modules.keys()))"
+    program = (
+        "import sys, broker.cli.main; print(sorted({'trio', 'lmdb', 'aiosqlite', 'asyncio'} & sys.modules.keys()))"
+    )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True, timeout=60

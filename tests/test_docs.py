@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker.cli import VERBS
+from broker.cli.main import VERBS
 from broker.config import Config
 from tests.support.broker import BrokerProcess
 

@@ -26,11 +26,11 @@ NOTED_SECONDS = 0.0005
 PARTS = (
     "broker.session.connection:Connection.receive",
     "broker.session.connection:Connection.release",
-    "broker.session.channel:Channel.release",
-    "broker.session.channel:Channel.fail",
+    "broker.session.channel.channel:Channel.release",
+    "broker.session.channel.channel:Channel.fail",
     "broker.session.registry:Registry.relieve",
-    "broker.session.runs:obey_run",
-    "broker.session.dispatch:obey",
+    "broker.session.input.publish_fast_path:obey_run",
+    "broker.session.input.dispatch:obey",
     "broker.entities.exchanges.routing:route",
     "broker.entities.scheduling.turn:Turn.end",
     "broker.entities.queues.queue:Queue.deliver",
@@ -42,8 +42,8 @@ PARTS = (
     "broker.entities.scheduling.timers:Timers.run",
     "broker.entities.vhosts.broker:Broker.stored",
     "broker.entities.queues.batch_queue:Journal.next",
-    "broker.server.transport:Transport.flush",
-    "broker.server.transport:Transport.beat",
+    "broker.server.net.transport:Transport.flush",
+    "broker.server.net.transport:Transport.beat",
 )
 
 

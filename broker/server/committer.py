@@ -19,8 +19,8 @@ import trio
 
 from broker.entities.vhosts.broker import Broker
 from storage.batch import SealedBatch
-from storage.errors import StoreFull
-from storage.messages import MessageStore
+from storage.messages.message_store import MessageStore
+from storage.storage_errors import StoreFull
 
 log = logging.getLogger("leveret.committer")
 

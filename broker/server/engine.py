@@ -13,7 +13,7 @@ import trio
 
 from broker.entities.vhosts.broker import Broker
 from broker.server.committer import Committer
-from storage.messages import MessageStore
+from storage.messages.message_store import MessageStore
 
 log = logging.getLogger("leveret.engine")
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import trio
 
-from broker.administration import AdministrationError
+from broker.admin.administration import Administration
+from broker.admin.command_table import carry_out
+from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.server import recovery
-from broker.server.checkup import check
-from broker.server.commands.administration import Administration
-from broker.server.commands.table import carry_out
+from broker.server.offline_check import check
 from broker.server.recovery import DEFINITIONS_FILE, Recovered, Stores
 from broker.server.serve import Server
 

@@ -14,7 +14,9 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.administration import AdministrationError
+from broker.admin.apply_changes import take_effect
+from broker.admin.policy_check import checked
+from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.entities.exchanges.exchange import Binding, Destination
 from broker.entities.queues.event_recording import Recorder
@@ -23,14 +25,12 @@ from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.clock import SteadyClock
 from broker.entities.vhosts.broker import Broker, BrokerSettings
 from broker.entities.vhosts.vhost import VHost
-from broker.server.commands.policy_check import checked
-from broker.server.definition_log import DefinitionLog
-from broker.server.effects import take_effect
-from broker.session.passwords import SHA256, hash_password
+from broker.server.definition_writer import DefinitionLog
+from broker.session.login.passwords import SHA256, hash_password
 from broker.wire.field_tables import Table, decode_table, encode_table
-from storage import ballast, creation
+from storage import ballast
 from storage.batch import LaneState
-from storage.definition_changes import (
+from storage.definitions.definition_changes import (
     BindingRow,
     Change,
     Definitions,
@@ -49,8 +49,9 @@ from storage.definition_changes import (
     UserRow,
     VhostRow,
 )
-from storage.definitions import DefinitionsFull, DefinitionStore
-from storage.messages import MessageStore
+from storage.definitions.definition_store import DefinitionsFull, DefinitionStore
+from storage.messages import lmdb_environment
+from storage.messages.message_store import MessageStore
 
 log = logging.getLogger("leveret.recovery")
 
@@ -70,8 +71,8 @@ class Stores(NamedTuple):
 
 def open_stores(directory: Path) -> Stores:
     """Open both stores, making them where nothing is yet. Raises StoreError, having touched nothing it cannot use."""
-    lock = creation.lock(directory / "broker")
-    fresh = not creation.exists(directory / MESSAGES_DIRECTORY)
+    lock = lmdb_environment.lock(directory / "broker")
+    fresh = not lmdb_environment.exists(directory / MESSAGES_DIRECTORY)
     with ExitStack() as undo:
         definitions = undo.enter_context(_open_definitions(directory, create=fresh))
         complete = _COMPLETE in definitions.metadata()

@@ -23,29 +23,30 @@ from typing import NamedTuple
 
 import trio
 
+from broker.admin.administration import Administration
+from broker.admin.definitions import definitions_import
+from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.config import Config, Defaults
 from broker.entities.vhosts.broker import Broker
-from broker.server import admin, listeners, recovery, resources
-from broker.server.commands import definitions
-from broker.server.commands.administration import Administration
-from broker.server.commands.definitions_file import DefinitionsFile, read_file
+from broker.server import admin_socket, recovery, resource_alarms
 from broker.server.committer import Backlog, Committer
-from broker.server.definition_log import DefinitionLog
+from broker.server.definition_writer import DefinitionLog
 from broker.server.engine import Engine
-from broker.server.events import Events, closing_log
-from broker.server.heartbeats import beat_forever
-from broker.server.private import keep_private
+from broker.server.event_log import Events, closing_log
+from broker.server.file_modes import keep_private
+from broker.server.net import listeners
+from broker.server.net.heartbeats import beat_forever
+from broker.server.net.tls_context import Security
+from broker.server.net.tls_transport import SecureTransport
+from broker.server.net.transport import Transport, TransportSettings
 from broker.server.recovery import Recovered, Stores
-from broker.server.resources import ResourceWatch
-from broker.server.secure_transport import SecureTransport
-from broker.server.tls import Security
-from broker.server.transport import Transport, TransportSettings
-from broker.session.certificates import Naming
+from broker.server.resource_alarms import ResourceWatch
 from broker.session.connection import Peer
-from broker.session.guessing import GuessLimits
-from broker.session.overdue import Overdue
+from broker.session.consumer_timeout import Overdue
+from broker.session.login.certificate_names import Naming
+from broker.session.login.login_throttle import GuessLimits
 from broker.session.registry import Registry
-from broker.session.settings import SessionSettings
+from broker.session.session_settings import SessionSettings
 
 log = logging.getLogger("leveret.server")
 
@@ -207,13 +208,13 @@ async def _serve(config: Config) -> int:
     directory = config.server.directory
     os.umask(0o077)  # whatever is made in the data directory is its owner's alone
     imported = read_file(Path(config.definitions.file)) if config.definitions.file else None
-    resources.raise_open_files_limit()
-    resources.keep_freed_memory()
+    resource_alarms.raise_open_files_limit()
+    resource_alarms.keep_freed_memory()
     doors = _doors(config)
     try:
         stores = recovery.open_stores(directory)
         keep_private(directory)
-        resources.warn_of_network_file_system(directory)
+        resource_alarms.warn_of_network_file_system(directory)
         try:
             gc.disable()  # what comes back stays: looking for cycles in it while it grows took half of the time
             events = Events(config, stores.messages) if config.events.enabled else None
@@ -270,14 +271,14 @@ async def _run(
         administration = Administration(server)
         writers.start_soon(server.definition_log.run)
         if imported is not None:
-            log.info("definitions imported: %s", await definitions.add(administration, imported))
+            log.info("definitions imported: %s", await definitions_import.add(administration, imported))
         server.committer.start(recovered.tombstones)
         writers.start_soon(server.committer.watch)
         writers.start_soon(server.engine.run)
         if events is not None:
             writers.start_soon(events.run, server.broker)
-        with admin.listening(config.server.directory) as operators:
-            clients.start_soon(admin.serve, administration, operators)
+        with admin_socket.listening(config.server.directory) as operators:
+            clients.start_soon(admin_socket.serve, administration, operators)
             server.listen(doors)
             if doors.http or doors.https:
                 _open_http(server, doors)
@@ -294,9 +295,9 @@ async def _run(
 
 def _open_http(server: Server, doors: Doors) -> None:
     # Imported here: who wants no HTTP does not pay for loading it.
-    from broker.server.http import WebServer
-    from broker.server.http_events import EventPages
-    from broker.server.segment_files import SegmentFiles
+    from broker.server.http.event_log_routes import EventPages
+    from broker.server.http.http_server import WebServer
+    from broker.server.http.segment_files import SegmentFiles
 
     files = SegmentFiles(server.config.events_directory, server.config.http.reads_max)
     web = WebServer(server.config.http, EventPages(server.registry, files).answer, server.nursery)
@@ -336,7 +337,7 @@ async def _stop(server: Server, doors: Doors, events: Events | None) -> None:
 def _announce(server: Server) -> None:
     plain = [f"amqp://{_host(host)}:{port}" for host, port in server.addresses]
     urls = ",".join(plain + [f"amqps://{_host(host)}:{port}" for host, port in server.tls_addresses])
-    data, age = server.config.server.directory, resources.process_age_seconds()
+    data, age = server.config.server.directory, resource_alarms.process_age_seconds()
     sys.stdout.write(f"leveret ready: {urls} data={data} pid={os.getpid()} start={age:.2f}s\n")
     sys.stdout.flush()
 
@@ -364,7 +365,7 @@ def session_settings(config: Config) -> SessionSettings:
         initial_frame_max=limits.initial_frame_max_bytes,
         queues_max=limits.queues_max,
         exchanges_max=limits.exchanges_max,
-        gathered_bytes_max=limits.incomplete_bytes_max or resources.memory_limit(config) // 4,
+        gathered_bytes_max=limits.incomplete_bytes_max or resource_alarms.memory_limit(config) // 4,
         turn_seconds=limits.turn_milliseconds / 1000,
         output_bytes_max=limits.output_bytes_max,
         held_bytes_max=limits.held_bytes_max,

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.entities.scheduling.future import Pending
-from broker.session import handshake, intake
-from broker.session.channel import Action, Channel
-from broker.session.output import Output
+from broker.session.channel.channel import Action, Channel
+from broker.session.input import incoming_frames
+from broker.session.login import handshake
+from broker.session.output.output_buffer import Output
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException, reply_text
 from broker.wire.constants import ReplyCode
@@ -24,7 +25,7 @@ from broker.wire.method import Method
 
 if TYPE_CHECKING:
     from broker.entities.vhosts.vhost import VHost
-    from broker.session.access import Access
+    from broker.session.channel.permissions import Access
     from broker.session.registry import Registry
 
 log = logging.getLogger("leveret.connection")
@@ -110,9 +111,9 @@ class Connection:
         rest, self._rest, start = self._rest, b"", 0
         try:
             if rest:
-                missing = intake.missing_of_large(rest)
+                missing = incoming_frames.missing_of_large(rest)
                 if 0 < missing < len(data):
-                    intake.obey_frames(self, rest + data[:missing])
+                    incoming_frames.obey_frames(self, rest + data[:missing])
                     start = missing
                 else:
                     data = rest + data
@@ -121,7 +122,7 @@ class Connection:
                 if self.phase is handshake.Phase.HEADER:  # the rest of it is still to come
                     self._rest = data
                     return
-            self._rest = data[intake.obey_frames(self, data, start) :]
+            self._rest = data[incoming_frames.obey_frames(self, data, start) :]
         except ConnectionException as error:
             self.fail(error)
 

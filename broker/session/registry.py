@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from broker.entities.vhosts.broker import Broker
-from broker.session.access import Access
-from broker.session.guessing import Guessing
-from broker.session.settings import SessionSettings
+from broker.session.channel.permissions import Access
+from broker.session.login.login_throttle import Guessing
+from broker.session.session_settings import SessionSettings
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
 if TYPE_CHECKING:
-    from broker.session.channel import Channel
+    from broker.session.channel.channel import Channel
     from broker.session.connection import Connection
 
 

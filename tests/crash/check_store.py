@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from storage.batch import LaneState
-from storage.messages import MessageStore
-from storage.verify import verify
+from storage.messages.message_store import MessageStore
+from storage.messages.verify_messages import verify
 from tests.crash.explorer import Case, Subject
 from tests.crash.ledger import CLOSED, Contents, Held, Ledger
 from tests.crash.recorder import Event

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from broker.administration import ask
+from broker.admin.protocol import ask
 from broker.wire.method import Method
 from tests.support.client import Client
 from tests.support.shorthand import (

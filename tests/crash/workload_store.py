@@ -17,10 +17,10 @@ from typing import Any
 
 import lmdb
 
-from storage import creation
 from storage.batch import TRANSIENT_QUEUE, ClosedSegment, SealedBatch
-from storage.messages import MessageStore
-from storage.records import Identity
+from storage.messages import lmdb_environment
+from storage.messages.message_store import MessageStore
+from storage.messages.records import Identity
 from tests.crash.ledger import body_of
 from tests.storage.writing import Writer
 
@@ -183,15 +183,15 @@ def without_metasync() -> None:
 
     def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environment:
         return lmdb.Environment(
-            str(directory), map_size=creation.MAP_BYTES, readonly=readonly, lock=not readonly, metasync=False
+            str(directory), map_size=lmdb_environment.MAP_BYTES, readonly=readonly, lock=not readonly, metasync=False
         )
 
-    creation.open_environment = open_environment
+    lmdb_environment.open_environment = open_environment
 
 
 def without_directory_sync() -> None:
     """Leave directories unsynced."""
-    creation.sync_directory = lambda directory: None
+    lmdb_environment.sync_directory = lambda directory: None
 
 
 def with_unsafe_creation() -> None:
@@ -199,13 +199,13 @@ def with_unsafe_creation() -> None:
 
     def create(directory: Path, uuid: bytes) -> None:
         directory.mkdir()
-        with lmdb.Environment(str(directory), map_size=creation.MAP_BYTES) as environment:
+        with lmdb.Environment(str(directory), map_size=lmdb_environment.MAP_BYTES) as environment:
             with environment.begin(write=True) as txn:
                 txn.put(b"I", Identity(uuid, 0).encode())
-        creation.sync_directory(directory)
-        creation.sync_directory(directory.parent)
+        lmdb_environment.sync_directory(directory)
+        lmdb_environment.sync_directory(directory.parent)
 
-    creation.create = create
+    lmdb_environment.create = create
 
 
 BUGS: dict[str, Callable[[], None]] = {
@@ -222,7 +222,7 @@ def main(directory: str, marks: str, seed: str, batches: str, bug: str = "") -> 
     """Run the workload."""
     BUGS[bug]()
     # Small enough that files of this size are compacted too.
-    creation.COMPACT_FILE_BYTES, creation.COMPACT_RATIO = 1 << 16, 2
+    lmdb_environment.COMPACT_FILE_BYTES, lmdb_environment.COMPACT_RATIO = 1 << 16, 2
     workload = Workload(Path(directory), os.open(marks, os.O_WRONLY | os.O_CREAT, 0o600), int(seed), bug)
     for number in range(int(batches)):
         workload.run_batch()

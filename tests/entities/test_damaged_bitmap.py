@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from storage import creation
-from storage.keys import SETTLED
+from storage.messages import lmdb_environment
+from storage.messages.keys import SETTLED
 from tests.support.core import Core, Reader
 
 BODIES = [b"%d" % number for number in range(6)]
@@ -20,7 +20,7 @@ def test_nothing_is_lost_when_what_was_acknowledged_comes_back(core: Core, taken
     reader.ack()
     core.commit()
     core.store.close()
-    with creation.open_environment(core.directory) as environment, environment.begin(write=True) as txn:
+    with lmdb_environment.open_environment(core.directory) as environment, environment.begin(write=True) as txn:
         cursor = txn.cursor()
         assert cursor.set_range(SETTLED)
         record = bytearray(cursor.value())

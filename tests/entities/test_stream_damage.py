@@ -8,9 +8,9 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from storage import creation
-from storage.keys import CLOSED_SEGMENT, LANE, SEGMENT
-from storage.verify import verify
+from storage.messages import lmdb_environment
+from storage.messages.keys import CLOSED_SEGMENT, LANE, SEGMENT
+from storage.messages.verify_messages import verify
 from tests.support.core import Core
 from tests.support.streams import Follower, stream
 
@@ -31,7 +31,7 @@ def damaged(tmp_path: Path) -> Iterator[Callable[[bytes, int, int], Core]]:
             core.commit()
             core.advance(10_000)
         core.close()
-        with creation.open_environment(path) as environment, environment.begin(write=True) as txn:
+        with lmdb_environment.open_environment(path) as environment, environment.begin(write=True) as txn:
             flip(txn, kind, number, at)
         assert verify(path).problems
         made.append(Core(path, definitions=core.definitions))

@@ -9,7 +9,7 @@ import pytest
 from broker.entities.arguments.policies import Policy
 from broker.entities.queues.stream_queue import DISK_READS, READ
 from broker.wire.field_tables import Field
-from storage.messages import MessageStore
+from storage.messages.message_store import MessageStore
 from tests.support.core import START, Core, Reader, message
 from tests.support.streams import Follower, stream
 

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-from storage.definition_changes import (
+from storage.definitions.definition_changes import (
     Change,
     Definitions,
     DeleteQueue,
@@ -27,10 +27,10 @@ from storage.definition_changes import (
     QueueRow,
     VhostRow,
 )
-from storage.definitions import DefinitionsError, DefinitionStore
-from storage.errors import StoreError, StoreFailed, StoreFull
-from storage.messages import MessageStore
-from storage.verify import verify
+from storage.definitions.definition_store import DefinitionsError, DefinitionStore
+from storage.messages.message_store import MessageStore
+from storage.messages.verify_messages import verify
+from storage.storage_errors import StoreError, StoreFailed, StoreFull
 from tests.faults.injector import ANYTHING, KINDS, SHORT, Fault, OwnDisk
 from tests.storage.writing import Writer, bodies, clear_away
 

@@ -19,7 +19,7 @@ from broker.wire.methods import (
     ConnectionUnblocked,
     QueuePurge,
 )
-from storage.verify import verify
+from storage.messages.verify_messages import verify
 from tests.faults.full_disks import KINDS, Limit, SmallDisk
 from tests.support.broker import BrokerProcess
 from tests.support.client import Client, Message

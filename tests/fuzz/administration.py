@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 import trio
 import trio.testing
 
+from broker.admin.administration import Administration
+from broker.admin.command_table import CHANGES, COPIES, QUESTIONS
 from broker.config import Config
 from broker.config import Server as ServerSettings
-from broker.server import admin, recovery
-from broker.server.commands.administration import Administration
-from broker.server.commands.table import CHANGES, COPIES, QUESTIONS
+from broker.server import admin_socket, recovery
 from broker.server.serve import Server
 from tests.fuzz.choices import Choices, once_in, pick
 from tests.fuzz.floor import Failures, scratch_directory, watching_logs
@@ -304,7 +304,7 @@ class Office:
         ours, theirs = trio.testing.memory_stream_pair()
         await ours.send_all(b"".join(each + b"\n" for each in lines))
         await ours.send_eof()
-        await admin._serve_caller(self._administration, theirs)
+        await admin_socket._serve_caller(self._administration, theirs)
         answers = b""
         while received := await ours.receive_some():
             answers += received

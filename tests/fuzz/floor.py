@@ -14,10 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from broker.admin.policy_check import checked
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES
-from broker.server.commands.policy_check import checked
-from broker.session.settings import SessionSettings
+from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import Field
 from broker.wire.methods import BasicConsume, BasicConsumeOk, QueueDeclare, QueueDeclareOk
 from tests.fuzz.listener import Listener

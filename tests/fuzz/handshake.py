@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from broker.session.handshake import ACCEPTED_HEADERS
+from broker.session.login.handshake import ACCEPTED_HEADERS
 from broker.wire.field_tables import Field, Table, encode_table
 from broker.wire.frames import PROTOCOL_HEADER, frame, method_frame
 from broker.wire.method import Method

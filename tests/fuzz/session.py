@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from broker.administration import AdministrationError
+from broker.admin.protocol import AdministrationError
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.wire.constants import FRAME_METHOD
 from broker.wire.frames import content_frames, frame, method_frame

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from broker.administration import AdministrationError
+from broker.admin.definitions.definitions_file import read_file
+from broker.admin.protocol import AdministrationError
 from broker.config import Config, ConfigError, load, parse_address
-from broker.server.commands.definitions_file import read_file
 from tests.fuzz.administration import definitions
 from tests.fuzz.choices import Choices, once_in, pick
 from tests.fuzz.floor import scratch_directory

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage import creation
 from storage.batch import DELAYED, PERSISTENT, ClosedSegment
-from storage.errors import StoreCorrupt, StoreIncompatible
-from storage.messages import MessageStore
-from storage.verify import verify
+from storage.messages import lmdb_environment
+from storage.messages.message_store import MessageStore
+from storage.messages.verify_messages import verify
+from storage.storage_errors import StoreCorrupt, StoreIncompatible
 from tests.fuzz.choices import Choices, once_in, pick
 from tests.fuzz.floor import scratch_directory
 from tests.storage.writing import END, Message, Writer, clear_away
@@ -33,7 +33,7 @@ class Pristine:
         self.bodies: dict[Put, bytes] = {}
         with MessageStore.open(self.path) as store:
             self._fill(Writer(store))
-        with creation.open_environment(self.path) as environment, environment.begin() as txn:
+        with lmdb_environment.open_environment(self.path) as environment, environment.begin() as txn:
             self.records = [(bytes(key), len(value)) for key, value in txn.cursor()]
 
     def _fill(self, writer: Writer) -> None:
@@ -77,7 +77,7 @@ class Damaged:
         self._new = b""
         path.mkdir(exist_ok=True)  # what else an earlier input has left there, ballast and a lock, is welcome
         shutil.copyfile(pristine.path / "data.mdb", path / "data.mdb")
-        with creation.open_environment(path) as environment, environment.begin(write=True) as txn:
+        with lmdb_environment.open_environment(path) as environment, environment.begin(write=True) as txn:
             for _ in range(choices.number(1, 3)):
                 key, _size = pick(choices, pristine.records)
                 value = txn.get(key)

@@ -13,14 +13,14 @@ import trio.testing
 
 from broker.config import Http
 from broker.entities.vhosts.users import User
-from broker.server.http import HttpConnection
-from broker.server.http_events import EventPages
-from broker.server.segment_files import SegmentFiles
+from broker.server.http.event_log_routes import EventPages
+from broker.server.http.http_server import HttpConnection
+from broker.server.http.segment_files import SegmentFiles
 from broker.session.connection import Peer
-from broker.session.guessing import GuessLimits
-from broker.session.passwords import SHA256, hash_password
+from broker.session.login.login_throttle import GuessLimits
+from broker.session.login.passwords import SHA256, hash_password
 from broker.session.registry import Registry
-from broker.session.settings import SessionSettings
+from broker.session.session_settings import SessionSettings
 from tests.fuzz.choices import Choices, once_in, pick
 from tests.fuzz.floor import scratch_directory
 from tests.support.core import Core

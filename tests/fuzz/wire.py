@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from broker.session.certificates import Naming, alternative_names, login_name, valid_until
+from broker.session.login.certificate_names import Naming, alternative_names, login_name, valid_until
 from broker.wire.amqp_errors import ConnectionException, DecodeError
 from broker.wire.assembler import Assembler
 from broker.wire.constants import FRAME_METHOD

@@ -13,7 +13,7 @@ import pytest
 from pika.credentials import ExternalCredentials
 from pika.exceptions import ProbableAuthenticationError
 
-from broker.administration import ask
+from broker.admin.protocol import ask
 from tests.support.authority import Authority
 from tests.support.broker import BrokerProcess
 

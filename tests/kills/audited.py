@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from leveret_spark.event_log import Event
-from storage.event_format import blocks
+from storage.events.event_format import blocks
 from tests.kills import phases
 from tests.kills.courier import Courier
 from tests.kills.cycle import JOIN_SECONDS, SETTINGS, Campaign

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import astuple, fields
 from pathlib import Path
 
-from storage.verify import verify
+from storage.messages.verify_messages import verify
 from tests.kills import phases
 from tests.kills.courier import Courier
 from tests.kills.ledger import Tally

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.session.confirms import Answer, ConfirmLedger
+from broker.session.channel.confirms import Answer, ConfirmLedger
 
 WAIT, SETTLE, REFUSE, SEAL, STORE, ANSWER = range(6)
 

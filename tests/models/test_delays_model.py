@@ -20,7 +20,7 @@ from broker.entities.queues.queue import Queue
 from broker.entities.queues.ready_messages import Window
 from broker.entities.vhosts.delayed_exchange import DelayQueue
 from storage.batch import SealedBatch
-from storage.verify import verify
+from storage.messages.verify_messages import verify
 from tests.support.core import Core, Reader, message
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.entities.messages.message import Entry
 from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.queue import Queue
-from broker.session.deliveries import PORTION_BYTES, PORTION_MESSAGES, DeliveryLedger
+from broker.session.channel.deliveries import PORTION_BYTES, PORTION_MESSAGES, DeliveryLedger
 from broker.wire.amqp_errors import ChannelException
 from tests.support.core import Core, Reader, message
 

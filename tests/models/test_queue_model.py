@@ -26,7 +26,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.ready_messages import Window
 from storage.batch import SealedBatch
-from storage.verify import verify
+from storage.messages.verify_messages import verify
 from tests.support.core import Core, Reader, message
 
 WINDOW = Window(4, 400)

@@ -13,7 +13,7 @@ from broker.entities.queues.priority_queue import PriorityBacklog, PriorityLanes
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import Lane
 from broker.entities.queues.ready_messages import Backlog
-from storage.messages import MessageStore
+from storage.messages.message_store import MessageStore
 from tests.models.test_queue_model import walk
 
 Plant = Callable[[pytest.MonkeyPatch], None]

@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from storage.batch import TRANSIENT_QUEUE
-from storage.messages import MessageStore
-from storage.segments import SEGMENT_BYTES
-from storage.verify import verify
+from storage.messages.message_store import MessageStore
+from storage.messages.segments import SEGMENT_BYTES
+from storage.messages.verify_messages import verify
 from tests.storage.writing import END, Writer
 
 QUEUES = (1, 2, 300, TRANSIENT_QUEUE + 1)

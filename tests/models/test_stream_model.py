@@ -20,7 +20,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from broker.entities.queues.ready_messages import Window
 from broker.wire.field_tables import Field
-from storage.verify import verify
+from storage.messages.verify_messages import verify
 from tests.support.core import Core, message
 from tests.support.streams import Follower, stream
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import click
 from click.testing import CliRunner, Result
 
-from broker.commands.amqp import broker_options
-from broker.commands.target import Target, targeted
+from broker.cli.jobs.amqp_options import broker_options
+from broker.cli.target_broker import Target, targeted
 
 
 @click.command()

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from broker import administration
+from broker.admin import protocol
 from leveret_spark.errors import OptionError
-from storage.event_log import EventLog, EventLogSettings, Part
+from storage.events.event_log_writer import EventLog, EventLogSettings, Part
 from tests.support.broker import BrokerProcess
 from tests.support.web import web_address, web_broker
 
@@ -103,7 +103,7 @@ def served(tmp_path: Path) -> Iterator[BrokerProcess]:
     process = web_broker(tmp_path)
     process.start()
     user = {"name": "reader", "password": SECRET, "tags": ["monitoring"]}
-    administration.ask(process.data_dir, "add_user", user, 10)
+    protocol.ask(process.data_dir, "add_user", user, 10)
     yield process
     process.kill()
 

@@ -15,7 +15,7 @@ from leveret_spark.event_columns import SCHEMA
 from leveret_spark.event_log import Event, SegmentError
 from leveret_spark.segments import SegmentDirectory
 from pipeline.export import MANIFEST, Export, ManifestError, Target
-from storage.event_log import EventLog, EventLogSettings, Part
+from storage.events.event_log_writer import EventLog, EventLogSettings, Part
 from tests.support.broker import ROOT
 from tests.support.disk import no_file_larger_than
 from tests.support.events import events_in

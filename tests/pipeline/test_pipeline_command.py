@@ -15,10 +15,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from broker.administration import AdministrationError
-from broker.commands.extras import pipeline_module
-from broker.commands.pipeline import pipeline
-from broker.commands.pipeline_options import timed
+from broker.admin.protocol import AdministrationError
+from broker.cli.jobs.pipeline_extra import pipeline_module
+from broker.cli.jobs.pipeline_group import pipeline
+from broker.cli.jobs.pipeline_options import timed
 from tests.pipeline.desk import desk_at
 from tests.support.broker import ROOT
 from tests.support.events import events_in, recording_broker

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from broker import administration
+from broker.admin import protocol
 from leveret_spark.errors import HttpError, OptionError
 from leveret_spark.event_log import SegmentName
 from leveret_spark.options import WEB, Given
@@ -47,7 +47,7 @@ class Site:
         self.broker.start()
         self.here = SegmentDirectory(self.directory)
         user = {"name": "reader", "password": SECRET, "tags": ["monitoring"]}
-        administration.ask(self.broker.data_dir, "add_user", user, 10)
+        protocol.ask(self.broker.data_dir, "add_user", user, 10)
 
     @property
     def url(self) -> str:
@@ -112,10 +112,10 @@ def test_users_and_passwords(site: Site, tmp_path: Path) -> None:
         with pytest.raises(HttpError) as raised:
             site.segments(user=user, password=password, reconnectSeconds="600").names()
         assert str(raised.value) == f"{site.url}: 401 Login failed"
-    administration.ask(site.broker.data_dir, "set_user_tags", {"name": "reader", "tags": ["management"]}, 10)
+    protocol.ask(site.broker.data_dir, "set_user_tags", {"name": "reader", "tags": ["management"]}, 10)
     with pytest.raises(HttpError, match="401 Not monitor user"):
         site.segments(user="reader", password=SECRET).names()
-    administration.ask(site.broker.data_dir, "set_user_tags", {"name": "reader", "tags": ["monitoring"]}, 10)
+    protocol.ask(site.broker.data_dir, "set_user_tags", {"name": "reader", "tags": ["monitoring"]}, 10)
 
 
 def test_by_tls(site: Site, authority: Authority) -> None:

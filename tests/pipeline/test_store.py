@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from leveret_spark import OptionError
-from storage import creation
-from storage.keys import SEGMENT
+from storage.messages import lmdb_environment
+from storage.messages.keys import SEGMENT
 from tests.pipeline.desk import Desk, desk_at
 from tests.support.broker import ROOT, BrokerProcess
 
@@ -142,7 +142,7 @@ def test_damage_is_told_and_not_fatal(filled: BrokerProcess, tmp_path: Path) -> 
     """In a copy, so that others find the store whole."""
     place = tmp_path / "copy"
     shutil.copytree(filled.data_dir, place, ignore=shutil.ignore_patterns("*.sock"))
-    with creation.open_environment(place / "messages") as environment, environment.begin(write=True) as txn:
+    with lmdb_environment.open_environment(place / "messages") as environment, environment.begin(write=True) as txn:
         for key, value in [(bytes(key), bytes(value)) for key, value in txn.cursor()]:
             if key[:1] == SEGMENT and b"second" in value:
                 txn.put(key, value.replace(b"second", b"secOnd"))

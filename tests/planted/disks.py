@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from broker.entities.scheduling.alarms import Alarms
 from broker.server.committer import Committer
-from storage import creation
 from storage.batch import SealedBatch
-from storage.errors import StoreFailed
-from storage.failures import Judge
-from storage.messages import MessageStore
-from storage.streams import Streams
+from storage.commit_failures import Judge
+from storage.messages import lmdb_environment
+from storage.messages.message_store import MessageStore
+from storage.messages.stream_index import Streams
+from storage.storage_errors import StoreFailed
 from tests.planted.mistake import Mistake
 
 
@@ -36,7 +36,7 @@ def go_on_after_failed_sync() -> None:
         except StoreFailed:
             store._judge.close()
             store._environment.close()
-            store._environment = creation.open_environment(store.directory)
+            store._environment = lmdb_environment.open_environment(store.directory)
             store._judge = Judge(store.directory)
             store.streams = Streams(store._environment)
             commit(store, batch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.config import Config
 from broker.server import serve
 from broker.session.connection import Connection
-from broker.session.settings import SessionSettings
+from broker.session.session_settings import SessionSettings
 from tests.planted.mistake import Mistake
 
 FOR_EVER_SECONDS = 1e9

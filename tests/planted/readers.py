@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.server.http import HttpConnection
+from broker.server.http.http_server import HttpConnection
 from tests.planted.mistake import Mistake
 
 

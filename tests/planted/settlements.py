@@ -12,9 +12,9 @@ from broker.entities.queues.at_least_once import Letters
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.stream_queue import Stream
 from broker.entities.vhosts.delayed_exchange import DelayQueue
-from storage import creation
 from storage.batch import SealedBatch, WriteBatch
-from storage.messages import MessageStore
+from storage.messages import lmdb_environment
+from storage.messages.message_store import MessageStore
 from tests.planted.mistake import Mistake
 
 SLOW_COMMIT_SECONDS = 0.02
@@ -120,7 +120,7 @@ def no_directory_sync() -> None:
     def sync_directory(directory: Path) -> None:
         """Do nothing."""
 
-    creation.sync_directory = sync_directory
+    lmdb_environment.sync_directory = sync_directory
 
 
 MISTAKES = {

@@ -13,22 +13,22 @@ from broker.entities.messages.message import Entry
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Pending
 from broker.entities.vhosts.broker import Broker
-from broker.server.definition_log import DefinitionLog
-from broker.session import dispatch
-from broker.session.channel import Channel
+from broker.server.definition_writer import DefinitionLog
+from broker.session.channel.channel import Channel
+from broker.session.input import dispatch
 from broker.wire.methods import TxCommit
-from storage import creation, reading
 from storage.batch import SealedBatch
-from storage.definition_changes import (
+from storage.definitions.definition_changes import (
     Change,
     PutBinding,
     PutExchange,
     PutQueue,
 )
-from storage.definitions import DefinitionStore
-from storage.keys import IDENTITY
-from storage.messages import MessageStore
-from storage.records import Identity
+from storage.definitions.definition_store import DefinitionStore
+from storage.messages import lane_reader, lmdb_environment
+from storage.messages.keys import IDENTITY
+from storage.messages.message_store import MessageStore
+from storage.messages.records import Identity
 from tests.planted.mistake import Mistake
 
 BOOTS_MAX = 1 << 20
@@ -40,10 +40,15 @@ DECLARATIONS = (PutBinding, PutExchange, PutQueue)
 def _open_environment_with(**settings: bool) -> None:
     def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environment:
         return lmdb.Environment(
-            str(directory), map_size=creation.MAP_BYTES, create=False, readonly=readonly, lock=not readonly, **settings
+            str(directory),
+            map_size=lmdb_environment.MAP_BYTES,
+            create=False,
+            readonly=readonly,
+            lock=not readonly,
+            **settings,
         )
 
-    creation.open_environment = open_environment
+    lmdb_environment.open_environment = open_environment
 
 
 def no_metasync() -> None:
@@ -125,8 +130,8 @@ def checksums_not_checked() -> None:
     def unframe(data: bytes | memoryview, what: str) -> bytes:
         return bytes(data[FRAME_BYTES:])
 
-    reading.zlib = _NoChecks  # type: ignore[attr-defined]
-    reading.unframe = unframe  # type: ignore[attr-defined]
+    lane_reader.zlib = _NoChecks  # type: ignore[attr-defined]
+    lane_reader.unframe = unframe  # type: ignore[attr-defined]
 
 
 def declare_ok_before_commit() -> None:
@@ -167,13 +172,13 @@ def unsafe_creation() -> None:
 
     def create(directory: Path, uuid: bytes) -> None:
         directory.mkdir()
-        with lmdb.Environment(str(directory), map_size=creation.MAP_BYTES) as environment:
+        with lmdb.Environment(str(directory), map_size=lmdb_environment.MAP_BYTES) as environment:
             with environment.begin(write=True) as txn:
                 txn.put(IDENTITY, Identity(uuid, 0).encode())
-        creation.sync_directory(directory)
-        creation.sync_directory(directory.parent)
+        lmdb_environment.sync_directory(directory)
+        lmdb_environment.sync_directory(directory.parent)
 
-    creation.create = create
+    lmdb_environment.create = create
 
 
 MISTAKES = {

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from itertools import count
 from typing import Any
 
-from broker.session.passwords import verify
+from broker.session.login.passwords import verify
 from broker.wire.methods import (
     ExchangeBind,
     ExchangeDeclare,

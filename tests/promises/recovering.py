@@ -21,8 +21,8 @@ from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.delayed_exchange import DelayQueue
 from broker.entities.vhosts.vhost import VHost
 from broker.server.recovery import Stores, open_stores, recover
-from storage.messages import MessageStore
-from storage.verify import verify
+from storage.messages.message_store import MessageStore
+from storage.messages.verify_messages import verify
 from tests.promises.broker_ledger import Found
 from tests.promises.definition_ledger import Facts
 from tests.promises.topology import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from storage.verify import verify
+from storage.messages.verify_messages import verify
 from tests.support.broker import BrokerProcess
 from tests.support.client import Client
 

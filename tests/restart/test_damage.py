@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from storage import creation
-from storage.keys import BODY, SEGMENT
+from storage.messages import lmdb_environment
+from storage.messages.keys import BODY, SEGMENT
 from tests.planted.catalogue import with_mistake
 from tests.support.broker import BrokerProcess
 from tests.support.client import Client
@@ -38,7 +38,7 @@ def damaged(fresh_broker: BrokerProcess) -> BrokerProcess:
 
 def damage(messages: Path) -> None:
     """Change a letter of every message that is to be damaged, behind the broker's back."""
-    with creation.open_environment(messages) as environment, environment.begin(write=True) as txn:
+    with lmdb_environment.open_environment(messages) as environment, environment.begin(write=True) as txn:
         for key, value in [(bytes(key), bytes(value)) for key, value in txn.cursor()]:
             if key[:1] in (SEGMENT, BODY) and BAD in value:
                 txn.put(key, value.replace(BAD, BAD.replace(b"damaged", b"dAmaged", 1)))

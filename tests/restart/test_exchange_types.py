@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.administration import ask
+from broker.admin.protocol import ask
 from tests.support.broker import BrokerProcess
 from tests.support.client import Client
 from tests.support.contents import PERSISTENT

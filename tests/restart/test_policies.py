@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.administration import ask
+from broker.admin.protocol import ask
 from broker.config import Config, Server
 from broker.server import offline
 from broker.wire.properties import BasicProperties

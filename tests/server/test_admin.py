@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from trio.testing import memory_stream_pair
 
-from broker.administration import SOCKET_NAME, AdministrationError, NotRunning, ask, socket_path
-from broker.commands.listing import LISTINGS
+from broker.admin.command_table import CHANGES, COPIES, QUESTIONS
+from broker.admin.protocol import SOCKET_NAME, AdministrationError, NotRunning, ask, socket_path
+from broker.cli.list_command import LISTINGS
 from broker.config import Config, Server
-from broker.server import admin, offline
-from broker.server.commands.table import CHANGES, COPIES, QUESTIONS
+from broker.server import admin_socket, offline
 from broker.wire.methods import (
     BasicCancel,
     BasicDeliver,
@@ -558,9 +558,9 @@ def test_a_caller_may_leave_in_the_middle(process: BrokerProcess, tell: Told) ->
 
 
 async def test_a_request_without_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admin, "REQUEST_BYTES_MAX", 100)
+    monkeypatch.setattr(admin_socket, "REQUEST_BYTES_MAX", 100)
     ours, theirs = memory_stream_pair()
-    lines = admin.Lines(ours)
+    lines = admin_socket.Lines(ours)
     await theirs.send_all(b"a" * 50 + b"\n" + b"b" * 101)
     assert await lines.next() == b"a" * 50
     with pytest.raises(AdministrationError, match="longer than 100 bytes"):

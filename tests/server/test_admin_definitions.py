@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from broker.administration import AdministrationError, ask
+from broker.admin.protocol import AdministrationError, ask
 from broker.wire.methods import ConnectionClose
 from tests.support.broker import ROOT, BrokerProcess
 from tests.support.client import Client

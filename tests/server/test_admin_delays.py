@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.administration import ask
+from broker.admin.protocol import ask
 from broker.config import Config, Server
 from broker.server import offline
 from tests.support.broker import BrokerProcess

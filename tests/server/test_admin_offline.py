@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from broker.administration import AdministrationError
+from broker.admin.protocol import AdministrationError
 from broker.config import Config, Server
 from broker.server import offline
 from broker.wire.properties import BasicProperties
-from storage.errors import StoreLocked
+from storage.storage_errors import StoreLocked
 from tests.support.broker import ROOT, BrokerProcess
 from tests.support.client import Client
 from tests.support.queues import deposit, drain

@@ -15,8 +15,8 @@ import trio.testing
 from broker.server import committer as committer_module
 from broker.server.committer import Backlog, Committer
 from storage.batch import SealedBatch
-from storage.errors import StoreFailed
-from storage.messages import MessageStore
+from storage.messages.message_store import MessageStore
+from storage.storage_errors import StoreFailed
 from tests.support.core import Core
 from tests.support.disk import no_file_larger_than
 from tests.support.station import eventually

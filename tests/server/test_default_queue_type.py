@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from broker.administration import ask
+from broker.admin.protocol import ask
 from tests.support.broker import BrokerProcess
 from tests.support.client import Client
 from tests.support.shorthand import queue_declare

@@ -11,11 +11,11 @@ import trio
 import trio.testing
 
 from broker.entities.scheduling.future import Pending
-from broker.server import definition_log
-from broker.server.definition_log import DefinitionLog
+from broker.server import definition_writer
+from broker.server.definition_writer import DefinitionLog
 from broker.wire.amqp_errors import ConnectionException
 from storage.batch import TRANSIENT_QUEUE
-from storage.definition_changes import (
+from storage.definitions.definition_changes import (
     BindingRow,
     Change,
     DeleteBinding,
@@ -30,7 +30,7 @@ from storage.definition_changes import (
     UserRow,
     VhostRow,
 )
-from storage.definitions import DefinitionsFull, DefinitionStore
+from storage.definitions.definition_store import DefinitionsFull, DefinitionStore
 from tests.support.station import eventually
 
 
@@ -308,7 +308,7 @@ async def test_a_deletion_that_cannot_be_written_is_owed(store: DefinitionStore,
 async def test_what_is_owed_is_written_when_nobody_asks_for_anything(
     store: DefinitionStore, broken: Broken, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(definition_log, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(definition_writer, "RETRY_SECONDS", 0.01)
     log, gone = DefinitionLog(store, 1), trio.Event()
     nursery.start_soon(log.run)
     assert await settled(log.erase(DeleteQueue(1), gone=gone.set)) == [FULL]

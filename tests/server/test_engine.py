@@ -8,9 +8,9 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from broker.session.settings import SessionSettings
+from broker.session.session_settings import SessionSettings
 from broker.wire.methods import BasicAck, BasicGetEmpty, ConfirmSelect, QueueDeclareOk
-from storage.keys import SEGMENT
+from storage.messages.keys import SEGMENT
 from tests.support.client import Message
 from tests.support.conversation import publish_frames
 from tests.support.core import SMALL, Core

@@ -17,10 +17,10 @@ from tests.support.shorthand import get, queue_declare
 PLANT = """
 import pathlib
 
-import storage.messages
-from storage.errors import StoreFailed
+import storage.messages.message_store
+from storage.storage_errors import StoreFailed
 
-real = storage.messages.MessageStore.commit
+real = storage.messages.message_store.MessageStore.commit
 
 
 def commit(self, batch):
@@ -29,7 +29,7 @@ def commit(self, batch):
     real(self, batch)
 
 
-storage.messages.MessageStore.commit = commit
+storage.messages.message_store.MessageStore.commit = commit
 """
 """Loaded by the interpreter before the broker: from the moment a sign is given, every commit fails."""
 

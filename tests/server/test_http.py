@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from broker import administration
+from broker.admin import protocol
 from tests.hostile.good import descriptors
 from tests.support.authority import Authority
 from tests.support.broker import ROOT, BrokerProcess
@@ -72,7 +72,7 @@ class Site:
         self.address = web_address(self.broker)
         for name, tags in (("plain", []), ("mgmt", ["management"]), ("pol", ["policymaker"]), ("mon", ["monitoring"])):
             user = {"name": name, "password": "p:ä", "tags": tags}
-            administration.ask(self.broker.data_dir, "add_user", user, 10)
+            protocol.ask(self.broker.data_dir, "add_user", user, 10)
 
     def ask(self, path: str, **options: Any) -> Reply:
         return ask(self.address, path, **options)
@@ -437,7 +437,7 @@ def test_refusals_are_logged_without_passwords(site: Site) -> None:
 
 
 def test_the_status_shows_where(site: Site) -> None:
-    status = administration.ask(site.broker.data_dir, "status", {}, 10)
+    status = protocol.ask(site.broker.data_dir, "status", {}, 10)
     assert status["http_listeners"] == [f"127.0.0.1:{site.address[1]}"]
 
 

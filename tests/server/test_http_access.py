@@ -17,16 +17,16 @@ import trio.testing
 
 from broker.config import Http
 from broker.entities.vhosts.users import User
-from broker.server import segment_files
-from broker.server.http import HttpConnection
-from broker.server.http_events import EventPages
-from broker.server.segment_files import SegmentFiles
+from broker.server.http import segment_files
+from broker.server.http.event_log_routes import EventPages
+from broker.server.http.http_server import HttpConnection
+from broker.server.http.segment_files import SegmentFiles
 from broker.session.connection import Peer
-from broker.session.guessing import GuessLimits
-from broker.session.passwords import SHA256, hash_password
+from broker.session.login.login_throttle import GuessLimits
+from broker.session.login.passwords import SHA256, hash_password
 from broker.session.registry import Registry
-from broker.session.settings import SessionSettings
-from storage.event_format import parse_name
+from broker.session.session_settings import SessionSettings
+from storage.events.event_format import parse_name
 from tests.support.core import Core
 from tests.support.web import Reply, request, write_segments
 
@@ -114,11 +114,11 @@ async def test_a_user_who_is_guessed_from_everywhere(
 
 
 async def test_guesses_over_amqp_and_http_are_one_sum(registry: Registry, far: Visitor) -> None:
-    from broker.session import logins
-    from broker.session.sasl import Login
+    from broker.session.login import authenticate
+    from broker.session.login.sasl import Login
 
     for number in range(4):
-        assert logins.refusal(registry, FAR, Login("mon", b"guess%d" % number)) is not None
+        assert authenticate.refusal(registry, FAR, Login("mon", b"guess%d" % number)) is not None
     assert (await far.ask("mon:right")).status == 429
 
 

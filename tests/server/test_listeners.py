@@ -13,8 +13,8 @@ import trio
 import trio.testing
 
 from broker.config import Address
-from broker.server import listeners
-from broker.server.listeners import ListenError, accept_forever, bind
+from broker.server.net import listeners
+from broker.server.net.listeners import ListenError, accept_forever, bind
 from broker.session.connection import Peer
 from tests.support.station import eventually
 

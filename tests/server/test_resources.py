@@ -13,8 +13,8 @@ import pytest
 
 from broker.config import Config, Disk, Memory, Server
 from broker.entities.scheduling.alarms import DISK, MEMORY, Alarms
-from broker.server import resources
-from broker.server.resources import ResourceWatch
+from broker.server import resource_alarms
+from broker.server.resource_alarms import ResourceWatch
 
 MEBIBYTE = 1 << 20
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -24,7 +24,9 @@ MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def test_a_limit_in_bytes_is_taken_as_it_is() -> None:
-    assert resources.memory_limit(Config(memory=Memory(high_watermark=0.5, high_watermark_bytes=123_456))) == 123_456
+    assert (
+        resource_alarms.memory_limit(Config(memory=Memory(high_watermark=0.5, high_watermark_bytes=123_456))) == 123_456
+    )
 
 
 @pytest.mark.parametrize(
@@ -43,32 +45,32 @@ def test_the_limit_is_a_share_of_what_the_container_may_have(
     """Control groups: memory.max is a number or "max" (the kernel's cgroup-v2 document)."""
     limit = tmp_path / "memory.max"
     limit.write_text(text)
-    monkeypatch.setattr(resources, "_CGROUP_LIMITS", (tmp_path / "not there", limit))
-    assert resources.memory_limit(Config(memory=Memory(high_watermark=0.5))) == total // 2
+    monkeypatch.setattr(resource_alarms, "_CGROUP_LIMITS", (tmp_path / "not there", limit))
+    assert resource_alarms.memory_limit(Config(memory=Memory(high_watermark=0.5))) == total // 2
 
 
 def test_the_smallest_of_several_limits_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = (tmp_path / "2", tmp_path / "1")
     for path, size in zip(limits, (3 * MEBIBYTE, 2 * MEBIBYTE), strict=True):
         path.write_text(str(size))
-    monkeypatch.setattr(resources, "_CGROUP_LIMITS", limits)
-    assert resources.memory_limit(Config(memory=Memory(high_watermark=1.0))) == 2 * MEBIBYTE
+    monkeypatch.setattr(resource_alarms, "_CGROUP_LIMITS", limits)
+    assert resource_alarms.memory_limit(Config(memory=Memory(high_watermark=1.0))) == 2 * MEBIBYTE
 
 
 def test_memory_of_our_own_counts() -> None:
-    before = resources.memory_used()
+    before = resource_alarms.memory_used()
     held = bytearray(os.urandom(64)) * MEBIBYTE
-    assert resources.memory_used() - before > len(held) // 2
+    assert resource_alarms.memory_used() - before > len(held) // 2
 
 
 def test_mapped_files_do_not_count(tmp_path: Path) -> None:
     """The pages of the message store are the kernel's to drop."""
     path = tmp_path / "mapped"
     path.write_bytes(bytes(64 * MEBIBYTE))
-    before = resources.memory_used()
+    before = resource_alarms.memory_used()
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         assert sum(mapped[at] for at in range(0, len(mapped), 4096)) == 0
-        assert resources.memory_used() - before < 32 * MEBIBYTE
+        assert resource_alarms.memory_used() - before < 32 * MEBIBYTE
 
 
 # Disk
@@ -76,12 +78,12 @@ def test_mapped_files_do_not_count(tmp_path: Path) -> None:
 
 def test_free_space_is_that_of_the_directory(tmp_path: Path) -> None:
     status = os.statvfs(tmp_path)
-    assert abs(resources.disk_free(tmp_path) - status.f_bavail * status.f_frsize) < 512 * MEBIBYTE
+    assert abs(resource_alarms.disk_free(tmp_path) - status.f_bavail * status.f_frsize) < 512 * MEBIBYTE
 
 
 def test_the_file_system_of_a_directory() -> None:
-    assert resources.file_system(Path("/proc/self")) == "proc"
-    assert resources.file_system(Path("/")) not in ("", "proc")
+    assert resource_alarms.file_system(Path("/proc/self")) == "proc"
+    assert resource_alarms.file_system(Path("/")) not in ("", "proc")
 
 
 def test_the_deepest_mount_counts(
@@ -94,8 +96,8 @@ def test_the_deepest_mount_counts(
     monkeypatch.setattr(
         Path, "read_text", lambda path, *a, **k: table if str(path) == "/proc/self/mounts" else real(path, *a, **k)
     )
-    assert resources.file_system(data) == "nfs4"
-    resources.warn_of_network_file_system(data)
+    assert resource_alarms.file_system(data) == "nfs4"
+    resource_alarms.warn_of_network_file_system(data)
     assert "is on nfs4: use a local disk" in caplog.text
 
 

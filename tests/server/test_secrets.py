@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.administration import SOCKET_NAME, AdministrationError, ask
-from broker.session.sasl import Login
+from broker.admin.protocol import SOCKET_NAME, AdministrationError, ask
+from broker.session.login.sasl import Login
 from broker.wire.field_tables import encode_table, from_python
 from broker.wire.frames import PROTOCOL_HEADER, method_frame
 from broker.wire.methods import ConnectionStart, ConnectionStartOk, ConnectionUpdateSecret

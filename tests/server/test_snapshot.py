@@ -10,7 +10,7 @@ import trio
 import trio.testing
 
 from broker.config import load
-from broker.server.events import Events
+from broker.server.event_log import Events
 from broker.server.recovery import open_stores, recover
 from broker.wire.properties import BasicProperties
 from tests.support.broker import BrokerProcess

@@ -10,11 +10,11 @@ import pytest
 import trio
 import trio.testing
 
-from broker.server.secure_transport import SecureTransport
-from broker.server.tls import Security
-from broker.server.transport import CLOSE_SECONDS
-from broker.session.handshake import SILENT_SECONDS
-from broker.session.settings import SessionSettings
+from broker.server.net.tls_context import Security
+from broker.server.net.tls_transport import SecureTransport
+from broker.server.net.transport import CLOSE_SECONDS
+from broker.session.login.handshake import SILENT_SECONDS
+from broker.session.session_settings import SessionSettings
 from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER
 from broker.wire.methods import BasicDeliver, ConnectionClose, ConnectionCloseOk, ConnectionStart, ConnectionStartOk
 from tests.support.authority import Authority

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 
-from broker.administration import ask
+from broker.admin.protocol import ask
 from broker.config import ConfigError
-from broker.server.tls import Security, load
+from broker.server.net.tls_context import Security, load
 from broker.wire.methods import ConnectionClose, ConnectionCloseOk, ConnectionTune, QueueDeclareOk
 from tests.support.authority import Authority
 from tests.support.broker import BrokerProcess

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.administration import AdministrationError, ask
+from broker.admin.protocol import AdministrationError, ask
 from tests.support.broker import BrokerProcess
 from tests.support.client import Client
 from tests.support.queues import deposit, drain, drain_messages

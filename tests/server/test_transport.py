@@ -18,10 +18,10 @@ import trio
 import trio.testing
 
 from broker.server.engine import LONG_TURN_SECONDS
-from broker.server.heartbeats import beat_forever
-from broker.server.transport import CLOSE_SECONDS, RECEIVE_BYTES
-from broker.session.handshake import SILENT_SECONDS
-from broker.session.settings import SessionSettings
+from broker.server.net.heartbeats import beat_forever
+from broker.server.net.transport import CLOSE_SECONDS, RECEIVE_BYTES
+from broker.session.login.handshake import SILENT_SECONDS
+from broker.session.session_settings import SessionSettings
 from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER
 from broker.wire.methods import (
     BasicAck,

@@ -8,7 +8,7 @@ import pytest
 
 from broker.entities.scheduling.cache_epoch import Generation
 from broker.entities.vhosts.users import Permission, TopicPermission, User, Users
-from broker.session.access import REMEMBERED_MAX, Access
+from broker.session.channel.permissions import REMEMBERED_MAX, Access
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.method import Method
 from broker.wire.methods import BasicAck, ChannelClose, QueuePurge

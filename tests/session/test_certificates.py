@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID as Oid
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.session.certificates import Naming, alternative_names, login_name, subject, valid_until
+from broker.session.login.certificate_names import Naming, alternative_names, login_name, subject, valid_until
 from broker.wire.amqp_errors import DecodeError
 
 KEY = ec.generate_private_key(ec.SECP256R1())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.session.deliveries import PORTION_MESSAGES
+from broker.session.channel.deliveries import PORTION_MESSAGES
 from broker.wire.methods import BasicGetEmpty, TxCommit, TxSelect
 from broker.wire.properties import decode_properties
 from tests.support.client import Message

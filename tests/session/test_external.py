@@ -9,11 +9,11 @@ import pytest
 from cryptography.x509.oid import NameOID
 
 from broker.entities.vhosts.users import User
-from broker.session.certificates import Naming
 from broker.session.connection import Peer, Secured
-from broker.session.handshake import SILENT_SECONDS
-from broker.session.passwords import SHA256
-from broker.session.settings import SessionSettings
+from broker.session.login.certificate_names import Naming
+from broker.session.login.handshake import SILENT_SECONDS
+from broker.session.login.passwords import SHA256
+from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER
 from broker.wire.methods import ConnectionClose, ConnectionStartOk, ConnectionTune

@@ -8,11 +8,11 @@ import pytest
 
 from broker.entities.vhosts.users import User
 from broker.session.connection import Connection, Peer
-from broker.session.guessing import KEPT_BEYOND_LIMIT, WATCHED_MAX, Guessing, GuessLimits, site
-from broker.session.handshake import SILENT_SECONDS, Phase
-from broker.session.passwords import ALGORITHMS, SHA256, hash_password
-from broker.session.sasl import Login
-from broker.session.settings import SessionSettings
+from broker.session.login.handshake import SILENT_SECONDS, Phase
+from broker.session.login.login_throttle import KEPT_BEYOND_LIMIT, WATCHED_MAX, Guessing, GuessLimits, site
+from broker.session.login.passwords import ALGORITHMS, SHA256, hash_password
+from broker.session.login.sasl import Login
+from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER
 from broker.wire.methods import ConnectionClose, ConnectionStartOk

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from broker.entities.arguments.policies import Policy
-from broker.session.overdue import LOOK_MILLISECONDS, Overdue
-from broker.session.settings import SessionSettings
+from broker.session.consumer_timeout import LOOK_MILLISECONDS, Overdue
+from broker.session.session_settings import SessionSettings
 from broker.wire.methods import BasicDeliver, BasicGetOk, ChannelClose, ChannelCloseOk, TxRollback, TxSelect
 from tests.support.conversation import Conversation, Party
 from tests.support.core import Core

@@ -7,7 +7,7 @@ import hashlib
 
 import pytest
 
-from broker.session.passwords import ALGORITHMS, NOBODYS, SALT_BYTES, SHA256, SHA512, hash_password, verify
+from broker.session.login.passwords import ALGORITHMS, NOBODYS, SALT_BYTES, SHA256, SHA512, hash_password, verify
 
 
 def test_the_example_of_rabbitmqs_documentation() -> None:

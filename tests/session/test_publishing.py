@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from broker.entities.vhosts.users import Permission
-from broker.session.settings import SessionSettings
+from broker.session.session_settings import SessionSettings
 from broker.wire.methods import BasicAck, BasicNack, ChannelClose, TxCommit, TxCommitOk, TxSelect
 from tests.support.client import Message
 from tests.support.conversation import Conversation, Party, publish_frames

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.entities.queues.ready_messages import Window
-from broker.session.settings import SessionSettings
+from broker.session.session_settings import SessionSettings
 from broker.wire.frames import method_frame
 from broker.wire.methods import BasicAck, BasicNack, ChannelClose, ConnectionClose
 from tests.support.client import Message

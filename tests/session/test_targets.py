@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.session.access import TARGETS_LEAST, Target
+from broker.session.channel.permissions import TARGETS_LEAST, Target
 from tests.support.conversation import Conversation, Party
 from tests.support.shorthand import queue_bind, queue_declare, queue_delete
 

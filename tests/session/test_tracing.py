@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.session import tracing
+from broker.session import firehose
 from broker.wire.field_tables import Field, to_python
 from broker.wire.methods import BasicNack, ChannelOpen, TxRollback, TxSelect
 from tests.support.client import Message
@@ -37,11 +37,11 @@ def witness(party: Party) -> Conversation:
 
 
 def start(party: Party) -> None:
-    tracing.start(party.registry, party.core.vhost)
+    firehose.start(party.registry, party.core.vhost)
 
 
 def stop(party: Party) -> None:
-    tracing.stop(party.registry, party.core.vhost)
+    firehose.stop(party.registry, party.core.vhost)
 
 
 def told(witness: Conversation) -> list[Message]:
@@ -223,7 +223,7 @@ def test_off_it_leaves_no_trace(party: Party, client: Conversation, witness: Con
 
 
 def test_another_virtual_host_is_not_told_of(party: Party, client: Conversation, witness: Conversation) -> None:
-    tracing.start(party.registry, party.core.broker.add_vhost("other"))
+    firehose.start(party.registry, party.core.broker.add_vhost("other"))
     client.publish(b"x", key="q")
     client.ask(get("q"))
     assert told(witness) == []

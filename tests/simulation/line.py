@@ -14,7 +14,7 @@ BACKLOG_BATCHES_MAX = 4
 
 
 class Line:
-    """Bytes between a client and a connection, as broker/server/transport.py moves them.
+    """Bytes between a client and a connection, as broker/server/net/transport.py moves them.
 
     `on_bytes` is given what the broker sends when its side of the socket takes it, `on_end` is called when the broker
     closes. A piece that is sent may have a word to say when the broker has just taken all of it, before the turn ends.

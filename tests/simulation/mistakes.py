@@ -23,11 +23,11 @@ from broker.entities.scheduling.alarms import Alarms
 from broker.entities.scheduling.clock import SteadyClock
 from broker.entities.scheduling.future import Pending
 from broker.entities.vhosts.delayed_exchange import DelayQueue
-from broker.server.definition_log import DefinitionLog
-from broker.session.channel import Channel
-from broker.session.confirms import ConfirmLedger
-from broker.session.overdue import Overdue
-from broker.session.transaction import Transaction
+from broker.server.definition_writer import DefinitionLog
+from broker.session.channel.channel import Channel
+from broker.session.channel.confirms import ConfirmLedger
+from broker.session.channel.transaction import Transaction
+from broker.session.consumer_timeout import Overdue
 from storage.batch import SealedBatch, WriteBatch
 
 Patch = Callable[[Any, str, Any], None]

@@ -20,10 +20,10 @@ import trio
 from broker.config import Config, Identity, Limits, Server, Store
 from broker.entities.scheduling.alarms import DISK
 from broker.entities.vhosts import broker as entities
-from broker.server.definition_log import DefinitionLog
+from broker.server.definition_writer import DefinitionLog
 from broker.server.recovery import open_stores, recover
 from broker.server.serve import session_settings
-from broker.session.overdue import Overdue
+from broker.session.consumer_timeout import Overdue
 from broker.session.registry import Registry
 from storage.batch import SealedBatch
 

@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage import definition_changes as changes
-from storage.definition_changes import (
+from storage.definitions import definition_changes as changes
+from storage.definitions.definition_changes import (
     BindingRow,
     Change,
     Definitions,
@@ -58,8 +58,8 @@ from storage.definition_changes import (
     VhostLimitRow,
     VhostRow,
 )
-from storage.definition_statements import STATEMENTS
-from storage.definitions import DefinitionsError, DefinitionsFull, DefinitionStore
+from storage.definitions.definition_statements import STATEMENTS
+from storage.definitions.definition_store import DefinitionsError, DefinitionsFull, DefinitionStore
 
 VHOST = VhostRow("v", "for tests", ("one", "two"), "classic")
 USER = UserRow("u", "hash", "rabbit_password_hashing_sha256", ("administrator",))
@@ -477,8 +477,8 @@ def test_a_backup_overwrites_nothing(store: DefinitionStore, tmp_path: Path) -> 
 KILLED = """
 import os, sys
 from pathlib import Path
-from storage.definition_changes import PutVhost, VhostRow
-from storage.definitions import DefinitionStore
+from storage.definitions.definition_changes import PutVhost, VhostRow
+from storage.definitions.definition_store import DefinitionStore
 store = DefinitionStore.open(Path(sys.argv[1]))
 for name in "abc":
     store.commit([PutVhost(VhostRow(name))])

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from storage.batch import DELAYED, LaneState, WaitingMessage, WriteBatch
-from storage.messages import MessageStore
-from storage.segments import Segment, pack
-from storage.verify import verify
+from storage.messages.message_store import MessageStore
+from storage.messages.segments import Segment, pack
+from storage.messages.verify_messages import verify
 from tests.storage.writing import END, Message
 
 QUEUE = 7

@@ -12,9 +12,9 @@ import msgspec
 import pytest
 
 from leveret_spark.event_log import SegmentError, SegmentName, parse_name, read_segment
-from storage.event_format import START, encode_block, node_name, parse_unsealed, unsealed_name
-from storage.event_log import WAITING_PARTS_MAX, EventLog, EventLogSettings, Part
-from storage.records import LastEvent
+from storage.events.event_format import START, encode_block, node_name, parse_unsealed, unsealed_name
+from storage.events.event_log_writer import WAITING_PARTS_MAX, EventLog, EventLogSettings, Part
+from storage.messages.records import LastEvent
 from tests.support.events import events_in
 from tests.support.waiting import eventually
 

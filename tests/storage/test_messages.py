@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneCounters
-from storage.messages import MessageStore
-from storage.segments import SEGMENT_BYTES, SEGMENT_MESSAGES
-from storage.verify import verify
+from storage.messages.message_store import MessageStore
+from storage.messages.segments import SEGMENT_BYTES, SEGMENT_MESSAGES
+from storage.messages.verify_messages import verify
 from tests.storage.writing import END, HEADER, ROUTE, Writer, bodies, clear_away
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from storage import creation
-from storage.errors import StoreCorrupt, StoreError, StoreIncompatible, StoreLocked
-from storage.keys import SEGMENT
-from storage.messages import MessageStore
-from storage.post_mortem import Found, Range, StoppedStore, definitions_of
+from storage.messages import lmdb_environment
+from storage.messages.keys import SEGMENT
+from storage.messages.message_store import MessageStore
+from storage.messages.offline_reader import Found, Range, StoppedStore, definitions_of
+from storage.storage_errors import StoreCorrupt, StoreError, StoreIncompatible, StoreLocked
 from tests.storage.writing import END, Writer
 
 QUEUE = 7
@@ -72,7 +72,7 @@ def test_ranges_divide_a_lane_without_overlap(path: Path) -> None:
 
 def test_damage_is_told_and_costs_nothing_else(path: Path) -> None:
     positions = put(path, [b"a", b"b"], [b"c"], [b"d"])
-    with creation.open_environment(path) as environment, environment.begin(write=True) as txn:
+    with lmdb_environment.open_environment(path) as environment, environment.begin(write=True) as txn:
         first, second, _ = [(key, value) for key, value in txn.cursor() if key.startswith(SEGMENT)]
         txn.put(first[0], first[1][:-1] + b"!")
         txn.put(second[0], second[1][:10] + b"!" + second[1][11:])

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from storage.batch import LaneCounters, Put
-from storage.errors import StoreCorrupt, StoreIncompatible
-from storage.records import (
+from storage.messages.records import (
     Identity,
     Settled,
     Sweep,
@@ -20,7 +19,8 @@ from storage.records import (
     pack_positions,
     unframe,
 )
-from storage.segments import HEADER, SEGMENT_BYTES, SEGMENT_MESSAGES, SHARED, TRANSIENT, Segment, pack, repack
+from storage.messages.segments import HEADER, SEGMENT_BYTES, SEGMENT_MESSAGES, SHARED, TRANSIENT, Segment, pack, repack
+from storage.storage_errors import StoreCorrupt, StoreIncompatible
 from tests.storage.writing import Message
 
 

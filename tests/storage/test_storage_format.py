@@ -6,12 +6,12 @@ import re
 import shutil
 from pathlib import Path
 
-from storage import keys
 from storage.batch import LaneCounters
-from storage.keys import SEGMENT, SETTLED, place_key
-from storage.messages import MessageStore
-from storage.segments import Segment, pack
-from storage.verify import KINDS, verify
+from storage.messages import keys
+from storage.messages.keys import SEGMENT, SETTLED, place_key
+from storage.messages.message_store import MessageStore
+from storage.messages.segments import Segment, pack
+from storage.messages.verify_messages import KINDS, verify
 from tests.storage.writing import Message, bodies, clear_away
 
 PAGE = Path(__file__).parents[2] / "docs" / "storage-format.md"

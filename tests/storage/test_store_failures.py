@@ -14,20 +14,12 @@ from pathlib import Path
 import lmdb
 import pytest
 
-from storage import ballast, creation
-from storage.backup import backup
+from storage import ballast
 from storage.batch import TRANSIENT_QUEUE, LaneState
-from storage.errors import (
-    StoreCorrupt,
-    StoreCutShort,
-    StoreError,
-    StoreFailed,
-    StoreFull,
-    StoreIncompatible,
-    StoreLocked,
-)
-from storage.failures import Judge
-from storage.keys import (
+from storage.commit_failures import Judge
+from storage.messages import lmdb_environment
+from storage.messages.backup import backup
+from storage.messages.keys import (
     BODY,
     DELETION,
     IDENTITY,
@@ -40,10 +32,19 @@ from storage.keys import (
     number_key,
     place_key,
 )
-from storage.messages import RECLAIM_WITH_COMMIT, MessageStore
-from storage.records import Identity, encode_number, frame
-from storage.segments import SEGMENT_BYTES
-from storage.verify import verify
+from storage.messages.message_store import RECLAIM_WITH_COMMIT, MessageStore
+from storage.messages.records import Identity, encode_number, frame
+from storage.messages.segments import SEGMENT_BYTES
+from storage.messages.verify_messages import verify
+from storage.storage_errors import (
+    StoreCorrupt,
+    StoreCutShort,
+    StoreError,
+    StoreFailed,
+    StoreFull,
+    StoreIncompatible,
+    StoreLocked,
+)
 from tests.storage.writing import END, Writer, bodies, clear_away
 from tests.support.disk import no_file_larger_than
 
@@ -57,7 +58,7 @@ def path(tmp_path: Path) -> Path:
 
 def change(path: Path, how: Change) -> None:
     """Change records of a stopped store behind its back."""
-    with creation.open_environment(path) as environment, environment.begin(write=True) as txn:
+    with lmdb_environment.open_environment(path) as environment, environment.begin(write=True) as txn:
         how(txn)
 
 
@@ -185,7 +186,7 @@ def test_a_damaged_message_is_set_aside_and_the_others_go_on(path: Path) -> None
         assert store.statistics().set_aside == 1
         assert bodies(store, 1) == [b"message %d" % number for number in range(9)]
         assert len(store.corrupt) == 1
-    with creation.open_environment(path) as environment, environment.begin() as txn:
+    with lmdb_environment.open_environment(path) as environment, environment.begin() as txn:
         kept = bytes(txn.get(place_key(SET_ASIDE, 1, 0, positions[9]), b""))
         assert b"message \xc6" in kept
     assert verify(path).set_aside == 1
@@ -257,7 +258,7 @@ def test_a_damaged_version_is_damage_like_any_other(path: Path, kind: bytes) -> 
 def test_a_segment_cut_short_can_still_be_settled(path: Path) -> None:
     """Its index is sound and counts bytes that are gone; the bitmap's count of what is left must not fall below 0."""
     positions = filled(path)
-    with creation.open_environment(path) as environment, environment.begin(write=True) as txn:
+    with lmdb_environment.open_environment(path) as environment, environment.begin(write=True) as txn:
         cursor = txn.cursor()
         assert cursor.set_range(SEGMENT)
         txn.put(bytes(cursor.key()), bytes(cursor.value())[:-200])
@@ -296,7 +297,7 @@ def test_a_record_cut_to_zeros_is_damaged(path: Path, kind: bytes) -> None:
         writer = Writer(store)
         writer.settle(1, positions[0])
         writer.flush()
-    with creation.open_environment(path) as environment, environment.begin(write=True) as txn:
+    with lmdb_environment.open_environment(path) as environment, environment.begin(write=True) as txn:
         cursor = txn.cursor()
         assert cursor.set_range(kind)
         txn.put(bytes(cursor.key()), frame(b""))
@@ -517,10 +518,10 @@ def test_a_file_mostly_free_is_compacted_at_start(path: Path) -> None:
         writer.purge(1, [last])
         writer.flush()
         clear_away(store)
-        assert store.statistics().file_bytes > creation.COMPACT_FILE_BYTES
+        assert store.statistics().file_bytes > lmdb_environment.COMPACT_FILE_BYTES
         assert positions
     with MessageStore.open(path, compact=False) as store:
-        assert store.statistics().file_bytes > creation.COMPACT_FILE_BYTES
+        assert store.statistics().file_bytes > lmdb_environment.COMPACT_FILE_BYTES
     with MessageStore.open(path) as store:
         assert store.statistics().file_bytes < 1 << 20
         assert bodies(store, 1) == [b"kept"]
@@ -548,7 +549,7 @@ def test_a_backup_is_a_store_of_its_own(path: Path, tmp_path: Path) -> None:
 
 def test_a_killed_process_leaves_no_lock(path: Path) -> None:
     script = (
-        "import os, signal, sys; from pathlib import Path; from storage.messages import MessageStore;"
+        "import os, signal, sys; from pathlib import Path; from storage.messages.message_store import MessageStore;"
         "MessageStore.open(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
     )
     killed = subprocess.run(

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from storage.batch import COUNTER_BITS, PERSISTENT, LaneState, LaneWrites, Purge, SealedBatch, WriteBatch
-from storage.messages import MessageStore
+from storage.messages.message_store import MessageStore
 
 ROUTE = b"\x02ex\x03key"
 HEADER = b"\x00\x3c\x00\x00" + bytes(8) + b"\x10\x00\x02"

@@ -7,9 +7,9 @@ from typing import Any
 
 from broker.entities.vhosts.users import Permission, User
 from broker.session.connection import Connection, Peer
-from broker.session.passwords import SHA256, hash_password
+from broker.session.login.passwords import SHA256, hash_password
 from broker.session.registry import Registry
-from broker.session.settings import SessionSettings
+from broker.session.session_settings import SessionSettings
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
 from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER, content_frames, method_frame

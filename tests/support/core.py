@@ -17,7 +17,7 @@ from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import from_python
 from broker.wire.properties import BasicProperties, encode_header
 from storage.batch import PERSISTENT, SealedBatch
-from storage.messages import MessageStore
+from storage.messages.message_store import MessageStore
 from tests.support.definitions import RecordedDefinitions
 
 START = 1_700_000_000_000

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from broker.administration import AdministrationError, ask
+from broker.admin.protocol import AdministrationError, ask
 
 
 class Operator(Protocol):

@@ -18,13 +18,13 @@ import trio.testing
 from broker.entities.vhosts.users import Permission, User
 from broker.server.committer import Backlog, Committer
 from broker.server.engine import Engine
-from broker.server.secure_transport import SecureTransport
-from broker.server.tls import Security
-from broker.server.transport import Transport, TransportSettings
+from broker.server.net.tls_context import Security
+from broker.server.net.tls_transport import SecureTransport
+from broker.server.net.transport import Transport, TransportSettings
 from broker.session.connection import Connection, Peer
-from broker.session.passwords import SHA256, hash_password
+from broker.session.login.passwords import SHA256, hash_password
 from broker.session.registry import Registry
-from broker.session.settings import SessionSettings
+from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER, method_frame
 from broker.wire.method import Method

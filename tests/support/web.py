@@ -10,7 +10,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import NamedTuple
 
-from storage.event_log import EventLog, EventLogSettings, Part
+from storage.events.event_log_writer import EventLog, EventLogSettings, Part
 from tests.support.broker import BrokerProcess
 from tests.support.client import Address
 

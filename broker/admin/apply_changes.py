@@ -1,0 +1,129 @@
+"""What a change of users, virtual hosts, permissions, limits and policies means for the broker in memory.
+
+The same table serves a start, which replays what the definitions store holds, and a command, which has the
+store make the change first. So a change can mean only one thing. Exchanges, queues and bindings are not here:
+their changes begin in memory and lead to the store.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from broker.entities.arguments.policies import Policy
+from broker.entities.vhosts.broker import Broker
+from broker.entities.vhosts.users import Permission, TopicPermission, User
+from broker.entities.vhosts.vhost import VHostDescription
+from storage.definitions.definition_changes import (
+    Change,
+    DeletePermission,
+    DeletePolicy,
+    DeleteTopicPermission,
+    DeleteUser,
+    DeleteUserLimit,
+    DeleteVhost,
+    DeleteVhostLimit,
+    PutPermission,
+    PutPolicy,
+    PutTopicPermission,
+    PutUser,
+    PutUserLimit,
+    PutVhost,
+    PutVhostLimit,
+)
+
+
+def take_effect(broker: Broker, change: Change) -> None:
+    """Have a change that is on disk hold for the broker at once. Changes that memory knows nothing of do nothing."""
+    effect = _EFFECTS.get(type(change))
+    if effect is not None:
+        effect(broker, change)
+        broker.users.changed()
+
+
+def _put_vhost(broker: Broker, change: PutVhost) -> None:
+    row = change.row
+    said = VHostDescription(row.description, row.tags, row.default_queue_type)
+    broker.add_vhost(row.name).description = said
+
+
+def _delete_vhost(broker: Broker, change: DeleteVhost) -> None:
+    if change.name in broker.vhosts:
+        broker.remove_vhost(change.name)
+
+
+def _put_user(broker: Broker, change: PutUser) -> None:
+    broker.users.by_name[change.row.name] = User(*change.row)
+
+
+def _delete_user(broker: Broker, change: DeleteUser) -> None:
+    if change.name in broker.users.by_name:
+        broker.users.forget_user(change.name)
+    broker.quotas.users.pop(change.name, None)
+
+
+def _put_permission(broker: Broker, change: PutPermission) -> None:
+    row = change.row
+    broker.users.permissions[row.vhost, row.user] = Permission(row.configure, row.write, row.read)
+
+
+def _delete_permission(broker: Broker, change: DeletePermission) -> None:
+    broker.users.permissions.pop((change.vhost, change.user), None)
+
+
+def _put_topic_permission(broker: Broker, change: PutTopicPermission) -> None:
+    row = change.row
+    broker.users.topic_permissions[row.vhost, row.user, row.exchange] = TopicPermission(row.write, row.read)
+
+
+def _delete_topic_permission(broker: Broker, change: DeleteTopicPermission) -> None:
+    permissions = broker.users.topic_permissions
+    for vhost, user, exchange in list(permissions):
+        if (vhost, user) == (change.vhost, change.user) and change.exchange in (None, exchange):
+            del permissions[vhost, user, exchange]
+
+
+def _put_user_limit(broker: Broker, change: PutUserLimit) -> None:
+    broker.quotas.users.setdefault(change.row.user, {})[change.row.name] = change.row.value
+
+
+def _delete_user_limit(broker: Broker, change: DeleteUserLimit) -> None:
+    broker.quotas.users.get(change.user, {}).pop(change.name, None)
+
+
+def _put_vhost_limit(broker: Broker, change: PutVhostLimit) -> None:
+    broker.quotas.vhosts.setdefault(change.row.vhost, {})[change.row.name] = change.row.value
+
+
+def _delete_vhost_limit(broker: Broker, change: DeleteVhostLimit) -> None:
+    broker.quotas.vhosts.get(change.vhost, {}).pop(change.name, None)
+
+
+def _put_policy(broker: Broker, change: PutPolicy) -> None:
+    row = change.row
+    policy = Policy(row.name, re.compile(row.pattern), row.apply_to, json.loads(row.definition), row.priority)
+    broker.vhosts[row.vhost].enforcement.put(policy, operator=row.operator)
+
+
+def _delete_policy(broker: Broker, change: DeletePolicy) -> None:
+    broker.vhosts[change.vhost].enforcement.remove(change.name, operator=change.operator)
+
+
+_EFFECTS: dict[type[Any], Callable[[Broker, Any], None]] = {
+    PutVhost: _put_vhost,
+    DeleteVhost: _delete_vhost,
+    PutUser: _put_user,
+    DeleteUser: _delete_user,
+    PutPermission: _put_permission,
+    DeletePermission: _delete_permission,
+    PutTopicPermission: _put_topic_permission,
+    DeleteTopicPermission: _delete_topic_permission,
+    PutUserLimit: _put_user_limit,
+    DeleteUserLimit: _delete_user_limit,
+    PutVhostLimit: _put_vhost_limit,
+    DeleteVhostLimit: _delete_vhost_limit,
+    PutPolicy: _put_policy,
+    DeletePolicy: _delete_policy,
+}

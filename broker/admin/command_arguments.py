@@ -1,0 +1,87 @@
+"""The arguments of a command, read and checked one by one.
+
+Errors name an argument and never repeat its value: it may be a password.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from broker.admin.protocol import AdministrationError
+
+NAME_BYTES_MAX = 255
+"""Names travel as AMQP short strings."""
+
+
+class Arguments:
+    """What a request brought. Every method raises AdministrationError `invalid` for what it cannot use."""
+
+    def __init__(self, given: Mapping[str, object]) -> None:
+        self._given = given
+
+    def value(self, name: str) -> object:
+        """Whatever was given under this name."""
+        if name not in self._given:
+            raise invalid(f"argument {name} is missing")
+        return self._given[name]
+
+    def text(self, name: str) -> str:
+        """A text, perhaps empty."""
+        value = self.value(name)
+        if not isinstance(value, str) or not is_text(value):
+            raise invalid(f"argument {name}: expected a text")
+        return value
+
+    def name(self, name: str) -> str:
+        """A text that something can be called by."""
+        value = self.text(name)
+        if not value:
+            raise invalid(f"argument {name}: is empty")
+        if len(value.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+            raise invalid(f"argument {name}: is longer than {NAME_BYTES_MAX} bytes")
+        return value
+
+    def optional(self, name: str) -> str | None:
+        """A text, or None where there is none."""
+        return None if self._given.get(name) is None else self.text(name)
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A list of texts, without repetitions."""
+        values = self.value(name)
+        if not isinstance(values, list) or not all(isinstance(value, str) and is_text(value) for value in values):
+            raise invalid(f"argument {name}: expected a list of texts")
+        return tuple(dict.fromkeys(values))
+
+    def pattern(self, name: str) -> str:
+        """A regular expression."""
+        value = self.text(name)
+        check_pattern(value)
+        return value
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises AdministrationError `invalid` for what is no regular expression."""
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise invalid(f"regular expression '{pattern}' is invalid: {error}") from error
+
+
+def is_text(value: str) -> bool:
+    """Whether a text stands for bytes: UTF-8, or others escaped as single surrogates."""
+    try:
+        value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def invalid(message: str) -> AdministrationError:
+    """An error of kind `invalid`."""
+    return AdministrationError("invalid", message)
+
+
+def not_found(message: str) -> AdministrationError:
+    """An error of kind `not_found`."""
+    return AdministrationError("not_found", message)

@@ -1,0 +1,105 @@
+"""Every command by its name, and how one is carried out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from broker.admin import (
+    limit_admin,
+    listing,
+    maintenance,
+    permission_admin,
+    policy_admin,
+    tracing_admin,
+    user_admin,
+    vhost_admin,
+)
+from broker.admin.administration import Administration
+from broker.admin.command_arguments import Arguments, invalid
+from broker.admin.definitions import definitions_export, definitions_import
+from broker.admin.protocol import AdministrationError
+from broker.wire.amqp_errors import AmqpError
+from storage.storage_errors import StoreError
+
+log = logging.getLogger("leveret.administration")
+
+QUESTIONS: dict[str, Callable[[Administration, Arguments], object]] = {
+    "ping": maintenance.ping,
+    "status": maintenance.status,
+    "authenticate_user": user_admin.authenticate_user,
+    "list_users": listing.list_users,
+    "list_vhosts": listing.list_vhosts,
+    "list_permissions": listing.list_permissions,
+    "list_user_permissions": listing.list_user_permissions,
+    "list_topic_permissions": listing.list_topic_permissions,
+    "list_policies": policy_admin.list_policies,
+    "list_operator_policies": policy_admin.list_operator_policies,
+    "list_queues": listing.list_queues,
+    "list_exchanges": listing.list_exchanges,
+    "list_bindings": listing.list_bindings,
+    "list_consumers": listing.list_consumers,
+    "list_connections": listing.list_connections,
+    "list_channels": listing.list_channels,
+}
+"""Answered from memory, at once."""
+
+COPIES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
+    "export_definitions": definitions_export.export_definitions,
+    "backup": maintenance.backup,
+}
+"""These read the stores and may take long: changes go on meanwhile."""
+
+CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
+    "add_user": user_admin.add_user,
+    "delete_user": user_admin.delete_user,
+    "change_password": user_admin.change_password,
+    "clear_password": user_admin.clear_password,
+    "set_user_tags": user_admin.set_user_tags,
+    "set_user_limits": limit_admin.set_user_limits,
+    "clear_user_limits": limit_admin.clear_user_limits,
+    "add_vhost": vhost_admin.add_vhost,
+    "delete_vhost": vhost_admin.delete_vhost,
+    "set_vhost_limits": limit_admin.set_vhost_limits,
+    "clear_vhost_limits": limit_admin.clear_vhost_limits,
+    "set_permissions": permission_admin.set_permissions,
+    "clear_permissions": permission_admin.clear_permissions,
+    "set_topic_permissions": permission_admin.set_topic_permissions,
+    "clear_topic_permissions": permission_admin.clear_topic_permissions,
+    "set_policy": policy_admin.set_policy,
+    "clear_policy": policy_admin.clear_policy,
+    "set_operator_policy": policy_admin.set_operator_policy,
+    "clear_operator_policy": policy_admin.clear_operator_policy,
+    "import_definitions": definitions_import.import_definitions,
+    "delete_queue": maintenance.delete_queue,
+    "purge_queue": maintenance.purge_queue,
+    "close_connection": maintenance.close_connection,
+    "trace_on": tracing_admin.trace_on,
+    "trace_off": tracing_admin.trace_off,
+}
+"""One at a time."""
+
+SUBJECTS = ("vhost", "user", "name", "exchange", "directory")
+"""The arguments that a log line repeats; never others, a password may be among them."""
+
+
+async def carry_out(administration: Administration, command: str, given: Mapping[str, object]) -> object:
+    """Do what a command says; its answer, as JSON can hold it. Raises AdministrationError."""
+    arguments = Arguments(given)
+    try:
+        if command in QUESTIONS:
+            return QUESTIONS[command](administration, arguments)
+        if command in COPIES:
+            return await COPIES[command](administration, arguments)
+        if command not in CHANGES:
+            raise invalid("there is no such command")
+        async with administration.turns:
+            answer = await CHANGES[command](administration, arguments)
+        log.info("%s %s", command, " ".join(f"{name}={given[name]!r}" for name in SUBJECTS if given.get(name)))
+        return answer
+    except (AmqpError, StoreError) as error:
+        raise AdministrationError("failed", str(error)) from error
+    except OSError as error:
+        raise AdministrationError("failed", f"{error.filename}: {error.strerror}") from error
+    finally:
+        administration.server.engine.end_turn()

@@ -1,0 +1,1 @@
+"""Definitions files: read, checked, imported, exported."""

@@ -1,0 +1,197 @@
+"""What could go wrong with definitions, found before the first change: against the file itself and what exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from broker.admin import policy_check
+from broker.admin.command_arguments import NAME_BYTES_MAX, check_pattern, invalid
+from broker.admin.definitions.definitions_export import OPERATOR_POLICY, VHOST_LIMITS
+from broker.admin.definitions.definitions_file import (
+    BindingEntry,
+    DefinitionsFile,
+    ExchangeEntry,
+    ParameterEntry,
+    PermissionEntry,
+    PolicyEntry,
+    QueueEntry,
+    TopicPermissionEntry,
+    UserEntry,
+    operator_policy,
+)
+from broker.admin.json_tables import table
+from broker.admin.limit_admin import checked
+from broker.admin.protocol import AdministrationError
+from broker.entities.arguments import queue_arguments, queue_types
+from broker.entities.arguments.queue_types import type_of
+from broker.entities.exchanges.exchange import CHANCE, ROUTERS
+from broker.entities.exchanges.exchange_types import Router
+from broker.entities.vhosts.broker import Broker
+from broker.entities.vhosts.user_limits import MAX_QUEUES, OF_USERS, OF_VHOSTS
+from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES
+from broker.session.login.passwords import ALGORITHMS
+from broker.wire.amqp_errors import AmqpError
+from broker.wire.field_tables import Table
+
+Place = tuple[str, str]
+"""A virtual host, and a name in it."""
+
+
+_NAMES = ("name", "vhost", "user", "source", "destination", "exchange", "routing_key")
+"""Fields that travel as short strings: msgspec has counted their characters, here their bytes count."""
+
+
+def check(broker: Broker, file: DefinitionsFile) -> None:
+    """Raises AdministrationError `invalid` with the place of the first thing that cannot be taken in."""
+    users = {user.name for user in file.users} | broker.users.by_name.keys()
+    vhosts = {vhost.name for vhost in file.vhosts} | broker.vhosts.keys()
+    exchanges, queues = _exchanges(broker, file), _queues(broker, file)
+    _check_queue_limits(broker, file)
+    for place, entry in _entries(file):
+        try:
+            _check_names(entry)
+            _check_references(entry, users, vhosts)
+            if isinstance(entry, BindingEntry):
+                _check_binding(entry, exchanges, queues)
+            elif type(entry) in _CHECKS:
+                _CHECKS[type(entry)](entry)
+        except AmqpError as error:
+            raise invalid(f"definitions: {place}: {error.text}") from None
+        except (AdministrationError, ValueError, TypeError, OverflowError) as error:
+            raise invalid(f"definitions: {place}: {error}") from None
+
+
+def _entries(file: DefinitionsFile) -> Iterator[tuple[str, Any]]:
+    for kind in file.__struct_fields__:
+        for number, entry in enumerate(getattr(file, kind)):
+            yield f"{kind}[{number}]", entry
+
+
+def _check_names(entry: Any) -> None:
+    for kind in _NAMES:
+        name = getattr(entry, kind, "")
+        if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+            raise invalid(f"{kind}: is longer than {NAME_BYTES_MAX} bytes")
+
+
+def _check_references(entry: Any, users: Collection[str], vhosts: Collection[str]) -> None:
+    if hasattr(entry, "vhost") and entry.vhost not in vhosts:
+        raise invalid(f"Virtual host '{entry.vhost}' does not exist")
+    if hasattr(entry, "user") and entry.user not in users:
+        raise invalid(f'User "{entry.user}" does not exist')
+
+
+def _exchanges(broker: Broker, file: DefinitionsFile) -> dict[Place, Callable[[], Router]]:
+    """Every exchange that there will be: how to come by a router that can say what it refuses."""
+    routers: dict[Place, Callable[[], Router]]
+    routers = {
+        (v.name, name): partial(_router, type_) for v in file.vhosts for name, type_ in DEFAULT_EXCHANGES.items()
+    }
+    routers |= {(entry.vhost, entry.name): partial(_router, entry.type, entry.arguments) for entry in file.exchanges}
+    return routers | {
+        (vhost.name, name): partial(getattr, exchange, "router")
+        for vhost in broker.vhosts.values()
+        for name, exchange in vhost.exchanges.items()
+    }
+
+
+def _router(type_: str, arguments: Mapping[str, Any] | Sequence[Any] = ()) -> Router:
+    if type_ not in ROUTERS:
+        raise invalid(f"unknown exchange type '{type_}'")
+    return ROUTERS[type_](table(arguments), CHANCE)
+
+
+def _queues(broker: Broker, file: DefinitionsFile) -> dict[Place, Callable[[], Table]]:
+    """Every queue that there will be: how to come by its arguments."""
+    found: dict[Place, Callable[[], Table]]
+    found = {(entry.vhost, entry.name): partial(table, entry.arguments) for entry in file.queues}
+    return found | {
+        (vhost.name, name): partial(getattr, queue.spec, "arguments")
+        for vhost in broker.vhosts.values()
+        for name, queue in vhost.queues.items()
+    }
+
+
+def _check_queue_limits(broker: Broker, file: DefinitionsFile) -> None:
+    """RabbitMQ's check: the limits that are set now, not those of the file."""
+    coming: dict[str, set[str]] = {}
+    for queue in file.queues:
+        coming.setdefault(queue.vhost, set()).add(queue.name)
+    for vhost, names in coming.items():
+        there = broker.vhosts[vhost].queues if vhost in broker.vhosts else {}
+        added = len(names - there.keys())
+        count = len(there) + added - 1
+        limit = broker.quotas.vhost_reached(vhost, MAX_QUEUES, partial(int, count))
+        if added and limit is not None:
+            raise invalid(
+                f'Adding {added} queue(s) to virtual host "{vhost}" would exceed the limit of {limit} queue(s). '
+                f"This virtual host currently has {len(there)} queue(s) defined. Import aborted!"
+            )
+
+
+def _check_user(user: UserEntry) -> None:
+    if user.hashing_algorithm not in ALGORITHMS:
+        raise invalid(f"hashing algorithm {user.hashing_algorithm} is not known; known: {', '.join(ALGORITHMS)}")
+    checked(user.limits or {}, OF_USERS, "user-limits")
+
+
+def _check_permission(permission: PermissionEntry) -> None:
+    for pattern in (permission.configure, permission.write, permission.read):
+        check_pattern(pattern)
+
+
+def _check_topic_permission(permission: TopicPermissionEntry) -> None:
+    check_pattern(permission.write)
+    check_pattern(permission.read)
+
+
+def _check_policy(policy: PolicyEntry, *, operator: bool = False) -> None:
+    definition = dict(policy.definition)
+    policy_check.checked(policy.name, policy.pattern, policy.apply_to, definition, policy.priority, operator=operator)
+
+
+def _check_parameter(parameter: ParameterEntry) -> None:
+    if parameter.component == VHOST_LIMITS:
+        checked(parameter.value or {}, OF_VHOSTS, "limits")
+    elif parameter.component == OPERATOR_POLICY:
+        _check_policy(operator_policy(parameter), operator=True)
+
+
+def _check_exchange(exchange: ExchangeEntry) -> None:
+    _router(exchange.type, exchange.arguments)
+    alternate = table(exchange.arguments).get("alternate-exchange")
+    if alternate is not None and alternate.kind != "S":
+        raise invalid("argument alternate-exchange: expected a text")
+
+
+def _check_queue(queue: QueueEntry) -> None:
+    arguments = table(queue.arguments)
+    queue_arguments.check(queue.name, queue.vhost, arguments)
+    queue_types.check_properties(
+        queue.name, queue.vhost, arguments, durable=queue.durable, exclusive=False, auto_delete=queue.auto_delete
+    )
+
+
+def _check_binding(
+    entry: BindingEntry, exchanges: dict[Place, Callable[[], Router]], queues: dict[Place, Callable[[], Table]]
+) -> None:
+    source, destination = (entry.vhost, entry.source), (entry.vhost, entry.destination)
+    if source not in exchanges:
+        raise invalid(f"no exchange '{entry.source}' in vhost '{entry.vhost}'")
+    if destination not in (queues if entry.destination_type == "queue" else exchanges):
+        raise invalid(f"no {entry.destination_type} '{entry.destination}' in vhost '{entry.vhost}'")
+    kind = type_of(queues[destination]()).module if entry.destination_type == "queue" else "exchange"
+    exchanges[source]().check(entry.routing_key, table(entry.arguments), kind)
+
+
+_CHECKS: dict[type[Any], Callable[[Any], None]] = {
+    UserEntry: _check_user,
+    PermissionEntry: _check_permission,
+    TopicPermissionEntry: _check_topic_permission,
+    PolicyEntry: _check_policy,
+    ParameterEntry: _check_parameter,
+    ExchangeEntry: _check_exchange,
+    QueueEntry: _check_queue,
+}

@@ -1,0 +1,203 @@
+"""RabbitMQ's definitions files: their form, read and checked before anything is done with them.
+
+Keys that are not known are passed over, as RabbitMQ does: files of many versions hold what only plugins know.
+Messages say where in the file something is wrong, never what stands there: it may be a password.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, field
+
+from broker.admin.command_arguments import invalid, is_text
+from broker.admin.protocol import AdministrationError
+from broker.session.login.passwords import SHA256
+
+Entry = TypeVar("Entry")
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
+FieldTable = dict[Name, Any] | list[Any]
+"""Arguments. Some versions of RabbitMQ write an empty table as an empty list."""
+
+
+class UserEntry(msgspec.Struct, frozen=True):
+    """A user, with a hash or (as people write such files by hand) with a password."""
+
+    name: Name
+    password_hash: str = ""
+    password: str = ""
+    hashing_algorithm: str = SHA256
+    tags: list[str] | str = ""
+    limits: dict[str, int] | list[Any] = {}
+
+
+class VhostMetadata(msgspec.Struct, frozen=True):
+    """What newer versions say of a virtual host."""
+
+    description: str = ""
+    tags: list[str] | str = ""
+    default_queue_type: str = ""
+
+
+class VhostEntry(msgspec.Struct, frozen=True):
+    """A virtual host."""
+
+    name: Name
+    description: str = ""
+    tags: list[str] | str = ""
+    default_queue_type: str = ""
+    metadata: VhostMetadata = VhostMetadata()
+
+
+class PermissionEntry(msgspec.Struct, frozen=True):
+    """What a user may do in a virtual host."""
+
+    user: Name
+    vhost: Name
+    configure: str
+    write: str
+    read: str
+
+
+class TopicPermissionEntry(msgspec.Struct, frozen=True):
+    """Which routing keys a user may use on an exchange."""
+
+    user: Name
+    vhost: Name
+    exchange: str
+    write: str
+    read: str
+
+
+class ExchangeEntry(msgspec.Struct, frozen=True):
+    """An exchange."""
+
+    name: Name
+    vhost: Name
+    type: str
+    durable: bool = True
+    auto_delete: bool = False
+    internal: bool = False
+    arguments: FieldTable = {}
+
+
+class QueueEntry(msgspec.Struct, frozen=True):
+    """A queue."""
+
+    name: Name
+    vhost: Name
+    durable: bool = True
+    auto_delete: bool = False
+    arguments: FieldTable = {}
+
+
+class BindingEntry(msgspec.Struct, frozen=True):
+    """A binding."""
+
+    source: Name
+    vhost: Name
+    destination: Name
+    destination_type: Literal["queue", "exchange"] = "queue"
+    routing_key: Annotated[str, Meta(max_length=255)] = ""
+    arguments: FieldTable = {}
+
+
+class PolicyEntry(msgspec.Struct, frozen=True):
+    """A policy."""
+
+    vhost: Name
+    name: Name
+    pattern: str
+    definition: dict[str, Any] | list[tuple[str, Any]]
+    """Of operator policies, RabbitMQ's command line writes pairs instead of an object."""
+    priority: Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)] = 0
+    apply_to: str = field(default="all", name="apply-to")
+
+
+class ParameterEntry(msgspec.Struct, frozen=True):
+    """A runtime parameter; limits of virtual hosts and operator policies come as such, too."""
+
+    vhost: Name
+    component: Name
+    name: Name
+    value: Any
+
+
+class GlobalParameterEntry(msgspec.Struct, frozen=True):
+    """A runtime parameter of the whole broker."""
+
+    name: Name
+    value: Any
+
+
+class DefinitionsFile(msgspec.Struct, frozen=True):
+    """A whole file."""
+
+    users: list[UserEntry] = []
+    vhosts: list[VhostEntry] = []
+    permissions: list[PermissionEntry] = []
+    topic_permissions: list[TopicPermissionEntry] = []
+    parameters: list[ParameterEntry] = []
+    global_parameters: list[GlobalParameterEntry] = []
+    policies: list[PolicyEntry] = []
+    queues: list[QueueEntry] = []
+    exchanges: list[ExchangeEntry] = []
+    bindings: list[BindingEntry] = []
+
+
+def read_file(path: Path) -> DefinitionsFile:
+    """Read a file. Raises AdministrationError `invalid` with its name and what is wrong with it."""
+    try:
+        return convert(json.loads(path.read_bytes()))
+    except OSError as error:
+        raise invalid(f"{path}: cannot be read: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise invalid(f"{path}: is not JSON: {error}") from error
+    except AdministrationError as error:
+        raise invalid(f"{path}: {error}") from error
+
+
+def convert(definitions: object) -> DefinitionsFile:
+    """Take definitions from decoded JSON. Raises AdministrationError `invalid` with the place of what does not fit."""
+    _check_texts(definitions, 0)
+    return _converted(definitions, DefinitionsFile)
+
+
+def operator_policy(parameter: ParameterEntry) -> PolicyEntry:
+    """The operator policy that a parameter stands for. Raises AdministrationError `invalid`."""
+    if not isinstance(parameter.value, dict):
+        raise invalid("value: expected an operator policy")
+    return _converted({**parameter.value, "vhost": parameter.vhost, "name": parameter.name}, PolicyEntry)
+
+
+def _converted(value: object, kind: type[Entry]) -> Entry:
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise invalid(f"definitions: {str(error).replace('$.', '')}") from None
+    except UnicodeEncodeError:  # where only certain words may stand; elsewhere such texts are welcome
+        raise invalid("definitions: a key, or a type of destination, is not UTF-8") from None
+
+
+def tags(given: list[str] | str) -> tuple[str, ...]:
+    """Tags, written as a list or with commas between."""
+    listed = given.split(",") if isinstance(given, str) else given
+    return tuple(dict.fromkeys(tag.strip() for tag in listed if tag.strip()))
+
+
+def _check_texts(value: object, depth: int) -> None:
+    """JSON can hold half surrogate pairs, which no encoding can; and nesting without end."""
+    if isinstance(value, str):
+        if not is_text(value):
+            raise invalid("definitions: a text holds half of a surrogate pair")
+    elif isinstance(value, dict | list):
+        if depth > _DEPTH_MAX:
+            raise invalid("definitions: nested too deeply")
+        for item in (*value, *value.values()) if isinstance(value, dict) else value:
+            _check_texts(item, depth + 1)
+
+
+_DEPTH_MAX = 64

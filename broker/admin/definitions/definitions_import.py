@@ -1,0 +1,242 @@
+"""Taking definitions in, as RabbitMQ does: exchanges and queues that are there stay, all else is as the file says.
+
+Everything is checked before the first change. Users, virtual hosts, permissions, limits, and what only the store
+knows are written in one transaction; then exchanges and queues are declared, and bindings made last.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from broker.admin.administration import Administration
+from broker.admin.command_arguments import Arguments
+from broker.admin.definitions.definitions_check import check
+from broker.admin.definitions.definitions_export import OPERATOR_POLICY, VHOST_LIMITS
+from broker.admin.definitions.definitions_file import (
+    BindingEntry,
+    DefinitionsFile,
+    ExchangeEntry,
+    ParameterEntry,
+    PolicyEntry,
+    QueueEntry,
+    UserEntry,
+    VhostEntry,
+    convert,
+    operator_policy,
+    tags,
+)
+from broker.admin.json_tables import plain, table
+from broker.admin.listing import binding_row, bindings
+from broker.entities.exchanges.exchange import Destination
+from broker.entities.queues.queue import QueueSpec
+from broker.entities.scheduling.future import Pending
+from broker.entities.vhosts.vhost import VHost
+from broker.session.login.passwords import SHA256, hash_password, verify
+from storage.definitions.definition_changes import (
+    Definitions,
+    DeleteVhostLimit,
+    GlobalParameterRow,
+    ParameterRow,
+    PermissionRow,
+    PolicyRow,
+    PutGlobalParameter,
+    PutParameter,
+    PutPermission,
+    PutPolicy,
+    PutTopicPermission,
+    PutUser,
+    PutUserLimit,
+    PutVhost,
+    PutVhostLimit,
+    TopicPermissionRow,
+    UserLimitRow,
+    UserRow,
+    VhostLimitRow,
+    VhostRow,
+)
+from storage.definitions.definition_statements import TABLES
+
+PUTS: dict[type[Any], type[Any]] = {
+    VhostRow: PutVhost,
+    UserRow: PutUser,
+    PermissionRow: PutPermission,
+    TopicPermissionRow: PutTopicPermission,
+    VhostLimitRow: PutVhostLimit,
+    UserLimitRow: PutUserLimit,
+    PolicyRow: PutPolicy,
+    ParameterRow: PutParameter,
+    GlobalParameterRow: PutGlobalParameter,
+}
+
+
+async def import_definitions(administration: Administration, arguments: Arguments) -> dict[str, int]:
+    """Take definitions in; how many of each kind were made or changed."""
+    return await add(administration, convert(arguments.value("definitions")))
+
+
+async def add(administration: Administration, file: DefinitionsFile) -> dict[str, int]:
+    """Take in what a file holds; how many of each kind were made or changed.
+
+    Raises AdministrationError `invalid`, having changed nothing.
+    """
+    check(administration.broker, file)
+    stored = await administration.server.definition_log.load()
+    rows = _different(_rows(file, stored), stored)
+    lifted = _lifted_limits(file, stored)
+    await administration.change(*(PUTS[type(row)](row) for row in rows), *lifted)
+    created = Counter(TABLES[type(row)].name for row in rows)
+    created.update({TABLES[VhostLimitRow].name: len(lifted)} if lifted else {})
+    created["exchanges"] = await _all(administration, _declare_exchanges(administration, file.exchanges))
+    created["queues"] = await _all(administration, _declare_queues(administration, file.queues))
+    created["bindings"] = await _all(administration, _bind(administration, file.bindings))
+    return dict(created)
+
+
+async def _all(administration: Administration, pending: Iterable[Pending[Any]]) -> int:
+    """Wait for changes that were begun together, so that they are written together; their number."""
+    begun = list(pending)
+    for change in begun:
+        await administration.settled(change)
+    return len(begun)
+
+
+# Rows of the store
+
+
+def _different(rows: Iterable[Any], stored: Definitions) -> list[Any]:
+    """The rows that the store does not have like this; of several of one identity the last."""
+    kinds = [kind for kind in stored if isinstance(kind, tuple)]
+    known = {_identity(row): row for kind in kinds for row in kind if type(row) in PUTS}
+    wanted = {_identity(row): row for row in rows}
+    return [row for identity, row in wanted.items() if known.get(identity) != row]
+
+
+def _lifted_limits(file: DefinitionsFile, stored: Definitions) -> list[DeleteVhostLimit]:
+    """A virtual host's limits are replaced as a whole: those that the file does not name any more."""
+    replaced = {entry.vhost: dict(entry.value or {}) for entry in file.parameters if entry.component == VHOST_LIMITS}
+    return [
+        DeleteVhostLimit(row.vhost, row.name)
+        for row in stored.vhost_limits
+        if row.vhost in replaced and row.name not in replaced[row.vhost]
+    ]
+
+
+def _identity(row: Any) -> tuple[object, ...]:
+    return (type(row), *(getattr(row, name) for name in TABLES[type(row)].key))
+
+
+def _rows(file: DefinitionsFile, stored: Definitions) -> Iterator[Any]:
+    """What a file holds beside entities, those first that others refer to."""
+    vhosts = {row.name: row for row in stored.vhosts}
+    users = {row.name: row for row in stored.users}
+    yield from (_vhost(entry, vhosts.get(entry.name)) for entry in file.vhosts)
+    yield from (_user(entry, users.get(entry.name)) for entry in file.users)
+    for permission in file.permissions:
+        yield PermissionRow(*_fields(permission, PermissionRow))
+    for topic in file.topic_permissions:
+        yield TopicPermissionRow(*_fields(topic, TopicPermissionRow))
+    for user in file.users:
+        yield from (UserLimitRow(user.name, name, value) for name, value in dict(user.limits).items())
+    for policy in file.policies:
+        yield _policy(policy, operator=False)
+    for parameter in file.parameters:
+        yield from _parameter(parameter)
+    for everywhere in file.global_parameters:
+        yield GlobalParameterRow(everywhere.name, json.dumps(everywhere.value))
+
+
+def _fields(entry: object, row: type[Any]) -> Iterator[str]:
+    return (getattr(entry, name) for name in row._fields)
+
+
+def _vhost(entry: VhostEntry, known: VhostRow | None) -> VhostRow:
+    """A virtual host that is there keeps its default queue type, as in RabbitMQ 3.10."""
+    more = entry.metadata
+    queue_type = entry.default_queue_type or more.default_queue_type
+    return VhostRow(
+        entry.name,
+        entry.description or more.description,
+        tags(entry.tags) or tags(more.tags),
+        queue_type if known is None else known.default_queue_type,
+    )
+
+
+def _user(entry: UserEntry, known: UserRow | None) -> UserRow:
+    """Every hash of a password is another one: a user who has the password of the file keeps the hash."""
+    if entry.password and not entry.password_hash:
+        given = entry.password.encode("utf-8", "surrogateescape")
+        if known is not None and verify(given, known.password_hash, known.hashing_algorithm):
+            return known._replace(tags=tags(entry.tags))
+        return UserRow(entry.name, hash_password(given), SHA256, tags(entry.tags))
+    return UserRow(entry.name, entry.password_hash, entry.hashing_algorithm, tags(entry.tags))
+
+
+def _policy(entry: PolicyEntry, *, operator: bool) -> PolicyRow:
+    definition = json.dumps(dict(entry.definition))
+    return PolicyRow(entry.vhost, entry.name, entry.pattern, entry.apply_to, definition, entry.priority, operator)
+
+
+def _parameter(entry: ParameterEntry) -> Iterator[Any]:
+    if entry.component == VHOST_LIMITS:
+        yield from (VhostLimitRow(entry.vhost, name, value) for name, value in dict(entry.value or {}).items())
+    elif entry.component == OPERATOR_POLICY:
+        yield _policy(operator_policy(entry), operator=True)
+    else:
+        yield ParameterRow(entry.vhost, entry.component, entry.name, json.dumps(entry.value))
+
+
+# Entities
+
+
+def _declare_exchanges(administration: Administration, entries: Iterable[ExchangeEntry]) -> Iterator[Pending[Any]]:
+    seen = set()
+    for entry in entries:
+        vhost = administration.vhost(entry.vhost)
+        if entry.name not in vhost.exchanges and (vhost, entry.name) not in seen:
+            seen.add((vhost, entry.name))
+            yield vhost.declare_exchange(
+                entry.name,
+                entry.type,
+                durable=entry.durable,
+                auto_delete=entry.auto_delete,
+                internal=entry.internal,
+                arguments=table(entry.arguments),
+            )
+
+
+def _declare_queues(administration: Administration, entries: Iterable[QueueEntry]) -> Iterator[Pending[Any]]:
+    seen = set()
+    for entry in entries:
+        vhost = administration.vhost(entry.vhost)
+        if entry.name not in vhost.queues and (vhost, entry.name) not in seen:
+            seen.add((vhost, entry.name))
+            spec = QueueSpec(entry.name, entry.durable, False, entry.auto_delete, table(entry.arguments))
+            yield vhost.declare_queue(spec, None)
+
+
+def _bind(administration: Administration, entries: Iterable[BindingEntry]) -> Iterator[Pending[Any]]:
+    # Compared in JSON's terms: exported and imported again, a binding is the same although its types were lost.
+    known = {
+        _binding_identity(vhost, binding_row(binding))
+        for vhost in administration.broker.vhosts.values()
+        for binding in bindings(vhost)
+    }
+    for entry in entries:
+        vhost = administration.vhost(entry.vhost)
+        arguments = table(entry.arguments)
+        names = {name: getattr(entry, name) for name in ("source", "destination", "destination_type", "routing_key")}
+        identity = _binding_identity(vhost, {**names, "arguments": plain(arguments)})
+        if identity in known:
+            continue
+        known.add(identity)
+        destination: Destination
+        destination = (vhost.queues if entry.destination_type == "queue" else vhost.exchanges)[entry.destination]
+        binding = vhost.exchanges[entry.source].binding(destination, entry.routing_key, arguments)
+        yield vhost.bindings.bind(binding, arguments)
+
+
+def _binding_identity(vhost: VHost, row: dict[str, Any]) -> str:
+    return json.dumps([vhost.name, row], sort_keys=True)

@@ -1,0 +1,73 @@
+"""Policies and operator policies: set, cleared and listed. They hold at once, for what exists and what comes."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Any
+
+from broker.admin.administration import Administration
+from broker.admin.command_arguments import Arguments, invalid, not_found
+from broker.admin.policy_check import checked
+from broker.entities.arguments.policies import Policy
+from storage.definitions.definition_changes import DeletePolicy, PolicyRow, PutPolicy
+
+
+async def _set(administration: Administration, arguments: Arguments, *, operator: bool) -> None:
+    """Set a policy, or replace the one of its name. The same once more changes nothing, so no lease begins anew."""
+    vhost = administration.vhost(arguments.text("vhost"))
+    name, definition, priority = arguments.text("name"), arguments.value("definition"), arguments.value("priority")
+    if not isinstance(definition, dict):
+        raise invalid("expected a definition as names with values")
+    if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) >= 1 << 63:
+        raise invalid("priority must be a number")
+    pattern, apply_to = arguments.text("pattern"), arguments.text("apply_to")
+    policy = checked(name, pattern, apply_to, definition, priority, operator=operator)
+    if vhost.enforcement.policies.of(operator=operator).get(name) != policy:
+        row = PolicyRow(vhost.name, name, pattern, apply_to, json.dumps(definition), priority, operator)
+        await administration.change(PutPolicy(row))
+
+
+async def _clear(administration: Administration, arguments: Arguments, *, operator: bool) -> None:
+    """Remove a policy. Whatever else matches what it applied to takes its place.
+
+    The store is asked, because it also has those that a start could not apply.
+    """
+    vhost, name = administration.vhost(arguments.text("vhost")).name, arguments.text("name")
+    stored = await administration.server.definition_log.load()
+    if not any((row.vhost, row.name, row.operator) == (vhost, name, operator) for row in stored.policies):
+        raise not_found("Parameter does not exist")
+    await administration.change(DeletePolicy(vhost, name, operator))
+
+
+def _list(administration: Administration, arguments: Arguments, *, operator: bool) -> list[dict[str, Any]]:
+    """The policies, those of the highest priority last, as RabbitMQ lists them."""
+    name = arguments.optional("vhost")
+    vhosts = list(administration.broker.vhosts.values()) if name is None else [administration.vhost(name)]
+    return [
+        {"vhost": vhost.name, **_row(policy)}
+        for vhost in vhosts
+        for policy in sorted(vhost.enforcement.policies.of(operator=operator).values(), key=_priority)
+    ]
+
+
+def _row(policy: Policy) -> dict[str, Any]:
+    return {
+        "name": policy.name,
+        "pattern": policy.pattern.pattern,
+        "apply-to": policy.apply_to,
+        "definition": policy.definition,
+        "priority": policy.priority,
+    }
+
+
+def _priority(policy: Policy) -> int:
+    return policy.priority
+
+
+set_policy = partial(_set, operator=False)
+set_operator_policy = partial(_set, operator=True)
+clear_policy = partial(_clear, operator=False)
+clear_operator_policy = partial(_clear, operator=True)
+list_policies = partial(_list, operator=False)
+list_operator_policies = partial(_list, operator=True)

@@ -1,0 +1,27 @@
+"""Virtual hosts: made with their pre-declared exchanges, deleted with everything in them."""
+
+from __future__ import annotations
+
+from broker.admin.administration import Administration
+from broker.admin.command_arguments import Arguments, invalid
+from storage.definitions.definition_changes import DeleteVhost, PutVhost, VhostRow
+
+QUEUE_TYPES = ("classic", "quorum", "stream")
+
+
+async def add_vhost(administration: Administration, arguments: Arguments) -> None:
+    """Create a virtual host; one that is there already is described anew, as in RabbitMQ."""
+    queue_type = arguments.text("default_queue_type")
+    if queue_type not in ("", *QUEUE_TYPES):
+        raise invalid(f"Unsupported default queue type '{queue_type}'; known: {', '.join(QUEUE_TYPES)}")
+    row = VhostRow(arguments.name("name"), arguments.text("description"), arguments.texts("tags"), queue_type)
+    if row.name not in administration.broker.vhosts or any(row[1:]):
+        await administration.change(PutVhost(row))
+
+
+async def delete_vhost(administration: Administration, arguments: Arguments) -> None:
+    """Delete a virtual host: consumers are cancelled, then its connections are sent away, as RabbitMQ does."""
+    name = administration.vhost(arguments.text("name")).name
+    await administration.change(DeleteVhost(name))
+    administration.server.engine.end_turn()
+    administration.server.registry.close_connections(f"vhost '{name}' is deleted", vhost=name)

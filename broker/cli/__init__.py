@@ -1,0 +1,1 @@
+"""The command line: `leveret COMMAND`, one file per group of commands."""

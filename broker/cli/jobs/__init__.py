@@ -1,0 +1,1 @@
+"""Commands of the data pipeline, which need the extra `leveret[pipeline]`."""

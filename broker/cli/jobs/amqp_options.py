@@ -1,0 +1,68 @@
+"""Options of commands that are clients of a broker, the one that is configured here or another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from broker.cli.target_broker import Target
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+PASSWORD = "LEVERET_PASSWORD"
+ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Where to reach what listens everywhere."""
+
+PLACES = {"host": "host", "port": "port", "vhost": "vhost", "user": "user", "uri": "uri"}
+FILES = {"password_file": "passwordFile", "tls_ca_file": "tlsCaFile"}
+
+
+def broker_options(command: Command) -> Command:
+    """Give a command, behind its Target, the argument `broker`: the options of the data source `amqp` that name one."""
+
+    def run(target: Target, tls: bool, **options: Any) -> Any:
+        given = {name: options.pop(option) for option, name in (PLACES | FILES).items()}
+        return command(
+            target, _broker(target, {name: str(value) for name, value in given.items() if value}, tls), **options
+        )
+
+    run.__doc__ = command.__doc__
+    run.__name__ = command.__name__
+    run.__dict__.update(command.__dict__)
+    for option in reversed(_OPTIONS):
+        run = option(run)
+    return run  # type: ignore[return-value]
+
+
+_OPTIONS = (
+    click.option("--host", help="The broker; default: the one that is configured here."),
+    click.option("--port", type=click.IntRange(1, 65535), help="Its port; default: as configured, or 5672."),
+    click.option("-p", "--vhost", metavar="VHOST", help="The virtual host; default: /."),
+    click.option("--user", help=f"Who we are there; the password is in {PASSWORD} or in a file."),
+    click.option("--password-file", metavar="FILE", help="A file with the password."),
+    click.option("--uri", envvar="LEVERET_URI", help="amqp://user@host:port/vhost, or amqps://, in place of these."),
+    click.option("--tls", is_flag=True, help="Connect by TLS."),
+    click.option("--tls-ca-file", metavar="FILE", help="Certificates to believe, PEM; default: the system's."),
+)
+
+
+def _broker(target: Target, given: dict[str, str], tls: bool) -> dict[str, str]:
+    if PASSWORD in os.environ and "passwordFile" not in given:
+        given["password"] = os.environ[PASSWORD]
+    if tls:
+        given["tls"] = "true"
+    if "uri" in given or "host" in given:
+        return given
+    section, listening = ("tls", target.config.tls) if tls else ("server", target.config.server)
+    if not listening.addresses:
+        raise click.UsageError(f"[{section}] has no address here to connect to; --host names a broker")
+    host, port = listening.addresses[0]
+    configured = {"host": ANY.get(host, host), "port": str(port), "vhost": target.config.defaults.vhost}
+    if "user" not in given:
+        configured |= {"user": target.config.defaults.user}
+        if not {"password", "passwordFile"} & given.keys():
+            configured |= {"password": target.config.defaults.password}
+    return configured | given

@@ -1,0 +1,95 @@
+"""`leveret archive`: a queue's messages into Parquet files."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import click
+
+from broker.admin.protocol import AdministrationError
+from broker.cli.jobs.amqp_options import broker_options
+from broker.cli.jobs.pipeline_extra import pipeline_module
+from broker.cli.progress import progress
+from broker.cli.table_output import counted
+from broker.cli.target_broker import Target, targeted
+
+ENDING = (signal.SIGINT, signal.SIGTERM)
+
+
+@click.command()
+@targeted
+@broker_options
+@click.option("--queue", required=True, metavar="NAME", help="Whose messages.")
+@click.option("--out", required=True, metavar="DIR|URI", help="Where files go: a directory, s3://..., hdfs://...")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="So many messages; default: as many as are ready.")
+@click.option("--until-empty", is_flag=True, help="Go on until none comes any more.")
+@click.option("--follow", is_flag=True, help="Go on until interrupted.")
+@click.option("--keep", is_flag=True, help="Look only: all messages go back into the queue, marked as redelivered.")
+@click.option("--file-messages", type=click.IntRange(1, 1_000_000), default=10_000, show_default=True, metavar="N")
+@click.option("--file-bytes", type=click.IntRange(1, 1 << 30), default=64 << 20, show_default=True, metavar="BYTES")
+@click.option("--file-seconds", type=click.FloatRange(0.1), default=60.0, show_default=True, metavar="SECONDS")
+def archive(
+    target: Target,
+    broker: dict[str, str],
+    queue: str,
+    out: str,
+    limit: int | None,
+    until_empty: bool,
+    follow: bool,
+    keep: bool,
+    file_messages: int,
+    file_bytes: int,
+    file_seconds: float,
+) -> None:
+    """Move a queue's messages into Parquet files, a file for each so many messages or bytes, or seconds with --follow.
+
+    A message is acknowledged when the file with it is on disk and listed in a manifest. Whatever is killed, none is
+    lost; some may come twice. An interrupt (^C) ends it in order. It works with any AMQP 0-9-1 broker.
+    """
+    _check(limit=limit, until_empty=until_empty, follow=follow, keep=keep)
+    archiving = pipeline_module("archive")
+    limits = archiving.FileLimits(file_messages, file_bytes, file_seconds)
+    try:
+        ready = archiving.ready(broker, queue)  # before a directory is made for a queue that is not there
+        run = archiving.begin(broker, queue, out, limits, keep=keep)
+        wanted = archiving.Wanted(None if until_empty or follow else limit or ready, follow)
+        with _interrupts() as is_stopped, progress("messages", wanted.messages or ready, counts=True) as tell:
+            done = run.run(wanted, is_stopped=is_stopped, tell=lambda archived: tell(archived.messages))
+            ended = not is_stopped()
+    except archiving.FAILURES as error:
+        raise AdministrationError("failed", str(error)) from error
+    click.echo(
+        f"{counted(done.messages, 'message')}, {counted(done.bytes, 'byte')}, in {counted(done.files, 'file')} in {out}"
+    )
+    if ended and not follow and done.messages < min(ready, limit or ready):
+        click.echo(f"{ready:,} were ready, and no more came: others have them, or it is a stream", err=True)
+
+
+def _check(*, limit: int | None, until_empty: bool, follow: bool, keep: bool) -> None:
+    if (limit is not None) + until_empty + follow > 1:
+        raise click.UsageError("--limit, --until-empty and --follow exclude each other")
+    if keep and (until_empty or follow):
+        raise click.UsageError("--keep shows what is ready: it goes with --limit at most")
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Whether somebody has asked for the end. Who asks twice has it at once."""
+    asked = threading.Event()
+    before = {number: signal.getsignal(number) for number in ENDING}
+
+    def end(number: int, _: FrameType | None) -> None:
+        asked.set()
+        signal.signal(number, before[signal.Signals(number)])
+
+    for number in ENDING:
+        signal.signal(number, end)
+    try:
+        yield asked.is_set
+    finally:
+        for number in ENDING:
+            signal.signal(number, before[number])

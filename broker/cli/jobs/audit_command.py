@@ -1,0 +1,57 @@
+"""`leveret pipeline audit`: was a confirmed message lost, delivered after its end, or out of order?"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from broker.cli.jobs.job_output import number, show_coverage, show_lines
+from broker.cli.jobs.pipeline_extra import pipeline_module
+from broker.cli.jobs.pipeline_options import Setting, Source, placed, sourced
+from broker.cli.table_output import text
+from broker.cli.target_broker import Target, json_option, targeted
+
+FOUND_COLUMNS = ("verdict", "vhost", "queue", "position", "evidence")
+
+
+@click.command(short_help="Was a confirmed message lost?")
+@targeted
+@sourced
+@placed
+@json_option
+def audit(target: Target, source: Source, setting: Setting, as_json: bool) -> None:
+    """Judge every message by the event log: was a confirmed one lost, delivered after its end, or out of order?
+
+    Exit code 0 when nothing of the kind was found, 1 when something was (or it could not be done).
+    """
+    with setting.place("audit", source) as place:
+        found = pipeline_module("jobs").run_audit(source.read(place.spark), place)
+    if as_json:
+        told = {**found.coverage, "verdicts": found.verdicts, "violations": found.violations}
+        told["found"] = [row.asDict() for row in found.found]
+        click.echo(json.dumps(told, indent=2, default=str))
+    else:
+        _show_audit(found)
+    sys.exit(not found.clean)
+
+
+def _show_audit(found: Any) -> None:
+    """The verdicts, then what is wrong, then what is not known."""
+    show_coverage(found.coverage)
+    show_lines([("verdict", "copies"), *((verdict, f"{copies:,}") for verdict, copies in found.verdicts.items())])
+    wrong = found.verdicts.get("lost", 0), found.violations
+    click.echo(f"\n{wrong[0]:,} lost, {wrong[1]:,} with violations")
+    if found.found:
+        rows = [(", ".join([row.verdict, *row.violations]), *map(text, row[1:4]), row.evidence) for row in found.found]
+        show_lines([FOUND_COLUMNS, *rows])
+    if sum(wrong) > len(found.found) > 0:
+        click.echo("... and more: see the table found")
+    if found.gaps:
+        click.echo("\nwhat the log does not say")
+        rows = [
+            (gap.node, str(gap.boot), gap.kind, *map(number, (gap.after, gap.lost, gap.in_doubt))) for gap in found.gaps
+        ]
+        show_lines([("node", "boot", "gap", "behind event", "events lost", "copies in doubt"), *rows])

@@ -1,0 +1,181 @@
+"""`leveret pipeline dead-letters|replay`: why messages lie in a dead-letter queue, and some of them back again."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from broker.admin.protocol import AdministrationError
+from broker.cli.jobs.amqp_options import broker_options
+from broker.cli.jobs.pipeline_extra import pipeline_module
+from broker.cli.jobs.pipeline_options import Setting, Source, placed, timed
+from broker.cli.table_output import aligned, text
+from broker.cli.target_broker import Target, json_option, targeted
+
+LOOK_MAX = 65535
+"""As many as one connection may hold."""
+
+ORIGINAL = "original"
+GROUP = ("reason", "death_queue", "death_exchange", "death_routing_key", "messages", "deaths", "first_at", "last_at")
+HEADING = ("reason", "died in", "exchange", "routing key", "messages", "deaths", "first", "last")
+
+look_option = click.option(
+    "--look",
+    type=click.IntRange(1, LOOK_MAX),
+    default=LOOK_MAX,
+    show_default=True,
+    metavar="N",
+    help="Look at so many messages at most.",
+)
+queue_option = click.option("--queue", required=True, metavar="NAME", help="The dead-letter queue.")
+
+
+@click.command(name="dead-letters", short_help="Why messages lie in a dead-letter queue.")
+@targeted
+@broker_options
+@queue_option
+@click.option("--events", metavar="DIR|URI", help="An event log, or an export: dead-letter rates are taken from it.")
+@look_option
+@timed
+@placed
+@json_option
+def dead_letters(
+    target: Target,
+    broker: dict[str, str],
+    queue: str,
+    events: str | None,
+    look: int,
+    since: Any,
+    until: Any,
+    setting: Setting,
+    as_json: bool,
+) -> None:
+    """Say why messages lie in a dead-letter queue: reason, origin, how often, since when, and what they look like.
+
+    They stay there, marked as redelivered. At most --look messages from the queue's head are looked at.
+    """
+    _count(broker, queue)  # what is refused is refused before Spark has started
+    source = None if events is None else Source(events, _access(broker, events))
+    with setting.place("dead-letters", source) as place:
+        jobs = pipeline_module("dead_letter_job")
+        deaths = None if source is None else source.read(place.spark)
+        try:
+            found = jobs.run_dead_letters(place, broker, queue, look, deaths, since, until)
+        except jobs.FAILURES as error:
+            raise AdministrationError("failed", str(error)) from error
+    if as_json:
+        rows = [{**row.asDict(), "samples": list(row.samples)} for row in found.groups]
+        click.echo(json.dumps({"ready": found.ready, "looked": found.looked, "groups": rows}, indent=2, default=_cell))
+        return
+    click.echo(f"{found.looked:,} of {found.ready:,} messages in {text(queue)}")
+    _show_groups(found.groups)
+
+
+@click.command(short_help="Publish dead letters again.")
+@targeted
+@broker_options
+@queue_option
+@click.option(
+    "--where", required=True, metavar="SQL", help="Which: a condition over the columns, see docs/pipeline.md."
+)
+@click.option("--exchange", default=ORIGINAL, show_default=True, help="Where to; the original one is of x-death.")
+@click.option("--routing-key", default=ORIGINAL, show_default=True, help="With which key; the same.")
+@click.option("--back", is_flag=True, help="Straight into the queue in which it died, in place of these.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Replay so many at most.")
+@look_option
+@click.option(
+    "--x-death",
+    "history",
+    type=click.Choice(["keep", "remove"]),
+    default="keep",
+    show_default=True,
+    help="Whether the history in its headers goes along.",
+)
+@click.option("--dry-run", is_flag=True, help="Say what would be replayed, and publish nothing.")
+def replay(
+    target: Target,
+    broker: dict[str, str],
+    queue: str,
+    where: str,
+    exchange: str,
+    routing_key: str,
+    back: bool,
+    limit: int | None,
+    look: int,
+    history: str,
+    dry_run: bool,
+) -> None:
+    """Publish messages of a dead-letter queue again, with confirms, and only then take them out of it.
+
+    The others stay there in their order. Exit code 1 when a message was returned or refused: it stays, too. A command
+    that is killed loses nothing; up to 500 messages may then be in both places.
+    """
+    if back and (exchange, routing_key) != (ORIGINAL, ORIGINAL):
+        raise click.UsageError("--back excludes --exchange and --routing-key")
+    replaying, jobs = pipeline_module("replay"), pipeline_module("jobs")
+    request = replaying.Request(
+        where=where,
+        exchange=None if exchange == ORIGINAL else exchange,
+        routing_key=None if routing_key == ORIGINAL else routing_key,
+        back=back,
+        limit=limit,
+        look=look,
+        keeps_history=history == "keep",
+        is_trial=dry_run,
+    )
+    if _count(broker, queue) == 0:
+        click.echo(f"nothing is ready in {text(queue)}")
+        return
+    try:
+        with jobs.spark_for("replay", master="local[2]") as spark:
+            done = replaying.replay(spark, broker, queue, request)
+    except (*replaying.FAILURES, jobs.JobError) as error:
+        raise AdministrationError("failed", str(error)) from error
+    _show_replayed(done, dry_run)
+    sys.exit(bool(done.not_taken))
+
+
+def _count(broker: dict[str, str], queue: str) -> int:
+    """How many messages are ready. Raises AdministrationError."""
+    archive = pipeline_module("archive")
+    try:
+        return int(archive.ready(broker, queue))
+    except archive.FAILURES as error:
+        raise AdministrationError("failed", str(error)) from error
+
+
+def _access(broker: dict[str, str], events: str) -> dict[str, str]:
+    """Who we are to an event log by HTTP: the same as to the broker."""
+    known = ("user", "password", "passwordFile") if events.startswith(("http://", "https://")) else ()
+    return {name: broker[name] for name in known if name in broker}
+
+
+def _show_groups(groups: list[Any]) -> None:
+    if groups:
+        for line in aligned([HEADING, *([_cell(row[name]) for name in GROUP] for row in groups)]):
+            click.echo(line)
+    for row in groups:
+        click.echo(f"\n{_cell(row.reason) or 'no x-death'}, {_cell(row.death_queue) or 'from nowhere'}:")
+        for sample in row.samples:
+            click.echo(f"  {text(sample)}")
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, datetime):  # Spark gives times in this machine's zone, and says nothing of it
+        return f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%SZ}"
+    return text(value) if value is None or isinstance(value, str) else str(value)
+
+
+def _show_replayed(done: Any, is_trial: bool) -> None:
+    meant = sum(done.selected.values())
+    click.echo(f"{done.looked:,} of {done.ready:,} messages looked at, {meant + done.homeless:,} meant")
+    for (exchange, key), messages in done.selected.most_common():
+        click.echo(f"  {messages:,} to exchange {text(exchange) or '(default)'} with key {text(key)}")
+    if done.homeless:
+        click.echo(f"  {done.homeless:,} do not say where they came from, and stay")
+    if not is_trial:
+        click.echo(f"{done.replayed:,} replayed, {done.not_taken:,} returned or refused")

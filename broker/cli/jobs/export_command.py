@@ -1,0 +1,53 @@
+"""`leveret export events`: the event log as Parquet."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from broker.admin.protocol import AdministrationError
+from broker.cli.jobs.pipeline_extra import pipeline_module
+from broker.cli.progress import progress
+from broker.cli.table_output import counted
+from broker.cli.target_broker import Target, targeted
+from broker.cli.user_commands import asked_password
+
+
+@click.command(name="events")
+@targeted
+@click.option("--from", "source", metavar="DIR|URL", help="The event log; default: that of the data directory.")
+@click.option("--to", "where", required=True, metavar="DIR|URI", help="A directory, or s3://..., hdfs://..., gs://...")
+@click.option("--user", metavar="NAME", help="With a URL: who reads; default: guest.")
+@click.option("--password-file", metavar="FILE", help="A file with the password; see below.")
+@click.option("--tls-ca-file", metavar="FILE", help="Certificates to believe, PEM; default: the system's.")
+def export_events(target: Target, source: str | None, where: str, **access: str | None) -> None:
+    """Write sealed segments of the event log as Parquet files, with a manifest of rows and checksums.
+
+    What is there already is not written again: the same command goes on where it was interrupted. The broker may run.
+
+    Segments of a broker elsewhere come by HTTP, from http://HOST:PORT or https://. The password is that of the file, or
+    of the variable LEVERET_PASSWORD; without either it is asked for, or read from standard input.
+    """
+    export = pipeline_module("export")
+    source = source or str(target.config.events_directory)
+    rows = files = size = 0
+    try:
+        work = export.begin(source, where, _options(source, **access))
+        with progress("events", sum(work.sizes.values())) as tell:
+            for name in work.sizes:
+                file = work.run(name)
+                rows, files, size = rows + (file.rows if file else 0), files + bool(file), size + work.sizes[name]
+                tell(size)
+    except (ValueError, export.ManifestError) as error:
+        raise AdministrationError("failed", str(error)) from error
+    click.echo(f"{counted(rows, 'event')} in {counted(files, 'new file')} in {where}")
+
+
+def _options(source: str, user: str | None, password_file: str | None, tls_ca_file: str | None) -> dict[str, str]:
+    """The Spark source's options for who we are, where that is asked."""
+    given = {"user": user, "passwordFile": password_file, "tlsCaFile": tls_ca_file}
+    options = {name: value for name, value in given.items() if value is not None}
+    if source.startswith(("http://", "https://")) and password_file is None:
+        options["password"] = os.environ.get("LEVERET_PASSWORD") or asked_password()
+    return options

@@ -1,0 +1,50 @@
+"""`leveret pipeline latency`: how long messages waited, by queue and minute."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from broker.cli.jobs.job_output import number, show_coverage, show_lines
+from broker.cli.jobs.pipeline_extra import pipeline_module
+from broker.cli.jobs.pipeline_options import Setting, Source, placed, sourced, timed
+from broker.cli.table_output import text
+from broker.cli.target_broker import Target, json_option, targeted
+
+SPREAD = ("p50_ms", "p95_ms", "p99_ms", "max_ms")
+HEADING = ("vhost", "queue", "from, to", "durations", "p50 ms", "p95 ms", "p99 ms", "max ms")
+
+
+@click.command(short_help="How long messages waited.")
+@targeted
+@sourced
+@timed
+@placed
+@json_option
+def latency(target: Target, source: Source, since: Any, until: Any, setting: Setting, as_json: bool) -> None:
+    """Say how long messages waited, by queue and minute: for their confirm, for a consumer, and for its ack.
+
+    The tables have each minute; shown are the busiest queues over all of them. Events before --since are read too: a
+    message may have been published then.
+    """
+    with setting.place("latency", source) as place:
+        found = pipeline_module("latency_job").run_latency(source.read(place.spark), place, since, until)
+    if as_json:
+        told = {**found.coverage, "durations": found.durations, "negative": found.negative}
+        click.echo(json.dumps({**told, "busiest": [row.asDict() for row in found.busiest]}, indent=2))
+        return
+    show_coverage(found.coverage)
+    click.echo(f"{found.durations:,} durations")
+    if found.negative:
+        click.echo(f"{found.negative:,} more were not measured: the clock was set back meanwhile")
+    rows = [
+        (text(row.vhost), text(row.queue), row.stage.replace("_", " "), number(row.n), *_spread(row))
+        for row in found.busiest
+    ]
+    show_lines([HEADING, *rows])
+
+
+def _spread(row: Any) -> list[str]:
+    return [number(row[name], 1) for name in SPREAD]

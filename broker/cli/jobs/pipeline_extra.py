@@ -1,0 +1,17 @@
+"""What a command needs beyond the broker: modules of the data pipeline, whose libraries may not be installed."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from broker.admin.protocol import AdministrationError
+
+
+def pipeline_module(name: str) -> Any:
+    """The module `pipeline.NAME`. Raises AdministrationError, with the cure, when a library of the extra is missing."""
+    try:
+        return importlib.import_module(f"pipeline.{name}")
+    except ImportError as error:
+        text = f"{error.name} is missing: pip install 'leveret[pipeline]' brings what the data pipeline needs"
+        raise AdministrationError("missing", text) from error

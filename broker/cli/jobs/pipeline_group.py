@@ -1,0 +1,23 @@
+"""`leveret pipeline ...`: jobs on Apache Spark."""
+
+from __future__ import annotations
+
+import click
+
+from broker.cli.jobs.audit_command import audit
+from broker.cli.jobs.dead_letter_commands import dead_letters, replay
+from broker.cli.jobs.latency_command import latency
+from broker.cli.jobs.throughput_command import throughput
+
+
+@click.group()
+def pipeline() -> None:
+    """Jobs on Apache Spark over the event log and dead letters; they need `pip install 'leveret[pipeline]'`.
+
+    All but replay leave tables (Parquet) and a page to read, report.html, in a directory, and can be run again at any
+    time.
+    """
+
+
+for job in (audit, latency, throughput, dead_letters, replay):
+    pipeline.add_command(job)

@@ -1,0 +1,45 @@
+"""`leveret pipeline throughput`: what went through queues, and how many messages were in them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from broker.cli.jobs.job_output import number, show_coverage, show_lines
+from broker.cli.jobs.pipeline_extra import pipeline_module
+from broker.cli.jobs.pipeline_options import Setting, Source, placed, sourced, timed
+from broker.cli.table_output import text
+from broker.cli.target_broker import Target, json_option, targeted
+
+COUNTS = ("published", "delivered", "acked", "redelivered", "dead_lettered")
+HEADING = ("vhost", "queue", *(name.replace("_", "-") for name in COUNTS), "redelivered %", "deepest", "depth")
+
+
+@click.command(short_help="What went through queues and lay in them.")
+@targeted
+@sourced
+@timed
+@placed
+@json_option
+def throughput(target: Target, source: Source, since: Any, until: Any, setting: Setting, as_json: bool) -> None:
+    """Count what went through each queue in each minute, and how many messages were in it at the minute's end.
+
+    The table has each minute; shown are the busiest queues over all of them. Events before --since are read too: what
+    is in a queue has come before.
+    """
+    with setting.place("throughput", source) as place:
+        found = pipeline_module("throughput_job").run_throughput(source.read(place.spark), place, since, until)
+    if as_json:
+        told = {**found.coverage, "counts": found.counts, "busiest": [row.asDict() for row in found.busiest]}
+        click.echo(json.dumps(told, indent=2))
+        return
+    show_coverage(found.coverage)
+    show_lines([HEADING, *map(_line, found.busiest)])
+
+
+def _line(row: Any) -> tuple[str, ...]:
+    rate = "" if row.redelivery_rate is None else number(100 * row.redelivery_rate, 2)
+    counts = [number(row[name]) for name in COUNTS]
+    return text(row.vhost), text(row.queue), *counts, rate, number(row.deepest), number(row.depth)

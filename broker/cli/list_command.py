@@ -1,0 +1,68 @@
+"""`leveret list ...`: what exists, in columns."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import click
+
+from broker.cli.table_output import show_rows
+from broker.cli.target_broker import Target, json_option, targeted
+
+
+class Listing(NamedTuple):
+    """A kind of thing that can be listed: the command that answers with rows, and the columns shown unasked."""
+
+    command: str
+    columns: tuple[str, ...]
+    in_vhost: bool = True
+    running_only: bool = False
+
+
+LISTINGS = {
+    "queues": Listing(
+        "list_queues", ("vhost", "name", "messages_ready", "messages_unacknowledged", "messages", "consumers")
+    ),
+    "exchanges": Listing("list_exchanges", ("vhost", "name", "type")),
+    "bindings": Listing("list_bindings", ("vhost", "source", "destination", "destination_type", "routing_key")),
+    "connections": Listing("list_connections", ("name", "user", "vhost", "state", "channels"), False, True),
+    "channels": Listing(
+        "list_channels",
+        ("name", "user", "vhost", "consumer_count", "messages_unacknowledged", "prefetch_count"),
+        False,
+        True,
+    ),
+    "consumers": Listing(
+        "list_consumers", ("vhost", "queue", "consumer_tag", "channel", "ack_required", "prefetch_count"), True, True
+    ),
+    "users": Listing("list_users", ("name", "tags"), False),
+    "vhosts": Listing("list_vhosts", ("name",), False),
+    "permissions": Listing("list_permissions", ("vhost", "user", "configure", "write", "read")),
+    "policies": Listing("list_policies", ("vhost", "name", "pattern", "apply-to", "definition", "priority")),
+    "operator-policies": Listing(
+        "list_operator_policies", ("vhost", "name", "pattern", "apply-to", "definition", "priority")
+    ),
+    "topic-permissions": Listing("list_topic_permissions", ("vhost", "user", "exchange", "write", "read")),
+}
+
+
+@click.command(name="list")
+@targeted
+@click.argument("kind", type=click.Choice(list(LISTINGS)))
+@click.argument("columns", nargs=-1)
+@click.option("-p", "--vhost", metavar="VHOST", help="Only this virtual host; default: all of them.")
+@json_option
+def listing(target: Target, kind: str, columns: tuple[str, ...], vhost: str | None, as_json: bool) -> None:
+    """List things of a KIND, with these COLUMNS or the usual ones."""
+    show(target, kind, columns, vhost, as_json)
+
+
+def show(target: Target, kind: str, columns: tuple[str, ...], vhost: str | None, as_json: bool) -> None:
+    """Print a listing; with JSON and no columns named, every column that there is."""
+    chosen = LISTINGS[kind]
+    carry_out = target.ask if chosen.running_only else target.run
+    rows = carry_out(chosen.command, vhost=vhost) if chosen.in_vhost else carry_out(chosen.command)
+    if vhost is not None and not chosen.in_vhost:
+        rows = [row for row in rows if row.get("vhost") == vhost]
+    everything = tuple(rows[0]) if rows and as_json else chosen.columns
+    show_rows(rows, columns or everything, as_json)

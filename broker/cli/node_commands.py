@@ -1,0 +1,139 @@
+"""`leveret status|ping|check|backup|export|import|...`: look after a broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from broker.admin.protocol import AdministrationError
+from broker.cli.jobs.export_command import export_events
+from broker.cli.table_output import show_tree
+from broker.cli.target_broker import Target, json_option, targeted, vhost_option
+
+PING_SECONDS = 5.0
+
+file_argument = click.argument("file", type=click.Path(path_type=Path, allow_dash=True))
+
+
+@click.command()
+@targeted
+@json_option
+def status(target: Target, as_json: bool) -> None:
+    """Show what the running broker is and how it does."""
+    show_tree(target.ask("status"), as_json)
+
+
+@click.command()
+@targeted
+def ping(target: Target) -> None:
+    """Exit with 0 when a broker runs here and answers within five seconds, else with 1: for health checks."""
+    target.ask("ping", timeout_seconds=PING_SECONDS)
+    click.echo("pong")
+
+
+@click.command()
+@targeted
+@json_option
+def check(target: Target, as_json: bool) -> None:
+    """Verify the stores of a stopped broker: checksums, counters, leftovers.
+
+    Exit code 0 when all is well, 1 when something was found; nothing is changed either way.
+    """
+    report = target.run_stopped("check")
+    show_tree(report, as_json)
+    if report["problems"]:
+        sys.exit(1)
+
+
+@click.command()
+@targeted
+@click.argument("directory", type=click.Path(path_type=Path))
+def backup(target: Target, directory: Path) -> None:
+    """Copy both stores, consistent with each other, into the new DIRECTORY; a running broker goes on.
+
+    The copy is a data directory: `leveret serve --data-dir DIRECTORY` runs on it.
+    """
+    # The broker has a working directory of its own.
+    target.run("backup", directory=str(directory.absolute()), timeout_seconds=None)
+
+
+@click.group()
+def export() -> None:
+    """Write out what exists."""
+
+
+@export.command(name="definitions")
+@targeted
+@file_argument
+def export_definitions(target: Target, file: Path) -> None:
+    """Write users, virtual hosts, permissions, exchanges, queues and bindings to FILE (- is standard output).
+
+    The form is RabbitMQ's definitions JSON. A new FILE is readable by its owner alone: it holds password hashes.
+    """
+    written = json.dumps(target.run("export_definitions"), indent=2) + "\n"
+    if str(file) == "-":
+        click.echo(written, nl=False)
+        return
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:  # noqa: PTH123
+        out.write(written)
+
+
+export.add_command(export_events)
+
+
+@click.group(name="import")
+def import_() -> None:
+    """Take in what another broker wrote out."""
+
+
+@import_.command(name="definitions")
+@targeted
+@file_argument
+@json_option
+def import_definitions(target: Target, file: Path, as_json: bool) -> None:
+    """Make what FILE names, RabbitMQ's definitions JSON (- is standard input), as it says there.
+
+    Exchanges and queues that exist stay. The answer counts what was made or changed.
+    """
+    answer = target.run("import_definitions", definitions=_read_definitions(file), timeout_seconds=None)
+    show_tree(answer, as_json)
+
+
+def _read_definitions(file: Path) -> Any:
+    try:
+        with click.open_file(str(file), encoding="utf-8") as opened:
+            return json.load(opened)
+    except ValueError as error:
+        raise AdministrationError("invalid", f"{file}: is not JSON: {error}") from error
+
+
+@click.command(name="close-connection")
+@targeted
+@click.argument("name")
+@click.argument("reason", default="Closed via the command line")
+def close_connection(target: Target, name: str, reason: str) -> None:
+    """Close the connection NAME (see `list connections`) with 320 CONNECTION_FORCED and this REASON."""
+    target.ask("close_connection", name=name, reason=reason)
+
+
+@click.command(name="delete-queue")
+@targeted
+@vhost_option
+@click.argument("name")
+def delete_queue(target: Target, vhost: str, name: str) -> None:
+    """Delete the queue NAME with its messages."""
+    target.run("delete_queue", vhost=vhost, name=name)
+
+
+@click.command(name="purge-queue")
+@targeted
+@vhost_option
+@click.argument("name")
+def purge_queue(target: Target, vhost: str, name: str) -> None:
+    """Discard the messages of the queue NAME that no consumer holds."""
+    target.run("purge_queue", vhost=vhost, name=name)

@@ -1,0 +1,111 @@
+"""`leveret policy|operator-policy ...`: what holds for queues and exchanges by their names."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from broker.cli.list_command import show
+from broker.cli.target_broker import Command, Target, json_option, targeted, vhost_option
+
+
+@click.group()
+def policy() -> None:
+    """Policies: time to live, limits, dead letters and more for queues and exchanges by their names."""
+
+
+@click.group(name="operator-policy")
+def operator_policy() -> None:
+    """Operator policies: limits that neither policies nor arguments can exceed."""
+
+
+def _definition(text: str) -> dict[str, Any]:
+    try:
+        definition = json.loads(text)
+    except ValueError:
+        definition = None
+    if not isinstance(definition, dict):
+        raise click.UsageError(f"expected a definition as a JSON object such as '{{\"max-length\": 5}}', got {text}")
+    return definition
+
+
+def _setting(command: Command) -> Command:
+    """The arguments and options of setting a policy of either kind."""
+    for part in (
+        click.option(
+            "--apply-to", default="all", show_default=True, metavar="KIND", help="What it is for (see below)."
+        ),
+        click.option("--priority", type=int, default=0, show_default=True, help="The highest that matches counts."),
+        click.argument("definition"),
+        click.argument("pattern"),
+        click.argument("name"),
+        vhost_option,
+    ):
+        command = part(command)
+    return command
+
+
+@policy.command(name="set")
+@targeted
+@_setting
+def set_policy(target: Target, definition: str, **options: Any) -> None:
+    """Let what has PATTERN, a regular expression, in its name do as DEFINITION says; it takes effect at once.
+
+    DEFINITION is JSON such as {"max-length": 1000, "dead-letter-exchange": "dead"}. KIND is all, queues, exchanges,
+    classic_queues, quorum_queues or streams. A queue or exchange has one policy at a time.
+    """
+    target.run("set_policy", definition=_definition(definition), **options)
+
+
+@operator_policy.command(name="set")
+@targeted
+@_setting
+def set_operator_policy(target: Target, definition: str, **options: Any) -> None:
+    """Let no queue that has PATTERN in its name exceed what DEFINITION says; it takes effect at once.
+
+    DEFINITION may have message-ttl, expires, max-length, max-length-bytes, max-in-memory-length,
+    max-in-memory-bytes and delivery-limit. KIND is all, queues, classic_queues, quorum_queues or streams.
+    """
+    target.run("set_operator_policy", definition=_definition(definition), **options)
+
+
+@policy.command(name="clear")
+@targeted
+@vhost_option
+@click.argument("name")
+def clear_policy(target: Target, vhost: str, name: str) -> None:
+    """Remove the policy NAME; the next one that matches takes its place."""
+    target.run("clear_policy", vhost=vhost, name=name)
+
+
+@operator_policy.command(name="clear")
+@targeted
+@vhost_option
+@click.argument("name")
+def clear_operator_policy(target: Target, vhost: str, name: str) -> None:
+    """Remove the operator policy NAME; the next one that matches takes its place."""
+    target.run("clear_operator_policy", vhost=vhost, name=name)
+
+
+@policy.command(name="list")
+@targeted
+@vhost_option
+@json_option
+def list_policies(target: Target, vhost: str, as_json: bool) -> None:
+    """List the policies of the virtual host, those of the highest priority last."""
+    show(target, "policies", (), vhost, as_json)
+
+
+@operator_policy.command(name="list")
+@targeted
+@vhost_option
+@json_option
+def list_operator_policies(target: Target, vhost: str, as_json: bool) -> None:
+    """List the operator policies of the virtual host, those of the highest priority last."""
+    show(target, "operator-policies", (), vhost, as_json)
+
+
+policy.add_command(clear_policy, "delete")
+operator_policy.add_command(clear_operator_policy, "delete")

@@ -1,0 +1,83 @@
+"""The data directory that a command is for, and the broker behind it: running or stopped."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from broker.admin.protocol import NotRunning, ask
+from broker.config import Config, load
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+ANSWER_SECONDS = 60.0
+
+
+class Target:
+    """Where a command goes. A running broker is asked; a stopped one's stores are opened for the command."""
+
+    def __init__(self, config: Config) -> None:
+        self.config = config
+
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return self.config.server.directory
+
+    def run(self, command: str, *, timeout_seconds: float | None = ANSWER_SECONDS, **arguments: object) -> Any:
+        """Carry out a command, whether the broker runs or not. Raises AdministrationError and storage errors."""
+        try:
+            return self.ask(command, timeout_seconds=timeout_seconds, **arguments)
+        except NotRunning:
+            return self.run_stopped(command, **arguments)
+
+    def ask(self, command: str, *, timeout_seconds: float | None = ANSWER_SECONDS, **arguments: object) -> Any:
+        """Carry out a command that only a running broker can. Raises AdministrationError."""
+        return ask(self.directory, command, arguments, timeout_seconds)
+
+    def run_stopped(self, command: str, **arguments: object) -> Any:
+        """Carry out a command on the stores of a stopped broker. Raises AdministrationError and storage errors."""
+        from broker.server.offline import run
+
+        return run(self.config, command, arguments)
+
+
+def targeted(command: Command) -> Command:
+    """Give a command the options `--config` and `--data-dir`, and as its first argument the Target they name."""
+
+    def run(config: Path | None, data_dir: str | None, **options: Any) -> Any:
+        return command(Target(load(config, os.environ, data_dir=data_dir)), **options)
+
+    run.__doc__ = command.__doc__
+    run.__name__ = command.__name__
+    # Options that the command itself was given so far wait in this attribute; click reads it from the outermost.
+    run.__dict__.update(command.__dict__)
+    return data_directory_options(run)  # type: ignore[return-value]
+
+
+def data_directory_options(command: Command) -> Command:
+    """The options that name a data directory."""
+    config = click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        envvar="LEVERET_CONFIG",
+        metavar="FILE",
+        help="Settings in TOML (see config.example.toml).",
+    )
+    directory = click.option(
+        "--data-dir",
+        envvar="LEVERET_DATA_DIR",
+        metavar="DIR",
+        help="The data directory; default ./leveret-data, or what the settings say.",
+    )
+    return config(directory(command))
+
+
+vhost_option = click.option(
+    "-p", "--vhost", default="/", show_default=True, metavar="VHOST", help="The virtual host it is about."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON, for programs.")

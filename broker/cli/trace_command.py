@@ -1,0 +1,28 @@
+"""`leveret trace on|off`: the firehose."""
+
+from __future__ import annotations
+
+import click
+
+from broker.cli.target_broker import Target, targeted, vhost_option
+
+
+@click.group()
+def trace() -> None:
+    """Have all messages of a virtual host told to its exchange amq.rabbitmq.trace, until the broker ends."""
+
+
+@trace.command(name="on")
+@targeted
+@vhost_option
+def trace_on(target: Target, vhost: str) -> None:
+    """Start: keys are publish.EXCHANGE and deliver.QUEUE, headers say the rest. It slows the virtual host down."""
+    target.ask("trace_on", vhost=vhost)
+
+
+@trace.command(name="off")
+@targeted
+@vhost_option
+def trace_off(target: Target, vhost: str) -> None:
+    """Stop."""
+    target.ask("trace_off", vhost=vhost)

@@ -1,0 +1,260 @@
+"""`leveret user|vhost|permission|topic-permission ...`: who may use the broker, and for what."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from broker.cli.list_command import show
+from broker.cli.target_broker import Target, json_option, targeted, vhost_option
+
+password_argument = click.argument("password", required=False)
+
+
+def _password(given: str | None) -> str:
+    """A password named `-`, or not named at all, comes from standard input: arguments can be seen by all users."""
+    return given if given is not None and given != "-" else asked_password()
+
+
+def asked_password() -> str:
+    """The password that is typed, unseen, or comes as the first line of standard input."""
+    if sys.stdin.isatty():
+        typed: str = click.prompt("Password", hide_input=True, err=True)
+        return typed
+    return sys.stdin.readline().rstrip("\n")
+
+
+@click.group()
+def user() -> None:
+    """Users: add, delete, list, passwords, tags, limits."""
+
+
+@user.command(name="add")
+@targeted
+@click.argument("name")
+@password_argument
+@click.option("--tags", default="", metavar="TAG,...", help="Tags such as administrator or monitoring.")
+def add_user(target: Target, name: str, password: str | None, tags: str) -> None:
+    """Create the user NAME. It may enter a virtual host once `permission set` says so.
+
+    Without PASSWORD, or for `-`, the password is read from standard input.
+    """
+    target.run("add_user", name=name, password=_password(password), tags=[tag for tag in tags.split(",") if tag])
+
+
+@user.command(name="delete")
+@targeted
+@click.argument("name")
+def delete_user(target: Target, name: str) -> None:
+    """Delete the user NAME with its permissions; its connections are closed."""
+    target.run("delete_user", name=name)
+
+
+@user.command(name="list")
+@targeted
+@json_option
+def list_users(target: Target, as_json: bool) -> None:
+    """List the users and their tags."""
+    show(target, "users", (), None, as_json)
+
+
+@user.command(name="change-password")
+@targeted
+@click.argument("name")
+@password_argument
+def change_password(target: Target, name: str, password: str | None) -> None:
+    """Give the user NAME a new password; without PASSWORD, or for `-`, it is read from standard input."""
+    target.run("change_password", name=name, password=_password(password))
+
+
+@user.command(name="clear-password")
+@targeted
+@click.argument("name")
+def clear_password(target: Target, name: str) -> None:
+    """Let the user NAME log in by its certificate only: no password is the right one any more."""
+    target.run("clear_password", name=name)
+
+
+@user.command(name="set-tags")
+@targeted
+@click.argument("name")
+@click.argument("tags", nargs=-1)
+def set_user_tags(target: Target, name: str, tags: tuple[str, ...]) -> None:
+    """Let the user NAME have these TAGS and no others."""
+    target.run("set_user_tags", name=name, tags=list(tags))
+
+
+@user.command(name="authenticate")
+@targeted
+@click.argument("name")
+@password_argument
+def authenticate_user(target: Target, name: str, password: str | None) -> None:
+    """Try a user's password; exit code 1 when it is not the right one."""
+    target.run("authenticate_user", name=name, password=_password(password))
+
+
+@user.command(name="permissions")
+@targeted
+@click.argument("name")
+@json_option
+def list_user_permissions(target: Target, name: str, as_json: bool) -> None:
+    """List what the user NAME may do in each virtual host."""
+    from broker.cli.table_output import show_rows
+
+    rows = target.run("list_user_permissions", name=name)
+    show_rows(rows, ("vhost", "configure", "write", "read"), as_json)
+
+
+def _limits(definition: str) -> dict[str, Any]:
+    try:
+        limits = json.loads(definition)
+    except ValueError:
+        limits = None
+    if not isinstance(limits, dict):
+        raise click.UsageError(
+            f"expected limits as a JSON object such as '{{\"max-connections\": 5}}', got {definition}"
+        )
+    return limits
+
+
+@user.command(name="set-limits")
+@targeted
+@click.argument("name")
+@click.argument("definition")
+def set_user_limits(target: Target, name: str, definition: str) -> None:
+    """Limit the user NAME; DEFINITION is JSON such as {"max-connections": 5, "max-channels": 100}."""
+    target.run("set_user_limits", name=name, limits=_limits(definition))
+
+
+@user.command(name="clear-limits")
+@targeted
+@click.argument("name")
+@click.argument("limits", nargs=-1)
+def clear_user_limits(target: Target, name: str, limits: tuple[str, ...]) -> None:
+    """Lift these LIMITS of the user NAME, or all of them."""
+    target.run("clear_user_limits", name=name, limits=list(limits))
+
+
+@click.group()
+def vhost() -> None:
+    """Virtual hosts: add, delete, list, limits."""
+
+
+@vhost.command(name="add")
+@targeted
+@click.argument("name")
+@click.option("--description", default="", help="What it is for.")
+@click.option("--tags", default="", metavar="TAG,...", help="Tags of your own.")
+@click.option("--default-queue-type", default="", metavar="TYPE", help="Kept and exported; all queues are classic.")
+def add_vhost(target: Target, name: str, description: str, tags: str, default_queue_type: str) -> None:
+    """Create the virtual host NAME."""
+    named = [tag for tag in tags.split(",") if tag]
+    target.run("add_vhost", name=name, description=description, tags=named, default_queue_type=default_queue_type)
+
+
+@vhost.command(name="delete")
+@targeted
+@click.argument("name")
+def delete_vhost(target: Target, name: str) -> None:
+    """Delete the virtual host NAME with everything in it; its connections are closed."""
+    target.run("delete_vhost", name=name)
+
+
+@vhost.command(name="list")
+@targeted
+@json_option
+def list_vhosts(target: Target, as_json: bool) -> None:
+    """List the virtual hosts."""
+    show(target, "vhosts", (), None, as_json)
+
+
+@vhost.command(name="set-limits")
+@targeted
+@click.argument("name")
+@click.argument("definition")
+def set_vhost_limits(target: Target, name: str, definition: str) -> None:
+    """Limit the virtual host NAME; DEFINITION is JSON such as {"max-connections": 5, "max-queues": 100}."""
+    target.run("set_vhost_limits", name=name, limits=_limits(definition))
+
+
+@vhost.command(name="clear-limits")
+@targeted
+@click.argument("name")
+@click.argument("limits", nargs=-1)
+def clear_vhost_limits(target: Target, name: str, limits: tuple[str, ...]) -> None:
+    """Lift these LIMITS of the virtual host NAME, or all of them."""
+    target.run("clear_vhost_limits", name=name, limits=list(limits))
+
+
+@click.group()
+def permission() -> None:
+    """What users may configure, write and read in a virtual host."""
+
+
+@permission.command(name="set")
+@targeted
+@vhost_option
+@click.argument("user")
+@click.argument("configure")
+@click.argument("write")
+@click.argument("read")
+def set_permissions(target: Target, vhost: str, user: str, configure: str, write: str, read: str) -> None:
+    """Let USER use names that match these regular expressions; the empty one matches none."""
+    target.run("set_permissions", vhost=vhost, user=user, configure=configure, write=write, read=read)
+
+
+@permission.command(name="clear")
+@targeted
+@vhost_option
+@click.argument("user")
+def clear_permissions(target: Target, vhost: str, user: str) -> None:
+    """Keep USER out of the virtual host."""
+    target.run("clear_permissions", vhost=vhost, user=user)
+
+
+@permission.command(name="list")
+@targeted
+@vhost_option
+@json_option
+def list_permissions(target: Target, vhost: str, as_json: bool) -> None:
+    """List who may do what in the virtual host."""
+    show(target, "permissions", (), vhost, as_json)
+
+
+@click.group(name="topic-permission")
+def topic_permission() -> None:
+    """Which routing keys users may publish and bind with on a topic exchange."""
+
+
+@topic_permission.command(name="set")
+@targeted
+@vhost_option
+@click.argument("user")
+@click.argument("exchange")
+@click.argument("write")
+@click.argument("read")
+def set_topic_permissions(target: Target, vhost: str, user: str, exchange: str, write: str, read: str) -> None:
+    """Let USER use routing keys of EXCHANGE that match; {username} and {vhost} in an expression are filled in."""
+    target.run("set_topic_permissions", vhost=vhost, user=user, exchange=exchange, write=write, read=read)
+
+
+@topic_permission.command(name="clear")
+@targeted
+@vhost_option
+@click.argument("user")
+@click.argument("exchange", required=False)
+def clear_topic_permissions(target: Target, vhost: str, user: str, exchange: str | None) -> None:
+    """Lift what was set for USER on EXCHANGE, or on every exchange of the virtual host."""
+    target.run("clear_topic_permissions", vhost=vhost, user=user, exchange=exchange)
+
+
+@topic_permission.command(name="list")
+@targeted
+@vhost_option
+@json_option
+def list_topic_permissions(target: Target, vhost: str, as_json: bool) -> None:
+    """List the topic permissions in the virtual host."""
+    show(target, "topic-permissions", (), vhost, as_json)

@@ -1,0 +1,123 @@
+"""The administration socket: a running broker is administered through itself, never behind its back.
+
+`broker/admin/protocol.py` has the form of requests and answers. The socket is made once everything is recovered,
+readable by its owner alone, and removed at the end; one that a crash left behind is replaced, because whoever
+holds the lock of the data directory is the only broker there.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from broker.admin.administration import Administration
+from broker.admin.command_arguments import invalid
+from broker.admin.command_table import carry_out
+from broker.admin.protocol import SOCKET_NAME, AdministrationError, socket_path
+
+log = logging.getLogger("leveret.administration")
+
+REQUEST_BYTES_MAX = 64 << 20
+RECEIVE_BYTES = 64 << 10
+BACKLOG = 16
+
+
+@contextmanager
+def listening(directory: Path) -> Iterator[trio.SocketListener]:
+    """The socket in a data directory, for as long as this is entered."""
+    path = directory / SOCKET_NAME
+    path.unlink(missing_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    try:
+        with socket_path(directory) as short:
+            listener.bind(short)
+        path.chmod(0o600)
+        listener.listen(BACKLOG)
+        listener.setblocking(False)
+        yield trio.SocketListener(trio.socket.from_stdlib_socket(listener))
+    finally:
+        listener.close()
+        path.unlink(missing_ok=True)
+
+
+async def serve(administration: Administration, listener: trio.SocketListener) -> None:
+    """Carry out what is asked, until cancelled. Nothing that is asked ends the broker."""
+    await trio.serve_listeners(partial(_serve_caller, administration), [listener])
+
+
+async def _serve_caller(administration: Administration, stream: trio.SocketStream) -> None:
+    lines = Lines(stream)
+    try:
+        while True:
+            answer, last = await _answer(administration, lines)
+            if answer is not None:
+                await stream.send_all(json.dumps(answer).encode("ascii") + b"\n")
+            if last:
+                break
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        log.debug("a caller went away before it was answered")
+    finally:
+        await trio.aclose_forcefully(stream)
+
+
+async def _answer(administration: Administration, lines: Lines) -> tuple[dict[str, Any] | None, bool]:
+    """What to say to the next request, and whether it is the last."""
+    try:
+        line = await lines.next()
+    except AdministrationError as error:
+        return _refusal(error), True
+    if line is None:
+        return None, True
+    try:
+        return {"ok": await _obey(administration, line)}, False
+    except AdministrationError as error:
+        return _refusal(error), False
+    except Exception:
+        log.exception("error in an administration command")
+        return _refusal(AdministrationError("failed", "internal error, the broker's log has the details")), False
+
+
+async def _obey(administration: Administration, line: bytes) -> object:
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError):
+        raise invalid("the request is not JSON") from None
+    match request:
+        case {"command": str(command), "arguments": dict(arguments)}:
+            return await carry_out(administration, command, arguments)
+    raise invalid("expected a request with a command and its arguments")
+
+
+def _refusal(error: AdministrationError) -> dict[str, Any]:
+    return {"error": {"kind": error.kind, "message": str(error)}}
+
+
+class Lines:
+    """Lines from a stream, none longer than REQUEST_BYTES_MAX."""
+
+    def __init__(self, stream: trio.abc.ReceiveStream) -> None:
+        self._stream = stream
+        self._rest = bytearray()
+
+    async def next(self) -> bytes | None:
+        """The next line without its end; None when there is none. Raises AdministrationError when it is too long."""
+        searched = 0
+        while (end := self._rest.find(b"\n", searched)) < 0:
+            searched = len(self._rest)
+            if searched > REQUEST_BYTES_MAX:
+                raise invalid(f"the request is longer than {REQUEST_BYTES_MAX} bytes")
+            received = await self._stream.receive_some(RECEIVE_BYTES)
+            if not received:
+                return None
+            self._rest += received
+        line = bytes(self._rest[:end])
+        del self._rest[: end + 1]
+        return line

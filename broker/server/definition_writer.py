@@ -1,0 +1,190 @@
+"""Changes of definitions on their way to SQLite: gathered while one transaction runs, written in the next.
+
+Whoever asked for a change that cannot be written is told so, and nobody else. A creation is then forgotten. A deletion
+has taken effect in memory already: it is owed to the disk, and tried again, ahead of every later change, until it is
+written. So a name that was freed can be used again, and what comes after a deletion never comes before it.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import trio
+
+from broker.entities.exchanges.exchange import Binding, Exchange
+from broker.entities.queues.queue import Queue
+from broker.entities.scheduling.future import Pending
+from broker.entities.vhosts.durable_definitions import Definitions
+from broker.wire.amqp_errors import ConnectionException
+from broker.wire.constants import ReplyCode
+from broker.wire.field_tables import encode_table
+from storage.batch import TRANSIENT_QUEUE
+from storage.definitions.definition_changes import (
+    BindingRow,
+    Change,
+    DeleteBinding,
+    DeleteExchange,
+    DeleteQueue,
+    DropTombstone,
+    ExchangeRow,
+    PutBinding,
+    PutExchange,
+    PutQueue,
+    QueueRow,
+)
+from storage.definitions.definition_changes import Definitions as StoredDefinitions
+from storage.definitions.definition_store import DefinitionsError, DefinitionStore
+
+log = logging.getLogger("leveret.definitions")
+
+RETRY_SECONDS = 1.0
+
+
+class Group(NamedTuple):
+    """Changes that are made together or not at all, and who waits for that.
+
+    `gone` is called when they are on disk at last; deletions have it, and are owed when they could not be written.
+    """
+
+    changes: Sequence[Change]
+    pending: Pending[None]
+    gone: Callable[[], None] | None = None
+
+
+class DefinitionLog(Definitions):
+    """Writes changes in the order they come, as many in one transaction as have come together."""
+
+    def __init__(self, store: DefinitionStore, highest_queue_id: int) -> None:
+        self._store = store
+        self._queue_id = highest_queue_id
+        self._gathered: list[Group] = []
+        self._owed: list[Group] = []
+        self._turn = trio.Lock()
+        self._arrived = trio.Event()
+        self._limiter = trio.CapacityLimiter(1)
+        self.after_commit: Callable[[], None] = _nothing
+
+    def write(self, *changes: Change) -> Pending[None]:
+        """Have changes written together; settles when they are on disk."""
+        return self._gather(Group(changes, Pending()))
+
+    def erase(self, *deletions: Change, gone: Callable[[], None] | None = None) -> Pending[None]:
+        """Have deletions written, as `write` does, and when that fails, later; `gone` is called when they are."""
+        return self._gather(Group(deletions, Pending(), gone or _nothing))
+
+    def _gather(self, group: Group) -> Pending[None]:
+        self._gathered.append(group)
+        self._arrived.set()
+        return group.pending
+
+    def drop_tombstones(self, queue_ids: Sequence[int]) -> None:
+        """The message store holds nothing of these deleted queues any more."""
+        durable = [queue_id for queue_id in queue_ids if queue_id < TRANSIENT_QUEUE]
+        if durable:
+            self.erase(*map(DropTombstone, durable))
+
+    async def run(self) -> None:
+        """Write what comes, and what is owed, until cancelled."""
+        while True:
+            with trio.move_on_after(RETRY_SECONDS if self._owed else math.inf):
+                await self._arrived.wait()
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Return when everything that has come is written, and what is owed has been tried once more."""
+        async with self._turn:
+            owing = bool(self._owed)
+            while self._gathered or owing:
+                owing = False
+                self._arrived = trio.Event()
+                groups, self._gathered = self._gathered, []
+                with trio.CancelScope(shield=True):
+                    await self._commit(groups)
+                self.after_commit()
+
+    async def _commit(self, groups: list[Group]) -> None:
+        written = [*self._owed, *groups]
+        changes = [change for group in written for change in group.changes]
+        try:
+            await trio.to_thread.run_sync(self._store.commit, changes, limiter=self._limiter)
+        except DefinitionsError as error:
+            if len(groups) > 1:  # find out whose it is
+                for group in groups:
+                    await self._commit([group])
+                return
+            for group in groups:
+                self._fail(group, error)
+            return
+        self._settle_debts()
+        for group in groups:
+            if group.gone is not None:
+                group.gone()
+            group.pending.resolve(None)
+
+    def _fail(self, group: Group, error: DefinitionsError) -> None:
+        log.error("cannot write definitions: %s", error)
+        if group.gone is not None:
+            self._owed.append(group)
+        group.pending.fail(ConnectionException(ReplyCode.RESOURCE_ERROR, str(error)))
+
+    def _settle_debts(self) -> None:
+        owed, self._owed = self._owed, []
+        for group in owed:
+            assert group.gone is not None
+            group.gone()
+        if owed:
+            log.warning("%d deletions that could not be written are on disk now", len(owed))
+
+    async def load(self) -> StoredDefinitions:
+        """Everything that is on disk. Raises DefinitionsError."""
+        return await trio.to_thread.run_sync(self._store.load, limiter=self._limiter)
+
+    # What the entities ask for
+
+    def new_queue_id(self) -> int:
+        self._queue_id += 1
+        return self._queue_id
+
+    def exchange_declared(self, vhost: str, exchange: Exchange) -> Pending[None]:
+        return self.write(
+            PutExchange(
+                ExchangeRow(
+                    vhost,
+                    exchange.name,
+                    exchange.type,
+                    exchange.auto_delete,
+                    exchange.internal,
+                    encode_table(exchange.arguments),
+                    0 if exchange.delays is None else exchange.delays.lane.queue_id,
+                )
+            )
+        )
+
+    def exchange_deleted(self, vhost: str, exchange: Exchange, gone: Callable[[], None]) -> Pending[None]:
+        return self.erase(DeleteExchange(vhost, exchange.name), gone=gone)
+
+    def queue_declared(self, vhost: str, queue: Queue) -> Pending[None]:
+        spec = queue.spec
+        row = QueueRow(queue.lane.queue_id, vhost, spec.name, spec.auto_delete, encode_table(spec.arguments))
+        return self.write(PutQueue(row))
+
+    def queue_deleted(self, vhost: str, queue: Queue, gone: Callable[[], None]) -> Pending[None]:
+        return self.erase(DeleteQueue(queue.lane.queue_id), gone=gone)
+
+    def bound(self, vhost: str, binding: Binding) -> Pending[None]:
+        return self.write(PutBinding(_binding_row(vhost, binding)))
+
+    def unbound(self, vhost: str, binding: Binding) -> Pending[None]:
+        return self.erase(DeleteBinding(_binding_row(vhost, binding)))
+
+
+def _binding_row(vhost: str, binding: Binding) -> BindingRow:
+    kind = "queue" if isinstance(binding.destination, Queue) else "exchange"
+    return BindingRow(vhost, binding.source.name, binding.destination.name, kind, binding.key, binding.arguments)
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

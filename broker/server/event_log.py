@@ -1,0 +1,123 @@
+"""The event log's place in the running broker: beginning, end, and what was there before.
+
+Each boot begins with a record of what is known of the one before: how far its log goes, how far it is known to have
+gone, and whether it ended in order. Then, beside everything else and in small steps, the places of all messages that
+were there at the start are recorded; at the end of an orderly stop once more. Between those two, what is recorded is
+what happened.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Container, Iterator
+from contextlib import contextmanager
+
+import trio
+
+from broker.config import Config
+from broker.entities.queues.event_recording import BOOT, QUEUED, SNAPSHOT, STOP, Recorder, name_bytes, steps
+from broker.entities.queues.stream_queue import Stream
+from broker.entities.vhosts.broker import Broker
+from storage.batch import COUNTER_BITS
+from storage.events.event_log_writer import EventLog, EventLogSettings, Part
+from storage.messages.message_store import MessageStore
+from storage.messages.records import LastEvent
+
+FLUSH_SECONDS = 0.1
+SNAPSHOT_MESSAGES = 4096
+"""How many places are read from the disk at a time: a few milliseconds."""
+STEP_SECONDS = 0.005
+"""How long everything else has its turn in between."""
+
+
+class Events:
+    """Records events from the start of a broker to its end."""
+
+    def __init__(self, config: Config, store: MessageStore) -> None:
+        settings = EventLogSettings(
+            config.events.segment_bytes, config.events.segment_seconds, config.events.kept_bytes
+        )
+        self.node = config.identity.shown_cluster_name
+        self._log, last = EventLog.open(config.events_directory, self.node, store.boot, settings)
+        self.recorder = Recorder(store.boot, self._hand_over)
+        self._store = store
+        self._gathering = trio.Event()
+        self.recorder.first_gathered = self._wake_up
+        self._record_boot(last, store.last_event)
+
+    def _record_boot(self, logged: LastEvent | None, committed: LastEvent | None) -> None:
+        before = logged or LastEvent(0, 0)
+        known = committed.number if committed is not None and committed.boot == before.boot else 0
+        self.recorder.add(BOOT, 1, name_bytes(self.node), before.boot, before.number, known)
+
+    async def run(self, broker: Broker) -> None:
+        """Record what is queued, and hand over what gathers, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._snapshot, broker)
+            while True:
+                await self._gathering.wait()
+                await trio.sleep(FLUSH_SECONDS)
+                self._gathering = trio.Event()
+                self.recorder.flush()
+
+    def record_stop(self, broker: Broker, seconds: float) -> None:
+        """Record what is queued at the end, as far as time allows, and that this was the end.
+
+        Nothing else goes on any more, and everything is on disk.
+        """
+        deadline, complete = time.monotonic() + seconds, True
+        for _ in self._queued(broker, 1 << 64, ()):
+            if time.monotonic() > deadline:
+                complete = False
+                break
+        self.recorder.add(STOP, 1, int(complete))
+
+    def close(self) -> None:
+        """Write what has gathered, and seal it."""
+        self.recorder.flush()
+        self._log.close()
+
+    async def _snapshot(self, broker: Broker) -> None:
+        """What a purge has taken is not told of behind it, though it may be on disk for a moment yet."""
+        assert self.recorder.purged is not None
+        for _ in self._queued(broker, self.recorder.boot << COUNTER_BITS, self.recorder.purged):
+            await trio.sleep(STEP_SECONDS)
+        self.recorder.purged = None
+        self.recorder.add(SNAPSHOT, 1)
+
+    def _queued(self, broker: Broker, before: int, purged: Container[int]) -> Iterator[None]:
+        """Record the places of all stored messages before a position, some at each step. Streams keep theirs."""
+        queues = [
+            (vhost.name, queue)
+            for vhost in broker.vhosts.values()
+            for queue in (*vhost.queues.values(), *(e.delays for e in vhost.exchanges.values() if e.delays is not None))
+            if queue.durable and not isinstance(queue, Stream)
+        ]
+        lanes = self._store.lanes()
+        for vhost, queue in queues:
+            queue_id = queue.lane.queue_id
+            place = name_bytes(vhost), name_bytes(queue.name)
+            for lane in lanes.get(queue_id, ()):
+                after = 0
+                while not (queue.deleted or queue_id in purged) and (
+                    found := self._store.waiting(queue_id, lane, after, before, SNAPSHOT_MESSAGES)
+                ):
+                    after = found[-1].position
+                    self.recorder.add(QUEUED, len(found), *place, steps([message.position for message in found]))
+                    yield
+
+    def _hand_over(self, records: list[object], first: int, events: int) -> None:
+        self._log.append(Part(records, first, events))
+
+    def _wake_up(self) -> None:
+        self._gathering.set()
+
+
+@contextmanager
+def closing_log(events: Events | None) -> Iterator[None]:
+    """Have the event log, if there is one, closed in any case: in order, or because something has gone wrong."""
+    try:
+        yield
+    finally:
+        if events is not None:
+            events.close()

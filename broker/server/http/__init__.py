@@ -1,0 +1,1 @@
+"""HTTP: the server, who may read, and what is served."""

@@ -1,0 +1,1 @@
+"""Sockets: listeners, transports, TLS, heartbeats."""

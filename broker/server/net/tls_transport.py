@@ -1,0 +1,219 @@
+"""A client's socket with TLS on it.
+
+What lies between the socket and the connection is OpenSSL with two buffers in memory: received bytes go into one
+and come out as plain text, what the connection has to say goes in and comes out sealed. So nothing waits in OpenSSL,
+and all there is of sending in pieces, of slow readers and of lost clients is what a plain Transport does. Pieces are
+small because OpenSSL's buffers keep the size that they once had to have.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import ssl
+
+import trio
+
+from broker.server.committer import Committer
+from broker.server.engine import Engine
+from broker.server.net.tls_context import Security
+from broker.server.net.transport import RECEIVE_BYTES, Transport, TransportSettings
+from broker.session.connection import Peer, Secured
+from broker.session.login.handshake import HTTP_VERBS
+from broker.session.registry import Registry
+
+log = logging.getLogger("leveret.connection")
+
+PIECE_BYTES = 16 * 1024
+RECORD_BYTES = 17 * 1024
+"""A record's rest may be with OpenSSL from the time before; it is not longer than this."""
+HANDSHAKE_BYTES = 16 * 1024
+
+_sealed = memoryview(bytearray(RECEIVE_BYTES))
+_opened = memoryview(bytearray(RECEIVE_BYTES + RECORD_BYTES))
+
+
+class SecureTransport(Transport):
+    """Sealed bytes between a socket and a connection."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: Peer,
+        registry: Registry,
+        engine: Engine,
+        committer: Committer,
+        settings: TransportSettings,
+        nursery: trio.Nursery,
+        security: Security,
+    ) -> None:
+        super().__init__(sock, peer, registry, engine, committer, settings, nursery)
+        self._security = security
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = security.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._take = self._seal
+        self._early = b""
+        self._over = False
+
+    async def _read(self) -> None:
+        if await self._shake_hands():
+            await super()._read()
+
+    # The handshake
+
+    async def _shake_hands(self) -> bool:
+        """Agree with the client on how to go on; False when that cannot be. The time limit is the reader's."""
+        first = b""
+        while True:
+            size = await self._fill(HANDSHAKE_BYTES)
+            if not size:
+                log.warning("connection %s: client closed TCP connection within the TLS handshake", self._peer)
+                return False
+            first = first or bytes(_sealed[: min(size, 8)])
+            self._incoming.write(_sealed[:size])
+            async with self._security.turns:
+                if self._step(first):
+                    return not self.connection.ended
+
+    def _step(self, first: bytes) -> bool:
+        """Do what the bytes so far allow; True when the handshake is over, for better or for worse."""
+        try:
+            self._tls.do_handshake()
+        except ssl.SSLWantReadError:
+            self._say_sealed()
+            return False
+        except ssl.SSLError as error:
+            log.warning("closing connection %s: %s", self._peer, _complaint(error, first))
+            self._fail()
+            return True
+        self.connection.peer = self._peer._replace(secured=self._agreed())
+        self._early = self._open(0)
+        self._say_sealed()
+        return True
+
+    def _agreed(self) -> Secured:
+        cipher = self._tls.cipher()
+        certificate = self._tls.getpeercert(binary_form=True)
+        return Secured(self._tls.version() or "", cipher[0] if cipher else "", certificate, self._security.asks)
+
+    # Reading
+
+    async def _receive(self) -> bytes:
+        while not self._early and not self._over:
+            size = await self._fill(RECEIVE_BYTES)
+            if not size:
+                return b""
+            self._early = self._open(size)
+            if self._outgoing.pending:
+                self._say_sealed()
+        self.last_received = trio.current_time()
+        data, self._early = self._early, b""
+        return data
+
+    async def _fill(self, size: int) -> int:
+        """Receive sealed bytes, at most so many; 0 when no more will come."""
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                return self._socket.recv_into(_sealed, size)
+            except BlockingIOError:
+                continue
+            except OSError:
+                return 0
+
+    def _open(self, size: int) -> bytes:
+        """What so many received bytes say, with those that were there before."""
+        end = 0
+        try:
+            for start in range(0, size or 1, PIECE_BYTES):
+                self._incoming.write(_sealed[start : min(start + PIECE_BYTES, size)])
+                end = self._open_piece(end)
+        except ssl.SSLError as error:
+            log.warning("closing connection %s: TLS failed: %s", self._peer, words(error))
+            self._fail()
+        return bytes(_opened[:end])
+
+    def _open_piece(self, end: int) -> int:
+        while not self._over:
+            try:
+                read = int(self._tls.read(RECEIVE_BYTES, _opened[end:]))
+            except ssl.SSLWantReadError:
+                break
+            except ssl.SSLZeroReturnError:
+                read = 0
+            self._over = not read
+            end += read
+        return end
+
+    # Writing
+
+    def _seal(self) -> bytes:
+        """Everything there is to send, sealed; what OpenSSL has to say itself comes with it."""
+        data = memoryview(self.connection.output.take())
+        parts = []
+        try:
+            for start in range(0, len(data), PIECE_BYTES):
+                self._tls.write(data[start : start + PIECE_BYTES])
+                parts.append(self._outgoing.read())
+        except ssl.SSLError as error:
+            log.warning("connection %s: cannot seal what it is sent: %s", self._peer, words(error))
+            self._fail()
+        parts.append(self._outgoing.read())
+        return b"".join(parts)
+
+    def _say_sealed(self) -> None:
+        self.connection.output.touch()
+        self._engine.end_turn()
+
+    def _part(self) -> None:
+        """Say that nothing more will come, so that the client knows that nobody has cut it short."""
+        if self._unsent is not None:
+            return
+        try:
+            self._tls.unwrap()
+        except ssl.SSLError:
+            pass  # the client has not said the same yet; nobody waits for it
+        except ValueError:
+            pass  # the handshake has not begun
+        try:
+            self._socket.send(self._outgoing.read())
+        except OSError:
+            pass
+
+    def _fail(self) -> None:
+        """End the connection, with OpenSSL's reason for the client."""
+        self._over = True
+        self.connection.end()
+
+    @property
+    def _peer(self) -> Peer:
+        return self.connection.peer
+
+
+def _complaint(error: ssl.SSLError, first: bytes) -> str:
+    """Why a handshake has failed, for those who have to do something about it."""
+    if first.startswith(b"AMQP"):
+        return "a client without TLS on a TLS port; amqp clients use a port of server.listen"
+    if first.startswith(HTTP_VERBS):
+        return f"an HTTP client on an AMQP port with TLS, it said {first!r}"
+    return f"TLS handshake failed: {words(error)}"
+
+
+_MEANINGS = {
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust who has signed our certificate",
+    "SSLV3_ALERT_BAD_CERTIFICATE": "the client refuses our certificate",
+    "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client refuses our certificate",
+    "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client says that our certificate has expired",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "the client has shown no certificate",
+    "UNSUPPORTED_PROTOCOL": "the client speaks no version from tls.minimum_version up",
+    "NO_SHARED_CIPHER": "the client knows none of our ciphers",
+    "WRONG_VERSION_NUMBER": "the client does not speak TLS",
+}
+
+
+def words(error: ssl.SSLError) -> str:
+    """What OpenSSL complains of, for those who have to do something about it."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"the client's certificate is refused: {error.verify_message}"
+    reason = error.reason or "UNEXPECTED_EOF"
+    return _MEANINGS.get(reason, reason.replace("_", " ").lower())

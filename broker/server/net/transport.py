@@ -1,0 +1,258 @@
+"""One client's socket.
+
+Reading is a task of its own, one `recv` a turn. Writing needs none while the client keeps up: at the end of
+a turn the output goes straight to the socket. What the socket does not take is sent by a task that lives until
+it is gone; meanwhile the connection counts as slow and its consumers are given nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from time import thread_time
+from typing import TYPE_CHECKING, NamedTuple
+
+import trio
+
+from broker.server.engine import LONG_TURN_SECONDS, Engine
+from broker.session.connection import Connection, Peer
+from broker.session.login.handshake import Phase
+from broker.session.registry import Registry
+from broker.wire.frames import HEARTBEAT
+
+if TYPE_CHECKING:
+    from broker.server.committer import Committer
+
+log = logging.getLogger("leveret.connection")
+
+RECEIVE_BYTES = 256 * 1024
+BUSY_BYTES = 64 * 1024
+"""What a client sends after so much at once is read into new memory: no copy, but an allocation of RECEIVE_BYTES."""
+CLOSE_SECONDS = 10.0
+"""How long a client may take to answer connection.close."""
+
+_buffer = bytearray(RECEIVE_BYTES)
+_view = memoryview(_buffer)
+
+
+class TransportSettings(NamedTuple):
+    """What sockets take from the configuration. Times are seconds."""
+
+    handshake_timeout: float
+
+
+class Transport:
+    """Bytes between a socket and a connection."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        peer: Peer,
+        registry: Registry,
+        engine: Engine,
+        committer: Committer,
+        settings: TransportSettings,
+        nursery: trio.Nursery,
+    ) -> None:
+        self._socket = sock
+        self._engine = engine
+        self._committer = committer
+        self._settings = settings
+        self._nursery = nursery
+        self._reading = trio.CancelScope()
+        self._unsent: memoryview | None = None
+        self._sent = trio.Event()
+        self._flushed = trio.Event()
+        self._lost = False
+        self._paused = False
+        self._busy = False
+        self._in_line = False
+        self._handshaking = True
+        self._close_deadline_set = False
+        self.last_received = self.last_sent = trio.current_time()
+        self._ending = trio.CancelScope()
+        self.connection = Connection(registry, peer, self.flush)
+        self._take = self.connection.output.take
+        registry.strangers[self.connection] = self.abort
+
+    async def serve(self) -> None:
+        """Serve the client until either side has had enough."""
+        connection = self.connection
+        try:
+            self._reading.deadline = trio.current_time() + self._settings.handshake_timeout
+            with self._reading:
+                await self._read()
+            if self._reading.cancelled_caught and not connection.ended:
+                log.warning("closing connection %s: no answer in time", connection.peer)
+            released = trio.Event()
+            connection.release().then(lambda _: released.set())
+            self._engine.end_turn()
+            await released.wait()  # who comes and goes with much does not come faster than he is cleared away
+            self._ending.deadline = trio.current_time() + CLOSE_SECONDS + connection.linger
+            with self._ending:
+                await self._all_sent()
+                await trio.sleep(connection.linger)
+            if not self._lost:
+                self._part()
+        finally:
+            self._lost = True
+            connection.registry.strangers.pop(connection, None)
+            connection.release()
+            self._engine.end_turn()
+            connection.output.end()
+            trio.lowlevel.notify_closing(self._socket)
+            self._socket.close()
+
+    def beat(self, now: float) -> None:
+        """Send a heartbeat when nothing else was sent for half the interval; give up on a silent client.
+
+        RabbitMQ takes two intervals without a byte for the end, and says nothing then.
+        """
+        interval = self.connection.heartbeat
+        if not interval or self.connection.phase is not Phase.OPEN:
+            return
+        if now - self.last_sent >= interval / 2 and self._unsent is None:
+            self.connection.output.send(HEARTBEAT)
+        if self._paused:
+            self.last_received = now  # it is we who do not listen
+        elif now - self.last_received > 2 * interval:
+            peer = self.connection.peer
+            log.warning("closing connection %s: missed heartbeats from client, timeout: %ds", peer, interval)
+            self.abort()
+
+    def abort(self) -> None:
+        """Close the socket without a word."""
+        self._lost = True
+        self.connection.ended = True
+        self._reading.cancel()
+        self._ending.cancel()
+
+    # Reading
+
+    async def _read(self) -> None:
+        connection = self.connection
+        while not connection.ended:
+            data = await self._receive()
+            if not data:
+                if not connection.ended:
+                    log.warning("connection %s: client unexpectedly closed TCP connection", connection.peer)
+                return
+            if self._in_line:
+                await self._stand_in_line(data)
+            else:
+                await self._obey(data)
+            while connection.unfinished and not connection.ended:
+                await self._hold_back()
+                await self._stand_in_line(b"")
+            if self._handshaking and connection.phase is Phase.OPEN:
+                self._handshaking = False
+                self._reading.deadline = float("inf")
+            await self._hold_back()
+
+    async def _stand_in_line(self, data: bytes) -> None:
+        """A turn for who had more to do than one allows; so it goes on until all that came with one reading is done."""
+        async with self._engine.line:
+            await self._obey(data)
+
+    async def _obey(self, data: bytes) -> None:
+        began = thread_time()
+        self.connection.receive(data)
+        self._engine.end_turn()
+        seconds = thread_time() - began
+        self._in_line = self.connection.unfinished
+        if seconds > LONG_TURN_SECONDS:
+            self._in_line = True
+            await trio.sleep(seconds / 2)
+
+    async def _receive(self) -> bytes:
+        while True:
+            await trio.lowlevel.wait_readable(self._socket)
+            try:
+                data = (
+                    self._socket.recv(RECEIVE_BYTES) if self._busy else bytes(_view[: self._socket.recv_into(_buffer)])
+                )
+            except BlockingIOError:
+                continue
+            except OSError:
+                return b""
+            self.last_received = trio.current_time()
+            self._busy = len(data) >= BUSY_BYTES
+            return data
+
+    async def _hold_back(self) -> None:
+        """Keep a client waiting that publishes faster than the disk takes it, or while memory or disk are short."""
+        connection = self.connection
+        self._paused = True
+        while not connection.readable and not connection.ended:
+            await self._flushed.wait()
+        if connection.publishes:
+            await self._committer.room(confirmed=connection.confirmed)
+        self._paused = False
+
+    # Writing
+
+    def flush(self) -> None:
+        """Send the connection's output, as far as the socket takes it."""
+        self._resume()
+        if self._lost:
+            self.connection.output.take()
+            return
+        if self._unsent is None:
+            self._send(self._take())
+        if self.connection.phase is Phase.CLOSING and not self._close_deadline_set:
+            self._close_deadline_set = True
+            self._reading.deadline = min(self._reading.deadline, trio.current_time() + CLOSE_SECONDS)
+        if self.connection.ended:
+            self._reading.cancel()
+
+    def _resume(self) -> None:
+        if self._paused:
+            self._flushed.set()
+            self._flushed = trio.Event()
+
+    def _send(self, data: bytes) -> None:
+        if not data:
+            return
+        self.last_sent = trio.current_time()
+        try:
+            size = self._socket.send(data)
+        except BlockingIOError:
+            size = 0
+        except OSError as error:
+            log.warning("connection %s: client unexpectedly closed TCP connection: %s", self.connection.peer, error)
+            self.abort()
+            return
+        self.connection.output.unsent(len(data) - size)
+        if size < len(data):
+            self._unsent = memoryview(data)[size:]
+            self._nursery.start_soon(self._send_rest)
+
+    async def _send_rest(self) -> None:
+        while self._unsent is not None and not self._lost:
+            try:
+                await trio.lowlevel.wait_writable(self._socket)
+                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+            except BlockingIOError:
+                continue
+            except (OSError, trio.ClosedResourceError):
+                self.abort()
+                break
+            self.last_sent = trio.current_time()
+            if not self._unsent:
+                self._take_more()
+        self._sent.set()
+        self._sent = trio.Event()
+        self._engine.end_turn()
+
+    def _take_more(self) -> None:
+        data = self._take()
+        self._unsent = memoryview(data) if data else None
+        self.connection.output.unsent(len(data))
+        self._resume()
+
+    def _part(self) -> None:
+        """The last word before the socket is closed; a plain connection has none."""
+
+    async def _all_sent(self) -> None:
+        while self._unsent is not None and not self._lost:
+            await self._sent.wait()

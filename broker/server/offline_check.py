@@ -1,0 +1,44 @@
+"""`leveret check`: is everything in a stopped broker's two stores sound, and do they belong together?"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY
+from storage.definitions.verify_definitions import verify_definitions
+from storage.messages import lmdb_environment
+from storage.messages.verify_messages import verify
+
+
+def check(directory: Path) -> dict[str, Any]:
+    """What the stores hold, and `problems`: sentences for an operator. Changes nothing.
+
+    Raises StoreLocked while a broker runs, and StoreError when a store cannot be read at all.
+    """
+    lock = lmdb_environment.lock(directory / "broker")
+    try:
+        definitions = verify_definitions(directory / DEFINITIONS_FILE)
+        messages = verify(directory / MESSAGES_DIRECTORY)
+        identity = lmdb_environment.check_identity(directory / MESSAGES_DIRECTORY, None)
+    finally:
+        os.close(lock)
+    problems = [*definitions.problems, *messages.problems]
+    if identity.uuid != definitions.uuid:
+        problems.append("the two stores belong to different brokers: put the files of one broker together again")
+    if messages.set_aside:
+        problems.append(f"{messages.set_aside} records of messages could not be read and were set aside")
+    strangers = messages.queue_ids - definitions.queue_ids - definitions.delay_ids - definitions.tombstones
+    if strangers:
+        problems.append(f"the message store holds queues that no definition names: {sorted(strangers)}")
+    return {
+        "queues": len(definitions.queue_ids),
+        "messages": messages.messages,
+        "bytes": messages.bytes,
+        "segments": messages.segments,
+        "large_bodies": messages.bodies,
+        "set_aside": messages.set_aside,
+        "pending_deletions": messages.pending_deletions,
+        "problems": problems,
+    }

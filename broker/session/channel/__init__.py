@@ -1,0 +1,1 @@
+"""One channel: its state, its delivery tags, its confirms, its permissions."""

@@ -1,0 +1,266 @@
+"""One channel: its state, and the order in which it obeys.
+
+A channel obeys its methods one after the other. When one has to wait - a durable declaration for its commit,
+a transaction for the disk - the channel is *gated*: what comes later is held, and obeyed when the gate opens,
+so that a publish right after a declaration without reply still finds its queue. Publishes are held too while
+memory or disk run short; acknowledgements pass by them, because they are what makes room.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from weakref import WeakSet
+
+from broker.entities.messages.message import Entry
+from broker.entities.queues.consumers import UNLIMITED, Consumer
+from broker.entities.queues.queue import Queue
+from broker.entities.scheduling.future import Pending
+from broker.session.channel import deliveries
+from broker.session.channel.confirms import ConfirmLedger
+from broker.session.channel.deliveries import DeliveryLedger
+from broker.session.channel.direct_reply import Replies
+from broker.session.channel.transaction import Transaction
+from broker.session.output import content_frames
+from broker.wire import methods
+from broker.wire.amqp_errors import ChannelException, reply_text
+from broker.wire.assembler import Assembler
+from broker.wire.frames import method_frame
+from broker.wire.method import Method
+
+if TYPE_CHECKING:
+    from broker.session.channel.channel_recording import RecordedChannel
+    from broker.session.connection import Connection
+
+T = TypeVar("T")
+
+Action = Callable[[], object]
+
+BODY_BYTES_MAX = 536_870_912
+"""No message may be larger, whatever the configuration says; RabbitMQ's own ceiling."""
+
+HELD_OVERHEAD_BYTES = 256
+"""What a held method costs beside its body, roughly."""
+
+
+class Held(NamedTuple):
+    """A method that waits: its key, what it does, and roughly how much memory it takes."""
+
+    key: int
+    action: Action
+    size: int
+
+
+class Channel:
+    """State of one channel of one connection. `recorded` is itself where events are recorded."""
+
+    def __init__(self, connection: Connection, number: int) -> None:
+        self.connection = connection
+        self.number = number
+        self.vhost = connection.vhost
+        self.access = connection.access
+        self.assembler = Assembler(BODY_BYTES_MAX)
+        self.deliveries = DeliveryLedger()
+        self.consumers: dict[str, Consumer] = {}
+        self.prefixes: dict[Consumer, bytes] = {}
+        self.drawn_from: WeakSet[Queue] = WeakSet()
+        """The queues it has consumed or got from: those that may have messages out with it."""
+        self.confirms: ConfirmLedger | None = None
+        self.confirmed = False
+        """Whether publishes are answered: in confirm mode, and in transactions."""
+        self.recorded: RecordedChannel | None = None
+        self.transaction: Transaction | None = None
+        self.prefetch = 0
+        self.prefetch_all = 0
+        self.last_queue = ""
+        self.replies = Replies(self)
+        self.closing = False
+        self.ended = False
+        self.gates = 0
+        self.held: deque[Held] = deque()
+
+    # Order
+
+    @property
+    def free(self) -> bool:
+        """Whatever comes can be obeyed at once."""
+        return not (self.gates or self.held or self.closing)
+
+    def obey(self, key: int, action: Action, size: int, *, may_pass: bool = False) -> None:
+        """Do something now, or once everything before it is done; what `may_pass` does not wait for publishes."""
+        if self.free or (may_pass and not self.gates):
+            action()
+        else:
+            self._hold(key, action, size)
+
+    def hold_publish(self, action: Callable[[], object], body_bytes: int) -> None:
+        """A resource is short: keep a publish, and whatever follows it, until there is enough again."""
+        self.connection.block()
+        self._hold(methods.BasicPublish.KEY, action, body_bytes + HELD_OVERHEAD_BYTES)
+
+    def _hold(self, key: int, action: Action, size: int) -> None:
+        self.held.append(Held(key, action, size))
+        self.connection.hold(size)
+
+    def when(self, pending: Pending[T], go_on: Callable[[T], None]) -> None:
+        """Go on with a result once it is there; nothing else happens on this channel before."""
+        if pending.done:
+            go_on(pending.result())
+            return
+        self.gates += 1
+        failing = self.connection.obeying
+
+        def settled(outcome: Pending[T]) -> None:
+            self.gates -= 1
+            if not (self.closing or self.ended):
+                self.connection.guard(self, failing, lambda: go_on(outcome.result()))
+            self.go_on()
+
+        pending.then(settled)
+
+    def go_on(self) -> None:
+        """Obey what was held, up to the next gate."""
+        while self.held and not self.gates and not self.ended:
+            if self.held[0].key == methods.BasicPublish.KEY and self.connection.broker.alarms.raised:
+                self.connection.block()
+                break
+            key, action, size = self.held.popleft()
+            self.connection.hold(-size)
+            if not self.closing:
+                self.connection.guard(self, key, action)
+
+    # Out
+
+    def send(self, method: Method, *, no_wait: bool = False) -> None:
+        """Send a method on this channel; nothing where it is an answer that the client does not want."""
+        if no_wait:
+            return
+        self.connection.output.send(method_frame(self.number, method))
+
+    def fail(self, error: ChannelException, failing: int) -> None:
+        """End the channel with an error; `failing` is the key of the method that caused it."""
+        text = reply_text(error.code, error.text)
+        self.send(methods.ChannelClose(error.code, text, failing >> 16, failing & 0xFFFF))
+        self.release(failed=True)
+        self.closing = True
+
+    # Consumers
+
+    def room(self) -> int:
+        """How much more output its connection takes before it counts as slow."""
+        return self.connection.output.room()
+
+    def allowance(self) -> int:
+        """What the prefetch limit of the whole channel leaves."""
+        return self.prefetch_all - self.deliveries.consumed if self.prefetch_all else UNLIMITED
+
+    def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
+        """Send deliveries; those of a consumer that acknowledges are written into the ledger."""
+        ledger, frame_max = self.deliveries, self.connection.frame_max
+        first = ledger.last + 1
+        self.connection.output.send_all(
+            *content_frames.deliver_run(self.number, self.prefixes[consumer], first, entries, frame_max)
+        )
+        if consumer.no_ack:
+            ledger.skip(len(entries))
+        else:
+            ledger.add_all(entries)
+
+    def unacked_of(self, queue: Queue) -> Iterable[Entry]:
+        """What is out with the client of one queue."""
+        tx = self.transaction
+        settled = [entry for entry in tx.settled.values() if entry.queue is queue] if tx else []
+        return [*self.deliveries.of_queue(queue), *settled]
+
+    def cancelled(self, consumer: Consumer) -> None:
+        """A queue is gone: its consumer ends, and a client that understands is told (RabbitMQ's extension)."""
+        if self.consumers.get(consumer.tag) is not consumer:
+            return  # cancelled by the client meanwhile
+        self.forget(consumer)
+        if not self.ended and self.connection.knows("consumer_cancel_notify"):
+            self.send(methods.BasicCancel(consumer.tag, no_wait=True))
+
+    def forget(self, consumer: Consumer) -> None:
+        """A consumer has ended; what it was given stays outstanding."""
+        del self.consumers[consumer.tag]
+        del self.prefixes[consumer]
+
+    def replenish(self) -> None:
+        """Room has been made that any consumer may use."""
+        for consumer in self.consumers.values():
+            if not consumer.waiting:
+                consumer.resume()
+
+    # Confirms
+
+    def confirm_later(self, ledger: ConfirmLedger, count: int = 1) -> None:
+        """The publishes just made are confirmed with the batch that is gathering."""
+        journal = self.connection.broker.journal
+        if ledger.wait_for(journal.current.number, count):
+            journal.wait(ledger)
+
+    def confirms_ready(self) -> None:
+        """There are confirms to send at the end of the turn."""
+        self.connection.output.answer(self)
+
+    def answer_publishes(self) -> list[bytes]:
+        """The confirms that are due, as frames."""
+        if self.confirms is None or self.closing:
+            return []
+        return [
+            method_frame(
+                self.number,
+                methods.BasicNack(answer.tag, answer.multiple, True)
+                if answer.refused
+                else methods.BasicAck(answer.tag, answer.multiple),
+            )
+            for answer in self.confirms.answers()
+        ]
+
+    # End
+
+    def fall_silent(self) -> None:
+        """The connection is at its end: nothing more is obeyed or said, and what the channel holds is about to go."""
+        self.ended = True
+        self.confirms = None
+        self.replies.stop()
+
+    def release(self, *, failed: bool = False) -> None:
+        """Give everything back: consumers end, what is unacknowledged returns to its queues.
+
+        As in RabbitMQ, a channel that `failed` keeps until its close is answered what it took from queues that it
+        does not consume from.
+        """
+        outstanding = self.deliveries.take(0, multiple=True)
+        self.connection.gather(-self.assembler.bytes)
+        self.assembler = Assembler(BODY_BYTES_MAX)
+        if self.transaction is not None:
+            self.connection.gather(-self.transaction.bytes)
+            outstanding |= self.transaction.settled
+            self.transaction = None
+        if failed:
+            consumed = {consumer.queue for consumer in self.consumers.values()}
+            self.deliveries.put_back({tag: entry for tag, entry in outstanding.items() if entry.queue not in consumed})
+        kept = self.deliveries.unacked
+        for consumer in reversed(list(self.consumers.values())):  # who waits for the active one's place, before it
+            self.end_consumer(consumer)
+        deliveries.requeue([entry for tag, entry in outstanding.items() if tag not in kept], abandoned=True)
+        for queue in list(self.drawn_from):
+            if not any(self.deliveries.of_queue(queue)):
+                queue.forget(self)
+        self.replies.stop()
+        self.confirms = None
+        self.connection.hold(-sum(held.size for held in self.held))
+        self.held.clear()
+
+    def end_consumer(self, consumer: Consumer) -> None:
+        """Cancel a consumer; an auto-delete queue goes with its last one."""
+        self.forget(consumer)
+        queue = consumer.queue
+        if queue.deleted:
+            return
+        queue.consumers.remove(consumer)
+        queue.touch()
+        if queue.spec.auto_delete and not queue.consumers.members:
+            self.vhost.delete_queue(queue)

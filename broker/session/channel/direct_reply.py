@@ -1,0 +1,54 @@
+"""Direct reply-to: answers that go straight to the channel that asked, through no queue.
+
+The channel consumes from a queue that does not exist and names it in its requests; the broker puts an address
+of its own in that name's place. RabbitMQ's extension, one such consumer a channel.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from weakref import ref
+
+from broker.entities.messages.message import Message
+from broker.session.output import content_frames
+from broker.session.registry import generated_name
+from broker.wire.properties import REPLY_TO
+
+if TYPE_CHECKING:
+    from broker.session.channel.channel import Channel
+
+
+class Replies:
+    """Where the answers to one channel's requests go. `address` and `tag` are empty while it expects none."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel_ref = ref(channel)  # who ends shall be gone at once, not when cycles are looked for
+        self.address = ""
+        self.tag = ""
+
+    @property
+    def _channel(self) -> Channel:
+        channel = self._channel_ref()
+        assert channel is not None, "a channel asks for itself"
+        return channel
+
+    def expect(self, tag: str) -> None:
+        """Answers are delivered to the consumer `tag` from now on."""
+        self.tag, self.address = tag, generated_name(REPLY_TO + ".")
+        self._channel.connection.registry.reply_channels[self.address] = self._channel
+
+    def stop(self) -> None:
+        """The reply consumer is gone: answers find nobody."""
+        self._channel.connection.registry.reply_channels.pop(self.address, None)
+        self.address = self.tag = ""
+
+    def deliver(self, message: Message) -> None:
+        """Send an answer to the client; one that does not read what it has been told gets no more."""
+        if self._channel.connection.deaf:
+            return
+        channel, prefix = self._channel, content_frames.deliver_prefix(self.tag)
+        # As in RabbitMQ an answer uses up no tag: the next delivery has the same one.
+        tag, frame_max = channel.deliveries.last + 1, channel.connection.frame_max
+        channel.connection.output.send(
+            b"".join(content_frames.deliver(channel.number, prefix, tag, False, message, frame_max))
+        )

@@ -1,0 +1,82 @@
+"""Deliveries that nobody acknowledges: when one is out for too long, its channel is closed.
+
+RabbitMQ's protection from consumers that hang: what they hold goes back to its queue, to those who still work. How
+long is too long says the consumer, else the queue, else the settings, as in RabbitMQ 3.13.
+
+Nothing is noted when a message is delivered. Every half minute all channels are looked at, and the last tag that each
+has given out is marked with the time: whatever is outstanding up to a mark is at least as old as the mark. So a
+channel is closed between the time-out and a minute later, which is when RabbitMQ, looking every minute, closes it.
+As there, only the oldest delivery of a channel is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING
+
+from broker.entities.arguments.queue_arguments import consumer_timeout
+from broker.entities.messages.message import Entry
+from broker.wire.amqp_errors import ChannelException
+from broker.wire.constants import ReplyCode
+
+if TYPE_CHECKING:
+    from broker.session.channel.channel import Channel
+    from broker.session.registry import Registry
+
+log = logging.getLogger("leveret.channel")
+
+LOOK_MILLISECONDS = 30_000
+
+Marks = deque[tuple[int, int]]
+"""The last tag given out and when that was seen, rising. A time-out of half an hour keeps sixty of them."""
+
+
+class Overdue:
+    """Looks after the outstanding deliveries of all connections."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._timers = registry.broker.timers
+        self._now = registry.broker.clock.now
+        self._default = int(registry.settings.consumer_timeout * 1000)
+        self._interval = max(1, min(LOOK_MILLISECONDS, self._default // 2 or LOOK_MILLISECONDS))
+        self._marks: dict[Channel, Marks] = {}
+
+    def watch(self) -> None:
+        """Look at all channels, now and from now on."""
+        self._timers.at(self._now() + self._interval, self.watch)
+        now = self._now()
+        before, self._marks = self._marks, {}
+        for connection in self._registry.connections:
+            for channel in connection.channels.values():
+                if channel.deliveries.unacked and not channel.closing:
+                    self._marks[channel] = before.get(channel) or deque()
+        for channel, marks in self._marks.items():
+            self._look(channel, marks, now)
+
+    def _look(self, channel: Channel, marks: Marks, now: int) -> None:
+        oldest, entry = next(iter(channel.deliveries.unacked.items()))
+        while marks and marks[0][0] < oldest:
+            marks.popleft()
+        timeout = self._timeout(entry)
+        if marks and timeout and now - marks[0][1] >= timeout:
+            _close(channel, entry, timeout)
+        elif not marks or marks[-1][0] < channel.deliveries.last:
+            marks.append((channel.deliveries.last, now))
+
+    def _timeout(self, entry: Entry) -> int:
+        """How many milliseconds a delivery may be outstanding; 0: for ever."""
+        said = [] if entry.consumer is None else [consumer_timeout(entry.consumer.arguments)]
+        said.append(entry.queue.arguments.consumer_timeout)
+        return next((timeout for timeout in said if timeout is not None), self._default)
+
+
+def _close(channel: Channel, entry: Entry, timeout: int) -> None:
+    peer, queue = channel.connection.peer, entry.queue.name
+    log.warning("a delivery from queue '%s' was not acknowledged: connection %s, %d ms", queue, peer, timeout)
+    text = (
+        f"delivery acknowledgement on channel {channel.number} timed out. Timeout value used: {timeout} ms. "
+        "This timeout value can be configured, see consumers doc guide to learn more"
+    )
+    channel.fail(ChannelException(ReplyCode.PRECONDITION_FAILED, text), 0)

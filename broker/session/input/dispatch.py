@@ -1,0 +1,89 @@
+"""The protocol on one page: which function obeys which method."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from broker.session.channel.channel import Channel
+from broker.session.methods import (
+    acknowledge,
+    basic_methods,
+    channel_methods,
+    exchange_methods,
+    publish,
+    queue_methods,
+    tx_methods,
+)
+from broker.wire import methods
+from broker.wire.amqp_errors import ConnectionException
+from broker.wire.assembler import Command
+from broker.wire.constants import ReplyCode
+from broker.wire.method import Method
+
+if TYPE_CHECKING:
+    from broker.session.connection import Connection
+
+HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {
+    methods.ChannelOpen: channel_methods.open_again,
+    methods.ChannelFlow: channel_methods.flow,
+    methods.ChannelClose: channel_methods.close,
+    methods.ChannelCloseOk: channel_methods.close_ok,
+    methods.AccessRequest: channel_methods.access_request,
+    methods.ExchangeDeclare: exchange_methods.declare,
+    methods.ExchangeDelete: exchange_methods.delete,
+    methods.ExchangeBind: exchange_methods.bind,
+    methods.ExchangeUnbind: exchange_methods.unbind,
+    methods.QueueDeclare: queue_methods.declare,
+    methods.QueueBind: queue_methods.bind,
+    methods.QueueUnbind: queue_methods.unbind,
+    methods.QueuePurge: queue_methods.purge,
+    methods.QueueDelete: queue_methods.delete,
+    methods.BasicQos: basic_methods.qos,
+    methods.BasicConsume: basic_methods.consume,
+    methods.BasicCancel: basic_methods.cancel,
+    methods.BasicGet: basic_methods.get,
+    methods.BasicAck: acknowledge.ack,
+    methods.BasicNack: acknowledge.nack,
+    methods.BasicReject: acknowledge.reject,
+    methods.BasicRecover: acknowledge.recover,
+    methods.BasicRecoverAsync: acknowledge.recover_async,
+    methods.TxSelect: tx_methods.select,
+    methods.TxCommit: tx_methods.commit,
+    methods.TxRollback: tx_methods.rollback,
+    methods.ConfirmSelect: tx_methods.confirm_select,
+}
+
+MAKES_ROOM = frozenset({methods.BasicAck, methods.BasicNack, methods.BasicReject})
+"""What is obeyed even while publishes before it are held."""
+
+
+def obey(channel: Channel, command: Command) -> None:
+    """Obey a whole command on an open channel."""
+    if type(command.method) is methods.BasicPublish:
+        assert command.header_payload is not None
+        channel.connection.publishes, channel.connection.confirmed = True, channel.confirmed
+        publish.publish(channel, command.method.encode()[4:], command.header_payload, command.body)
+        return
+    handler = HANDLERS.get(type(command.method))
+    if handler is None:  # for clients to receive, an answer to what we never ask, or of the connection class
+        raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method")
+    handler(channel, command.method)
+
+
+def obey_unopened(connection: Connection, number: int, channel: Channel | None, method: Method | None) -> None:
+    """A frame for a channel that is not open: before channel.open, or between channel.close and its answer."""
+    if channel is None:
+        if isinstance(method, methods.ChannelOpen):
+            channel_methods.open_first(connection, number)
+        elif method is not None:
+            raise ConnectionException(
+                ReplyCode.CHANNEL_ERROR, "expected 'channel.open'", method.CLASS_ID, method.METHOD_ID
+            )
+        else:
+            text = "expected method frame, got non method frame instead"
+            raise ConnectionException(ReplyCode.UNEXPECTED_FRAME, text)
+    elif isinstance(method, methods.ChannelCloseOk):
+        channel_methods.close_ok(channel, method)
+    elif isinstance(method, methods.ChannelClose):
+        channel.send(methods.ChannelCloseOk())

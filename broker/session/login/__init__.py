@@ -1,0 +1,1 @@
+"""Who a client is: handshake, SASL, passwords, certificates, throttling of wrong logins."""

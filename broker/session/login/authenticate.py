@@ -1,0 +1,41 @@
+"""Whether a login is taken, and what a wrong one costs: the same answer at every door."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.session.login import sasl
+
+if TYPE_CHECKING:
+    from broker.session.connection import Peer
+    from broker.session.registry import Registry
+
+
+class Refusal(NamedTuple):
+    """Why a login is refused, for the log alone. Times are seconds.
+
+    `unseen`: how long logins like it are refused without a look; 0: it was looked at. `longer`: how much later than
+    usual the client is told.
+    """
+
+    reason: str
+    unseen: float = 0.0
+    longer: float = 0.0
+
+
+def refusal(registry: Registry, peer: Peer, login: sasl.Login) -> Refusal | None:
+    """Look at a login, and remember a wrong password; None when it is taken."""
+    guessing, now = registry.guessing, registry.broker.clock.now()
+    wait = guessing.wait(peer.host, login, now)
+    if wait:
+        counts = f"the next one counts in {math.ceil(wait)} s"
+        return Refusal(f"too many wrong passwords from {peer.host}, {counts}", unseen=wait)
+    user = registry.broker.users.by_name.get(login.user)
+    reason = sasl.refusal(user, login, registry.settings.loopback_users, loopback=peer.loopback)
+    if reason is None:
+        guessing.right(peer.host, login)
+        return None
+    wrong = reason == sasl.INVALID
+    longer = guessing.wrong(peer.host, login, now, loopback=peer.loopback) if wrong else 0.0
+    return Refusal(reason, longer=longer)

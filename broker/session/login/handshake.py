@@ -1,0 +1,250 @@
+"""Channel 0: from the protocol header to connection.close-ok.
+
+A client that does not get as far as connection.open is not told why, as RabbitMQ does it: the socket stays
+open for three silent seconds, so that guessing passwords is slow, and is closed. The log has the reason. A client
+that announces `authentication_failure_close` hears of a refused login at once.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Callable
+from enum import Enum, auto
+from typing import TYPE_CHECKING, Any
+
+from broker import __version__
+from broker.entities.vhosts.user_limits import MAX_CONNECTIONS
+from broker.session.login import authenticate, sasl
+from broker.wire import methods
+from broker.wire.amqp_errors import ConnectionException, reply_text
+from broker.wire.constants import FRAME_MIN_SIZE, ReplyCode
+from broker.wire.field_tables import Field, Table
+from broker.wire.frames import PROTOCOL_HEADER
+from broker.wire.method import Method
+
+if TYPE_CHECKING:
+    from broker.session.connection import Connection
+
+log = logging.getLogger("leveret.connection")
+
+SILENT_SECONDS = 3.0
+ACCEPTED_HEADERS = (PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09")
+"""0-9-1, and what clients of 0-9 send: RabbitMQ takes it for the same."""
+TLS_HANDSHAKE = b"\x16\x03"
+HTTP_VERBS = (b"GET ", b"HEAD ", b"POST ", b"PUT ", b"OPTIONS ")
+"""How clients begin that are in the wrong place, so that the log can say so."""
+
+CAPABILITIES = (
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "consumer_priorities",
+    "authentication_failure_close",
+    "per_consumer_qos",
+    "direct_reply_to",
+)
+
+
+class Phase(Enum):
+    """How far a connection has come."""
+
+    HEADER = auto()
+    START = auto()
+    TUNE = auto()
+    OPENING = auto()
+    OPEN = auto()
+    CLOSING = auto()
+
+
+CAN_SAY_CLOSE = (Phase.OPENING, Phase.OPEN)
+
+
+def read_header(connection: Connection, data: bytes) -> bytes:
+    """Take the protocol header off what has arrived; the rest of it.
+
+    Anything else is answered with the header of the version spoken here, and goodbye (specification, 2.2.4).
+    """
+    if len(data) < len(PROTOCOL_HEADER):
+        return data
+    if data[:8] not in ACCEPTED_HEADERS:
+        log.warning("closing connection %s: %s", connection.peer, _opened_with(data[:8]))
+        connection.output.send(PROTOCOL_HEADER)
+        connection.end()
+        return b""
+    connection.phase = Phase.START
+    properties, secured = server_properties(connection), connection.peer.secured
+    mechanisms = sasl.offered(certificates_asked=secured is not None and secured.asked)
+    connection.send(methods.ConnectionStart(0, 9, properties, mechanisms, b"en_US"))
+    return data[8:]
+
+
+def _opened_with(header: bytes) -> str:
+    if header.startswith(TLS_HANDSHAKE):
+        return "a TLS client on a plain port; amqps clients use the port of tls.listen"
+    if header.startswith(HTTP_VERBS):
+        return f"an HTTP client on an AMQP port, it said {header!r}"
+    return f"it opened with {header!r} instead of AMQP 0-9-1"
+
+
+def server_properties(connection: Connection) -> Table:
+    """What the broker says of itself: keys and capabilities are RabbitMQ's, product and version a setting."""
+    settings = connection.settings
+    return {
+        "capabilities": Field("F", {name: Field("t", True) for name in CAPABILITIES}),
+        "cluster_name": _string(settings.cluster_name),
+        "copyright": _string("Copyright the Leveret authors. Apache License 2.0."),
+        "information": _string(f"Leveret {__version__}, a durable AMQP 0-9-1 broker."),
+        "platform": _string(f"Leveret {__version__}, Python {platform.python_version()}"),
+        "product": _string(settings.product),
+        "version": _string(settings.version),
+    }
+
+
+def refuse(connection: Connection, reason: str, longer: float = 0.0) -> None:
+    """End a connection without a word: after silence while it is being set up (`longer`: more of it), else at once."""
+    log.warning("closing connection %s: %s", connection.peer, reason)
+    waiting = connection.phase in (Phase.START, Phase.TUNE)
+    connection.release()
+    connection.end(SILENT_SECONDS + longer if waiting else 0.0)
+
+
+def obey(connection: Connection, method: Method) -> None:
+    """Obey a method on channel 0."""
+    if connection.phase is Phase.CLOSING:
+        _while_closing(connection, method)
+        return
+    handler = _HANDLERS.get((connection.phase, type(method)))
+    if handler is not None:
+        handler(connection, method)
+    elif connection.phase is Phase.OPEN:
+        text = "unexpected method in connection state running"
+        raise ConnectionException(ReplyCode.CHANNEL_ERROR, text, method.CLASS_ID, method.METHOD_ID)
+    else:
+        refuse(connection, f"{method.NAME} out of place")
+
+
+def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None:
+    connection.opened(method.client_properties)
+    secured, mechanism = connection.peer.secured, method.mechanism
+    try:
+        if mechanism == sasl.EXTERNAL and secured is not None and secured.asked:
+            login = sasl.proved(secured.certificate, connection.settings.naming)
+        else:
+            login = sasl.read(mechanism, method.response)
+    except sasl.Malformed as error:
+        refuse(connection, str(error))
+    except sasl.Unproved as error:
+        _refuse_login(connection, mechanism, str(error))
+    else:
+        _log_in(connection, mechanism, login)
+
+
+def _log_in(connection: Connection, mechanism: str, login: sasl.Login) -> None:
+    refused = authenticate.refusal(connection.registry, connection.peer, login)
+    if refused is not None:
+        _refuse_login(connection, mechanism, f"user '{login.user}' - {refused.reason}", refused.longer)
+        return
+    connection.user = login.user
+    connection.phase = Phase.TUNE
+    settings = connection.settings
+    connection.send(methods.ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
+
+
+def _refuse_login(connection: Connection, mechanism: str, reason: str, longer: float = 0.0) -> None:
+    if longer or not connection.knows("authentication_failure_close"):
+        refuse(connection, f"login refused: {reason}", longer)
+        return
+    log.warning("closing connection %s: login refused: %s", connection.peer, reason)
+    text = f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
+    connection.phase = Phase.CLOSING
+    connection.send(methods.ConnectionClose(ReplyCode.ACCESS_REFUSED, reply_text(ReplyCode.ACCESS_REFUSED, text), 0, 0))
+
+
+def _tune_ok(connection: Connection, method: methods.ConnectionTuneOk) -> None:
+    settings = connection.settings
+    for name, asked, lowest in (
+        ("frame_max", method.frame_max, FRAME_MIN_SIZE),
+        ("channel_max", method.channel_max, 1),
+    ):
+        limit = getattr(settings, name)
+        if (limit and not lowest <= asked <= limit) or (asked and asked < lowest):
+            refuse(connection, f"negotiated {name} = {asked} is outside {lowest} to {limit or 'any'}")
+            return
+    connection.frame_max = method.frame_max or 1 << 32
+    connection.channel_max = method.channel_max or 65535
+    connection.heartbeat = method.heartbeat
+    connection.phase = Phase.OPENING
+
+
+def _open(connection: Connection, method: methods.ConnectionOpen) -> None:
+    name, user = method.virtual_host, connection.user
+    vhost = connection.broker.vhosts.get(name)
+    if vhost is None:
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, f"vhost {name} not found", 10, 40)
+    _check_connection_limits(connection, name)
+    if not connection.broker.users.may_enter(user, name):
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{user}'", 10, 40)
+    connection.vhost, connection.vhost_name = vhost, name
+    connection.access = connection.registry.access(user, name)
+    connection.phase = Phase.OPEN
+    connection.registry.strangers.pop(connection, None)
+    connection.send(methods.ConnectionOpenOk())
+    log.info("connection %s: user '%s' authenticated and granted access to vhost '%s'", connection.peer, user, name)
+
+
+def _check_connection_limits(connection: Connection, vhost: str) -> None:
+    registry, quotas, user = connection.registry, connection.broker.quotas, connection.user
+    limit: int | None = connection.settings.connections_max
+    if limit and len(registry.connections) > limit:
+        text = f"connection refused: node connection limit ({limit}) is reached"
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)
+    limit = quotas.vhost_reached(vhost, MAX_CONNECTIONS, lambda: registry.count_connections(vhost=vhost))
+    if limit is not None:
+        text = f"access to vhost '{vhost}' refused for user '{user}': connection limit ({limit}) is reached"
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)
+    limit = quotas.user_reached(user, MAX_CONNECTIONS, lambda: registry.count_connections(user=user))
+    if limit is not None:
+        text = f"connection refused for user '{user}': user connection limit ({limit}) is reached"
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)
+
+
+def _close(connection: Connection, method: methods.ConnectionClose) -> None:
+    log.info("connection %s closed by the client: %d %s", connection.peer, method.reply_code, method.reply_text)
+    connection.phase = Phase.CLOSING
+    connection.release().then(lambda _: _say_goodbye(connection))
+
+
+def _say_goodbye(connection: Connection) -> None:
+    if not connection.ended:
+        connection.send(methods.ConnectionCloseOk())
+        connection.end()
+
+
+def _while_closing(connection: Connection, method: Method) -> None:
+    if isinstance(method, methods.ConnectionCloseOk):
+        connection.end()
+    elif isinstance(method, methods.ConnectionClose):
+        _say_goodbye(connection)
+
+
+def _update_secret(connection: Connection, method: methods.ConnectionUpdateSecret) -> None:
+    """Only tokens that expire can be renewed. A password stays what it is; RabbitMQ takes the renewal all the same."""
+    log.info("connection %s: secret of user '%s' updated: %s", connection.peer, connection.user, method.reason)
+    connection.send(methods.ConnectionUpdateSecretOk())
+
+
+def _string(text: str) -> Field:
+    return Field("S", text.encode())
+
+
+_HANDLERS: dict[tuple[Phase, type[Method]], Callable[[Connection, Any], None]] = {
+    (Phase.START, methods.ConnectionStartOk): _start_ok,
+    (Phase.TUNE, methods.ConnectionTuneOk): _tune_ok,
+    (Phase.OPENING, methods.ConnectionOpen): _open,
+    (Phase.OPENING, methods.ConnectionClose): _close,
+    (Phase.OPEN, methods.ConnectionClose): _close,
+    (Phase.OPEN, methods.ConnectionUpdateSecret): _update_secret,
+}

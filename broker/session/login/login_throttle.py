@@ -1,0 +1,152 @@
+"""Who guesses passwords has to wait, longer and longer.
+
+A guess is a wrong password that was not tried before by the same: a program that was left with an old password says
+the same one again and again, which tells it nothing, and it must not keep others out that share its address. Three
+things are watched:
+
+- An address and a user: beyond the limit, logins of this user from this address are refused without a look at the
+  password until some time has passed, twice as much after each further guess. The right password, once it is looked
+  at, forgets the user's guesses.
+- An address with all users, at ten times the limit: the same for all of its logins.
+- A user, from anywhere: refusals take longer. The right password is taken at once, so nobody can keep a user out
+  from elsewhere.
+
+Addresses of this machine are not watched: everybody who is here shares them, and a mistake of one must not be another
+one's. What is remembered is bounded, the oldest goes first; of passwords it is a keyed hash that dies with the process.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from hashlib import blake2b
+from typing import NamedTuple
+
+from broker.session.login.sasl import Login
+
+KEPT_BEYOND_LIMIT = 16
+"""Guesses beyond the limit that are remembered: the wait has reached any sensible maximum by then."""
+WATCHED_MAX = 2048
+USERS_OF_ADDRESS = 10
+FIRST_WAIT = 1000
+DIGEST_BYTES = 8
+IPV6_SITE_BITS = 64
+"""Whoever has one IPv6 address has at least so many bits of them."""
+
+
+class GuessLimits(NamedTuple):
+    """How many guesses are free (0: all of them) within `window` seconds; `wait_max`: the longest wait in seconds."""
+
+    free: int = 10
+    window: float = 3600.0
+    wait_max: float = 60.0
+
+
+class Suspect:
+    """The guesses of one who is watched, by digest of user and password, with their times; `until`: the wait's end."""
+
+    __slots__ = ("guesses", "until")
+
+    def __init__(self) -> None:
+        self.guesses: dict[bytes, int] = {}
+        self.until = 0
+
+
+class Watch:
+    """Guesses of many, apart by a name for each. Times are milliseconds."""
+
+    def __init__(self, free: int, window: int, wait_max: int) -> None:
+        self._free = free
+        self._window = window
+        self._wait_max = wait_max
+        self.suspects: dict[str, Suspect] = {}
+
+    def wait(self, name: str, now: int) -> int:
+        """How long this one still has to wait; 0: not at all."""
+        suspect = self.suspects.get(name)
+        return 0 if suspect is None else max(0, suspect.until - now)
+
+    def guessed(self, name: str, digest: bytes, now: int) -> None:
+        """A wrong password was tried."""
+        suspect = self.suspects.pop(name, None) or Suspect()
+        self.suspects[name] = suspect  # the latest last
+        if len(self.suspects) > WATCHED_MAX:
+            del self.suspects[next(iter(self.suspects))]
+        guesses = suspect.guesses = {old: at for old, at in suspect.guesses.items() if at > now - self._window}
+        if digest in guesses:
+            return
+        guesses[digest] = now
+        if len(guesses) > self._free + KEPT_BEYOND_LIMIT:
+            del guesses[next(iter(guesses))]
+        if len(guesses) > self._free:
+            suspect.until = now + min(self._wait_max, FIRST_WAIT << (len(guesses) - self._free - 1))
+
+    def forget(self, name: str, user: bytes) -> None:
+        """Forget the guesses for a user, whose digest begins all of them."""
+        suspect = self.suspects.get(name)
+        if suspect is None:
+            return
+        suspect.guesses = {old: at for old, at in suspect.guesses.items() if not old.startswith(user)}
+        if not suspect.guesses:
+            del self.suspects[name]
+        elif len(suspect.guesses) <= self._free:
+            suspect.until = 0
+
+
+class Guessing:
+    """What is known of wrong passwords. Times come in as milliseconds, waits go out as seconds."""
+
+    def __init__(self, limits: GuessLimits) -> None:
+        window, wait_max = int(limits.window * 1000), int(limits.wait_max * 1000)
+        self._on = limits.free > 0
+        self._secret = os.urandom(16)
+        self.pairs = Watch(limits.free, window, wait_max)
+        self.addresses = Watch(limits.free * USERS_OF_ADDRESS, window, wait_max)
+        self.users = Watch(limits.free, window, wait_max)
+
+    def wait(self, host: str, login: Login, now: int) -> float:
+        """Seconds in which logins like this one are refused unseen; 0: it is to be looked at."""
+        if login.password is None or not (self.pairs.suspects or self.addresses.suspects):
+            return 0.0
+        address = site(host)
+        return max(self.pairs.wait(_pair(address, login), now), self.addresses.wait(address, now)) / 1000
+
+    def wrong(self, host: str, login: Login, now: int, *, loopback: bool) -> float:
+        """The password was wrong; how many seconds longer than usual the refusal takes."""
+        if login.password is None or loopback or not self._on:
+            return 0.0
+        user = self._digest(login.user.encode("utf-8", "surrogateescape"))
+        digest = user + self._digest(user + login.password)
+        address = site(host)
+        self.pairs.guessed(_pair(address, login), digest, now)
+        self.addresses.guessed(address, digest, now)
+        self.users.guessed(login.user, digest, now)
+        return self.users.wait(login.user, now) / 1000
+
+    def right(self, host: str, login: Login) -> None:
+        """The password was right: its owner may have mistyped it before."""
+        if login.password is None or not (self.pairs.suspects or self.addresses.suspects):
+            return
+        address, user = site(host), self._digest(login.user.encode("utf-8", "surrogateescape"))
+        self.pairs.forget(_pair(address, login), user)
+        self.addresses.forget(address, user)
+
+    def _digest(self, data: bytes) -> bytes:
+        return blake2b(data, key=self._secret, digest_size=DIGEST_BYTES).digest()
+
+
+def site(host: str) -> str:
+    """What of an address tells who it is: all of it, or the first half of an IPv6 address."""
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv4Address):
+        return str(address)
+    if address.ipv4_mapped is not None:
+        return str(address.ipv4_mapped)
+    return str(ipaddress.ip_network((address, IPV6_SITE_BITS), strict=False))
+
+
+def _pair(address: str, login: Login) -> str:
+    return f"{address} {login.user}"

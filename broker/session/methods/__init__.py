@@ -1,0 +1,1 @@
+"""What each AMQP method does, one file per class."""

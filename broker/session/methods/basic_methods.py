@@ -1,0 +1,172 @@
+"""The basic class: qos, consume, cancel and get."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from broker.entities.arguments.queue_types import QUORUM
+from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.queue import Queue, deliver_now
+from broker.entities.queues.stream_queue import Stream
+from broker.session import firehose
+from broker.session.channel.channel import Channel
+from broker.session.methods.queue_methods import current_queue
+from broker.session.methods.stream_methods import check_consume
+from broker.session.output import content_frames
+from broker.session.registry import generated_name
+from broker.wire import methods
+from broker.wire.amqp_errors import ChannelException, ConnectionException
+from broker.wire.constants import ReplyCode
+from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Table
+from broker.wire.properties import REPLY_TO
+
+
+def qos(channel: Channel, method: methods.BasicQos) -> None:
+    """basic.qos: RabbitMQ reads `global` as "the channel", and its absence as "each consumer started from now on"."""
+    if method.prefetch_size:
+        raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
+    if method.global_:
+        channel.prefetch_all = method.prefetch_count
+        channel.replenish()
+    else:
+        channel.prefetch = method.prefetch_count
+    channel.send(methods.BasicQosOk())
+
+
+def consume(channel: Channel, method: methods.BasicConsume) -> None:
+    """basic.consume. The answer goes out before the first delivery, which waits for the end of the turn."""
+    if method.queue == REPLY_TO:
+        _consume_replies(channel, method)
+        return
+    name = current_queue(channel, method.queue)
+    channel.access.read_queue(name)
+    tag = _consumer_tag(channel, method)
+    queue = channel.vhost.queue(name, channel.connection)
+    _admit(channel, queue, method)
+    consumer = Consumer(
+        queue,
+        channel,
+        tag,
+        no_ack=method.no_ack,
+        exclusive=method.exclusive,
+        prefetch=channel.prefetch,
+        priority=_priority(method.arguments),
+        arguments=method.arguments,
+    )
+    channel.consumers[tag] = consumer
+    channel.drawn_from.add(queue)
+    channel.prefixes[consumer] = content_frames.deliver_prefix(tag)
+    if not method.no_wait:
+        channel.send(methods.BasicConsumeOk(tag))
+    queue.consumers.add(consumer)
+
+
+def _admit(channel: Channel, queue: Queue, method: methods.BasicConsume) -> None:
+    """See that the queue can serve such a consumer."""
+    for argument in queue.type.refused_of_consumers:
+        if argument in method.arguments:
+            where = f"for queue '{queue.name}' in vhost '{channel.vhost.name}' of queue type {queue.type.module}"
+            raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid arg '{argument}' {where}")
+    if isinstance(queue, Stream):
+        check_consume(channel, queue, method)
+        return
+    _check_arguments(method.arguments, queue.name, channel.vhost.name)
+    if queue.type is not QUORUM:
+        _check_exclusive(queue, method, channel.vhost.name)
+    elif channel.prefetch_all:
+        text = f"queue '{queue.name}' in vhost '{channel.vhost.name}' does not support global qos"
+        raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, text)
+
+
+def _consumer_tag(channel: Channel, method: methods.BasicConsume) -> str:
+    limit = channel.connection.settings.consumers_per_channel_max
+    if limit and len(channel.consumers) >= limit:
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, f"reached maximum ({limit}) of consumers per channel")
+    if method.consumer_tag in channel.consumers:
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, f"attempt to reuse consumer tag '{method.consumer_tag}'")
+    return method.consumer_tag or generated_name("amq.ctag-")
+
+
+def _check_arguments(arguments: Table, queue: str, vhost: str) -> None:
+    """Refuse what RabbitMQ 3.10 refuses, of an argument without effect too. Raises ChannelException 406."""
+    priority, failover = arguments.get("x-priority"), arguments.get("x-cancel-on-ha-failover")
+    if priority is not None and priority.kind not in INTEGER_KINDS:
+        name, problem = "x-priority", f'"expected integer, got {TYPE_NAMES[priority.kind]}"'
+    elif failover is not None and failover.kind != "t":
+        name, problem = "x-cancel-on-ha-failover", f"{{unacceptable_type,{TYPE_NAMES[failover.kind]}}}"
+    else:
+        return
+    text = f"invalid arg '{name}' for queue '{queue}' in vhost '{vhost}': {problem}"
+    raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+
+
+def _priority(arguments: Table) -> int:
+    field = arguments.get("x-priority")
+    value: Any = 0 if field is None else field.value
+    return int(value)
+
+
+def _check_exclusive(queue: Queue, method: methods.BasicConsume, vhost: str) -> None:
+    taken = queue.consumers.exclusive or (
+        method.exclusive and (len(queue.consumers) or queue.arguments.single_active_consumer)
+    )
+    if taken:
+        text = f"queue '{queue.name}' in vhost '{vhost}' in exclusive use"
+        raise ChannelException(ReplyCode.ACCESS_REFUSED, text)
+
+
+def _consume_replies(channel: Channel, method: methods.BasicConsume) -> None:
+    """Direct reply-to: the consumer of a queue that does not exist, one per channel."""
+    if channel.replies.tag:
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, "reply consumer already set")
+    if not method.no_ack:
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
+    tag = _consumer_tag(channel, method)
+    channel.replies.expect(tag)
+    if not method.no_wait:
+        channel.send(methods.BasicConsumeOk(tag))
+
+
+def cancel(channel: Channel, method: methods.BasicCancel) -> None:
+    """basic.cancel: what was delivered stays outstanding; an unknown tag is no error."""
+    consumer = channel.consumers.get(method.consumer_tag)
+    if not method.no_wait:
+        channel.send(methods.BasicCancelOk(method.consumer_tag))
+    if consumer is not None:
+        channel.end_consumer(consumer)
+    elif method.consumer_tag and method.consumer_tag == channel.replies.tag:
+        channel.replies.stop()
+
+
+def get(channel: Channel, method: methods.BasicGet) -> None:
+    """basic.get."""
+    name = current_queue(channel, method.queue)
+    channel.access.read_queue(name)
+    queue = channel.vhost.queue(name, channel.connection)
+    if queue.arguments.single_active_consumer and queue.type is QUORUM:
+        raise _not_to_be_got_from(queue, channel.vhost.name)
+    deliver_now(queue)
+    entry = queue.get(channel, no_ack=method.no_ack)
+    if entry is None:
+        channel.send(methods.BasicGetEmpty())
+        return
+    message = entry.message
+    assert message is not None, "a queue hands over what it has loaded"
+    channel.drawn_from.add(queue)
+    if channel.vhost.traced:
+        firehose.delivered(channel, entry)
+    if channel.recorded is not None:
+        message = channel.recorded.got(queue, entry, no_ack=method.no_ack)
+    ledger = channel.deliveries
+    tag = ledger.skip() if method.no_ack else ledger.add(entry)
+    frame_max = channel.connection.frame_max
+    channel.connection.output.send(
+        content_frames.get_ok(channel.number, tag, entry.redelivered, len(queue.backlog), message, frame_max)
+    )
+
+
+def _not_to_be_got_from(queue: Queue, vhost: str) -> ChannelException:
+    text = "basic.get operations are not supported by quorum queues with single active consumer"
+    return ChannelException(
+        ReplyCode.RESOURCE_LOCKED, f"cannot obtain access to locked queue '{queue.name}' in vhost '{vhost}'. {text}"
+    )

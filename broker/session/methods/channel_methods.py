@@ -1,0 +1,73 @@
+"""The channel class, and access.request of older clients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from broker.entities.vhosts.user_limits import MAX_CHANNELS
+from broker.session import firehose
+from broker.session.channel.channel import Channel
+from broker.session.channel.channel_recording import RecordedChannel
+from broker.wire import methods
+from broker.wire.amqp_errors import ConnectionException
+from broker.wire.constants import ReplyCode
+
+if TYPE_CHECKING:
+    from broker.session.connection import Connection
+
+
+def open_first(connection: Connection, number: int) -> None:
+    """channel.open: RabbitMQ limits how many are open, not their numbers."""
+    limit = connection.channel_max
+    if len(connection.channels) >= limit:
+        text = (
+            f"number of channels opened ({len(connection.channels)}) has reached the negotiated channel_max ({limit})"
+        )
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, text)
+    user, registry = connection.user, connection.registry
+    user_limit = connection.broker.quotas.user_reached(user, MAX_CHANNELS, lambda: registry.count_channels(user))
+    if user_limit is not None:
+        text = (
+            f"number of channels opened for user '{user}' has reached the maximum allowed user limit of ({user_limit})"
+        )
+        raise ConnectionException(ReplyCode.NOT_ALLOWED, text)
+    recorder = connection.broker.recorder
+    channel = Channel(connection, number) if recorder is None else RecordedChannel(connection, number, recorder)
+    connection.channels[number] = channel
+    if channel.vhost.traced:
+        firehose.watch(channel)
+    channel.send(methods.ChannelOpenOk())
+
+
+def open_again(channel: Channel, method: methods.ChannelOpen) -> None:
+    """channel.open on an open channel."""
+    raise ConnectionException(ReplyCode.CHANNEL_ERROR, "second 'channel.open' seen")
+
+
+def flow(channel: Channel, method: methods.ChannelFlow) -> None:
+    """channel.flow: RabbitMQ cannot be stopped this way; basic.qos is the means."""
+    if not method.active:
+        raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "active=false")
+    channel.send(methods.ChannelFlowOk(True))
+
+
+def close(channel: Channel, method: methods.ChannelClose) -> None:
+    """channel.close: everything the channel held goes back."""
+    channel.release()
+    channel.ended = True
+    del channel.connection.channels[channel.number]
+    channel.send(methods.ChannelCloseOk())
+
+
+def close_ok(channel: Channel, method: methods.ChannelCloseOk) -> None:
+    """channel.close-ok: the number may be opened again."""
+    if not channel.closing:
+        raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method")
+    channel.release()
+    channel.ended = True
+    del channel.connection.channels[channel.number]
+
+
+def access_request(channel: Channel, method: methods.AccessRequest) -> None:
+    """access.request, from clients that speak 0-9: granted, permissions are checked elsewhere."""
+    channel.send(methods.AccessRequestOk(1))

@@ -1,0 +1,185 @@
+"""The queue class."""
+
+from __future__ import annotations
+
+from broker.entities.arguments import queue_arguments, queue_types
+from broker.entities.exchanges.exchange import Binding
+from broker.entities.queues.batch_queue import OnDisk
+from broker.entities.queues.queue import Queue, QueueSpec, deliver_now
+from broker.entities.scheduling.future import Pending
+from broker.entities.vhosts.user_limits import MAX_QUEUES
+from broker.session.channel.channel import Channel
+from broker.session.methods import name_rules
+from broker.session.registry import generated_name
+from broker.wire import methods
+from broker.wire.amqp_errors import ChannelException, ConnectionException
+from broker.wire.constants import ReplyCode
+from broker.wire.field_tables import Table
+from broker.wire.properties import REPLY_TO
+
+
+def declare(channel: Channel, method: methods.QueueDeclare) -> None:
+    """queue.declare."""
+    name = name_rules.stripped(method.queue)
+    if method.passive or name == REPLY_TO:
+        _declare_passively(channel, method, name)
+        return
+    name_rules.not_reserved("queue", name)
+    vhost, properties = channel.vhost, _properties(method)
+    arguments = queue_types.with_default(method.arguments, vhost.description.default_queue_type, **properties)
+    queue_types.check_name(name, arguments)
+    name = name or generated_name("amq.gen-")
+    channel.access.configure_queue(name)
+    if name not in vhost.queues:
+        _check_limit(channel, name)
+        _check_dead_letter_access(channel, name, arguments)
+        queue_arguments.check(name, vhost.name, arguments)
+        queue_types.check_properties(name, vhost.name, arguments, **properties)
+    # An exclusive queue ends with its connection, so it cannot outlast the broker: RabbitMQ makes it transient.
+    durable = method.durable and not method.exclusive
+    spec = QueueSpec(name, durable, method.exclusive, method.auto_delete, arguments)
+    owner = channel.connection if method.exclusive else None
+    declared = channel.vhost.declare_queue(spec, owner)
+    channel.when(declared, lambda queue: _declared(channel, method, queue))
+
+
+def _properties(method: methods.QueueDeclare) -> dict[str, bool]:
+    return {"durable": method.durable, "exclusive": method.exclusive, "auto_delete": method.auto_delete}
+
+
+def _declared(channel: Channel, method: methods.QueueDeclare, queue: Queue) -> None:
+    channel.last_queue = queue.name
+    channel.send(_declare_ok(queue), no_wait=method.no_wait)
+
+
+def _check_limit(channel: Channel, name: str) -> None:
+    vhost = channel.vhost
+    highest, all_queues = channel.connection.settings.queues_max, channel.connection.broker.queues_by_id
+    if highest and len(all_queues) >= highest:  # RabbitMQ's cluster_queue_limit, since 3.13
+        text = f"cannot declare queue '{name}': queue limit in cluster ({highest}) is reached"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    limit = channel.connection.broker.quotas.vhost_reached(vhost.name, MAX_QUEUES, vhost.queues.__len__)
+    if limit is not None:
+        text = f"cannot declare queue '{name}': queue limit in vhost '{vhost.name}' ({limit}) is reached"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+
+
+def _declare_passively(channel: Channel, method: methods.QueueDeclare, name: str) -> None:
+    if name.startswith(REPLY_TO):
+        _declare_reply_queue(channel, method, name)
+        return
+    queue = channel.vhost.queue(name, channel.connection)
+    queue.use()
+    channel.last_queue = queue.name
+    channel.send(_declare_ok(queue), no_wait=method.no_wait)
+
+
+def _declare_reply_queue(channel: Channel, method: methods.QueueDeclare, name: str) -> None:
+    """A passive declaration asks whether somebody still waits for a direct reply."""
+    if name != REPLY_TO and name not in channel.connection.registry.reply_channels:
+        text = f"no queue '{name}' in vhost '{channel.vhost.name}'"
+        raise ChannelException(ReplyCode.NOT_FOUND, text)
+    channel.send(methods.QueueDeclareOk(name, 0, 1), no_wait=method.no_wait)
+
+
+def _declare_ok(queue: Queue) -> methods.QueueDeclareOk:
+    deliver_now(queue)
+    return methods.QueueDeclareOk(queue.name, queue.ready, len(queue.consumers))
+
+
+def _check_dead_letter_access(channel: Channel, name: str, arguments: Table) -> None:
+    dead_letters = arguments.get("x-dead-letter-exchange")
+    if dead_letters is not None and dead_letters.kind == "S":
+        channel.access.read_queue(name)
+        channel.access.write_exchange(dead_letters.value.decode("utf-8", "surrogateescape"))
+
+
+def bind(channel: Channel, method: methods.QueueBind) -> None:
+    """queue.bind."""
+    binding = _binding(channel, method)
+    bound = channel.vhost.bindings.bind(binding, method.arguments)
+    channel.when(bound, lambda _: channel.send(methods.QueueBindOk(), no_wait=method.no_wait))
+
+
+def unbind(channel: Channel, method: methods.QueueUnbind) -> None:
+    """queue.unbind. RabbitMQ says yes where queue or exchange are not there, too."""
+    vhost = channel.vhost
+    name, _ = _name_and_key(channel, method)
+    name_rules.not_default_exchange(method.exchange)
+    channel.access.write_queue(name)
+    channel.access.read_exchange(method.exchange)
+    if name not in vhost.queues or method.exchange not in vhost.exchanges:
+        channel.send(methods.QueueUnbindOk())
+        return
+    unbound = vhost.bindings.unbind(_binding(channel, method))
+    channel.when(unbound, lambda _: channel.send(methods.QueueUnbindOk()))
+
+
+def _binding(channel: Channel, method: methods.QueueBind | methods.QueueUnbind) -> Binding:
+    name, key = _name_and_key(channel, method)
+    name_rules.not_default_exchange(method.exchange)
+    channel.access.write_queue(name)
+    channel.access.read_exchange(method.exchange)
+    exchange = channel.vhost.exchange(method.exchange)
+    queue = channel.vhost.queue(name, channel.connection)
+    channel.access.topic(exchange, "read", key)
+    return exchange.binding(queue, key, method.arguments)
+
+
+def _name_and_key(channel: Channel, method: methods.QueueBind | methods.QueueUnbind) -> tuple[str, str]:
+    """No name means the queue declared last; no key with it means its name (specification, queue.bind)."""
+    if method.queue:
+        return method.queue, method.routing_key
+    name = current_queue(channel, "")
+    return name, method.routing_key or name
+
+
+def purge(channel: Channel, method: methods.QueuePurge) -> None:
+    """queue.purge: drops what is ready, not what is out with consumers; answered when the disk knows."""
+    name = current_queue(channel, method.queue)
+    channel.access.read_queue(name)
+    queue = channel.vhost.queue(name, channel.connection)
+    deliver_now(queue)
+    count = queue.purge()
+    journal = channel.connection.broker.journal
+    purged = OnDisk(journal) if queue.durable else Pending.resolved(None)
+    channel.when(purged, lambda _: channel.send(methods.QueuePurgeOk(count), no_wait=method.no_wait))
+
+
+def delete(channel: Channel, method: methods.QueueDelete) -> None:
+    """queue.delete; of one that is not there too, as RabbitMQ does since 3.2."""
+    name = current_queue(channel, name_rules.stripped(method.queue))
+    channel.access.configure_queue(name)
+    if name not in channel.vhost.queues:
+        channel.send(methods.QueueDeleteOk(0), no_wait=method.no_wait)
+        return
+    queue = channel.vhost.queue(name, channel.connection)
+    where = f"queue '{name}' in vhost '{channel.vhost.name}'"
+    if queue.type is queue_types.QUORUM:
+        _check_unconditional(method, where)
+    deliver_now(queue)
+    if method.if_unused and len(queue.consumers):
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} in use")
+    if method.if_empty and queue.ready:
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} not empty")
+    deleted = channel.vhost.delete_queue(queue)
+    channel.when(deleted, lambda count: channel.send(methods.QueueDeleteOk(count), no_wait=method.no_wait))
+
+
+def _check_unconditional(method: methods.QueueDelete, where: str) -> None:
+    for flag, present in (("if-unused", method.if_unused), ("if-empty", method.if_empty)):
+        if present:
+            text = f"queue.delete operations with {flag} flag set are not supported by quorum queues"
+            raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"cannot delete {where}. {text}")
+
+
+def current_queue(channel: Channel, name: str) -> str:
+    """The queue a method means: the one declared last on the channel when it names none.
+
+    Raises ChannelException 404 when none was.
+    """
+    if name:
+        return name
+    if not channel.last_queue:
+        raise ChannelException(ReplyCode.NOT_FOUND, "no previously declared queue")
+    return channel.last_queue

@@ -1,0 +1,40 @@
+"""What the basic class means for a stream, where that is not what it means for a queue: mostly refusals."""
+
+from __future__ import annotations
+
+from broker.entities.arguments import stream_arguments
+from broker.entities.queues.stream_queue import Stream
+from broker.session.channel.channel import Channel
+from broker.wire import methods
+from broker.wire.amqp_errors import ConnectionException, precondition_failed
+from broker.wire.constants import ReplyCode
+
+
+def check_consume(channel: Channel, stream: Stream, method: methods.BasicConsume) -> None:
+    """Refuse a consumer that a stream cannot serve, in RabbitMQ's order. `exclusive` is accepted and means nothing.
+
+    Raises ChannelException 406 for arguments and for no prefetch, ConnectionException 540 for what streams do not do.
+    """
+    where = f"for {stream.where}"
+    stream_arguments.start(method.arguments, where)
+    if not channel.prefetch:
+        raise precondition_failed(f"consumer prefetch count is not set for '{stream.where}'")
+    if method.no_ack:
+        text = f"automatic acknowledgement not supported by stream queues {stream.where}"
+        raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, text)
+    if channel.prefetch_all:
+        raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"{stream.where} does not support global qos")
+
+
+def check_return(channel: Channel, tag: int, *, multiple: bool) -> None:
+    """Refuse to give deliveries of a stream back: raises ConnectionException 540 where there are any among these.
+
+    Raises ChannelException 406 for a tag that is not outstanding.
+    """
+    if not any(isinstance(queue, Stream) for queue in channel.drawn_from):
+        return
+    entries = channel.deliveries.take(tag, multiple=multiple)
+    channel.deliveries.put_back(entries)
+    for entry in entries.values():
+        if isinstance(entry.queue, Stream):
+            entry.queue.refuse_return()

@@ -1,0 +1,117 @@
+"""What a connection has to say, until its socket takes it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from broker.entities.scheduling.turn import Outbound, Turn
+from broker.wire.frames import Piece
+
+if TYPE_CHECKING:
+    from broker.session.channel.channel import Channel
+
+
+class Output(Outbound):
+    """Bytes to send, bounded by asking first: consumers are given nothing while there is no `room`.
+
+    Confirms are not written out before somebody takes the output: while a client does not read they stay ranges.
+    `on_flush` is called at the end of a turn that had something to say, `on_room` when there is room again.
+    """
+
+    __slots__ = (
+        "_answering",
+        "_bytes",
+        "_bytes_max",
+        "_dirty",
+        "_on_flush",
+        "_on_room",
+        "_parts",
+        "_turn",
+        "_unsent",
+        "_was_full",
+    )
+
+    def __init__(self, turn: Turn, bytes_max: int, on_flush: Callable[[], None], on_room: Callable[[], None]) -> None:
+        self._turn = turn
+        self._bytes_max = bytes_max
+        self._on_flush = on_flush
+        self._on_room = on_room
+        self._parts: list[Piece] = []
+        self._bytes = 0
+        self._unsent = 0
+        self._was_full = False
+        self._dirty = False
+        self._answering: dict[Channel, None] = {}
+
+    def send(self, data: bytes) -> None:
+        """Put bytes behind what is waiting to be sent."""
+        self._parts.append(data)
+        self._bytes += len(data)
+        if not self._dirty:
+            self.touch()
+
+    def send_all(self, pieces: list[Piece], size: int) -> None:
+        """Put many at once, `size` bytes together, behind what is waiting to be sent."""
+        self._parts += pieces
+        self._bytes += size
+        if not self._dirty:
+            self.touch()
+
+    def answer(self, channel: Channel) -> None:
+        """A channel has confirms to send when the output is taken."""
+        self._answering[channel] = None
+        self.touch()
+
+    def touch(self) -> None:
+        """Have `on_flush` called at the end of the turn."""
+        if not self._dirty:
+            self._dirty = True
+            self._turn.outbound.append(self)
+
+    def flush(self) -> None:
+        """End of the turn: the output can be taken."""
+        self._dirty = False
+        self._on_flush()
+
+    def take(self) -> bytes:
+        """Everything there is to send, confirms last."""
+        for channel in self._answering:
+            self._parts.extend(channel.answer_publishes())
+        self._answering.clear()
+        data = b"".join(self._parts)
+        self._parts.clear()
+        self._bytes = 0
+        return data
+
+    def unsent(self, size: int) -> None:
+        """So much of what was taken is still on its way to the client: told after every attempt to send."""
+        self._unsent = size
+        if self._was_full and self.room() > 0:
+            self._was_full = False
+            self._on_room()
+
+    def refuse_deliveries(self) -> None:
+        """There is no room for deliveries from now on: whoever consumes is about to end."""
+        self._bytes_max = 0
+
+    def end(self) -> None:
+        """Nobody takes anything any more. What held the output and is held by it shall be gone at once."""
+        self._on_flush = self._on_room = _nobody
+
+    @property
+    def pending(self) -> int:
+        """Bytes that the client has not taken yet."""
+        return self._bytes + self._unsent
+
+    def room(self) -> int:
+        """How many more bytes are welcome; 0: none."""
+        room = self._bytes_max - self._bytes - self._unsent
+        if room > 0:
+            return room
+        self._was_full = True
+        return 0
+
+
+def _nobody() -> None:
+    """Nobody is there to be told."""

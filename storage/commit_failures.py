@@ -1,0 +1,95 @@
+"""What a failed commit means: may the batch be tried again, or is its outcome unknown?
+
+LMDB tells three things apart by nothing but the error's number, and two of them have the same one. A write that failed
+or was cut short was made before anything refers to its pages: nothing has changed. A sync that failed may have lost
+what was written, and a second one may succeed without having written it: nothing is known any more. Linux tells of a
+failed sync once through each descriptor of the file that was open when it happened. So a descriptor of our own, through
+which nothing is ever written, knows whether it was the sync.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar, final
+
+import lmdb
+
+from storage.storage_errors import StoreCutShort, StoreError, StoreFailed, StoreFull
+
+Result = TypeVar("Result")
+
+_FULL = ("No space left on device", "Disk quota exceeded", "File too large")
+_CUT_SHORT = "Input/output error"
+_UNKNOWN = "its outcome is unknown: look at the disk, then restart"
+
+
+@final
+class Judge:
+    """Says what errors of one environment mean. Opened together with it, so that no failed sync goes unheard."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._data = directory / "data.mdb"
+        self._probe = directory / "probe"
+        self._probe.unlink(missing_ok=True)
+        self._witness = os.open(self._data, os.O_RDONLY | os.O_CLOEXEC)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._witness)
+
+    def judge(self, error: lmdb.Error) -> StoreError:
+        """What a failed transaction means for the broker; to be asked at once, and once for each error.
+
+        StoreFull and StoreCutShort: nothing was changed. After a full disk the batch may be tried again at any time,
+        after a write that was cut short although there is room, once. StoreFailed: nobody knows; or LMDB, having
+        failed in the last write of an earlier commit, refuses to go on.
+        """
+        unsynced = self._failed_sync()
+        if unsynced:
+            return StoreFailed(f"{self._data}: a sync failed ({unsynced}), {_UNKNOWN}")
+        if isinstance(error, lmdb.MapFullError) or any(text in str(error) for text in _FULL):
+            return self._full(error)
+        if _CUT_SHORT not in str(error):
+            return StoreFailed(f"{self._data}: a commit failed ({error}), {_UNKNOWN}")
+        if not self._can_grow():
+            return self._full(error)
+        return StoreCutShort(f"{self._data}: a write failed, and again ({error}): look at the disk, then restart")
+
+    def _full(self, error: lmdb.Error) -> StoreFull:
+        return StoreFull(
+            f"{self._directory}: the disk is full ({error}): free some space, or let consumers drain queues"
+        )
+
+    def _failed_sync(self) -> str:
+        try:
+            os.fsync(self._witness)
+        except OSError as error:
+            return str(error.strerror)
+        return ""
+
+    def _can_grow(self) -> bool:
+        """Could a file as large as the store's take another mebibyte?"""
+        try:
+            descriptor = os.open(self._probe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                block = bytes(1 << 20)
+                return os.pwrite(descriptor, block, self._data.stat().st_size) == len(block)
+            finally:
+                os.close(descriptor)
+                self._probe.unlink()
+        except OSError:
+            return False
+
+
+def twice(attempt: Callable[[], Result]) -> Result:
+    """Do what ends in a commit, and do it once more when a write was cut short although there is room.
+
+    The disk was full for a moment, most likely. Raises StoreCutShort when the second attempt ends like the first.
+    """
+    try:
+        return attempt()
+    except StoreCutShort:
+        return attempt()

@@ -1,0 +1,270 @@
+"""The definitions store: what exists and who may use it, in one SQLite file.
+
+SQLite is reached through aiosqlite, which lives on asyncio. The store runs an asyncio loop of its own in one
+thread and everything here is handed to it whole, so a caller of any kind (a thread, a test, a worker of another
+event loop) just calls and waits. One connection, one lock, one function per transaction.
+
+The journal is a write-ahead log synced at every commit (`synchronous = FULL`); less has been seen to lose the
+last commit when the power fails. The file is held exclusively: nobody changes it behind a running broker's back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import aiosqlite
+
+from migrations.apply import MigrationError, apply
+from storage.definitions.definition_changes import Change, Definitions
+from storage.definitions.definition_statements import TABLES, Row, rows, select, steps
+from storage.storage_errors import StoreError
+
+Result = TypeVar("Result")
+
+FULL_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
+"""How SQLite says that the disk is full: in so many words, or by failing to grow its shared memory file."""
+
+BUSY_SECONDS = 1.0
+"""How long to wait for another process that has the file open before giving up."""
+
+PRAGMAS = """
+PRAGMA locking_mode = EXCLUSIVE;
+PRAGMA journal_mode = WAL;
+PRAGMA synchronous = FULL;
+PRAGMA foreign_keys = ON;
+"""
+
+
+class DefinitionsError(StoreError):
+    """The definitions could not be read or changed; the message says where and why.
+
+    When it came from `commit`, nothing of that call is kept in the running store. (A failed sync leaves open
+    what a crash right after it would keep, which is no worse than a crash just before the answer.)
+    """
+
+
+class DefinitionsFull(DefinitionsError):
+    """No room on the disk. Nothing of the call was kept; it may be tried again."""
+
+
+class DefinitionStore:
+    """The open definitions file. Its methods block, may be called from any thread, and run one after another."""
+
+    def __init__(self, path: Path) -> None:
+        """Use `open`."""
+        self.path = path
+        self.uuid = b""
+        """Identity shared with the message store; 16 bytes."""
+        self._closed = False
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="leveret-definitions", daemon=True)
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool = True) -> Self:
+        """Open the file at `path`, bringing it to the newest schema; its directory must exist.
+
+        With `create=False` a missing file is an error. Raises DefinitionsError, having touched nothing, when the
+        file is foreign, newer than this program, in use by another process or unreadable.
+        """
+        if not create and not path.exists():
+            raise DefinitionsError(
+                f"{path}: is missing; bring it back from a backup, messages cannot be read without it"
+            )
+        store = cls(path)
+        try:
+            apply(path)
+            store._thread.start()
+            store._call(store._connect)
+        except BaseException as error:
+            store._stop_loop()
+            if isinstance(error, (MigrationError, sqlite3.Error, OSError)):
+                raise _translated(path, error) from error
+            raise
+        return store
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def load(self) -> Definitions:
+        """Read everything. Raises DefinitionsError."""
+        return self._call(self._load)
+
+    def metadata(self) -> dict[str, bytes]:
+        """Read the metadata alone. Raises DefinitionsError."""
+        return self._call(self._load_metadata)
+
+    def commit(self, changes: Sequence[Change]) -> None:
+        """Make all changes in one transaction, synced when this returns.
+
+        Raises DefinitionsFull or DefinitionsError; then none of them was made.
+        """
+        if changes:
+            self._call(self._commit, changes)
+
+    def lift_queue_id(self, highest: int) -> None:
+        """Never give a queue id up to `highest` again: the message store knows it. Raises as `commit` does."""
+        self._call(self._lift_queue_id, highest)
+
+    def backup(self, path: Path) -> None:
+        """Write a consistent, synced copy to `path`, which must not exist. Raises DefinitionsError."""
+        if path.exists():
+            raise DefinitionsError(f"{path}: exists already; a backup does not overwrite")
+        self._call(self._backup, path)
+
+    def close(self) -> None:
+        """Close the file; everything committed is on disk already. Closing again does nothing."""
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            asyncio.run_coroutine_threadsafe(self._connection.close(), self._loop).result()
+        finally:
+            self._stop_loop()
+
+    # Every coroutine below runs on the store's own loop.
+
+    def _call(self, work: Callable[..., Coroutine[Any, Any, Result]], *arguments: Any) -> Result:
+        if self._closed:
+            raise DefinitionsError(f"{self.path}: is closed")
+        try:
+            return asyncio.run_coroutine_threadsafe(work(*arguments), self._loop).result()
+        except (sqlite3.Error, OSError, OverflowError, UnicodeError) as error:
+            raise _translated(self.path, error) from error
+
+    def _stop_loop(self) -> None:
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+        self._loop.close()
+
+    async def _connect(self) -> None:
+        self._lock = asyncio.Lock()
+        self._connection = await _connection(self.path, isolation_level=None, timeout=BUSY_SECONDS)
+        try:
+            await self._connection.executescript(PRAGMAS)
+            ((self.uuid,),) = await self._rows("SELECT value FROM metadata WHERE key = 'store_uuid'")
+        except BaseException:
+            # An aiosqlite connection left open keeps its thread, and with it the process, alive.
+            await self._connection.close()
+            raise
+
+    async def _rows(self, sql: str) -> Iterable[Any]:
+        return await self._connection.execute_fetchall(sql)
+
+    async def _kind(self, kind: type[Row]) -> tuple[Row, ...]:
+        return rows(kind, await self._rows(select(kind)))
+
+    async def _load(self) -> Definitions:
+        """Everything is asked for at once: the connection's thread goes from one table to the next without us."""
+        async with self._lock:
+            wanted: dict[str, Coroutine[Any, Any, Any]] = {
+                **{table.name: self._kind(kind) for kind, table in TABLES.items()},
+                "tombstones": self._rows("SELECT queue_id FROM tombstones"),
+                "queue_id_sequence": self._queue_id_sequence(),
+                "metadata": self._metadata(),
+            }
+            found = dict(zip(wanted, await asyncio.gather(*wanted.values()), strict=True))
+            found["tombstones"] = frozenset(queue_id for (queue_id,) in found["tombstones"])
+            return Definitions(**found)
+
+    async def _load_metadata(self) -> dict[str, bytes]:
+        async with self._lock:
+            return await self._metadata()
+
+    async def _metadata(self) -> dict[str, bytes]:
+        return dict(await self._rows("SELECT key, value FROM metadata"))
+
+    async def _queue_id_sequence(self) -> int:
+        found = await self._rows(
+            "SELECT seq FROM sqlite_sequence WHERE name = 'queues' UNION ALL SELECT queue_id FROM exchanges"
+        )
+        return max((int(number) for (number,) in found), default=0)
+
+    async def _commit(self, changes: Sequence[Change]) -> None:
+        prepared = steps(changes)
+
+        async def run() -> None:
+            for step in prepared:
+                await self._connection.executemany(step.sql, step.parameters)
+
+        await self._transaction(run)
+
+    async def _lift_queue_id(self, highest: int) -> None:
+        if await self._queue_id_sequence() >= highest:
+            return  # nothing is written, so that a start needs no room on the disk
+
+        async def run() -> None:
+            await self._connection.execute("DELETE FROM sqlite_sequence WHERE name = 'queues'")
+            await self._connection.execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('queues', ?)", (highest,))
+
+        await self._transaction(run)
+
+    async def _transaction(self, run: Callable[[], Awaitable[None]]) -> None:
+        async with self._lock:
+            await self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                await run()
+                await self._connection.execute("COMMIT")
+            except BaseException:
+                # Some failures, a full disk among them, have ended the transaction already.
+                if self._connection.in_transaction:
+                    await self._connection.execute("ROLLBACK")
+                raise
+
+    async def _backup(self, path: Path) -> None:
+        async with self._lock:
+            # The copying is done by our connection's thread, the target was opened by another.
+            target = await _connection(path, check_same_thread=False)
+            try:
+                await self._connection.backup(target)
+            finally:
+                await target.close()
+            for synced in (path, path.parent):
+                _sync(synced)
+
+
+async def _connection(path: Path, **options: Any) -> aiosqlite.Connection:
+    """An open one. One that fails leaves its thread, which tells the loop of its end: that is awaited."""
+    threads: list[threading.Thread] = []
+
+    def connect() -> sqlite3.Connection:
+        threads.append(threading.current_thread())
+        connection: sqlite3.Connection = sqlite3.connect(path, **options)
+        return connection
+
+    try:
+        return await aiosqlite.Connection(connect, iter_chunk_size=64)
+    except BaseException:
+        for thread in threads:
+            thread.join()
+        raise
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _translated(path: Path, error: Exception) -> DefinitionsError:
+    if isinstance(error, MigrationError):
+        return DefinitionsError(str(error))
+    code = getattr(error, "sqlite_errorcode", 0)
+    if code in FULL_CODES:
+        return DefinitionsFull(f"{path}: the disk is full; free some space")
+    if code & 0xFF == sqlite3.SQLITE_READONLY:
+        return DefinitionsError(f"{path}: cannot be opened for writing; see that this user may, and look at the disk")
+    if code == sqlite3.SQLITE_BUSY:
+        return DefinitionsError(f"{path}: is in use by another process; stop it, or ask the running broker")
+    return DefinitionsError(f"{path}: {error}")

@@ -1,0 +1,1 @@
+"""Messages in LMDB: segments, small records, reading, reclaiming, checking."""

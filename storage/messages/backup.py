@@ -1,0 +1,35 @@
+"""A consistent copy of the message store, taken while the broker runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import lmdb
+
+from storage.messages import lmdb_environment
+from storage.messages.message_store import MessageStore
+from storage.storage_errors import StoreError
+
+
+def backup(store: MessageStore, directory: Path) -> None:
+    """Copy the store as it was last committed into `directory`, which must not exist yet.
+
+    Commits go on meanwhile, but pages they free stay in use until the copy is done: the store's file may grow.
+    The copy is there whole or not at all. Call it from a thread of its own. Raises StoreError.
+    """
+    if lmdb_environment.exists(directory):
+        raise StoreError(f"{directory} exists already: name a directory that does not")
+    lmdb_environment.make_directory(directory.parent)
+    fresh = directory.with_name(f"{directory.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(mode=0o700)
+    try:
+        store.copy_to(fresh)
+        lmdb_environment.sync_file(fresh / "data.mdb")
+        lmdb_environment.sync_directory(fresh)
+        fresh.rename(directory)
+        lmdb_environment.sync_directory(directory.parent)
+    except (OSError, lmdb.Error) as error:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise StoreError(f"the copy to {directory} failed ({error}): look at its disk, then try again") from error

@@ -1,0 +1,288 @@
+"""What one write transaction does to segments, bitmaps and shared bodies.
+
+The rules that keep the store sound, all of them here:
+
+- Segments of one lane never overlap in position. New positions are nearly always above all earlier ones; a run
+  that is not is merged with the segment it falls into.
+- A segment has a live message. Settling the last one deletes the segment and its bitmap.
+- A segment of which less than a quarter is live is written anew under the same key, without its bitmap.
+- Each live entry with a shared body holds one reference to it. A body goes in the transaction that drops the last.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from storage.batch import Put
+from storage.messages.key_lookup import next_first, seek_segment
+from storage.messages.keys import (
+    BODY,
+    REFERENCES,
+    SEGMENT,
+    SET_ASIDE,
+    SETTLED,
+    number_key,
+    place_key,
+    place_of,
+)
+from storage.messages.records import Settled, decode_number, encode_number, frame
+from storage.messages.segments import ENTRY, SHARED, Segment, kinds_of, likely_loss, pack, repack
+from storage.storage_errors import StoreCorrupt, StoreFailed
+
+if TYPE_CHECKING:
+    import lmdb
+
+PAGE_BYTES = 4096
+
+UNCOUNTED = 1 << 32
+"""The references of a body whose count is damaged: so many that it stays, since nobody knows who still needs it."""
+
+
+class CorruptRecord(NamedTuple):
+    """Messages that cannot be read any more. Their raw bytes are kept under a key of their own.
+
+    `messages` and `bytes` are what the lane's counters counted of them: exact for a message, the most likely for a
+    whole segment that is unreadable, of which `position` is the first.
+    """
+
+    queue_id: int
+    lane: int
+    position: int
+    reason: str
+    messages: int
+    bytes: int
+    whole_segment: bool
+
+
+class Changes:
+    """The segment, bitmap and body work of one write transaction. Call `finish` last."""
+
+    __slots__ = ("_bodies", "_cursor", "_references", "boot", "corrupt", "txn")
+
+    def __init__(self, txn: lmdb.Transaction[memoryview], boot: int) -> None:
+        self.txn = txn
+        self.boot = boot
+        self.corrupt: list[CorruptRecord] = []
+        self._cursor = txn.cursor()
+        self._references: defaultdict[int, int] = defaultdict(int)
+        self._bodies: dict[int, bytes] = {}
+
+    # Putting messages in
+
+    def put(self, queue_id: int, lane: int, puts: Sequence[tuple[int, Put]], highest: int) -> int:
+        """Store messages, ascending in position; what kinds there are among them.
+
+        `highest` is a position above which the lane holds nothing.
+        """
+        for _position, (record, _expires_at) in puts:
+            if record.body_id:
+                self._references[record.body_id] += 1
+                self._bodies[record.body_id] = record.body
+        if puts[0][0] > highest:
+            return self._add(queue_id, lane, pack(puts))
+        kinds = 0
+        for key, run in self._runs_by_segment(queue_id, lane, puts):
+            kinds |= self._add(queue_id, lane, pack(run) if key is None else self._merge(key, run))
+        return kinds
+
+    def _add(self, queue_id: int, lane: int, segments: Iterable[tuple[int, bytes]]) -> int:
+        kinds = 0
+        for first, value in segments:
+            kinds |= kinds_of(value)
+            if not self.txn.put(place_key(SEGMENT, queue_id, lane, first), value, overwrite=False):
+                raise StoreFailed(f"queue {queue_id} lane {lane} already has a segment at position {first}: stop")
+        return kinds
+
+    def _runs_by_segment(
+        self, queue_id: int, lane: int, puts: Sequence[tuple[int, Put]]
+    ) -> Iterator[tuple[bytes | None, Sequence[tuple[int, Put]]]]:
+        """Cut a run at the starts of existing segments; each part with the segment it overlaps, if any."""
+        start = 0
+        while start < len(puts):
+            position = puts[start][0]
+            key = seek_segment(self._cursor, queue_id, lane, position)
+            overlaps = key is not None and self._last_position(key) >= position
+            end, limit = start + 1, next_first(self._cursor, queue_id, lane, position)
+            while end < len(puts) and puts[end][0] < limit:
+                end += 1
+            yield key if overlaps else None, puts[start:end]
+            start = end
+
+    def _last_position(self, key: bytes) -> int:
+        segment = self.segment(key)
+        return segment.last if segment else -1
+
+    def _merge(self, key: bytes, run: Sequence[tuple[int, Put]]) -> list[tuple[int, bytes]]:
+        """The messages of a segment, which is taken out, and of a run that falls into it."""
+        segment = self.segment(key)
+        assert segment is not None, "a segment that overlaps was readable a moment ago"
+        settled = self.settled(key, segment)
+        merged = {entry.position: (entry, segment.payload(entry)) for entry in segment.live(settled)}
+        for _first, value in pack(run):
+            new = Segment(value)
+            for entry in new.live(new.settled(None)):
+                replaced = merged.get(entry.position)
+                if replaced and replaced[0].body_id:
+                    self._references[replaced[0].body_id] -= 1
+                merged[entry.position] = entry, new.payload(entry)
+        self._delete(key)
+        return repack(merged[position] for position in sorted(merged))
+
+    # Taking messages out
+
+    def settle(self, queue_id: int, lane: int, positions: Iterable[int]) -> None:
+        """Take messages out of the store. Positions that it does not hold are passed over."""
+        for key, segment, slots in self._places(queue_id, lane, sorted(positions)):
+            self.settle_slots(key, segment, slots.values())
+
+    def count_deliveries(self, queue_id: int, lane: int, counts: Iterable[tuple[int, int]]) -> None:
+        """Note how often messages have been handed out. Positions that the store does not hold are passed over."""
+        count_of = dict(counts)
+        for key, segment, slots in self._places(queue_id, lane, sorted(count_of)):
+            settled = self.settled(key, segment)
+            settled.deliveries |= {slot: count_of[position] for position, slot in slots.items() if slot not in settled}
+            self.txn.put(_bitmap_key(key), settled.encode())
+
+    def _places(
+        self, queue_id: int, lane: int, ordered: Sequence[int]
+    ) -> Iterator[tuple[bytes, Segment, dict[int, int]]]:
+        """Where positions, ascending, are: the key of each segment, the segment, and its slots by position."""
+        at = 0
+        while at < len(ordered):
+            key = seek_segment(self._cursor, queue_id, lane, ordered[at])
+            segment = self._read(key, self._cursor.value()) if key else None
+            if key is None or segment is None:
+                at += 1
+                continue
+            last, slot, start = segment.last, -1, at
+            slots: dict[int, int] = {}
+            while at < len(ordered) and (at == start or ordered[at] <= last):
+                slot = segment.find(ordered[at], slot + 1)
+                if slot >= 0:
+                    slots[ordered[at]] = slot
+                at += 1
+            if slots:
+                yield key, segment, slots
+
+    def settle_slots(self, key: bytes, segment: Segment, slots: Iterable[int]) -> None:
+        """Settle messages of one segment, and do what is due when few or none are left."""
+        settled = self.settled(key, segment)
+        before = settled.live
+        for slot in slots:
+            if slot not in settled:
+                weight, body_id = segment.weight(slot)
+                settled.add(slot, weight)
+                if body_id:
+                    self._references[body_id] -= 1
+        if settled.live == before:
+            return
+        if not settled.live:
+            self._delete(key)
+        elif len(segment.value) > PAGE_BYTES and settled.live_bytes * 4 < len(segment.value):
+            self._rewrite(key, segment, settled)
+        else:
+            self.txn.put(_bitmap_key(key), settled.encode())
+
+    def drop_segment(self, key: bytes, segment: Segment) -> None:
+        """Take every message of a segment out."""
+        if segment.kinds & SHARED:
+            for entry in segment.live(self.settled(key, segment)):
+                if entry.body_id:
+                    self._references[entry.body_id] -= 1
+        self._delete(key)
+
+    def _rewrite(self, key: bytes, segment: Segment, settled: Settled) -> None:
+        kept = [(entry, segment.payload(entry)) for entry in segment.live(settled)]
+        self._delete(key)
+        # Fewer messages and bytes than one segment held: one segment again. Its key may lie below its first position.
+        ((_first, value),) = repack(kept)
+        self.txn.put(key, value)
+
+    def _delete(self, key: bytes) -> None:
+        self.txn.delete(key)
+        self.txn.delete(_bitmap_key(key))
+
+    # Reading, for the sake of writing
+
+    def segment(self, key: bytes) -> Segment | None:
+        """The segment under a key, None after it had to be set aside. Valid until the next write."""
+        value = self.txn.get(key)
+        return None if value is None else self._read(key, value)
+
+    def _read(self, key: bytes, value: memoryview) -> Segment | None:
+        try:
+            return Segment(value)
+        except StoreCorrupt as error:
+            self._set_aside_segment(key, str(error))
+            return None
+
+    def settled(self, key: bytes, segment: Segment) -> Settled:
+        """The bitmap of a segment."""
+        return segment.settled(self.txn.get(_bitmap_key(key)))
+
+    # Setting aside
+
+    def set_aside(self, record: CorruptRecord) -> None:
+        """Take what a reader found unreadable out of its lane, and keep its bytes."""
+        if record.whole_segment:
+            key = place_key(SEGMENT, record.queue_id, record.lane, record.position)
+            reported = len(self.corrupt)
+            self.segment(key)
+            del self.corrupt[reported:]  # the reader has reported it
+        else:
+            self._set_aside_message(record.queue_id, record.lane, record.position)
+
+    def _set_aside_segment(self, key: bytes, reason: str) -> None:
+        """Move an unreadable segment out of its lane, and report it."""
+        queue_id, lane, first = place_of(key)
+        value = bytes(self.txn.get(key) or b"")
+        loss = likely_loss(value, self.txn.get(_bitmap_key(key)))
+        self.txn.put(place_key(SET_ASIDE, queue_id, lane, first), frame(value))
+        self._delete(key)
+        self.corrupt.append(CorruptRecord(queue_id, lane, first, reason, *loss, whole_segment=True))
+
+    def _set_aside_message(self, queue_id: int, lane: int, position: int) -> None:
+        key = seek_segment(self._cursor, queue_id, lane, position)
+        segment = self.segment(key) if key else None
+        slot = segment.find(position) if segment else -1
+        if key is None or segment is None or slot < 0 or slot in self.settled(key, segment):
+            return
+        entry = segment.entry(slot)
+        raw = ENTRY.pack(*entry) + segment.payload(entry)
+        self.settle_slots(key, segment, [slot])
+        self.txn.put(place_key(SET_ASIDE, queue_id, lane, position), frame(raw))
+
+    # Shared bodies
+
+    def finish(self) -> None:
+        """Bring the references of shared bodies up to date, and with them the bodies."""
+        for body_id, change in self._references.items():
+            if change:
+                self._count_references(body_id, change)
+
+    def _count_references(self, body_id: int, change: int) -> None:
+        count_key, body_key = number_key(REFERENCES, body_id), number_key(BODY, body_id)
+        before = _references_to(self.txn, count_key)
+        if before + change <= 0:
+            self.txn.delete(count_key)
+            self.txn.delete(body_key)
+            return
+        self.txn.put(count_key, encode_number(before + change))
+        if not before and body_id in self._bodies:
+            self.txn.put(body_key, frame(self._bodies[body_id]))
+
+
+def _bitmap_key(segment_key: bytes) -> bytes:
+    return SETTLED + segment_key[1:]
+
+
+def _references_to(txn: lmdb.Transaction[memoryview], count_key: bytes) -> int:
+    record = txn.get(count_key)
+    if record is None:
+        return 0
+    try:
+        return decode_number(record, "a body's reference count")
+    except StoreCorrupt:
+        return UNCOUNTED

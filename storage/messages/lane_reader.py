@@ -1,0 +1,174 @@
+"""Reading a lane's live messages back, from what has been committed."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from storage.batch import PERSISTENT, StoredMessage, WaitingMessage
+from storage.messages.batch_writer import CorruptRecord
+from storage.messages.key_lookup import records, seek_segment
+from storage.messages.keys import BODY, SEGMENT, SETTLED, SWEEP, lane_key, number_key, place_of
+from storage.messages.records import Settled, Sweep, unframe
+from storage.messages.segments import ENTRY, HEADER, Entry, Segment, likely_loss
+from storage.storage_errors import StoreCorrupt
+
+if TYPE_CHECKING:
+    import lmdb
+
+_NO_SWEEP = Sweep(0, 0, 0, b"")
+
+
+class LaneReader:
+    """One lane as one read transaction sees it. What cannot be read is skipped and noted in `corrupt`."""
+
+    __slots__ = ("_bodies", "_lane", "_queue_id", "_sweep", "_txn", "corrupt")
+
+    def __init__(self, txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> None:
+        self._txn = txn
+        self._queue_id = queue_id
+        self._lane = lane
+        self._sweep = read_sweep(txn, queue_id, lane)
+        self._bodies: dict[int, bytes | None] = {}
+        self.corrupt: list[CorruptRecord] = []
+
+    def between(self, after: int, before: int) -> Iterator[StoredMessage]:
+        """Live messages between two positions, both exclusive, ascending."""
+        prefix = lane_key(SEGMENT, self._queue_id, self._lane)
+        start = seek_segment(self._txn.cursor(), self._queue_id, self._lane, after + 1)
+        for key, value in records(self._txn, prefix, start or prefix):
+            if place_of(key)[2] >= before:
+                return
+            segment = self._segment(key, value)
+            if segment is not None:
+                slots = range(segment.slot_from(after + 1), segment.slot_from(before))
+                yield from self._messages(key, segment, slots)
+
+    def at(self, positions: Sequence[int]) -> Iterator[StoredMessage]:
+        """Live messages at these positions, which ascend."""
+        cursor, at = self._txn.cursor(), 0
+        while at < len(positions):
+            key = seek_segment(cursor, self._queue_id, self._lane, positions[at])
+            segment = self._segment(key, cursor.value()) if key else None
+            if key is None or segment is None:
+                at += 1
+                continue
+            last, slots, slot, start = segment.last, [], -1, at
+            while at < len(positions) and (at == start or positions[at] <= last):
+                slot = segment.find(positions[at], slot + 1)
+                if slot >= 0:
+                    slots.append(slot)
+                at += 1
+            yield from self._messages(key, segment, slots)
+
+    def waiting(self, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
+        """When live messages between two positions are due, in whole segments until there are so many.
+
+        Only indexes are read, no payload.
+        """
+        prefix = lane_key(SEGMENT, self._queue_id, self._lane)
+        start = seek_segment(self._txn.cursor(), self._queue_id, self._lane, after + 1)
+        found: list[WaitingMessage] = []
+        for key, value in records(self._txn, prefix, start or prefix):
+            if place_of(key)[2] >= before or len(found) >= max_messages:
+                break
+            segment = self._segment(key, value)
+            if segment is not None:
+                found += self._waiting_in(segment, self._settled(key, segment), after, before)
+        return found
+
+    def _waiting_in(
+        self, segment: Segment, settled: Settled | None, after: int, before: int
+    ) -> Iterator[WaitingMessage]:
+        for slot, values in enumerate(ENTRY.iter_unpack(segment.index)):
+            position, _expires_at, due_at, _id, _crc, _offset, _header, size, _count, flags, _route = values
+            if (
+                after < position < before
+                and not (settled and slot in settled)
+                and not self._sweep.dead(position, flags)
+            ):
+                yield WaitingMessage(position, due_at, size)
+
+    def _segment(self, key: bytes, value: memoryview) -> Segment | None:
+        try:
+            return Segment(value)
+        except StoreCorrupt as error:
+            loss = likely_loss(value, self._txn.get(SETTLED + key[1:]))
+            self.corrupt.append(
+                CorruptRecord(self._queue_id, self._lane, place_of(key)[2], str(error), *loss, whole_segment=True)
+            )
+            return None
+
+    def _messages(self, key: bytes, segment: Segment, slots: Iterable[int]) -> Iterator[StoredMessage]:
+        settled = self._settled(key, segment)
+        sweep = self._sweep
+        value, base = segment.value, segment.payload_at
+        for slot in slots:
+            if settled is not None and slot in settled:
+                continue
+            (
+                position,
+                expires_at,
+                _due,
+                body_id,
+                checksum,
+                offset,
+                header_size,
+                body_size,
+                count,
+                flags,
+                route_size,
+            ) = ENTRY.unpack_from(value, HEADER.size + slot * ENTRY.size)
+            if sweep is not _NO_SWEEP and sweep.dead(position, flags):
+                continue
+            start = base + offset
+            body_at = route_size + header_size
+            payload = bytes(value[start : start + body_at + (0 if body_id else body_size)])
+            if zlib.crc32(payload) != checksum:
+                self._damaged(segment.entry(slot), "a message fails its checksum")
+                continue
+            body = self._body(body_id) if body_id else payload[body_at:]
+            if body is None:
+                self._damaged(segment.entry(slot), f"shared body {body_id} is missing or fails its checksum")
+                continue
+            if settled is not None and settled.deliveries:
+                count = settled.deliveries.get(slot, count)
+            yield StoredMessage(
+                position, flags, count, expires_at, payload[:route_size], payload[route_size:body_at], body, body_id
+            )
+
+    def _settled(self, key: bytes, segment: Segment) -> Settled | None:
+        record = self._txn.get(SETTLED + key[1:])
+        return None if record is None else segment.settled(record)
+
+    def _body(self, body_id: int) -> bytes | None:
+        if body_id not in self._bodies:
+            self._bodies[body_id] = self._read_body(body_id)
+        return self._bodies[body_id]
+
+    def _read_body(self, body_id: int) -> bytes | None:
+        record = self._txn.get(number_key(BODY, body_id))
+        if record is None:
+            return None
+        try:
+            return unframe(record, "a shared body")
+        except StoreCorrupt:
+            return None
+
+    def _damaged(self, entry: Entry, reason: str) -> None:
+        loss = (1, entry.body_size) if entry.flags & PERSISTENT else (0, 0)
+        self.corrupt.append(
+            CorruptRecord(self._queue_id, self._lane, entry.position, reason, *loss, whole_segment=False)
+        )
+
+
+def read_sweep(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> Sweep:
+    """The lane's sweep in progress; without one that can be read, a sweep of nothing."""
+    record = txn.get(lane_key(SWEEP, queue_id, lane))
+    if record is None:
+        return _NO_SWEEP
+    try:
+        return Sweep.decode(record)
+    except StoreCorrupt:
+        return _NO_SWEEP

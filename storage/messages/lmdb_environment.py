@@ -1,0 +1,180 @@
+"""Making, locking, checking and compacting the LMDB environment of a message store.
+
+LMDB alone does not survive a crash during its first write, and never syncs directories. So a store is made in a
+temporary directory, synced, and renamed into place; the same for a compacted copy. Who holds the lock file beside
+the directory is alone, so leftovers of an interrupted attempt can be removed by name.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from pathlib import Path
+
+import lmdb
+
+from storage.messages.keys import IDENTITY
+from storage.messages.records import Identity
+from storage.storage_errors import StoreCorrupt, StoreError, StoreIncompatible, StoreLocked
+
+MAP_BYTES = 1 << 40
+"""Address space, not disk space: the free disk is the limit."""
+
+COMPACT_FILE_BYTES = 64 << 20
+COMPACT_LIVE_BYTES = 256 << 20
+COMPACT_RATIO = 4
+
+
+def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environment:
+    """Open LMDB with the settings that make a commit durable; any others lose commits or corrupt the file."""
+    return lmdb.Environment(
+        str(directory),
+        map_size=MAP_BYTES,
+        create=False,
+        readonly=readonly,
+        lock=not readonly,
+        sync=True,
+        metasync=True,
+        writemap=False,
+    )
+
+
+def lock(directory: Path) -> int:
+    """Lock the store for this process: a descriptor to close in the end. Raises StoreLocked, or StoreError."""
+    path = _lock_file(directory)
+    try:
+        make_directory(directory.parent)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreError(f"{path} cannot be made ({error}): see that this user may write there") from error
+    return _locked(descriptor, fcntl.LOCK_EX, directory)
+
+
+def hold(directory: Path) -> int | None:
+    """Keep a store from being opened by a broker, and make nothing: a descriptor to close in the end.
+
+    Several may hold one store. None where nobody has ever locked it, such as a copy. Raises StoreLocked, or StoreError.
+    """
+    path = _lock_file(directory)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise StoreError(f"{path} cannot be opened ({error}): see that this user may read it") from error
+    return _locked(descriptor, fcntl.LOCK_SH, directory)
+
+
+def _locked(descriptor: int, how: int, directory: Path) -> int:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        text = f"{directory} is in use by another process ({_lock_file(directory)} is locked): stop that one first"
+        raise StoreLocked(text) from None
+    return descriptor
+
+
+def _lock_file(directory: Path) -> Path:
+    return directory.with_name(f"{directory.name}.lock")
+
+
+def exists(directory: Path) -> bool:
+    """Is there something at this place? An empty directory is nothing."""
+    return directory.exists() and (not directory.is_dir() or any(directory.iterdir()))
+
+
+def create(directory: Path, uuid: bytes) -> None:
+    """Make an empty store that is either there, whole and synced, or not there at all."""
+    fresh = directory.with_name(f"{directory.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(mode=0o700)
+    with lmdb.Environment(str(fresh), map_size=MAP_BYTES) as environment:
+        with environment.begin(write=True) as txn:
+            txn.put(IDENTITY, Identity(uuid, 0).encode())
+        environment.sync(True)
+    sync_file(fresh / "data.mdb")
+    sync_directory(fresh)
+    fresh.rename(directory)
+    sync_directory(directory.parent)
+
+
+def check_identity(directory: Path, uuid: bytes | None) -> Identity:
+    """Read whose store this is, and write nothing. Raises StoreIncompatible, or StoreCorrupt."""
+    if not directory.exists():
+        raise StoreIncompatible(f"{directory} does not exist: name the data directory of a broker")
+    if not (directory / "data.mdb").is_file():
+        raise StoreIncompatible(f"{directory} holds files but no message store: choose another directory")
+    try:
+        with open_environment(directory, readonly=True) as environment, environment.begin(buffers=True) as txn:
+            record = txn.get(IDENTITY)
+            if record is None:
+                raise StoreIncompatible(f"{directory} is an LMDB environment of something else: choose another one")
+            identity = Identity.decode(record)
+    except lmdb.Error as error:
+        raise StoreCorrupt(
+            f"{directory / 'data.mdb'} cannot be read as LMDB ({error}): restore it from a backup"
+        ) from error
+    except (StoreIncompatible, StoreCorrupt) as error:
+        raise type(error)(f"{directory}: {error}") from None
+    if uuid is not None and identity.uuid != uuid:
+        raise StoreIncompatible(
+            f"{directory} belongs to other definitions (store {identity.uuid.hex()}, wanted {uuid.hex()}): "
+            "put the two files of one broker together again"
+        )
+    return identity
+
+
+def live_bytes(environment: lmdb.Environment) -> int:
+    """Bytes of pages that hold records."""
+    stat = environment.stat()
+    return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
+
+
+def compact_if_worth_it(directory: Path) -> bool:
+    """Give free pages back to the disk, when they are many and copying the rest is quick."""
+    data, fresh = directory / "data.mdb", directory.with_name(f"{directory.name}.compact")
+    shutil.rmtree(fresh, ignore_errors=True)
+    file_bytes = data.stat().st_size
+    if file_bytes < COMPACT_FILE_BYTES:
+        return False
+    with open_environment(directory, readonly=True) as environment:
+        live = live_bytes(environment)
+        if live > COMPACT_LIVE_BYTES or live * COMPACT_RATIO > file_bytes:
+            return False
+        fresh.mkdir(mode=0o700)
+        try:
+            environment.copy(str(fresh), compact=True)
+        except lmdb.Error:
+            # No room for the copy, most likely. The store is as good as before, only larger.
+            shutil.rmtree(fresh, ignore_errors=True)
+            return False
+    sync_file(fresh / "data.mdb")
+    (fresh / "data.mdb").rename(data)
+    sync_directory(directory)
+    shutil.rmtree(fresh, ignore_errors=True)
+    return True
+
+
+def make_directory(directory: Path) -> None:
+    """Make a directory and its parents, each synced into its own parent."""
+    if directory.is_dir():
+        return
+    make_directory(directory.parent)
+    directory.mkdir(mode=0o700, exist_ok=True)
+    sync_directory(directory.parent)
+
+
+def sync_file(path: Path) -> None:
+    """Have a file's bytes on disk."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def sync_directory(directory: Path) -> None:
+    """Have a directory's names on disk."""
+    sync_file(directory)

@@ -1,0 +1,202 @@
+"""What a store that no broker has open holds, message by message, read without changing a byte.
+
+A store that is being written cannot be read beside its writer: pages are used again. So whoever reads here holds the
+store's lock, shared with other readers, where there is a lock file; a copy that no broker ever ran on has none. Nothing
+is mended and nothing is written: what a start would put right is shown as it lies there.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import lmdb
+
+from storage.batch import BLIND, DELAYED, TRANSIENT_QUEUE, StoredMessage
+from storage.definitions.definition_changes import Definitions
+from storage.definitions.definition_store import DefinitionStore
+from storage.messages import lmdb_environment
+from storage.messages.batch_writer import CorruptRecord
+from storage.messages.key_lookup import lanes_with_segments, records
+from storage.messages.keys import (
+    DELETION,
+    LANE,
+    POSITION_END,
+    SEGMENT,
+    SET_ASIDE,
+    SETTLED,
+    lane_key,
+    number_of,
+    place_of,
+)
+from storage.messages.lane_reader import LaneReader, read_sweep
+from storage.messages.records import decode_counters
+from storage.messages.segments import Segment
+from storage.storage_errors import StoreCorrupt, StoreError
+
+if TYPE_CHECKING:
+    from storage.batch import LaneCounters
+
+JOURNALS = ("", "-wal")
+"""Endings of the files that SQLite keeps definitions in."""
+
+BLIND_SIZE_BYTES = 4
+"""Of the size behind the keys of a BCC header."""
+
+
+class LaneContents(NamedTuple):
+    """How many live messages a lane holds, transient ones included, as its readable segments say it."""
+
+    queue_id: int
+    lane: int
+    messages: int
+    bytes: int
+    oldest: int
+    """The position of the first."""
+
+
+class Found(NamedTuple):
+    """A message, or what is left of messages that cannot be read. Exactly one of `message` and `damage` is there."""
+
+    queue_id: int
+    lane: int
+    segment: int
+    """The position in the segment's key."""
+    message: StoredMessage | None
+    delivered: bool
+    """Whether it is noted that it was handed out: it comes as redelivered. Means nothing of a stream's message."""
+    due_at: int
+    """Wall-clock milliseconds, of a delayed message; 0 of others."""
+    damage: CorruptRecord | None
+
+
+class Range(NamedTuple):
+    """Consecutive segments of one lane: those whose keys lie from `first` on, and before `end`."""
+
+    queue_id: int
+    lane: int
+    first: int
+    end: int
+
+
+class StoppedStore:
+    """The message store of a broker that does not run. Use it with `with`."""
+
+    def __init__(self, directory: Path) -> None:
+        """`directory` is the store's own. Raises StoreLocked, StoreIncompatible and StoreCorrupt."""
+        self.directory = directory
+        with ExitStack() as undo:
+            held = lmdb_environment.hold(directory)
+            if held is not None:
+                undo.callback(os.close, held)
+            self.identity = lmdb_environment.check_identity(directory, None)
+            self._environment = undo.enter_context(lmdb_environment.open_environment(directory, readonly=True))
+            self._txn = undo.enter_context(self._environment.begin(buffers=True))
+            self._open = undo.pop_all()
+        self.deleted = {number_of(key) for key, _value in records(self._txn, DELETION)}
+        """Queues whose records are still there, and dead."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, _kind: object, error: object, _traceback: object) -> None:
+        """Raises StoreCorrupt where LMDB could not read its own pages."""
+        self._open.close()
+        if isinstance(error, lmdb.Error):
+            raise StoreCorrupt(f"{self.directory} cannot be read as LMDB ({error}): look into a backup") from error
+
+    def set_aside(self) -> int:
+        """How many records the broker could not read, and has put out of the way."""
+        return sum(1 for _record in records(self._txn, SET_ASIDE))
+
+    def places(self) -> list[tuple[int, int]]:
+        """Queue and lane of everything that holds messages, but what is left of deleted queues; ascending."""
+        found = lanes_with_segments(self._txn)
+        return [place for place in found if place[0] not in self.deleted or place[0] >= TRANSIENT_QUEUE]
+
+    def lanes(self) -> Iterator[LaneContents]:
+        """What the lanes of `places` hold. Only indexes are read."""
+        for place in self.places():
+            yield self._contents(*place)
+
+    def ranges(self, queue_id: int, lane: int, segments: int) -> list[Range]:
+        """A lane cut at every so many segments."""
+        firsts = list(islice(self._firsts(queue_id, lane), None, None, segments))
+        return [Range(queue_id, lane, *cut) for cut in zip(firsts, [*firsts[1:], POSITION_END], strict=True)]
+
+    def messages(self, part: Range) -> Iterator[Found]:
+        """The live messages of a range, ascending; what is damaged behind those of its segment that are not."""
+        counters = self._counters(part.queue_id, part.lane)
+        # Without counters all messages count as delivered, as after a start that had to count them again.
+        delivered_up_to = POSITION_END if counters is None else counters.delivered_up_to
+        firsts = [first for first in self._firsts(part.queue_id, part.lane) if part.first <= first < part.end]
+        reader = LaneReader(self._txn, part.queue_id, part.lane)
+        for first, end in pairwise([*firsts, part.end]):
+            due: dict[int, int] = {}
+            for message in reader.between(first - 1, end):
+                if message.flags & DELAYED and not due:
+                    due = {each.position: each.due_at for each in reader.waiting(first - 1, end, 1)}
+                delivered = message.position <= delivered_up_to or message.delivery_count > 0
+                due_at = due.get(message.position, 0)
+                yield Found(part.queue_id, part.lane, first, message, delivered, due_at, None)
+            yield from (Found(part.queue_id, part.lane, first, None, False, 0, record) for record in reader.corrupt)
+            reader.corrupt.clear()
+
+    def _firsts(self, queue_id: int, lane: int) -> Iterator[int]:
+        for key, _value in records(self._txn, lane_key(SEGMENT, queue_id, lane)):
+            yield place_of(key)[2]
+
+    def _counters(self, queue_id: int, lane: int) -> LaneCounters | None:
+        record = self._txn.get(lane_key(LANE, queue_id, lane))
+        try:
+            return None if record is None else decode_counters(record)
+        except StoreCorrupt:
+            return None
+
+    def _contents(self, queue_id: int, lane: int) -> LaneContents:
+        sweep = read_sweep(self._txn, queue_id, lane)
+        messages = size_bytes = 0
+        oldest = POSITION_END
+        for key, value in records(self._txn, lane_key(SEGMENT, queue_id, lane)):
+            try:
+                segment = Segment(value)
+            except StoreCorrupt:
+                continue
+            for entry in segment.live(segment.settled(self._txn.get(SETTLED + key[1:]))):
+                if not sweep.dead(entry.position, entry.flags):
+                    oldest = min(oldest, entry.position)
+                    messages += 1
+                    size_bytes += entry.body_size
+        return LaneContents(queue_id, lane, messages, size_bytes, oldest if messages else 0)
+
+
+def definitions_of(path: Path) -> Definitions:
+    """What a stopped broker's definitions file says, read from a copy: SQLite would write beside the file itself.
+
+    An older file is understood: the copy is brought to the newest schema. Raises StoreError.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="leveret-") as scratch:
+            copy = Path(scratch) / path.name
+            for ending in JOURNALS:
+                part = path.with_name(path.name + ending)
+                if part.exists():
+                    shutil.copyfile(part, copy.with_name(part.name))
+            with DefinitionStore.open(copy, create=False) as store:
+                return store.load()
+    except OSError as error:
+        raise StoreError(f"{path} cannot be copied to be read ({error})") from error
+
+
+def header_of(message: StoredMessage) -> bytes:
+    """The content header without the keys of a BCC header behind it."""
+    if not message.flags & BLIND:
+        return message.header
+    end = len(message.header) - BLIND_SIZE_BYTES
+    return message.header[: end - int.from_bytes(message.header[end:], "big")]

@@ -1,0 +1,47 @@
+"""What a start puts right before anybody reads: records whose damage would make a count wrong.
+
+A queue asks the store for as many messages as its lane's counters say. Damage to a bitmap or a sweep brings messages
+back that the counters do not know of; they would be given out in the place of others, which nobody would see again. So
+such a record goes, as if nothing had been settled or purged, and its lane is counted again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from storage.batch import COUNTER_BITS, LaneCounters
+from storage.messages.key_lookup import records
+from storage.messages.keys import LANE, SETTLED, SWEEP, lane_of
+from storage.messages.records import decode_counters, encode_counters, unframe
+from storage.messages.segment_count import count_lane
+from storage.storage_errors import StoreCorrupt
+
+if TYPE_CHECKING:
+    import lmdb
+
+
+def mend(txn: lmdb.Transaction[memoryview], boot: int) -> None:
+    """Remove damaged bitmaps and sweeps, and count their lanes again, as well as those with damaged counters."""
+    damaged = [key for kind in (SETTLED, SWEEP) for key, value in records(txn, kind) if not _sound(value)]
+    for key in damaged:
+        txn.delete(key)
+    lanes = {lane_of(key) for key in damaged}
+    wrong = [key for key, value in records(txn, LANE) if not _sound(value) or lane_of(key) in lanes]
+    for key in wrong:
+        txn.put(key, encode_counters(_counted(txn, key, boot)))
+
+
+def _sound(record: memoryview) -> bool:
+    try:
+        return bool(unframe(record, "a record"))  # nothing at all, and zeros for its checksum, is not what was written
+    except StoreCorrupt:
+        return False
+
+
+def _counted(txn: lmdb.Transaction[memoryview], key: bytes, boot: int) -> LaneCounters:
+    messages, size_bytes = count_lane(txn, *lane_of(key))
+    try:
+        return decode_counters(txn.get(key, b""))._replace(messages=messages, bytes=size_bytes)
+    except StoreCorrupt:
+        # All of them count as delivered: a consumer may be told so wrongly, but never the reverse.
+        return LaneCounters(messages, size_bytes, boot << COUNTER_BITS, 0)

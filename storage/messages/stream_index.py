@@ -1,0 +1,116 @@
+"""What the store knows of a stream beside its messages: where it ends, its closed segments, which message was when.
+
+A stream is a lane whose positions are offsets, dense from 0, and whose messages leave only at the front, by purges.
+Each of its messages is stored with the time at which it was published, which never falls from one to the next.
+"""
+
+from __future__ import annotations
+
+from itertools import takewhile
+from typing import TYPE_CHECKING
+
+from storage.batch import ClosedSegment, History
+from storage.messages.key_lookup import records, seek_segment
+from storage.messages.keys import CLOSED_SEGMENT, POSITION_END, lane_key, place_key, place_of
+from storage.messages.records import decode_closed_segment, encode_closed_segment
+from storage.messages.segments import Segment
+from storage.storage_errors import StoreCorrupt
+
+if TYPE_CHECKING:
+    import lmdb
+
+    from storage.messages.batch_writer import Changes
+
+
+def close_segment(changes: Changes, segment: ClosedSegment) -> None:
+    """Note where a segment of a stream ends."""
+    key = place_key(CLOSED_SEGMENT, segment.queue_id, segment.lane, segment.first)
+    changes.txn.put(key, encode_closed_segment(segment))
+
+
+def forget_segments(changes: Changes, queue_id: int, lane: int, floor: int) -> None:
+    """The stream begins at `floor` from now on."""
+    found = (key for key, _value in records(changes.txn, lane_key(CLOSED_SEGMENT, queue_id, lane)))
+    for key in list(takewhile(lambda key: place_of(key)[2] < floor, found)):
+        changes.txn.delete(key)
+
+
+class Streams:
+    """The streams of a message store, for reading. From any thread."""
+
+    def __init__(self, environment: lmdb.Environment) -> None:
+        self._environment = environment
+
+    def history(self, queue_id: int, lane: int) -> History:
+        """A stream's closed segments that can be read, and its last message."""
+        with self._environment.begin(buffers=True) as txn:
+            return History(_closed(txn, queue_id, lane), _last(txn, queue_id, lane))
+
+    def find(self, queue_id: int, lane: int, time: int, first: int, end: int) -> int:
+        """The first position from `first` on, and before `end`, whose message is not older than a time; else `end`.
+
+        Where records are damaged the answer may be too low, never too high.
+        """
+        with self._environment.begin(buffers=True) as txn:
+            return _find(txn, queue_id, lane, time, first, end)
+
+
+def _closed(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> tuple[ClosedSegment, ...]:
+    closed = []
+    for key, value in records(txn, lane_key(CLOSED_SEGMENT, queue_id, lane)):
+        try:
+            closed.append(decode_closed_segment(place_of(key), value))
+        except StoreCorrupt:  # what it says is counted with the segment after it
+            continue
+    return tuple(closed)
+
+
+def _find(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int, time: int, first: int, end: int) -> int:
+    cursor, low, high = txn.cursor(), first, end
+    while low < high:
+        middle = (low + high) // 2
+        key = seek_segment(cursor, queue_id, lane, middle)
+        if key is None:
+            low = middle + 1
+            continue
+        try:
+            segment = Segment(cursor.value())
+        except StoreCorrupt:
+            high = middle
+            continue
+        if _time(segment, segment.count - 1) < time:
+            low = max(middle, segment.last) + 1
+        elif _time(segment, 0) >= time:
+            high = min(middle, segment.position(0))
+        else:
+            return max(low, min(high, segment.position(_first_slot(segment, time))))
+    return min(end, low)
+
+
+def _first_slot(segment: Segment, time: int) -> int:
+    """The first slot whose message is not older; there must be one."""
+    low, high = 0, segment.count - 1
+    while low < high:
+        middle = (low + high) // 2
+        if _time(segment, middle) < time:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def _time(segment: Segment, slot: int) -> int:
+    return segment.entry(slot).expires_at
+
+
+def _last(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> tuple[int, int] | None:
+    cursor, position = txn.cursor(), POSITION_END
+    while (key := seek_segment(cursor, queue_id, lane, position)) is not None:
+        try:
+            segment = Segment(cursor.value())
+            return segment.last, _time(segment, segment.count - 1)
+        except StoreCorrupt:
+            position = place_of(key)[2] - 1
+            if position < 0:
+                break
+    return None
