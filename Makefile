@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; done >/dev/null; echo ,compiler)
 # Two test processes, a file each at a time; WORKERS= for one.
 WORKERS ?= -n 2 --dist loadfile
-SOURCES := broker storage migrations pipeline leveret_spark tools tests bench
+SOURCES := broker storage migrations pipeline leveret_spark tools harness tests bench
 
 # Seeds that `make crash-states` explores at one time.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -88,7 +88,7 @@ crash-audit: $(STAMP)
 	$(BIN)/python -m tests.kills --audit --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
 
 soak: $(STAMP)
-	$(BIN)/python -m bench.soak --minutes $(MINUTES)
+	$(BIN)/python -m bench.soak.soak --minutes $(MINUTES)
 
 disk-faults: $(STAMP)
 	$(BIN)/python -m tests.faults.matrix

@@ -11,23 +11,23 @@ import argparse
 import time
 from collections.abc import Callable
 
-from bench.attacks import attacks
-from bench.backlog import backlog, unacknowledged
-from bench.crowd import crowd
-from bench.declares import declares
-from bench.downloads import downloads
-from bench.events import events
-from bench.idle import idle_connections
-from bench.purges import purges
-from bench.rates import rates
-from bench.restarts import restarts, starts
-from bench.routing import routing
-from bench.secured import secured
-from bench.soak import soak
-from bench.steps import steps
-from bench.target import Wanted, parse_target, report
-from bench.throng import comings, throng
-from bench.turns import turns
+from bench.load.measured_broker import Wanted, parse_target, report
+from bench.rows.attacks import attacks
+from bench.rows.bindings import routing
+from bench.rows.connections import comings, throng
+from bench.rows.declares import declares
+from bench.rows.deep_queue import backlog, unacknowledged
+from bench.rows.downloads import downloads
+from bench.rows.event_log_cost import events
+from bench.rows.idle import idle_connections
+from bench.rows.many_queues import crowd
+from bench.rows.purges import purges
+from bench.rows.rates import rates
+from bench.rows.restarts import restarts, starts
+from bench.rows.steps import steps
+from bench.rows.tls import secured
+from bench.rows.turns import turns
+from bench.soak.soak import soak
 
 ROWS: dict[str, Callable[[Wanted], None]] = {
     "rates": rates,

@@ -2,11 +2,11 @@
 
     python -m bench.compare --ours 127.0.0.1:5672,PID --theirs 127.0.0.1:5673,PID [--rounds 5] [SCENARIO...]
 
-Without SCENARIO all of bench/rates.py. Without --ours a broker of this checkout is started. `--commands FILE` takes
-scenarios of any other generator instead: lines `NAME = COMMAND`, in which {host}, {port} and {pid} are filled in, and
-which print one line of JSON. A round is every scenario in order (one may drain what the one before has filled), each
-run by both brokers directly one after the other. Which of them begins changes with every round, so that what drifts
-on the machine falls on both.
+Without SCENARIO all of bench/rows/rates.py. Without --ours a broker of this checkout is started. `--commands FILE`
+takes scenarios of any other generator instead: lines `NAME = COMMAND`, in which {host}, {port} and {pid} are filled
+in, and which print one line of JSON. A round is every scenario in order (one may drain what the one before has
+filled), each run by both brokers directly one after the other. Which of them begins changes with every round, so that
+what drifts on the machine falls on both.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from bench.generator import Figures
-from bench.rates import SCENARIOS
-from bench.target import Target, own_broker, parse_target, report, target_of
+from bench.load.generator import Figures
+from bench.load.measured_broker import Target, own_broker, parse_target, report, target_of
+from bench.rows.rates import SCENARIOS
 
 Scenario = Callable[[Target], Figures]
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.loadgen import Load, Scenario
+from bench.load.loadgen import Load, Scenario
 
 SCENARIOS = (
     Scenario("confirm, 1 KiB, window 1000"),

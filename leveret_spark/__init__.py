@@ -14,11 +14,11 @@ node of a cluster.
 
 from typing import TYPE_CHECKING, Any
 
-from leveret_spark.errors import AmqpError, HttpError, OptionError
+from leveret_spark.option_errors import AmqpError, HttpError, OptionError
 
 if TYPE_CHECKING:
     from leveret_spark.data_source import AmqpDataSource
-    from leveret_spark.events_source import LeveretEventsDataSource
+    from leveret_spark.events.events_source import LeveretEventsDataSource
 
 __all__ = ["AmqpDataSource", "AmqpError", "HttpError", "LeveretEventsDataSource", "OptionError"]
 __version__ = "0.1.0"
@@ -31,7 +31,7 @@ def __getattr__(name: str) -> Any:
 
         return AmqpDataSource
     if name == "LeveretEventsDataSource":
-        from leveret_spark.events_source import LeveretEventsDataSource
+        from leveret_spark.events.events_source import LeveretEventsDataSource
 
         return LeveretEventsDataSource
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,13 +7,13 @@ from collections.abc import MutableMapping
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, DataSourceWriter
 from pyspark.sql.types import StructType
 
-from leveret_spark.columns import SCHEMA
-from leveret_spark.engine import DataSourceStreamArrowWriter
-from leveret_spark.errors import OptionError
+from leveret_spark.option_errors import OptionError
 from leveret_spark.options import broker_of, reading_of, writing_of
-from leveret_spark.queue_reader import QueueReader
-from leveret_spark.sink import QueueStreamWriter, QueueWriter
-from leveret_spark.stream_source import QueueStreamReader
+from leveret_spark.queues.message_columns import SCHEMA
+from leveret_spark.queues.queue_reader import QueueReader
+from leveret_spark.queues.sink import QueueStreamWriter, QueueWriter
+from leveret_spark.queues.stream_source import QueueStreamReader
+from leveret_spark.spark_engine import DataSourceStreamArrowWriter
 
 
 class AmqpDataSource(DataSource):

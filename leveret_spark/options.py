@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from urllib.parse import unquote, urlsplit
 
-from leveret_spark.errors import OptionError
-from leveret_spark.login import Login
+from leveret_spark.amqp.client_login import Login
+from leveret_spark.option_errors import OptionError
 
 PREFETCH_MAX = 65535
 """The widest window that `basic.qos` can say."""

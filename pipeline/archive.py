@@ -24,13 +24,13 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from leveret_spark.columns import ARROW_SCHEMA, record_batch
-from leveret_spark.connection import is_hopeless
-from leveret_spark.errors import AmqpError
-from leveret_spark.holding import LOST, Delivery, Holding, failure
-from leveret_spark.intake import ready_messages
-from leveret_spark.message import DELIVERY, PROPERTIES
+from leveret_spark.amqp.client_connection import is_hopeless
+from leveret_spark.amqp.holding import LOST, Delivery, Holding, failure
+from leveret_spark.amqp.received_message import DELIVERY, PROPERTIES
+from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import PREFETCH_MAX, Broker, broker_of
+from leveret_spark.queues.batch_intake import ready_messages
+from leveret_spark.queues.message_columns import ARROW_SCHEMA, record_batch
 from pipeline.export import Target, listed
 
 MANIFEST = "_manifest-"

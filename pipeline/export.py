@@ -18,10 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from leveret_spark.event_columns import SCHEMA, record_batches
-from leveret_spark.event_log import SegmentError, SegmentName
+from leveret_spark.events.event_columns import SCHEMA, record_batches
+from leveret_spark.events.event_log_reader import SegmentError, SegmentName
+from leveret_spark.events.sealed_segments import WEB_SCHEMES, Segments, segments_of
 from leveret_spark.options import Given
-from leveret_spark.segments import WEB_SCHEMES, Segments, segments_of
 
 MANIFEST = "_manifest.json"
 MANIFEST_FORMAT = 1

@@ -18,9 +18,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from leveret_spark.event_log import OFFSETS_END
-from pipeline.audit import COPY, QUEUE
-from pipeline.history import boot_of
+from leveret_spark.events.event_log_reader import OFFSETS_END
+from pipeline.audit.log_coverage import boot_of
+from pipeline.audit.verdicts import COPY, QUEUE
 
 STAGES = ("publish_to_confirm", "publish_to_deliver", "deliver_to_ack")
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 
-from leveret_spark.columns import ARROW_SCHEMA, SCHEMA, record_batch
-from leveret_spark.errors import AmqpError
-from leveret_spark.forwarding import forwarded, headers_of
-from leveret_spark.holding import LOST, Delivery, Holding, failure
-from leveret_spark.intake import ready_messages
+from leveret_spark.amqp.forwarding import forwarded, headers_of
+from leveret_spark.amqp.holding import LOST, Delivery, Holding, failure
+from leveret_spark.amqp.publisher import Outgoing, Publisher
+from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import PREFETCH_MAX, Broker, broker_of, writing_of
-from leveret_spark.publisher import Outgoing, Publisher
+from leveret_spark.queues.batch_intake import ready_messages
+from leveret_spark.queues.message_columns import ARROW_SCHEMA, SCHEMA, record_batch
 from pipeline.dead_letters import with_deaths
 
 if TYPE_CHECKING:

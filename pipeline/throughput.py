@@ -18,9 +18,9 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from leveret_spark.event_log import OFFSETS_END
-from pipeline.audit import COPY, ENDS, OF_COPIES, QUEUE
-from pipeline.history import boot_of, moment
+from leveret_spark.events.event_log_reader import OFFSETS_END
+from pipeline.audit.log_coverage import boot_of, moment
+from pipeline.audit.verdicts import COPY, ENDS, OF_COPIES, QUEUE
 
 NEEDED = (
     *("node", "boot", "seq", "ts", "kind", "vhost", "queue", "msg_id", "position", "size_bytes", "redelivered"),

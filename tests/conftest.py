@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from tests.support.broker import BrokerProcess
-from tests.support.client import Address, Client
-from tests.support.reference import REFERENCE
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.rabbitmq_reference import REFERENCE
+from harness.clients.wire_client import Address, Client
 
 # No test asserts a time: how long an example takes depends on what else the machine does.
 settings.register_profile("leveret", deadline=None)

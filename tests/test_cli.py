@@ -22,8 +22,8 @@ from broker.cli.list_command import LISTINGS
 from broker.cli.main import VERBS, leveret, main
 from broker.cli.table_output import text
 from broker.config import ConfigError
+from harness.brokers.broker_process import BrokerProcess
 from storage.storage_errors import StoreLocked
-from tests.support.broker import BrokerProcess
 
 
 class Outcome(NamedTuple):

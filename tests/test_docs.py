@@ -13,7 +13,7 @@ import pytest
 
 from broker.cli.main import VERBS
 from broker.config import Config
-from tests.support.broker import BrokerProcess
+from harness.brokers.broker_process import BrokerProcess
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])

@@ -71,7 +71,7 @@ def inspect(
     """
     if (form == "parquet") != (out is not None):
         raise click.UsageError("--format parquet and --out go together")
-    store, store_files = pipeline_module("store"), pipeline_module("store_files")
+    store, store_files = pipeline_module("stopped_store.data_directory"), pipeline_module("stopped_store.store_files")
     try:
         with _place(target, copied) as place, store.opened(place) as directory:
             tables = store.tables(directory, vhost, queue)

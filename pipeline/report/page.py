@@ -13,17 +13,17 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from pipeline.places import Place
-from pipeline.report import findings, queues, wording
-from pipeline.results import last_run
+from pipeline.jobs.job_results import last_run
+from pipeline.report import findings_section, queue_section, wording
+from pipeline.spark.file_places import Place
 
 REPORT = "report.html"
 
 PARTS = {
-    "audit": findings.audit,
-    "latency": queues.waits,
-    "throughput": queues.traffic,
-    "dead_letters": findings.dead_letters,
+    "audit": findings_section.audit,
+    "latency": queue_section.waits,
+    "throughput": queue_section.traffic,
+    "dead_letters": findings_section.dead_letters,
 }
 """What makes a part of the page of a job's last run."""
 

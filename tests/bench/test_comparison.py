@@ -9,8 +9,8 @@ from functools import partial
 import pytest
 
 from bench.compare import commands, compare, medians
-from bench.generator import Figures
-from bench.target import Target, parse_target
+from bench.load.generator import Figures
+from bench.load.measured_broker import Target, parse_target
 
 OURS, THEIRS = Target(("127.0.0.1", 5672), 1), Target(("127.0.0.1", 5673), 2)
 

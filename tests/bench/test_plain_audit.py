@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.made_up_log import VIOLATIONS, write
-from bench.plain_audit import audit, logged
+from harness.event_logs.made_up_log import VIOLATIONS, write
+from harness.event_logs.plain_audit import audit, logged
 from tests.pipeline.history import History
 from tests.pipeline.test_audit import STORIES
 
@@ -52,7 +52,7 @@ def test_the_same_seed_gives_the_same_log(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_the_measurements_run() -> None:
     """Without Spark, whose audit of such a log is in tests/pipeline/test_audit.py."""
-    command = [sys.executable, "-m", "bench.pipeline", "--events", str(EVENTS), "--audits", "python"]
+    command = [sys.executable, "-m", "bench.pipeline.audit_times", "--events", str(EVENTS), "--audits", "python"]
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
     rows = {row["row"]: row for row in map(json.loads, run.stdout.splitlines())}

@@ -8,13 +8,13 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Client
 from tests.crash.recorder import Recording
 from tests.crash.workload_definitions import Definer
 from tests.planted.catalogue import with_mistake
 from tests.promises.topology import SMALL_WINDOWS
 from tests.promises.workload import Publisher, Transactor, Worker
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
 
 BROKER, STORE = "broker", "store"
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.support.preload import library
+from harness.brokers.preload import library
 
 SOURCE = Path(__file__).with_name("recorder.c")
 PROJECT = Path(__file__).parents[2]

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.waiting import eventually
 from tests.crash.campaign import Campaign, Progress, run_seed
 from tests.crash.explorer import Findings, Place, replay
 from tests.crash.exploring import needs_compiler
 from tests.crash.recorder import PROJECT, Recording
 from tests.crash.subjects import SUBJECTS
-from tests.support.waiting import eventually
 
 STORE_SEED = 6
 STEPS = 8

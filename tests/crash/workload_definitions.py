@@ -9,8 +9,7 @@ from typing import Any
 
 from broker.admin.protocol import ask
 from broker.wire.method import Method
-from tests.support.client import Client
-from tests.support.shorthand import (
+from harness.clients.shorthand import (
     exchange_bind,
     exchange_declare,
     exchange_delete,
@@ -20,6 +19,7 @@ from tests.support.shorthand import (
     queue_delete,
     queue_unbind,
 )
+from harness.clients.wire_client import Client
 
 QUEUES, EXCHANGES = ("q1", "q2", "q3"), ("e1", "e2", "e3")
 KEYS = ("k1", "k2")

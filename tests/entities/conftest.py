@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.core import Core
+from harness.brokers.broker_core import Core
 
 
 @pytest.fixture

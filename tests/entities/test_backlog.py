@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.entities.messages.message import Entry
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.ready_messages import Backlog, Window
-from tests.support.core import Core
+from harness.brokers.broker_core import Core
 
 WINDOW = Window(4, 100)
 RUN_BYTES = 100

@@ -10,7 +10,7 @@ import pytest
 
 from broker.entities.queues.queue import Queue
 from broker.wire.amqp_errors import ChannelException
-from tests.support.core import Core, Reader, message
+from harness.brokers.broker_core import Core, Reader, message
 
 
 def bodies(queue: Queue) -> list[bytes]:

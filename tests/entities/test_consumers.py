@@ -6,7 +6,7 @@ import pytest
 
 from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.queue import RUN_BYTES
-from tests.support.core import Core, Reader
+from harness.brokers.broker_core import Core, Reader
 
 
 def by_tag(reader: Reader) -> dict[str, list[bytes]]:

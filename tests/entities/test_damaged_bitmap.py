@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from harness.brokers.broker_core import Core, Reader
 from storage.messages import lmdb_environment
 from storage.messages.keys import SETTLED
-from tests.support.core import Core, Reader
 
 BODIES = [b"%d" % number for number in range(6)]
 

@@ -12,7 +12,7 @@ import pytest
 from broker.entities.queues.queue import Queue
 from broker.wire.field_tables import Field, Table
 from broker.wire.properties import BasicProperties, decode_properties
-from tests.support.core import START, Core, Reader
+from harness.brokers.broker_core import START, Core, Reader
 
 
 def letters(queue: Queue) -> list[BasicProperties]:

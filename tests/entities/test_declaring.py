@@ -11,7 +11,7 @@ from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.scheduling.future import Pending
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.field_tables import Field, Table
-from tests.support.core import Core
+from harness.brokers.broker_core import Core
 
 INTEGERS = "bBsuIilL"
 

@@ -20,8 +20,8 @@ from broker.entities.vhosts.delayed_exchange import DelayQueue
 from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.field_tables import Field, from_python
 from broker.wire.properties import decode_properties
+from harness.brokers.broker_core import Core, Reader, message
 from storage.batch import PERSISTENT
-from tests.support.core import Core, Reader, message
 
 
 def declared(

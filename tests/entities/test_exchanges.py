@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.entities.exchanges.topic_trie import TopicTrie, words
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.field_tables import Field, Table
-from tests.support.core import Core
+from harness.brokers.broker_core import Core
 
 # Topics
 

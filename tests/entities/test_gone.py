@@ -11,7 +11,7 @@ import pytest
 
 from broker.entities.queues.event_recording import Recorder, watch
 from broker.entities.queues.queue import Queue
-from tests.support.core import Core, Reader
+from harness.brokers.broker_core import Core, Reader
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.entities.arguments.erlang_terms import UNDEFINED, Atom, Term, printed, typed
 from broker.entities.exchanges.erlang_hash import jump, phash2
 from broker.wire.field_tables import Field
-from tests.support.core import Core
+from harness.brokers.broker_core import Core
 
 # Answers of Erlang/OTP 25
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.core import Core, Reader, message
+from harness.brokers.broker_core import Core, Reader, message
 
 
 def bodies(core: Core, name: str = "q") -> list[bytes]:

@@ -27,7 +27,7 @@ from broker.entities.arguments.queue_types import QUORUM, TYPES
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.queues.queue_limits import ROOM_MESSAGES
 from broker.wire.field_tables import from_python
-from tests.support.core import Core, Reader, message
+from harness.brokers.broker_core import Core, Reader, message
 
 
 def policy(name: str = "p", pattern: str = "", apply_to: str = "all", priority: int = 0, **definition: Any) -> Policy:

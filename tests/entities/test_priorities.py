@@ -6,7 +6,7 @@ import pytest
 
 from broker.entities.queues.priority_queue import PriorityQueue
 from broker.entities.queues.queue import LOAD_MESSAGES
-from tests.support.core import SMALL, Core, Reader, message
+from harness.brokers.broker_core import SMALL, Core, Reader, message
 
 
 def prioritized(core: Core, name: str = "q", **arguments: object) -> PriorityQueue:

@@ -11,7 +11,7 @@ from broker.entities.messages.message import Entry
 from broker.entities.queues.at_least_once import RETRY_MILLISECONDS, TRIED_AT_ONCE
 from broker.entities.queues.quorum_queue import QuorumEntry, QuorumQueue
 from broker.wire.properties import decode_properties
-from tests.support.core import Core, Reader
+from harness.brokers.broker_core import Core, Reader
 
 AT_LEAST_ONCE = {"dead_letter_strategy": "at-least-once", "overflow": "reject-publish", "dead_letter_exchange": ""}
 

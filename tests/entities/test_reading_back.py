@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.entities.queues.queue import LOAD_BYTES, LOAD_MESSAGES, Queue
-from tests.support.core import Core, Reader
+from harness.brokers.broker_core import Core, Reader
 
 
 def given_back(core: Core, count: int, size: int = 0) -> Queue:

@@ -8,11 +8,11 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from harness.brokers.broker_core import Core
+from harness.clients.stream_steps import Follower, stream
 from storage.messages import lmdb_environment
 from storage.messages.keys import CLOSED_SEGMENT, LANE, SEGMENT
 from storage.messages.verify_messages import verify
-from tests.support.core import Core
-from tests.support.streams import Follower, stream
 
 ROUNDS = 10
 EACH = 20

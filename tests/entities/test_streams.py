@@ -9,9 +9,9 @@ import pytest
 from broker.entities.arguments.policies import Policy
 from broker.entities.queues.stream_queue import DISK_READS, READ
 from broker.wire.field_tables import Field
+from harness.brokers.broker_core import START, Core, Reader, message
+from harness.clients.stream_steps import Follower, stream
 from storage.messages.message_store import MessageStore
-from tests.support.core import START, Core, Reader, message
-from tests.support.streams import Follower, stream
 
 PART = 1000
 """A segment's size in these tests: with 64 bytes that a message counts beside its body, four of 186 bytes fill it."""

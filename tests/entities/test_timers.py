@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.entities.scheduling.timers import CROWDED, Timers
-from tests.support.core import Core
+from harness.brokers.broker_core import Core
 
 DAY = 86_400_000
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.brokers.preload import library
 from tests.faults.injector import SOURCE
-from tests.support.preload import library
 from tools.c_compiler import compiler
 
 MEMORY = Path("/dev/shm")

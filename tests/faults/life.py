@@ -22,15 +22,15 @@ from broker.wire.methods import (
     ConnectionCloseOk,
     ConnectionUnblocked,
 )
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.shorthand import queue_bind, queue_declare, queue_delete
+from harness.clients.wire_client import TIMEOUT_SECONDS, Client, Message
 from tests.faults.injector import Disk, Fault
 from tests.promises.broker_ledger import BrokerLedger
 from tests.promises.conversation import CHANNEL, Listener, Said
 from tests.promises.recovering import recovered
 from tests.promises.topology import SMALL_WINDOWS
 from tests.promises.workload import Publisher, Transactor, Worker
-from tests.support.broker import BrokerProcess
-from tests.support.client import TIMEOUT_SECONDS, Client, Message
-from tests.support.shorthand import queue_bind, queue_declare, queue_delete
 
 STEPS = 6
 PATIENCE_SECONDS = 0.5

@@ -17,9 +17,9 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from harness.brokers.preload import library
 from tests.faults.injector import ANYTHING, DEFINITIONS, KINDS, LOG, MESSAGES, SHORT, SOURCE, Fault
 from tests.faults.life import Ending, live
-from tests.support.preload import library
 
 NTH_MAX = 50
 WHEN = ("creation", "start", "work")

@@ -19,13 +19,13 @@ from broker.wire.methods import (
     ConnectionUnblocked,
     QueuePurge,
 )
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.contents import PERSISTENT
+from harness.clients.shorthand import ack, consume, get, prefetch, queue_declare
+from harness.clients.wire_client import Client, Message
+from harness.waiting import eventually
 from storage.messages.verify_messages import verify
 from tests.faults.full_disks import KINDS, Limit, SmallDisk
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client, Message
-from tests.support.contents import PERSISTENT
-from tests.support.shorthand import ack, consume, get, prefetch, queue_declare
-from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from broker.wire.methods import BasicAck, BasicDeliver, BasicGetEmpty, ConfirmSelect, ConnectionBlocked, QueuePurge
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.contents import PERSISTENT
+from harness.clients.shorthand import ack, consume, get, queue_declare
+from harness.clients.wire_client import Client
 from tests.faults.injector import MESSAGES, Fault
 from tests.faults.life import live
 from tests.planted.catalogue import with_mistake
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.contents import PERSISTENT
-from tests.support.shorthand import ack, consume, get, queue_declare
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.brokers.broker_process import ROOT
 from tests.faults.store_faults import AT_WORK, NTH_MAX
-from tests.support.broker import ROOT
 
 pytestmark = pytest.mark.slow
 

@@ -20,10 +20,10 @@ from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES
 from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import Field
 from broker.wire.methods import BasicConsume, BasicConsumeOk, QueueDeclare, QueueDeclareOk
+from harness.brokers.broker_core import Core
+from harness.brokers.definitions_in_memory import RecordedDefinitions
+from harness.clients.session_client import Party, publish_frames
 from tests.fuzz.listener import Listener
-from tests.support.conversation import Party, publish_frames
-from tests.support.core import Core
-from tests.support.definitions import RecordedDefinitions
 
 BYSTANDER = "bystander"
 SETTINGS = SessionSettings(message_bytes_max=4096, output_bytes_max=16384, held_bytes_max=16384, turn_copies_max=50)

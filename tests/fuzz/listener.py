@@ -26,9 +26,9 @@ from broker.wire.methods import (
     ConnectionTuneOk,
 )
 from broker.wire.properties import body_size, decode_properties
-from tests.support.client import CAPABILITIES
-from tests.support.conversation import Party
-from tests.support.frames import Frame, FrameReader
+from harness.clients.frame_cutter import Frame, FrameReader
+from harness.clients.session_client import Party
+from harness.clients.wire_client import CAPABILITIES
 
 PEER = Peer("127.0.0.1", 50000, "127.0.0.1", 5672, loopback=True)
 FRAME_MAX = 4096

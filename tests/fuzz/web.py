@@ -21,10 +21,10 @@ from broker.session.login.login_throttle import GuessLimits
 from broker.session.login.passwords import SHA256, hash_password
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
+from harness.brokers.broker_core import Core
+from harness.brokers.http_broker import write_segments
 from tests.fuzz.choices import Choices, once_in, pick
 from tests.fuzz.floor import scratch_directory
-from tests.support.core import Core
-from tests.support.web import write_segments
 
 SECRET = "hunter2hunter2"
 PEER = Peer("192.0.2.7", 50000, "192.0.2.1", 15672, loopback=False)

@@ -16,9 +16,9 @@ from broker.wire.field_tables import Table, decode_table, encode_table, skim_tab
 from broker.wire.frames import content_frames, frame
 from broker.wire.methods import DECODERS, BasicPublish
 from broker.wire.properties import HEADER_START, decode_properties, encode_header, summarize
+from harness.clients.frame_cutter import Frame, FrameReader
 from tests.fuzz.choices import Choices, once_in, pick
 from tests.fuzz.grammar import ALL_METHODS, HEADERS, method_of, properties, table
-from tests.support.frames import Frame, FrameReader
 
 _KEYS = tuple(DECODERS)
 

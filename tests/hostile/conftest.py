@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import pytest
 
-from tests.hostile.attack import Attack
-from tests.hostile.good import Good
-from tests.support.broker import BrokerProcess
+from harness.attacks.attack import Attack
+from harness.attacks.benign_client import Good
+from harness.brokers.broker_process import BrokerProcess
 
 Started = Callable[..., BrokerProcess]
 AnyClient = TypeVar("AnyClient")

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tests.hostile.good import Good, descriptors, own_memory
+from harness.attacks.benign_client import Good, descriptors, own_memory
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import Caller, ask, request, web_address, web_broker, write_segments
+from harness.waiting import eventually
 from tests.planted.catalogue import with_mistake
 from tests.server.test_http import noise
-from tests.support.broker import BrokerProcess
-from tests.support.waiting import eventually
-from tests.support.web import Caller, ask, request, web_address, web_broker, write_segments
 
 Ends = Callable[..., Any]
 

@@ -21,18 +21,18 @@ from broker.wire.methods import (
     TxSelect,
     TxSelectOk,
 )
-from tests.hostile.attack import Attack
-from tests.hostile.contents import announcement
-from tests.hostile.good import Good, own_memory
-from tests.hostile.hoards import fresh
-from tests.hostile.line import NOTHING, Line, publication
-from tests.hostile.silence import DeafAsker, DeafGetter, DeafToReplies
-from tests.hostile.topologies import HeadersBindings
+from harness.attacks.attack import Attack
+from harness.attacks.benign_client import Good, own_memory
+from harness.attacks.costly_topologies import HeadersBindings
+from harness.attacks.incomplete_contents import announcement
+from harness.attacks.non_reading_clients import DeafAsker, DeafGetter, DeafToReplies
+from harness.attacks.raw_connection import NOTHING, Line, publication
+from harness.attacks.resource_hoarding import fresh
+from harness.brokers.broker_process import ROOT, BrokerProcess
+from harness.clients.shorthand import exchange_declare, queue_declare
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
 from tests.planted.catalogue import with_mistake
-from tests.support.broker import ROOT, BrokerProcess
-from tests.support.client import Client
-from tests.support.shorthand import exchange_declare, queue_declare
-from tests.support.waiting import eventually
 
 Started = Callable[..., BrokerProcess]
 Ends = Callable[..., Any]

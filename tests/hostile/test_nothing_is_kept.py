@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.catalogue import ATTACKS
-from tests.hostile.good import Good, descriptors, own_memory
-from tests.support.broker import BrokerProcess
-from tests.support.waiting import eventually
+from harness.attacks.attack_catalogue import ATTACKS
+from harness.attacks.benign_client import Good, descriptors, own_memory
+from harness.brokers.broker_process import BrokerProcess
+from harness.waiting import eventually
 
 SIZE = 0.05
 SIZE_OF_LARGE_BODIES = 0.01

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.attack import underway
-from tests.hostile.catalogue import ATTACKS
-from tests.hostile.good import Good, descriptors
-from tests.support.broker import BrokerProcess
-from tests.support.waiting import eventually
+from harness.attacks.attack import underway
+from harness.attacks.attack_catalogue import ATTACKS
+from harness.attacks.benign_client import Good, descriptors
+from harness.brokers.broker_process import BrokerProcess
+from harness.waiting import eventually
 
 SIZE = 0.02
 ROUND_TRIPS = 10

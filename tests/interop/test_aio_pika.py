@@ -22,8 +22,8 @@ from aio_pika.exceptions import (
 from aio_pika.patterns import RPC
 from aiormq.exceptions import ChannelAccessRefused, ChannelLockedResource
 
-from tests.support.broker import BrokerProcess
-from tests.support.client import Address
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Address
 
 pytestmark = pytest.mark.slow
 

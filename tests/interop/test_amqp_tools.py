@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.support.broker import BrokerProcess
-from tests.support.client import Address
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Address
 
 Name = Callable[..., str]
 TOOLS = ("amqp-declare-queue", "amqp-delete-queue", "amqp-publish", "amqp-get", "amqp-consume")

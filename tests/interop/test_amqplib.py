@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.support.broker import BrokerProcess
-from tests.support.client import Address, Client
-from tests.support.queues import drain
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.queue_steps import drain
+from harness.clients.wire_client import Address, Client
 
 pytestmark = [
     pytest.mark.slow,

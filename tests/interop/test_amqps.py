@@ -14,8 +14,8 @@ from pika.credentials import ExternalCredentials
 from pika.exceptions import ProbableAuthenticationError
 
 from broker.admin.protocol import ask
-from tests.support.authority import Authority
-from tests.support.broker import BrokerProcess
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.certificate_authority import Authority
 
 LARGE = bytes(range(256)) * 8192  # 2 MiB
 

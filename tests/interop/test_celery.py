@@ -15,9 +15,9 @@ import celery
 import pytest
 from kombu import pools
 
+from harness.brokers.broker_process import ROOT, BrokerProcess
+from harness.waiting import eventually
 from tests.interop.celery_application import BROKER, PREFETCH_MULTIPLIER, PRIORITY_MAX, PROCESSES, RECORD, application
-from tests.support.broker import ROOT, BrokerProcess
-from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -10,9 +10,9 @@ import kombu
 import pytest
 from kombu.pools import producers
 
-from tests.support.broker import BrokerProcess
-from tests.support.client import Address
-from tests.support.waiting import eventually
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Address
+from harness.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

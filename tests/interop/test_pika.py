@@ -19,9 +19,9 @@ from pika.exceptions import (
     UnroutableError,
 )
 
-from tests.support.broker import BrokerProcess
-from tests.support.client import Address
-from tests.support.waiting import eventually
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Address
+from harness.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

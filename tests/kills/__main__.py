@@ -18,9 +18,9 @@ import tempfile
 import time
 from pathlib import Path
 
+from harness.brokers.broker_process import ROOT
 from tests.kills.audited import AuditedCampaign
 from tests.kills.cycle import BrokenPromiseError, Campaign, summary
-from tests.support.broker import ROOT
 
 PROGRESS_CYCLES = 25
 STOP_CYCLES = 5
@@ -71,7 +71,7 @@ def run(campaign: Campaign, cycles: int) -> None:
 
 def audit(campaign: AuditedCampaign) -> None:
     """Hold the log against the clients, and print what was compared. Raises BrokenPromiseError."""
-    from pipeline.session import session
+    from pipeline.spark.spark_session import session
     from tests.kills.judging import PASSING, figures, judge, sound
 
     campaign.restart()

@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from leveret_spark.event_log import Event
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.recording_broker import events_in
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
+from leveret_spark.events.event_log_reader import Event
 from storage.events.event_format import blocks
 from tests.kills import phases
 from tests.kills.courier import Courier
@@ -17,10 +21,6 @@ from tests.kills.inspection import look
 from tests.kills.ledger import Found, Ledger
 from tests.kills.scenario import Scenario, Traffic
 from tests.kills.witness import STAMP, Visit, Witness
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.events import events_in
-from tests.support.waiting import eventually
 
 EVENTS = """[events]
 enabled = true

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from dataclasses import astuple, fields
 from pathlib import Path
 
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Client
 from storage.messages.verify_messages import verify
 from tests.kills import phases
 from tests.kills.courier import Courier
@@ -22,8 +24,6 @@ from tests.kills.scenario import Scenario
 from tests.kills.with_aio_pika import AioPikaCourier
 from tests.kills.with_kombu import KombuCourier
 from tests.kills.with_pika import PikaCourier
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
 
 COURIERS: tuple[type[PikaCourier | KombuCourier | AioPikaCourier], ...] = (PikaCourier, KombuCourier, AioPikaCourier)
 SETTINGS = """[limits]

@@ -15,10 +15,10 @@ from broker.wire.methods import (
     ExchangeDeclareOk,
     QueueDeclareOk,
 )
+from harness.clients.shorthand import exchange_declare, queue_declare
+from harness.clients.wire_client import Client, Message
 from tests.kills.courier import Courier
 from tests.kills.ledger import Tally
-from tests.support.client import Client, Message
-from tests.support.shorthand import exchange_declare, queue_declare
 
 NAMES = 12
 LOOKING = 2

@@ -6,10 +6,10 @@ import random
 import time
 
 from broker.wire.methods import BasicAck, BasicGetEmpty, ConfirmSelect
+from harness.clients.contents import PERSISTENT
+from harness.clients.shorthand import ack, get
+from harness.clients.wire_client import Client, Message
 from tests.kills.ledger import Found, Ledger
-from tests.support.client import Client, Message
-from tests.support.contents import PERSISTENT
-from tests.support.shorthand import ack, get
 
 GETS_AT_ONCE = 100
 SETTLED_PART = 0.7

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark.sql import functions as fn
 
-from pipeline.audit import judged
-from pipeline.history import SEQ_BITS, boots, deduplicated, gaps
+from pipeline.audit.log_coverage import SEQ_BITS, boots, deduplicated, gaps
+from pipeline.audit.verdicts import judged
 from tests.kills.audited import AuditedCampaign
 from tests.kills.testimony import Comparison, Log
 

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.support.broker import BrokerProcess
+from harness.brokers.broker_process import BrokerProcess
 
 UNDER_LOAD_SECONDS_MAX = 0.5
 IN_STOP_SECONDS_MAX = 0.06

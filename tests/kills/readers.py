@@ -6,10 +6,10 @@ import random
 from collections.abc import Iterable
 
 from broker.wire.methods import BasicDeliver, QueueDeclareOk
+from harness.clients.shorthand import consume, prefetch, queue_declare, queue_delete
+from harness.clients.wire_client import Client
 from tests.kills.courier import Courier, Publication, Verdict
 from tests.kills.ledger import Tally
-from tests.support.client import Client
-from tests.support.shorthand import consume, prefetch, queue_declare, queue_delete
 
 NAME = "log"
 ARGUMENTS = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 20_000}

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
+from harness.clients.wire_client import Client
 from tests.kills.courier import Courier, Delivery, Publication, Verdict
 from tests.kills.inspection import inspect_ledger
 from tests.kills.ledger import Chain, Ledger, Tally, Transaction
-from tests.support.client import Client
-from tests.support.shorthand import exchange_declare, queue_bind, queue_declare
 
 PUBLISHED_AT_ONCE_MAX = 12
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from leveret_spark.event_log import OFFSETS_END, Event
+from leveret_spark.events.event_log_reader import OFFSETS_END, Event
 from tests.kills.courier import Verdict
 from tests.kills.witness import GREETING, Settled, Visit
 

@@ -14,6 +14,7 @@ from aio_pika.abc import AbstractIncomingMessage, AbstractRobustChannel, Abstrac
 from aio_pika.exceptions import AMQPError
 from yarl import URL
 
+from harness.clients.wire_client import Address
 from tests.kills.courier import (
     PATIENCE_SECONDS,
     RETRY_SECONDS,
@@ -22,7 +23,6 @@ from tests.kills.courier import (
     Verdict,
 )
 from tests.kills.ledger import PREFETCH
-from tests.support.client import Address
 
 TAKE_SECONDS = 0.002
 TAKE_LOOKS = 2

@@ -9,9 +9,9 @@ import amqp
 import kombu
 from kombu.exceptions import OperationalError
 
+from harness.clients.wire_client import Address
 from tests.kills.courier import RETRY_SECONDS, Delivery, Publication, Verdict
 from tests.kills.ledger import PREFETCH
-from tests.support.client import Address
 
 TAKE_SECONDS = 0.002
 

@@ -10,9 +10,9 @@ import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPConnectionError, AMQPError
 
+from harness.clients.wire_client import Address
 from tests.kills.courier import RETRY_SECONDS, Delivery, Publication, Verdict
 from tests.kills.ledger import PREFETCH
-from tests.support.client import Address
 
 TAKE_SECONDS = 0.002
 

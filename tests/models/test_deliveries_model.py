@@ -13,7 +13,7 @@ from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.queue import Queue
 from broker.session.channel.deliveries import PORTION_BYTES, PORTION_MESSAGES, DeliveryLedger
 from broker.wire.amqp_errors import ChannelException
-from tests.support.core import Core, Reader, message
+from harness.brokers.broker_core import Core, Reader, message
 
 
 @pytest.fixture(scope="module")

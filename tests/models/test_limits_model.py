@@ -25,8 +25,8 @@ from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.ready_messages import Window
 from broker.entities.vhosts.vhost import RESTORE_SPREAD_MILLISECONDS
 from broker.wire.properties import decode_properties
+from harness.brokers.broker_core import Core, Reader, message
 from storage.messages.verify_messages import verify
-from tests.support.core import Core, Reader, message
 
 WINDOW = Window(4, 400)
 QUEUE, GRAVE = "q", "dl"

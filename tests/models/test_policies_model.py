@@ -19,9 +19,9 @@ from hypothesis.stateful import precondition, rule
 from broker.entities.arguments.policies import Policy
 from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import to_python
+from harness.brokers.broker_core import Core
+from harness.brokers.definitions_in_memory import RecordedDefinitions
 from tests.models.test_limits_model import GRAVE, QUEUE, WINDOW, LimitsMachine
-from tests.support.core import Core
-from tests.support.definitions import RecordedDefinitions
 
 LIMITS: dict[str, st.SearchStrategy[Any]] = {
     "message-ttl": st.sampled_from([0, 50, 300]),

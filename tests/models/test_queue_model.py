@@ -25,9 +25,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.ready_messages import Window
+from harness.brokers.broker_core import Core, Reader, message
 from storage.batch import SealedBatch
 from storage.messages.verify_messages import verify
-from tests.support.core import Core, Reader, message
 
 WINDOW = Window(4, 400)
 MAIN, GRAVE = "q", "dl"

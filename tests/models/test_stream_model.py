@@ -20,9 +20,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from broker.entities.queues.ready_messages import Window
 from broker.wire.field_tables import Field
+from harness.brokers.broker_core import Core, message
+from harness.clients.stream_steps import Follower, stream
 from storage.messages.verify_messages import verify
-from tests.support.core import Core, message
-from tests.support.streams import Follower, stream
 
 OVERHEAD = 64
 """What a message counts beside its body, by the documentation."""

@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pipeline.session import session
+from pipeline.spark.spark_session import session
 from tests.pipeline.conftest import JAVA_FOR_TESTS
 
 if TYPE_CHECKING:

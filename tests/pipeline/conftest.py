@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from harness.clients.wire_client import Address
 from tests.pipeline.desk import Desk, desk_at
-from tests.support.client import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ def queue(desk: Desk, name: Callable[..., str]) -> Iterator[Callable[..., str]]:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The package must be installed where Spark's workers run; here it is found by its path."""
-    from pipeline.session import session
+    from pipeline.spark.spark_session import session
 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     with session("leveret tests", java_options=JAVA_FOR_TESTS) as started:

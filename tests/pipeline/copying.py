@@ -11,7 +11,7 @@ import sys
 import tempfile
 from typing import TYPE_CHECKING
 
-from pipeline.session import session
+from pipeline.spark.spark_session import session
 from tests.pipeline.conftest import JAVA_FOR_TESTS
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pika
 from pika import BasicProperties
 from pika.adapters.blocking_connection import BlockingChannel
 
-from tests.support.client import Address
-from tests.support.waiting import eventually
+from harness.clients.wire_client import Address
+from harness.waiting import eventually
 
 
 class Desk(NamedTuple):

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from leveret_spark.event_log import Event
+from leveret_spark.events.event_log_reader import Event
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -121,7 +121,7 @@ def begun(node: str, *, kind: str = "classic") -> History:
 
 def table_of(spark: SparkSession, histories: Iterable[History]) -> DataFrame:
     """The events of several brokers as Spark has them."""
-    from leveret_spark.events_source import COLUMNS
+    from leveret_spark.events.events_source import COLUMNS
 
     events = (event for history in histories for event in history.events)
     rows = [(*event[:3], EPOCH + timedelta(microseconds=event.ts_us), *event[4:]) for event in events]

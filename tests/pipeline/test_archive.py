@@ -19,13 +19,13 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from leveret_spark.errors import AmqpError, OptionError
+from harness.brokers.broker_process import ROOT, BrokerProcess
+from harness.brokers.full_disk import no_file_larger_than
+from harness.waiting import eventually
+from leveret_spark.option_errors import AmqpError, OptionError
 from pipeline.archive import SCHEMA, Archive, FileError, FileLimits, Progress, Wanted, archived_files, begin, ready
 from tests.pipeline.at_least_once import check_at_least_once
 from tests.pipeline.desk import Desk, desk_at
-from tests.support.broker import ROOT, BrokerProcess
-from tests.support.disk import no_file_larger_than
-from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from bench import plain_audit
-from bench.made_up_log import write
+from harness.event_logs import plain_audit
+from harness.event_logs.made_up_log import write
 from tests.pipeline.history import History, table_of
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ class Found(NamedTuple):
 
 @pytest.fixture(scope="module")
 def audited(spark: SparkSession) -> tuple[dict[str, Expected], dict[str, Found]]:
-    from pipeline.audit import judged
-    from pipeline.history import boots, deduplicated, gaps
+    from pipeline.audit.log_coverage import boots, deduplicated, gaps
+    from pipeline.audit.verdicts import judged
 
     expected, histories = {}, []
     for name, told in STORIES.items():
@@ -392,8 +392,8 @@ def test_the_evidence_says_where_to_look(audited: Audited) -> None:
 def test_a_log_with_a_little_of_everything_comes_to_what_plain_python_makes_of_it(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    from pipeline.audit import audit
-    from pipeline.findings import tally
+    from pipeline.audit.audit_findings import tally
+    from pipeline.audit.verdicts import audit
 
     made = write(tmp_path, 4000)
     events = spark.read.format("leveret-events").load(str(tmp_path)).cache()
@@ -404,7 +404,7 @@ def test_a_log_with_a_little_of_everything_comes_to_what_plain_python_makes_of_i
 
 
 def test_events_that_come_twice_are_judged_once(spark: SparkSession) -> None:
-    from pipeline.history import each_once
+    from pipeline.audit.log_coverage import each_once
 
     history = History("twice")
     history.start()

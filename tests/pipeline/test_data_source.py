@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench.spark import QUEUE, intake_rate, sink_rate, source_rate
+from bench.pipeline.spark_rates import QUEUE, intake_rate, sink_rate, source_rate
+from harness.brokers.broker_process import BrokerProcess
+from harness.waiting import eventually
 from leveret_spark.options import broker_of, writing_of
 from tests.pipeline.at_least_once import check_at_least_once
 from tests.pipeline.conftest import ROOT
 from tests.pipeline.copying import BATCH, copying
 from tests.pipeline.desk import Desk, desk_at
-from tests.support.broker import BrokerProcess
-from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -307,8 +307,8 @@ def test_ids_of_a_stream_are_those_of_its_batch(spark: SparkSession, desk: Desk,
 def test_rows_that_no_queue_takes_fail_the_job_or_are_counted(
     spark: SparkSession, desk: Desk, name: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    from leveret_spark.publisher import Outcome
-    from leveret_spark.sink import Published, QueueStreamWriter
+    from leveret_spark.amqp.publisher import Outcome
+    from leveret_spark.queues.sink import Published, QueueStreamWriter
 
     rows = spark.range(5).selectExpr("cast(id as string) as body")
     options = desk.options | {"routingKey": name("nowhere")}

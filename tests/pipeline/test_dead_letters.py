@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pika import BasicProperties
 
-from leveret_spark.forwarding import forwarded
+from harness.brokers.broker_process import ROOT
+from harness.waiting import eventually
+from leveret_spark.amqp.forwarding import forwarded
+from leveret_spark.amqp.publisher import Outgoing, Publisher
 from leveret_spark.options import broker_of, writing_of
-from leveret_spark.publisher import Outgoing, Publisher
 from pipeline.replay import AT_A_TIME, ConditionError, Replayed, Request, replay
 from tests.pipeline.desk import Desk
 from tests.pipeline.history import EPOCH, History
-from tests.support.broker import ROOT
-from tests.support.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -249,10 +249,10 @@ def test_a_user_that_is_not_ours_is_left_out() -> None:
 
 
 def test_the_job_leaves_a_table_and_the_messages(spark: SparkSession, grave: Grave, tmp_path: Path) -> None:
-    from pipeline.dead_letter_job import run_dead_letters
-    from pipeline.places import Place
+    from pipeline.jobs.dead_letter_job import run_dead_letters
+    from pipeline.jobs.job_results import last_run
     from pipeline.report.page import write_report
-    from pipeline.results import last_run
+    from pipeline.spark.file_places import Place
 
     grave.fill(5)
     history = History("n")

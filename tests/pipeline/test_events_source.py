@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from broker.admin import protocol
-from leveret_spark.errors import OptionError
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import web_address, web_broker
+from leveret_spark.option_errors import OptionError
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part
-from tests.support.broker import BrokerProcess
-from tests.support.web import web_address, web_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

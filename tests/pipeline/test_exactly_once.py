@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple
 import psutil
 import pytest
 
-from leveret_spark.event_log import Event
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import web_address
+from harness.brokers.recording_broker import events_of
+from harness.waiting import eventually
+from leveret_spark.events.event_log_reader import Event
 from tests.pipeline.collecting import SEGMENTS_AT_ONCE, Collection
 from tests.pipeline.conftest import ROOT
 from tests.pipeline.desk import Desk, desk_at
-from tests.support.broker import BrokerProcess
-from tests.support.events import events_of
-from tests.support.waiting import eventually
-from tests.support.web import web_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

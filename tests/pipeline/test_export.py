@@ -11,14 +11,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from leveret_spark.event_columns import SCHEMA
-from leveret_spark.event_log import Event, SegmentError
-from leveret_spark.segments import SegmentDirectory
+from harness.brokers.broker_process import ROOT
+from harness.brokers.full_disk import no_file_larger_than
+from harness.brokers.recording_broker import events_in
+from leveret_spark.events.event_columns import SCHEMA
+from leveret_spark.events.event_log_reader import Event, SegmentError
+from leveret_spark.events.sealed_segments import SegmentDirectory
 from pipeline.export import MANIFEST, Export, ManifestError, Target
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part
-from tests.support.broker import ROOT
-from tests.support.disk import no_file_larger_than
-from tests.support.events import events_in
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pika import BasicProperties, data
 
-from leveret_spark import doubles
-from leveret_spark.headers import headers_from_json, headers_to_json
+from leveret_spark.amqp import doubles
+from leveret_spark.amqp.headers import headers_from_json, headers_to_json
 from tests.pipeline.desk import Desk
 
 TABLE: dict[str, Any] = {

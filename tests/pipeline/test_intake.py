@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pika import BasicProperties
 
-from leveret_spark.errors import AmqpError
-from leveret_spark.intake import Batch, Intake, ready_messages
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Address
+from harness.waiting import eventually
+from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import broker_of, reading_of
+from leveret_spark.queues.batch_intake import Batch, Intake, ready_messages
 from tests.pipeline.desk import Desk, desk_at
-from tests.support.broker import BrokerProcess
-from tests.support.client import Address
-from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

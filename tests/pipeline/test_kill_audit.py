@@ -129,7 +129,7 @@ def test_depths_are_what_is_found_in_the_queues(spark: SparkSession, told: dict[
     """Over kills, of which the log lacks the ends, and what came undone with them."""
     from pyspark.sql import functions as fn
 
-    from pipeline.history import boots, deduplicated, gaps
+    from pipeline.audit.log_coverage import boots, deduplicated, gaps
     from pipeline.throughput import throughput
 
     campaign, sight, _ = told["sound"]

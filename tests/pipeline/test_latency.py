@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from leveret_spark.event_log import Event
+from leveret_spark.events.event_log_reader import Event
 from tests.pipeline.commotion import MINUTE_US, Commotion, commotions_of, minute_of
 from tests.pipeline.history import History, begun, table_of
 
@@ -81,7 +81,7 @@ def commotions() -> list[Commotion]:
 
 @pytest.fixture(scope="module")
 def told(spark: SparkSession, commotions: list[Commotion]) -> Found:
-    from pipeline.history import deduplicated
+    from pipeline.audit.log_coverage import deduplicated
     from pipeline.latency import durations, latency, latency_in_all
 
     table = table_of(spark, [*(each.history for each in commotions), *stories()])

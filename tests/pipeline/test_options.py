@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leveret_spark.errors import OptionError
+from leveret_spark.option_errors import OptionError
 from leveret_spark.options import broker_of, reading_of, writing_of
 from tests.test_docs import ROOT
 

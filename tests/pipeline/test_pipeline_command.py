@@ -19,9 +19,9 @@ from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.jobs.pipeline_group import pipeline
 from broker.cli.jobs.pipeline_options import timed
+from harness.brokers.broker_process import ROOT
+from harness.brokers.recording_broker import events_in, recording_broker
 from tests.pipeline.desk import desk_at
-from tests.support.broker import ROOT
-from tests.support.events import events_in, recording_broker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

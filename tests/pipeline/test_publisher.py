@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pika import BasicProperties
 
-from leveret_spark.errors import AmqpError
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Address
+from leveret_spark.amqp.publisher import Outcome, Outgoing, Publisher
+from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import broker_of, writing_of
-from leveret_spark.publisher import Outcome, Outgoing, Publisher
 from tests.pipeline.desk import Desk, desk_at
-from tests.support.broker import BrokerProcess
-from tests.support.client import Address
 
 pytestmark = pytest.mark.slow
 

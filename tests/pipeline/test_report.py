@@ -135,12 +135,12 @@ def lost_and_hostile() -> History:
 def pages(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What report.html says behind each job."""
     from pipeline.dead_letters import dead_letter_rates
-    from pipeline.jobs import run_audit
-    from pipeline.latency_job import run_latency
-    from pipeline.places import Place
+    from pipeline.jobs.audit_job import run_audit
+    from pipeline.jobs.job_results import Run
+    from pipeline.jobs.latency_job import run_latency
+    from pipeline.jobs.throughput_job import run_throughput
     from pipeline.report.page import write_report
-    from pipeline.results import Run
-    from pipeline.throughput_job import run_throughput
+    from pipeline.spark.file_places import Place
 
     where = tmp_path_factory.mktemp("report")
     place = Place(spark, str(where))
@@ -213,8 +213,8 @@ def test_many_queues_do_not_make_it_long(pages: dict[str, str]) -> None:
 
 @pytest.mark.slow
 def test_rates_at_the_ends_are_of_what_the_log_knows() -> None:
-    from pipeline.report.queues import _seconds
-    from pipeline.results import FinishedRun
+    from pipeline.jobs.job_results import FinishedRun
+    from pipeline.report.queue_section import _seconds
 
     told = {"from": "2026-11-21T18:00:40.000000Z", "until": "2026-11-21T18:02:15.000000Z"}
     run: Any = FinishedRun(None, "throughput", "run", WRITTEN, [], told)  # type: ignore[arg-type]

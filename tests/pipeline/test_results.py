@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leveret_spark.segments import SegmentDirectory
+from leveret_spark.events.sealed_segments import SegmentDirectory
 from tests.pipeline.history import History
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from pipeline.places import Place
+    from pipeline.spark.file_places import Place
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +24,7 @@ Write = Callable[..., None]
 
 @pytest.fixture
 def place(spark: SparkSession, tmp_path: Path) -> Place:
-    from pipeline.places import Place
+    from pipeline.spark.file_places import Place
 
     return Place(spark, str(tmp_path / "a place"))
 
@@ -42,7 +42,7 @@ def test_a_place_keeps_small_files(place: Place, tmp_path: Path) -> None:
 
 
 def test_a_run_counts_when_it_is_published(spark: SparkSession, place: Place, tmp_path: Path) -> None:
-    from pipeline.results import Run, last_run
+    from pipeline.jobs.job_results import Run, last_run
 
     def publish(*ids: int) -> None:
         run = Run(place, "job")
@@ -69,7 +69,7 @@ def test_a_run_counts_when_it_is_published(spark: SparkSession, place: Place, tm
 
 
 def test_results_of_a_newer_release_are_left_alone(place: Place) -> None:
-    from pipeline.results import ResultsError, last_run
+    from pipeline.jobs.job_results import ResultsError, last_run
 
     place.put("job/_run.json", b'{"format": 2}')
     with pytest.raises(ResultsError, match=r"job/_run\.json: format 2, this release reads format 1"):
@@ -77,8 +77,8 @@ def test_results_of_a_newer_release_are_left_alone(place: Place) -> None:
 
 
 def test_events_are_the_same_from_segments_and_from_an_export(spark: SparkSession, tmp_path: Path) -> None:
-    from leveret_spark.events_source import COLUMNS
-    from pipeline.events import read_events
+    from leveret_spark.events.events_source import COLUMNS
+    from pipeline.event_frames import read_events
     from pipeline.export import Export, Target
     from tests.pipeline.test_events_source import write
 
@@ -96,7 +96,7 @@ def test_events_are_the_same_from_segments_and_from_an_export(spark: SparkSessio
 
 
 def test_what_is_no_source_of_events_is_said(spark: SparkSession, tmp_path: Path) -> None:
-    from pipeline.events import exported, read_events
+    from pipeline.event_frames import exported, read_events
     from pipeline.export import MANIFEST, ManifestError
 
     with pytest.raises(FileNotFoundError):
@@ -112,8 +112,8 @@ def test_what_is_no_source_of_events_is_said(spark: SparkSession, tmp_path: Path
 
 
 def test_an_audit_leaves_its_tables_and_says_what_they_come_to(spark: SparkSession, place: Place) -> None:
-    from pipeline.jobs import run_audit
-    from pipeline.results import last_run
+    from pipeline.jobs.audit_job import run_audit
+    from pipeline.jobs.job_results import last_run
 
     history = History("rabbit@hare")
     history.start()
@@ -155,7 +155,7 @@ def test_an_audit_leaves_its_tables_and_says_what_they_come_to(spark: SparkSessi
 
 
 def test_an_audit_of_nothing_is_clean(spark: SparkSession, place: Place) -> None:
-    from pipeline.jobs import run_audit
+    from pipeline.jobs.audit_job import run_audit
 
     found = run_audit(History("none").table(spark), place)
     assert found.clean

@@ -16,18 +16,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from broker.admin import protocol
-from leveret_spark.errors import HttpError, OptionError
-from leveret_spark.event_log import SegmentName
+from harness.brokers.broker_process import ROOT
+from harness.brokers.certificate_authority import Authority
+from harness.brokers.http_broker import web_address, web_broker, write_segments
+from harness.clients.wire_client import Address
+from harness.waiting import eventually
+from leveret_spark.events.event_log_reader import SegmentName
+from leveret_spark.events.sealed_segments import SegmentDirectory, Segments, segments_of
+from leveret_spark.events.segment_http import SegmentHttp
+from leveret_spark.option_errors import HttpError, OptionError
 from leveret_spark.options import WEB, Given
-from leveret_spark.segment_http import SegmentHttp
-from leveret_spark.segments import SegmentDirectory, Segments, segments_of
 from pipeline.export import begin
 from tests.server.test_http import noise
-from tests.support.authority import Authority
-from tests.support.broker import ROOT
-from tests.support.client import Address
-from tests.support.waiting import eventually
-from tests.support.web import web_address, web_broker, write_segments
 
 pytestmark = pytest.mark.slow
 
@@ -87,7 +87,7 @@ def test_behind_what_is_known(site: Site) -> None:
 
 
 def test_lists_of_any_length(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leveret_spark.segment_http.LISTED", 1)
+    monkeypatch.setattr("leveret_spark.events.segment_http.LISTED", 1)
     assert site.segments().names() == site.here.names()
 
 

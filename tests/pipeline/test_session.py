@@ -11,9 +11,9 @@ from subprocess import PIPE
 
 import pytest
 
-from pipeline.java import Java, MissingError, find_java, java_home
-from pipeline.session import session
-from tests.support.broker import ROOT
+from harness.brokers.broker_process import ROOT
+from pipeline.spark.java import Java, MissingError, find_java, java_home
+from pipeline.spark.spark_session import session
 
 
 def fake_java(directory: Path, version: str) -> Path:
@@ -86,7 +86,7 @@ def test_java_is_started_without_what_spark_asks_for_in_vain(tmp_path: Path, ver
 
 
 LASTING = """
-from pipeline.session import session
+from pipeline.spark.spark_session import session
 
 try:
     with session() as spark:

@@ -15,11 +15,11 @@ import pika
 import pyarrow.parquet as pq
 import pytest
 
+from harness.brokers.broker_process import ROOT, BrokerProcess
 from leveret_spark import OptionError
 from storage.messages import lmdb_environment
 from storage.messages.keys import SEGMENT
 from tests.pipeline.desk import Desk, desk_at
-from tests.support.broker import ROOT, BrokerProcess
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,7 +155,7 @@ def test_damage_is_told_and_not_fatal(filled: BrokerProcess, tmp_path: Path) -> 
 
 
 def test_spark_reads_a_store_in_parts(spark: SparkSession, filled: BrokerProcess) -> None:
-    from pipeline.store_source import SCHEMA, LeveretStoreDataSource
+    from pipeline.stopped_store.store_source import SCHEMA, LeveretStoreDataSource
 
     source = LeveretStoreDataSource({"path": str(filled.data_dir), "segmentsPerPartition": "2"})
     assert len(source.reader(source.schema()).partitions()) > 5, "each lane has a part of its own, a long one several"
@@ -169,7 +169,7 @@ def test_spark_reads_a_store_in_parts(spark: SparkSession, filled: BrokerProcess
 
 
 def test_a_queue_alone_and_options_that_mean_nothing(filled: BrokerProcess) -> None:
-    from pipeline.store_source import LeveretStoreDataSource
+    from pipeline.stopped_store.store_source import LeveretStoreDataSource
 
     source = LeveretStoreDataSource({"path": str(filled.data_dir), "queue": "orders"})
     reader = source.reader(source.schema())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from leveret_spark.event_log import Event
+from leveret_spark.events.event_log_reader import Event
 from tests.pipeline.commotion import MINUTE_US, Commotion, commotions_of, minute_of
 from tests.pipeline.history import EPOCH, History, begun, table_of
 
@@ -33,7 +33,7 @@ Rows = dict[tuple[str, str, int], Any]
 
 def rows_of(spark: SparkSession, histories: list[History]) -> Rows:
     """The table, by node, queue and number of the minute."""
-    from pipeline.history import boots, deduplicated, gaps
+    from pipeline.audit.log_coverage import boots, deduplicated, gaps
     from pipeline.throughput import throughput
 
     events = deduplicated(table_of(spark, histories)).cache()

@@ -9,12 +9,12 @@ import pika
 import pytest
 from pika import BasicProperties
 
-from leveret_spark.errors import AmqpError
-from leveret_spark.intake import Intake, ready_messages
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.certificate_authority import Authority
+from leveret_spark.amqp.publisher import Outgoing, Publisher
+from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import broker_of, reading_of, writing_of
-from leveret_spark.publisher import Outgoing, Publisher
-from tests.support.authority import Authority
-from tests.support.broker import BrokerProcess
+from leveret_spark.queues.batch_intake import Intake, ready_messages
 
 
 @pytest.fixture(scope="module")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
-from tests.support.client import Inbox, Message
-from tests.support.frames import FrameReader
+from harness.clients.frame_cutter import FrameReader
+from harness.clients.wire_client import Inbox, Message
 
 CHANNEL = 1
 

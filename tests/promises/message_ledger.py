@@ -28,6 +28,7 @@ from broker.wire.methods import (
     TxRollback,
     TxSelect,
 )
+from harness.clients.wire_client import Message
 from tests.promises.conversation import Request
 from tests.promises.topology import (
     KEEPS_ALL,
@@ -40,7 +41,6 @@ from tests.promises.topology import (
     number_of,
     refuses,
 )
-from tests.support.client import Message
 
 
 class State(enum.Enum):

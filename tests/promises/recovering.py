@@ -21,6 +21,7 @@ from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.delayed_exchange import DelayQueue
 from broker.entities.vhosts.vhost import VHost
 from broker.server.recovery import Stores, open_stores, recover
+from harness.brokers.broker_core import message
 from storage.messages.message_store import MessageStore
 from storage.messages.verify_messages import verify
 from tests.promises.broker_ledger import Found
@@ -40,7 +41,6 @@ from tests.promises.topology import (
     number_of,
 )
 from tests.storage.writing import END
-from tests.support.core import message
 
 EVERYTHING = Window(1 << 30, 1 << 40)
 CONFIG = Config(limits=Limits(queue_window_messages=WINDOW_MESSAGES, queue_window_bytes=WINDOW_BYTES))

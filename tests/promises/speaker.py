@@ -9,7 +9,7 @@ from broker.wire.frames import content_frames, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import BasicPublish
 from broker.wire.properties import BasicProperties, encode_header
-from tests.support.client import Client
+from harness.clients.wire_client import Client
 
 FRAME_MAX = 131072
 

@@ -24,6 +24,9 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties, encode_header
+from harness.clients.contents import PERSISTENT, TRANSIENT
+from harness.clients.shorthand import ack, nack, queue_declare, queue_delete
+from harness.clients.wire_client import Message
 from tests.promises.broker_ledger import BrokerLedger, Found
 from tests.promises.conversation import Request, Said
 from tests.promises.topology import (
@@ -42,9 +45,6 @@ from tests.promises.topology import (
     kept,
     purged,
 )
-from tests.support.client import Message
-from tests.support.contents import PERSISTENT, TRANSIENT
-from tests.support.shorthand import ack, nack, queue_declare, queue_delete
 
 A, B, C, KEPT = (number * CLIENTS for number in range(1, 5))
 """Numbers of messages."""

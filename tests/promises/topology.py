@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.wire.method import Method
-from tests.support.shorthand import exchange_declare, queue_bind, queue_declare
+from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
 
 CLIENTS = 8
 """More than there are; a message's number modulo this is its client."""

@@ -22,6 +22,9 @@ from broker.wire.methods import (
     TxRollbackOk,
     TxSelect,
 )
+from harness.clients.contents import PERSISTENT, TRANSIENT
+from harness.clients.shorthand import ack, consume, get, nack, prefetch, queue_declare, queue_delete
+from harness.clients.wire_client import Client, Message
 from tests.promises.speaker import Speaker
 from tests.promises.topology import (
     BOTH,
@@ -46,9 +49,6 @@ from tests.promises.topology import (
     priority_of,
     purged,
 )
-from tests.support.client import Client, Message
-from tests.support.contents import PERSISTENT, TRANSIENT
-from tests.support.shorthand import ack, consume, get, nack, prefetch, queue_declare, queue_delete
 
 SIZES = (*(20,) * 8, *(300,) * 8, *(5000,) * 3, 12000)
 DELAY_MILLISECONDS = 20

@@ -15,9 +15,9 @@ from broker.wire.methods import (
     BasicRecoverAsync,
     BasicReject,
 )
-from tests.support.client import Client
-from tests.support.queues import deposit, drain, drain_messages
-from tests.support.shorthand import ack, consume, exchange_declare, get, nack, prefetch, queue_declare, queue_delete
+from harness.clients.queue_steps import deposit, drain, drain_messages
+from harness.clients.shorthand import ack, consume, exchange_declare, get, nack, prefetch, queue_declare, queue_delete
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 Connect = Callable[..., Client]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from broker.wire.field_tables import Field
-from tests.support.client import Client
-from tests.support.shorthand import queue_declare, queue_delete
+from harness.clients.shorthand import queue_declare, queue_delete
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 

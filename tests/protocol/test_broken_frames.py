@@ -9,7 +9,7 @@ import pytest
 from broker.wire.frames import frame, method_frame
 from broker.wire.methods import BasicPublish, ConnectionClose, ConnectionCloseOk, QueueDeclare, TxSelect
 from broker.wire.properties import HEADER_START
-from tests.support.client import Client
+from harness.clients.wire_client import Client
 
 PUBLISH = method_frame(1, BasicPublish("", "nobody", False, False))
 DECLARE = QueueDeclare("", False, False, False, False, False, {}).encode()

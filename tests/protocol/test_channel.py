@@ -23,9 +23,9 @@ from broker.wire.methods import (
     ConnectionTuneOk,
 )
 from broker.wire.properties import encode_header
-from tests.support.client import Client
-from tests.support.shorthand import ack, consume, exchange_declare, get, queue_declare
-from tests.support.waiting import eventually
+from harness.clients.shorthand import ack, consume, exchange_declare, get, queue_declare
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
 
 
 def test_closing_and_opening_again(client: Client) -> None:

@@ -16,9 +16,9 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
-from tests.support.client import Client, Message
-from tests.support.queues import drain
-from tests.support.shorthand import ack, consume, exchange_declare, queue_bind, queue_declare, queue_delete
+from harness.clients.queue_steps import drain
+from harness.clients.shorthand import ack, consume, exchange_declare, queue_bind, queue_declare, queue_delete
+from harness.clients.wire_client import Client, Message
 
 Name = Callable[..., str]
 PERSISTENT = BasicProperties(delivery_mode=2)

@@ -23,8 +23,8 @@ from broker.wire.methods import (
     QueueDeclare,
 )
 from broker.wire.properties import encode_header
-from tests.support.client import Client
-from tests.support.shorthand import queue_declare
+from harness.clients.shorthand import queue_declare
+from harness.clients.wire_client import Client
 
 NO_HEADER = "expected content header for class 60, got non content header frame instead"
 PUBLISH = method_frame(1, BasicPublish("", "q", False, False))

@@ -22,9 +22,8 @@ from broker.wire.methods import (
     QueuePurgeOk,
 )
 from broker.wire.properties import encode_header
-from tests.support.client import CAPABILITIES, Client
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import (
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import (
     ack,
     consume,
     exchange_declare,
@@ -34,6 +33,7 @@ from tests.support.shorthand import (
     queue_declare,
     queue_delete,
 )
+from harness.clients.wire_client import CAPABILITIES, Client
 
 Name = Callable[..., str]
 Connect = Callable[..., Client]

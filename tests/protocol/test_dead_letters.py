@@ -23,10 +23,9 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
-from tests.support.client import Client, Message
-from tests.support.contents import with_headers
-from tests.support.queues import deposit, drain, drain_messages
-from tests.support.shorthand import (
+from harness.clients.contents import with_headers
+from harness.clients.queue_steps import deposit, drain, drain_messages
+from harness.clients.shorthand import (
     exchange_bind,
     exchange_declare,
     get,
@@ -35,7 +34,8 @@ from tests.support.shorthand import (
     queue_declare,
     queue_delete,
 )
-from tests.support.waiting import eventually
+from harness.clients.wire_client import Client, Message
+from harness.waiting import eventually
 
 Name = Callable[..., str]
 

@@ -22,11 +22,10 @@ from broker.wire.methods import (
     TxRollback,
     TxSelect,
 )
-from tests.support.client import Client, Message
-from tests.support.contents import with_headers
-from tests.support.queues import deposit, drain, drain_messages
-from tests.support.reference import REFERENCE
-from tests.support.shorthand import (
+from harness.brokers.rabbitmq_reference import REFERENCE
+from harness.clients.contents import with_headers
+from harness.clients.queue_steps import deposit, drain, drain_messages
+from harness.clients.shorthand import (
     ack,
     consume,
     exchange_bind,
@@ -36,7 +35,8 @@ from tests.support.shorthand import (
     queue_bind,
     queue_declare,
 )
-from tests.support.waiting import eventually
+from harness.clients.wire_client import Client, Message
+from harness.waiting import eventually
 
 pytestmark = pytest.mark.skipif(bool(REFERENCE), reason="rabbitmq_delayed_message_exchange is not part of RabbitMQ")
 

@@ -21,10 +21,10 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
-from tests.support.client import Client
-from tests.support.contents import with_headers
-from tests.support.queues import deposit, drain_messages
-from tests.support.shorthand import consume, get, queue_bind, queue_declare, queue_delete, queue_unbind
+from harness.clients.contents import with_headers
+from harness.clients.queue_steps import deposit, drain_messages
+from harness.clients.shorthand import consume, get, queue_bind, queue_declare, queue_delete, queue_unbind
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from broker.wire.methods import BasicPublish, BasicReturn, ExchangeDeclare
-from tests.support.client import Client
-from tests.support.contents import with_headers
-from tests.support.queues import drain
-from tests.support.shorthand import (
+from harness.clients.contents import with_headers
+from harness.clients.queue_steps import drain
+from harness.clients.shorthand import (
     exchange_bind,
     exchange_declare,
     exchange_delete,
@@ -21,6 +20,7 @@ from tests.support.shorthand import (
     queue_delete,
     queue_unbind,
 )
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 Connect = Callable[..., Client]

@@ -10,8 +10,8 @@ from broker.wire.field_tables import Field, Table, encode_table
 from broker.wire.frames import frame, method_frame
 from broker.wire.methods import BasicDeliver, BasicGetOk, BasicPublish, BasicReturn, ConnectionClose
 from broker.wire.properties import BasicProperties, encode_header
-from tests.support.client import Client
-from tests.support.shorthand import consume, get, queue_declare
+from harness.clients.shorthand import consume, get, queue_declare
+from harness.clients.wire_client import Client
 from tests.wire.test_tables import VECTORS
 
 Name = Callable[..., str]

@@ -20,8 +20,8 @@ from broker.wire.methods import (
     ConnectionTuneOk,
 )
 from broker.wire.properties import encode_header
-from tests.support.client import CAPABILITIES, Client
-from tests.support.shorthand import get, queue_declare
+from harness.clients.shorthand import get, queue_declare
+from harness.clients.wire_client import CAPABILITIES, Client
 
 REFUSED_LOGIN = (
     "connection 403 ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. "

@@ -13,9 +13,8 @@ import pytest
 from broker.wire.field_tables import Field, from_python
 from broker.wire.methods import BasicReturn, ChannelClose, ConnectionClose
 from broker.wire.properties import BasicProperties
-from tests.support.client import Client
-from tests.support.queues import drain
-from tests.support.shorthand import (
+from harness.clients.queue_steps import drain
+from harness.clients.shorthand import (
     exchange_bind,
     exchange_declare,
     exchange_delete,
@@ -24,6 +23,7 @@ from tests.support.shorthand import (
     queue_declare,
     queue_unbind,
 )
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 Properties = Callable[[int], BasicProperties | None]

@@ -10,9 +10,9 @@ from broker.wire.field_tables import NESTING_MAX, Table, decode_table, encode_ta
 from broker.wire.frames import frame, method_frame
 from broker.wire.methods import BasicGetOk, BasicPublish, ConfirmSelect, QueueBind, QueueDeclare, QueueDelete
 from broker.wire.properties import HEADER_START
-from tests.support.client import Client, Message
-from tests.support.reference import differs
-from tests.support.shorthand import get, queue_declare
+from harness.brokers.rabbitmq_reference import differs
+from harness.clients.shorthand import get, queue_declare
+from harness.clients.wire_client import Client, Message
 
 VOID = b"V"
 

@@ -21,10 +21,10 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
-from tests.support.client import Client, Message
-from tests.support.queues import deposit, drain, drain_messages
-from tests.support.shorthand import ack, consume, exchange_declare, get, nack, prefetch, queue_bind, queue_declare
-from tests.support.waiting import eventually
+from harness.clients.queue_steps import deposit, drain, drain_messages
+from harness.clients.shorthand import ack, consume, exchange_declare, get, nack, prefetch, queue_bind, queue_declare
+from harness.clients.wire_client import Client, Message
+from harness.waiting import eventually
 
 Name = Callable[..., str]
 Declare = Callable[..., str]

@@ -11,11 +11,10 @@ import pytest
 from broker.wire.field_tables import to_python
 from broker.wire.methods import BasicGetEmpty, BasicGetOk, BasicNack, ConfirmSelect
 from broker.wire.properties import BasicProperties
-from tests.support.client import Address, Client, Message
-from tests.support.policing import Leveret, Operator, RabbitMQ
-from tests.support.queues import deposit, drain, drain_messages
-from tests.support.reference import REFERENCE
-from tests.support.shorthand import (
+from harness.brokers.rabbitmq_reference import REFERENCE
+from harness.clients.policy_steps import Leveret, Operator, RabbitMQ
+from harness.clients.queue_steps import deposit, drain, drain_messages
+from harness.clients.shorthand import (
     exchange_declare,
     exchange_delete,
     get,
@@ -24,7 +23,8 @@ from tests.support.shorthand import (
     queue_declare,
     queue_delete,
 )
-from tests.support.waiting import eventually, pass_by
+from harness.clients.wire_client import Address, Client, Message
+from harness.waiting import eventually, pass_by
 
 
 @pytest.fixture(scope="module")

@@ -25,9 +25,8 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties, encode_header
-from tests.support.client import Client
-from tests.support.queues import deposit, drain, drain_messages
-from tests.support.shorthand import (
+from harness.clients.queue_steps import deposit, drain, drain_messages
+from harness.clients.shorthand import (
     ack,
     consume,
     get,
@@ -36,7 +35,8 @@ from tests.support.shorthand import (
     queue_declare,
     queue_delete,
 )
-from tests.support.waiting import eventually
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
 
 Name = Callable[..., str]
 Declare = Callable[..., str]

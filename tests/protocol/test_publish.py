@@ -11,10 +11,10 @@ from broker.wire.field_tables import Field, from_python
 from broker.wire.frames import content_frames, method_frame
 from broker.wire.methods import BasicGetOk, BasicPublish, BasicReturn
 from broker.wire.properties import BasicProperties, encode_header
-from tests.support.client import Client
-from tests.support.contents import with_headers
-from tests.support.queues import drain, drain_messages
-from tests.support.shorthand import exchange_declare, get, queue_declare
+from harness.clients.contents import with_headers
+from harness.clients.queue_steps import drain, drain_messages
+from harness.clients.shorthand import exchange_declare, get, queue_declare
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 

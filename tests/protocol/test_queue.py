@@ -20,9 +20,8 @@ from broker.wire.methods import (
     QueueDelete,
     QueuePurge,
 )
-from tests.support.client import Client
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import (
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import (
     consume,
     exchange_declare,
     get,
@@ -32,6 +31,7 @@ from tests.support.shorthand import (
     queue_delete,
     queue_unbind,
 )
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 Connect = Callable[..., Client]

@@ -24,11 +24,11 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
-from tests.support.client import Client, Message
-from tests.support.queues import deposit, drain
-from tests.support.reference import REFERENCE, differs
-from tests.support.shorthand import ack, consume, get, nack, prefetch, queue_declare, queue_delete
-from tests.support.waiting import eventually, pass_by
+from harness.brokers.rabbitmq_reference import REFERENCE, differs
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import ack, consume, get, nack, prefetch, queue_declare, queue_delete
+from harness.clients.wire_client import Client, Message
+from harness.waiting import eventually, pass_by
 
 Name = Callable[..., str]
 Connect = Callable[..., Client]

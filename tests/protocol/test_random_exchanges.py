@@ -9,10 +9,10 @@ import pytest
 from broker.wire.field_tables import from_python
 from broker.wire.methods import BasicReturn
 from broker.wire.properties import BasicProperties
-from tests.support.client import Client
-from tests.support.queues import drain
-from tests.support.reference import REFERENCE
-from tests.support.shorthand import exchange_bind, exchange_declare, exchange_delete, queue_bind, queue_declare
+from harness.brokers.rabbitmq_reference import REFERENCE
+from harness.clients.queue_steps import drain
+from harness.clients.shorthand import exchange_bind, exchange_declare, exchange_delete, queue_bind, queue_declare
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 later = pytest.mark.skipif(bool(REFERENCE), reason="RabbitMQ 4.0, documentation of exchanges: x-local-random")

@@ -18,11 +18,10 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
-from tests.support.client import Client, Message
-from tests.support.contents import with_headers
-from tests.support.queues import deposit, drain, drain_messages
-from tests.support.reference import differs
-from tests.support.shorthand import (
+from harness.brokers.rabbitmq_reference import differs
+from harness.clients.contents import with_headers
+from harness.clients.queue_steps import deposit, drain, drain_messages
+from harness.clients.shorthand import (
     consume,
     exchange_bind,
     exchange_declare,
@@ -34,6 +33,7 @@ from tests.support.shorthand import (
     queue_delete,
     queue_unbind,
 )
+from harness.clients.wire_client import Client, Message
 
 Name = Callable[..., str]
 KIND = "x-recent-history"

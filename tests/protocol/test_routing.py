@@ -10,9 +10,9 @@ import pytest
 from broker.wire.field_tables import Field, from_python
 from broker.wire.methods import BasicGetOk, QueueBind
 from broker.wire.properties import BasicProperties
-from tests.support.client import Client
-from tests.support.queues import drain
-from tests.support.shorthand import exchange_declare, get, queue_bind, queue_declare, queue_unbind
+from harness.clients.queue_steps import drain
+from harness.clients.shorthand import exchange_declare, get, queue_bind, queue_declare, queue_unbind
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 

@@ -8,9 +8,8 @@ import pytest
 
 from broker.wire.methods import BasicDeliver, BasicGetOk
 from broker.wire.properties import BasicProperties
-from tests.support.client import Client
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import (
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import (
     ack,
     consume,
     exchange_declare,
@@ -20,6 +19,7 @@ from tests.support.shorthand import (
     queue_declare,
     queue_delete,
 )
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 Connect = Callable[..., Client]

@@ -18,10 +18,10 @@ from broker.wire.methods import (
     QueueDeleteOk,
     QueuePurge,
 )
-from tests.support.client import Client
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import ack, consume, nack, prefetch, queue_declare, queue_delete
-from tests.support.waiting import eventually
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import ack, consume, nack, prefetch, queue_declare, queue_delete
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
 
 Name = Callable[..., str]
 Connect = Callable[..., Client]

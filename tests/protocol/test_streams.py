@@ -24,10 +24,9 @@ from broker.wire.methods import (
     QueuePurge,
 )
 from broker.wire.properties import BasicProperties
-from tests.support.client import Client, Message
-from tests.support.queues import deposit
-from tests.support.reference import REFERENCE, differs
-from tests.support.shorthand import (
+from harness.brokers.rabbitmq_reference import REFERENCE, differs
+from harness.clients.queue_steps import deposit
+from harness.clients.shorthand import (
     ack,
     consume,
     exchange_declare,
@@ -38,6 +37,7 @@ from tests.support.shorthand import (
     queue_declare,
     queue_delete,
 )
+from harness.clients.wire_client import Client, Message
 
 Name = Callable[..., str]
 Connect = Callable[..., Client]

@@ -21,9 +21,9 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
-from tests.support.client import Client
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import ack, consume, get, nack, prefetch, queue_bind, queue_declare, queue_delete
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import ack, consume, get, nack, prefetch, queue_bind, queue_declare, queue_delete
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 

@@ -15,11 +15,11 @@ import pytest
 
 from broker.wire.methods import BasicAck, BasicGetEmpty, BasicGetOk, BasicNack, ConfirmSelect, QueuePurge
 from broker.wire.properties import BasicProperties
+from harness.clients.queue_steps import drain_messages
+from harness.clients.shorthand import ack, get, nack, queue_declare
+from harness.clients.wire_client import Client, Message
+from harness.waiting import eventually
 from tests.models.test_limits_model import Item, Rules, combination
-from tests.support.client import Client, Message
-from tests.support.queues import drain_messages
-from tests.support.shorthand import ack, get, nack, queue_declare
-from tests.support.waiting import eventually
 
 Name = Callable[..., str]
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Client
 from storage.messages.verify_messages import verify
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
 
 Dial = Callable[[], Client]
 

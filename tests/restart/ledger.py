@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 
 from broker.wire.methods import BasicAck, BasicDeliver, BasicGetEmpty, ConfirmSelect
 from broker.wire.properties import encode_header
-from tests.support.client import Client, Message
-from tests.support.contents import PERSISTENT, TRANSIENT
-from tests.support.shorthand import ack, consume, get, nack, prefetch
+from harness.clients.contents import PERSISTENT, TRANSIENT
+from harness.clients.shorthand import ack, consume, get, nack, prefetch
+from harness.clients.wire_client import Client, Message
 
 PREFETCH = 50
 BODY_BYTES_MAX = 3000

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.contents import PERSISTENT
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
+from harness.clients.wire_client import Client
 from storage.messages import lmdb_environment
 from storage.messages.keys import BODY, SEGMENT
 from tests.planted.catalogue import with_mistake
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.contents import PERSISTENT
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import exchange_declare, queue_bind, queue_declare
 
 GOOD, BAD = b"as it was published", b"what is to be damaged" * 300
 """The second is large enough to be stored once for several queues."""

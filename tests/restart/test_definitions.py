@@ -7,10 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from broker.wire.methods import BasicCancel, QueueDeclareOk, QueueDelete
-from tests.support.client import Client
-from tests.support.contents import PERSISTENT, with_headers
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import (
+from harness.clients.contents import PERSISTENT, with_headers
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import (
     consume,
     exchange_bind,
     exchange_declare,
@@ -21,6 +20,7 @@ from tests.support.shorthand import (
     queue_delete,
     queue_unbind,
 )
+from harness.clients.wire_client import Client
 
 Dial = Callable[[], Client]
 

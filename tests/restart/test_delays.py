@@ -9,13 +9,13 @@ import pytest
 
 from broker.wire.field_tables import Field
 from broker.wire.methods import QueueDeclareOk
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.contents import with_headers
+from harness.clients.queue_steps import deposit, drain, drain_messages
+from harness.clients.shorthand import exchange_declare, exchange_delete, queue_bind, queue_declare
+from harness.clients.wire_client import Client
+from harness.waiting import eventually, pass_by
 from tests.restart.conftest import expect_sound_store
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.contents import with_headers
-from tests.support.queues import deposit, drain, drain_messages
-from tests.support.shorthand import exchange_declare, exchange_delete, queue_bind, queue_declare
-from tests.support.waiting import eventually, pass_by
 
 Dial = Callable[[], Client]
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from leveret_spark.event_log import Event
+from harness.brokers.recording_broker import events_of, recording_broker
+from harness.clients.shorthand import queue_declare
+from harness.clients.wire_client import Client
+from leveret_spark.events.event_log_reader import Event
 from tests.restart.ledger import Ledger
 from tests.restart.test_kill_under_load import Worker
-from tests.support.client import Client
-from tests.support.events import events_of, recording_broker
-from tests.support.shorthand import queue_declare
 
 KILLS = 4
 CONFIRMS = 3000

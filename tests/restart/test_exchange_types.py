@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from broker.admin.protocol import ask
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.contents import PERSISTENT
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import exchange_declare, queue_bind, queue_declare
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.contents import PERSISTENT
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
+from harness.clients.wire_client import Client
 
 Dial = Callable[[], Client]
 

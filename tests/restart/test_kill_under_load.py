@@ -13,12 +13,12 @@ from pathlib import Path
 
 import pytest
 
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.shorthand import queue_declare
+from harness.clients.wire_client import Client
 from tests.kills.cycle import running
 from tests.restart.conftest import expect_sound_store
 from tests.restart.ledger import Ledger
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.shorthand import queue_declare
 
 Dial = Callable[[], Client]
 

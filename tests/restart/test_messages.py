@@ -11,10 +11,9 @@ import pytest
 from broker.wire.field_tables import Field
 from broker.wire.methods import BasicDeliver, BasicGetOk, ChannelCloseOk, QueueDeclareOk, QueuePurge, TxCommit, TxSelect
 from broker.wire.properties import BasicProperties, encode_header
-from tests.support.client import Client, Message
-from tests.support.contents import PERSISTENT, TRANSIENT, flags, with_headers
-from tests.support.queues import deposit, drain, drain_messages
-from tests.support.shorthand import (
+from harness.clients.contents import PERSISTENT, TRANSIENT, flags, with_headers
+from harness.clients.queue_steps import deposit, drain, drain_messages
+from harness.clients.shorthand import (
     ack,
     consume,
     exchange_declare,
@@ -25,7 +24,8 @@ from tests.support.shorthand import (
     queue_declare,
     queue_delete,
 )
-from tests.support.waiting import eventually, pass_by
+from harness.clients.wire_client import Client, Message
+from harness.waiting import eventually, pass_by
 from tests.wire.test_tables import VECTORS
 
 Dial = Callable[[], Client]

@@ -9,11 +9,11 @@ import pytest
 from broker.wire.frames import content_frames, method_frame
 from broker.wire.methods import BasicAck, BasicDeliver, BasicPublish, ConfirmSelect, QueueDeclareOk, QueuePurge
 from broker.wire.properties import encode_header
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client, Message
-from tests.support.contents import PERSISTENT, TRANSIENT
-from tests.support.shorthand import ack, consume, nack, prefetch, queue_declare
-from tests.support.waiting import eventually
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.contents import PERSISTENT, TRANSIENT
+from harness.clients.shorthand import ack, consume, nack, prefetch, queue_declare
+from harness.clients.wire_client import Client, Message
+from harness.waiting import eventually
 
 Dial = Callable[[], Client]
 pytestmark = pytest.mark.slow

@@ -12,10 +12,10 @@ from broker.admin.protocol import ask
 from broker.config import Config, Server
 from broker.server import offline
 from broker.wire.properties import BasicProperties
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import exchange_declare, queue_bind, queue_declare
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
+from harness.clients.wire_client import Client
 
 pytestmark = pytest.mark.slow
 

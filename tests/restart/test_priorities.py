@@ -17,10 +17,10 @@ from broker.wire.methods import (
     QueuePurge,
 )
 from broker.wire.properties import BasicProperties, encode_header
-from tests.support.client import Client
-from tests.support.queues import deposit, drain, drain_messages
-from tests.support.shorthand import ack, consume, get, nack, prefetch, queue_declare, queue_delete
-from tests.support.waiting import eventually
+from harness.clients.queue_steps import deposit, drain, drain_messages
+from harness.clients.shorthand import ack, consume, get, nack, prefetch, queue_declare, queue_delete
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
 
 Dial = Callable[[], Client]
 

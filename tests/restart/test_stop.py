@@ -23,11 +23,11 @@ from broker.wire.methods import (
     ConnectionCloseOk,
     QueueDeclareOk,
 )
-from tests.support.broker import ROOT, BrokerProcess
-from tests.support.client import Client
-from tests.support.contents import PERSISTENT
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import consume, queue_declare
+from harness.brokers.broker_process import ROOT, BrokerProcess
+from harness.clients.contents import PERSISTENT
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import consume, queue_declare
+from harness.clients.wire_client import Client
 
 Dial = Callable[[], Client]
 

@@ -10,11 +10,11 @@ import pytest
 from broker.wire.frames import content_frames, method_frame
 from broker.wire.methods import BasicAck, BasicDeliver, BasicPublish, ConfirmSelect, QueueDeclareOk
 from broker.wire.properties import BasicProperties, encode_header
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.contents import PERSISTENT
-from tests.support.queues import deposit
-from tests.support.shorthand import ack, consume, prefetch, queue_declare, queue_delete
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.contents import PERSISTENT
+from harness.clients.queue_steps import deposit
+from harness.clients.shorthand import ack, consume, prefetch, queue_declare, queue_delete
+from harness.clients.wire_client import Client
 
 Dial = Callable[[], Client]
 

@@ -30,10 +30,10 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import consume, get, prefetch, queue_bind, queue_declare, queue_delete
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import consume, get, prefetch, queue_bind, queue_declare, queue_delete
+from harness.clients.wire_client import Client
 
 pytestmark = pytest.mark.slow
 

@@ -14,10 +14,10 @@ import pytest
 
 from broker.admin.protocol import AdministrationError, ask
 from broker.wire.methods import ConnectionClose
-from tests.support.broker import ROOT, BrokerProcess
-from tests.support.client import Client
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import exchange_declare, queue_bind, queue_declare
+from harness.brokers.broker_process import ROOT, BrokerProcess
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
+from harness.clients.wire_client import Client
 
 pytestmark = pytest.mark.slow
 

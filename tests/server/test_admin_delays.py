@@ -7,11 +7,11 @@ from typing import Any
 from broker.admin.protocol import ask
 from broker.config import Config, Server
 from broker.server import offline
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.contents import with_headers
-from tests.support.queues import deposit
-from tests.support.shorthand import exchange_declare
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.contents import with_headers
+from harness.clients.queue_steps import deposit
+from harness.clients.shorthand import exchange_declare
+from harness.clients.wire_client import Client
 
 
 def test_waiting_messages_are_counted(fresh_broker: BrokerProcess) -> None:

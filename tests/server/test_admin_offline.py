@@ -18,11 +18,11 @@ from broker.admin.protocol import AdministrationError
 from broker.config import Config, Server
 from broker.server import offline
 from broker.wire.properties import BasicProperties
+from harness.brokers.broker_process import ROOT, BrokerProcess
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import queue_bind, queue_declare
+from harness.clients.wire_client import Client
 from storage.storage_errors import StoreLocked
-from tests.support.broker import ROOT, BrokerProcess
-from tests.support.client import Client
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import queue_bind, queue_declare
 
 pytestmark = pytest.mark.slow
 

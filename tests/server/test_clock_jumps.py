@@ -10,13 +10,13 @@ import pytest
 
 from broker.wire.methods import BasicDeliver, ConnectionTuneOk
 from broker.wire.properties import BasicProperties
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.contents import with_headers
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import ack, consume, exchange_declare, prefetch, queue_bind, queue_declare
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
 from tests.planted.catalogue import with_jumps, with_mistake
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.contents import with_headers
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import ack, consume, exchange_declare, prefetch, queue_bind, queue_declare
-from tests.support.waiting import eventually
 
 HEARTBEAT = ConnectionTuneOk(2047, 131072, 1)
 SHORT = BasicProperties(expiration="100")

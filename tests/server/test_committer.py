@@ -14,12 +14,12 @@ import trio.testing
 
 from broker.server import committer as committer_module
 from broker.server.committer import Backlog, Committer
+from harness.brokers.broker_core import Core
+from harness.brokers.broker_server import eventually
+from harness.brokers.full_disk import no_file_larger_than
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
 from storage.storage_errors import StoreFailed
-from tests.support.core import Core
-from tests.support.disk import no_file_larger_than
-from tests.support.station import eventually
 
 
 class Gate:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from broker.wire.methods import BasicDeliver
-from tests.support.broker import BrokerProcess
-from tests.support.client import Address, Client
-from tests.support.shorthand import consume, queue_declare
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.shorthand import consume, queue_declare
+from harness.clients.wire_client import Address, Client
 
 
 @pytest.fixture

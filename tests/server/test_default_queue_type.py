@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from broker.admin.protocol import ask
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.shorthand import queue_declare
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.shorthand import queue_declare
+from harness.clients.wire_client import Client
 
 pytestmark = pytest.mark.slow
 

@@ -14,6 +14,7 @@ from broker.entities.scheduling.future import Pending
 from broker.server import definition_writer
 from broker.server.definition_writer import DefinitionLog
 from broker.wire.amqp_errors import ConnectionException
+from harness.brokers.broker_server import eventually
 from storage.batch import TRANSIENT_QUEUE
 from storage.definitions.definition_changes import (
     BindingRow,
@@ -31,7 +32,6 @@ from storage.definitions.definition_changes import (
     VhostRow,
 )
 from storage.definitions.definition_store import DefinitionsFull, DefinitionStore
-from tests.support.station import eventually
 
 
 class Watched:

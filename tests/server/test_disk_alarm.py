@@ -18,10 +18,10 @@ from broker.wire.methods import (
     ConnectionUnblocked,
     QueueDeclareOk,
 )
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.shorthand import ack, consume, queue_declare
-from tests.support.waiting import eventually
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.shorthand import ack, consume, queue_declare
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -10,12 +10,12 @@ import pytest
 
 from broker.session.session_settings import SessionSettings
 from broker.wire.methods import BasicAck, BasicGetEmpty, ConfirmSelect, QueueDeclareOk
+from harness.brokers.broker_core import SMALL, Core
+from harness.brokers.broker_server import Station, eventually, station
+from harness.clients.session_client import publish_frames
+from harness.clients.shorthand import ack, consume, get, queue_declare
+from harness.clients.wire_client import Message
 from storage.messages.keys import SEGMENT
-from tests.support.client import Message
-from tests.support.conversation import publish_frames
-from tests.support.core import SMALL, Core
-from tests.support.shorthand import ack, consume, get, queue_declare
-from tests.support.station import Station, eventually, station
 
 
 @pytest.fixture

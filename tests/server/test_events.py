@@ -21,14 +21,14 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
-from leveret_spark.event_log import Event
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.contents import PERSISTENT, with_headers
-from tests.support.events import events_of, kinds, recording_broker
-from tests.support.queues import deposit, drain
-from tests.support.shorthand import ack, consume, exchange_declare, get, nack, queue_bind, queue_declare, queue_delete
-from tests.support.waiting import eventually
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.recording_broker import events_of, kinds, recording_broker
+from harness.clients.contents import PERSISTENT, with_headers
+from harness.clients.queue_steps import deposit, drain
+from harness.clients.shorthand import ack, consume, exchange_declare, get, nack, queue_bind, queue_declare, queue_delete
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
+from leveret_spark.events.event_log_reader import Event
 
 pytestmark = pytest.mark.slow
 

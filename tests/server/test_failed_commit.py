@@ -10,9 +10,9 @@ import pytest
 
 from broker.wire.methods import BasicAck, BasicGetOk, ConfirmSelect
 from broker.wire.properties import BasicProperties
-from tests.support.broker import ROOT, BrokerProcess
-from tests.support.client import Client
-from tests.support.shorthand import get, queue_declare
+from harness.brokers.broker_process import ROOT, BrokerProcess
+from harness.clients.shorthand import get, queue_declare
+from harness.clients.wire_client import Client
 
 PLANT = """
 import pathlib

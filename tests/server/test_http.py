@@ -20,12 +20,10 @@ from typing import Any
 import pytest
 
 from broker.admin import protocol
-from tests.hostile.good import descriptors
-from tests.support.authority import Authority
-from tests.support.broker import ROOT, BrokerProcess
-from tests.support.client import Address
-from tests.support.waiting import eventually
-from tests.support.web import (
+from harness.attacks.benign_client import descriptors
+from harness.brokers.broker_process import ROOT, BrokerProcess
+from harness.brokers.certificate_authority import Authority
+from harness.brokers.http_broker import (
     GUEST,
     Caller,
     Reply,
@@ -37,6 +35,8 @@ from tests.support.web import (
     web_broker,
     write_segments,
 )
+from harness.clients.wire_client import Address
+from harness.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

@@ -26,9 +26,9 @@ from broker.session.login.login_throttle import GuessLimits
 from broker.session.login.passwords import SHA256, hash_password
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
+from harness.brokers.broker_core import Core
+from harness.brokers.http_broker import Reply, request, write_segments
 from storage.events.event_format import parse_name
-from tests.support.core import Core
-from tests.support.web import Reply, request, write_segments
 
 FAR = Peer("192.0.2.7", 50000, "192.0.2.1", 15672, loopback=False)
 NEAR = FAR._replace(host="127.0.0.1", loopback=True)

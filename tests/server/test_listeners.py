@@ -16,7 +16,7 @@ from broker.config import Address
 from broker.server.net import listeners
 from broker.server.net.listeners import ListenError, accept_forever, bind
 from broker.session.connection import Peer
-from tests.support.station import eventually
+from harness.brokers.broker_server import eventually
 
 HERE = Address("127.0.0.1", 0)
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from broker.wire.methods import BasicAck, ConfirmSelect, ConnectionBlocked, QueueDeclareOk
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client, Message
-from tests.support.contents import PERSISTENT
-from tests.support.shorthand import consume, queue_declare
-from tests.support.waiting import eventually
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.contents import PERSISTENT
+from harness.clients.shorthand import consume, queue_declare
+from harness.clients.wire_client import Client, Message
+from harness.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

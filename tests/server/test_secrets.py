@@ -23,10 +23,10 @@ from broker.session.login.sasl import Login
 from broker.wire.field_tables import encode_table, from_python
 from broker.wire.frames import PROTOCOL_HEADER, method_frame
 from broker.wire.methods import ConnectionStart, ConnectionStartOk, ConnectionUpdateSecret
-from tests.support.broker import ROOT, BrokerProcess
-from tests.support.client import Client
-from tests.support.waiting import eventually
-from tests.support.web import Caller, request, web_address
+from harness.brokers.broker_process import ROOT, BrokerProcess
+from harness.brokers.http_broker import Caller, request, web_address
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
 
 SECRET = "hunter2hunter2"
 LOGGED = 'logs = {level = "debug"}\nhttp = {listen = ["127.0.0.1:0"]}\n'

@@ -13,12 +13,12 @@ from broker.config import load
 from broker.server.event_log import Events
 from broker.server.recovery import open_stores, recover
 from broker.wire.properties import BasicProperties
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.events import events_of, recording_broker
-from tests.support.queues import deposit
-from tests.support.shorthand import queue_declare
-from tests.support.station import let_pass
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.broker_server import let_pass
+from harness.brokers.recording_broker import events_of, recording_broker
+from harness.clients.queue_steps import deposit
+from harness.clients.shorthand import queue_declare
+from harness.clients.wire_client import Client
 
 
 @pytest.fixture

@@ -17,11 +17,11 @@ from broker.session.login.handshake import SILENT_SECONDS
 from broker.session.session_settings import SessionSettings
 from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER
 from broker.wire.methods import BasicDeliver, ConnectionClose, ConnectionCloseOk, ConnectionStart, ConnectionStartOk
-from tests.support.authority import Authority
-from tests.support.client import Message
-from tests.support.conversation import publish_frames
-from tests.support.shorthand import consume, get, queue_declare
-from tests.support.station import Caller, Station, eventually, let_pass, station
+from harness.brokers.broker_server import Caller, Station, eventually, let_pass, station
+from harness.brokers.certificate_authority import Authority
+from harness.clients.session_client import publish_frames
+from harness.clients.shorthand import consume, get, queue_declare
+from harness.clients.wire_client import Message
 
 OUTPUT_BYTES = 128 * 1024
 MEBIBYTE = 1 << 20

@@ -17,11 +17,11 @@ from broker.admin.protocol import ask
 from broker.config import ConfigError
 from broker.server.net.tls_context import Security, load
 from broker.wire.methods import ConnectionClose, ConnectionCloseOk, ConnectionTune, QueueDeclareOk
-from tests.support.authority import Authority
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.shorthand import queue_declare
-from tests.support.waiting import eventually
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.certificate_authority import Authority
+from harness.clients.shorthand import queue_declare
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
 
 pytestmark = pytest.mark.slow
 

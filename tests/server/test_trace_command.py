@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from broker.admin.protocol import AdministrationError, ask
-from tests.support.broker import BrokerProcess
-from tests.support.client import Client
-from tests.support.queues import deposit, drain, drain_messages
-from tests.support.shorthand import queue_bind, queue_declare
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.queue_steps import deposit, drain, drain_messages
+from harness.clients.shorthand import queue_bind, queue_declare
+from harness.clients.wire_client import Client
 
 pytestmark = pytest.mark.slow
 

@@ -37,11 +37,11 @@ from broker.wire.methods import (
     ConnectionUnblocked,
     QueueDeclareOk,
 )
+from harness.brokers.broker_server import BACKLOG, SOCKET_BYTES, Caller, Station, eventually, let_pass, station
+from harness.clients.session_client import publish_frames
+from harness.clients.shorthand import consume, get, queue_declare
+from harness.clients.wire_client import Message
 from storage.batch import SealedBatch
-from tests.support.client import Message
-from tests.support.conversation import publish_frames
-from tests.support.shorthand import consume, get, queue_declare
-from tests.support.station import BACKLOG, SOCKET_BYTES, Caller, Station, eventually, let_pass, station
 
 OUTPUT_BYTES = 128 * 1024
 HELD_BYTES = 256 * 1024

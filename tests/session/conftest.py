@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.conversation import Party
-from tests.support.core import Core
+from harness.brokers.broker_core import Core
+from harness.clients.session_client import Party
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from broker.session.channel.permissions import REMEMBERED_MAX, Access
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.method import Method
 from broker.wire.methods import BasicAck, ChannelClose, QueuePurge
-from tests.support.conversation import Conversation, Party
-from tests.support.shorthand import (
+from harness.clients.session_client import Conversation, Party
+from harness.clients.shorthand import (
     consume,
     exchange_bind,
     exchange_declare,

@@ -7,8 +7,8 @@ import pytest
 from broker.entities.scheduling.alarms import DISK
 from broker.entities.vhosts.users import Permission
 from broker.wire.methods import BasicAck
-from tests.support.conversation import Conversation, Party
-from tests.support.shorthand import exchange_declare, queue_bind, queue_declare
+from harness.clients.session_client import Conversation, Party
+from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
 
 
 @pytest.fixture

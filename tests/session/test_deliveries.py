@@ -7,9 +7,9 @@ import pytest
 from broker.session.channel.deliveries import PORTION_MESSAGES
 from broker.wire.methods import BasicGetEmpty, TxCommit, TxSelect
 from broker.wire.properties import decode_properties
-from tests.support.client import Message
-from tests.support.conversation import Conversation, Party, publish_frames
-from tests.support.shorthand import ack, consume, get, nack, prefetch, queue_declare
+from harness.clients.session_client import Conversation, Party, publish_frames
+from harness.clients.shorthand import ack, consume, get, nack, prefetch, queue_declare
+from harness.clients.wire_client import Message
 
 MANY = 4 * PORTION_MESSAGES
 

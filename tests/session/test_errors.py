@@ -19,8 +19,8 @@ from broker.wire.methods import (
     ConnectionTuneOk,
     QueueDeclareOk,
 )
-from tests.support.conversation import Conversation, Party, publish_frames
-from tests.support.shorthand import get, queue_declare
+from harness.clients.session_client import Conversation, Party, publish_frames
+from harness.clients.shorthand import get, queue_declare
 
 
 @pytest.fixture

@@ -17,9 +17,9 @@ from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER
 from broker.wire.methods import ConnectionClose, ConnectionStartOk, ConnectionTune
+from harness.brokers.broker_core import Core
+from harness.clients.session_client import Party
 from tests.session.test_certificates import certificate
-from tests.support.conversation import Party
-from tests.support.core import Core
 
 GUEST, APP, NOBODY = (certificate((NameOID.COMMON_NAME, name)) for name in ("guest", "app", "nobody"))
 

@@ -16,8 +16,8 @@ from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER
 from broker.wire.methods import ConnectionClose, ConnectionStartOk
-from tests.support.conversation import PEER, Party
-from tests.support.core import Core
+from harness.brokers.broker_core import Core
+from harness.clients.session_client import PEER, Party
 
 LIMITS = GuessLimits(free=3, window=3600, wait_max=60)
 ELSEWHERE, BEYOND = (Peer(host, 50000, "192.0.2.99", 5672, loopback=False) for host in ("192.0.2.1", "198.51.100.1"))

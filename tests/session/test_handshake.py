@@ -29,10 +29,10 @@ from broker.wire.methods import (
     ConnectionTune,
     ConnectionTuneOk,
 )
-from tests.support.client import Message
-from tests.support.conversation import Conversation, Party, publish_frames
-from tests.support.core import Core
-from tests.support.shorthand import get, queue_declare
+from harness.brokers.broker_core import Core
+from harness.clients.session_client import Conversation, Party, publish_frames
+from harness.clients.shorthand import get, queue_declare
+from harness.clients.wire_client import Message
 
 START_OK = ConnectionStartOk(from_python({"capabilities": {}}), "PLAIN", b"\0guest\0guest", "en_US")
 TUNE_OK = ConnectionTuneOk(2047, 131072, 0)

@@ -14,9 +14,9 @@ from broker.wire.methods import (
     ConnectionUnblocked,
     QueueDeclareOk,
 )
-from tests.support.client import Message
-from tests.support.conversation import Conversation, Party, publish_frames
-from tests.support.shorthand import ack, consume, get, queue_bind, queue_declare, queue_delete
+from harness.clients.session_client import Conversation, Party, publish_frames
+from harness.clients.shorthand import ack, consume, get, queue_bind, queue_declare, queue_delete
+from harness.clients.wire_client import Message
 
 
 def drained(client: Conversation, queue: str, channel: int = 1) -> list[bytes]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from broker.wire.methods import BasicCancel
-from tests.support.conversation import Party
-from tests.support.shorthand import consume, queue_declare
+from harness.clients.session_client import Party
+from harness.clients.shorthand import consume, queue_declare
 
 
 def test_the_lease_begins_when_the_last_consumer_goes(party: Party) -> None:

@@ -17,9 +17,9 @@ from broker.entities.arguments.policies import Policy
 from broker.session.consumer_timeout import LOOK_MILLISECONDS, Overdue
 from broker.session.session_settings import SessionSettings
 from broker.wire.methods import BasicDeliver, BasicGetOk, ChannelClose, ChannelCloseOk, TxRollback, TxSelect
-from tests.support.conversation import Conversation, Party
-from tests.support.core import Core
-from tests.support.shorthand import ack, consume, get, queue_declare
+from harness.brokers.broker_core import Core
+from harness.clients.session_client import Conversation, Party
+from harness.clients.shorthand import ack, consume, get, queue_declare
 
 MINUTE = 60_000
 HALF_AN_HOUR = 30 * MINUTE

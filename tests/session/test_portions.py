@@ -13,9 +13,9 @@ from broker.entities.scheduling.background_work import PORTION_STEPS, Portions
 from broker.entities.scheduling.timers import Timers
 from broker.wire.field_tables import Table
 from broker.wire.methods import BasicConsume, BasicRecover, BasicRecoverOk, ConnectionClose, ConnectionCloseOk
-from tests.support.conversation import Party
-from tests.support.core import START, Core, Reader
-from tests.support.shorthand import queue_declare
+from harness.brokers.broker_core import START, Core, Reader
+from harness.clients.session_client import Party
+from harness.clients.shorthand import queue_declare
 
 NOTHING: Table = {}
 

@@ -9,10 +9,9 @@ import pytest
 from broker.entities.vhosts.users import Permission
 from broker.session.session_settings import SessionSettings
 from broker.wire.methods import BasicAck, BasicNack, ChannelClose, TxCommit, TxCommitOk, TxSelect
-from tests.support.client import Message
-from tests.support.conversation import Conversation, Party, publish_frames
-from tests.support.core import Core
-from tests.support.shorthand import (
+from harness.brokers.broker_core import Core
+from harness.clients.session_client import Conversation, Party, publish_frames
+from harness.clients.shorthand import (
     consume,
     exchange_bind,
     exchange_declare,
@@ -23,6 +22,7 @@ from tests.support.shorthand import (
     queue_delete,
     queue_unbind,
 )
+from harness.clients.wire_client import Message
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from broker.entities.queues.ready_messages import Window
 from broker.session.session_settings import SessionSettings
 from broker.wire.frames import method_frame
 from broker.wire.methods import BasicAck, BasicNack, ChannelClose, ConnectionClose
-from tests.support.client import Message
-from tests.support.conversation import Conversation, Party, publish_frames
-from tests.support.core import SMALL, Core
-from tests.support.shorthand import consume, exchange_declare, get, queue_bind, queue_declare
+from harness.brokers.broker_core import SMALL, Core
+from harness.clients.session_client import Conversation, Party, publish_frames
+from harness.clients.shorthand import consume, exchange_declare, get, queue_bind, queue_declare
+from harness.clients.wire_client import Message
 
 WIDE = Window(1 << 20, 1 << 30)
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from broker.session.channel.permissions import TARGETS_LEAST, Target
-from tests.support.conversation import Conversation, Party
-from tests.support.shorthand import queue_bind, queue_declare, queue_delete
+from harness.clients.session_client import Conversation, Party
+from harness.clients.shorthand import queue_bind, queue_declare, queue_delete
 
 NAMES = 8 * TARGETS_LEAST
 

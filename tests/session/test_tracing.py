@@ -12,9 +12,9 @@ import pytest
 from broker.session import firehose
 from broker.wire.field_tables import Field, to_python
 from broker.wire.methods import BasicNack, ChannelOpen, TxRollback, TxSelect
-from tests.support.client import Message
-from tests.support.conversation import Conversation, Party
-from tests.support.shorthand import consume, exchange_declare, get, queue_bind, queue_declare, queue_delete
+from harness.clients.session_client import Conversation, Party
+from harness.clients.shorthand import consume, exchange_declare, get, queue_bind, queue_declare, queue_delete
+from harness.clients.wire_client import Message
 
 CONNECTION = "127.0.0.1:50000 -> 127.0.0.1:5672"
 PLACE = {"node": "leveret", "vhost": "/", "connection": CONNECTION, "channel": 1, "user": "guest"}

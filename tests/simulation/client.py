@@ -15,12 +15,12 @@ from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER, content_frames, method_frame
 from broker.wire.method import Method
 from broker.wire.properties import BasicProperties, body_size, decode_properties, encode_header
+from harness.clients.frame_cutter import FrameReader
+from harness.clients.wire_client import CAPABILITIES
 from tests.simulation.copies import Broken, Copy, Group, Parcel, Place
 from tests.simulation.line import Line
 from tests.simulation.promises import check_single_active, headers_of
 from tests.simulation.streams import Reading
-from tests.support.client import CAPABILITIES
-from tests.support.frames import FrameReader
 
 if TYPE_CHECKING:
     from tests.simulation.world import World

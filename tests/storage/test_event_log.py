@@ -11,12 +11,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from leveret_spark.event_log import SegmentError, SegmentName, parse_name, read_segment
+from harness.brokers.recording_broker import events_in
+from harness.waiting import eventually
+from leveret_spark.events.event_log_reader import SegmentError, SegmentName, parse_name, read_segment
 from storage.events.event_format import START, encode_block, node_name, parse_unsealed, unsealed_name
 from storage.events.event_log_writer import WAITING_PARTS_MAX, EventLog, EventLogSettings, Part
 from storage.messages.records import LastEvent
-from tests.support.events import events_in
-from tests.support.waiting import eventually
 
 LARGE = EventLogSettings(1 << 30, 3600.0, 0)
 SMALL = EventLogSettings(1, 3600.0, 0)

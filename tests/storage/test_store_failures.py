@@ -14,6 +14,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from harness.brokers.full_disk import no_file_larger_than
 from storage import ballast
 from storage.batch import TRANSIENT_QUEUE, LaneState
 from storage.commit_failures import Judge
@@ -46,7 +47,6 @@ from storage.storage_errors import (
     StoreLocked,
 )
 from tests.storage.writing import END, Writer, bodies, clear_away
-from tests.support.disk import no_file_larger_than
 
 Change = Callable[[lmdb.Transaction], object]
 

@@ -28,7 +28,7 @@ def audit(target: Target, source: Source, setting: Setting, as_json: bool) -> No
     Exit code 0 when nothing of the kind was found, 1 when something was (or it could not be done).
     """
     with setting.place("audit", source) as place:
-        found = pipeline_module("jobs").run_audit(source.read(place.spark), place)
+        found = pipeline_module("jobs.audit_job").run_audit(source.read(place.spark), place)
     if as_json:
         told = {**found.coverage, "verdicts": found.verdicts, "violations": found.violations}
         told["found"] = [row.asDict() for row in found.found]

@@ -30,7 +30,7 @@ def latency(target: Target, source: Source, since: Any, until: Any, setting: Set
     message may have been published then.
     """
     with setting.place("latency", source) as place:
-        found = pipeline_module("latency_job").run_latency(source.read(place.spark), place, since, until)
+        found = pipeline_module("jobs.latency_job").run_latency(source.read(place.spark), place, since, until)
     if as_json:
         told = {**found.coverage, "durations": found.durations, "negative": found.negative}
         click.echo(json.dumps({**told, "busiest": [row.asDict() for row in found.busiest]}, indent=2))

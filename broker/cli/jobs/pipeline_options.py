@@ -26,11 +26,11 @@ class Source(NamedTuple):
 
     def require(self) -> None:
         """Raises OSError when this is a directory of this machine and cannot be read."""
-        pipeline_module("events").require_directory(self.where)
+        pipeline_module("event_frames").require_directory(self.where)
 
     def read(self, spark: Any) -> Any:
         """The events as a DataFrame."""
-        return pipeline_module("events").read_events(spark, self.where, self.options)
+        return pipeline_module("event_frames").read_events(spark, self.where, self.options)
 
 
 class Setting(NamedTuple):

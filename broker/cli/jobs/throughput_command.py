@@ -30,7 +30,7 @@ def throughput(target: Target, source: Source, since: Any, until: Any, setting: 
     is in a queue has come before.
     """
     with setting.place("throughput", source) as place:
-        found = pipeline_module("throughput_job").run_throughput(source.read(place.spark), place, since, until)
+        found = pipeline_module("jobs.throughput_job").run_throughput(source.read(place.spark), place, since, until)
     if as_json:
         told = {**found.coverage, "counts": found.counts, "busiest": [row.asDict() for row in found.busiest]}
         click.echo(json.dumps(told, indent=2))

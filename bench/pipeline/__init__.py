@@ -1,0 +1,1 @@
+"""The event log's export and audit, and Spark."""

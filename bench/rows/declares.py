@@ -1,0 +1,95 @@
+"""Durable declarations: how many syncs each costs, how clients share them, and a start with ten thousand queues."""
+
+from __future__ import annotations
+
+import selectors
+import tempfile
+import time
+from pathlib import Path
+
+from bench.load import generator, loadgen
+from bench.load.loadgen import Link
+from bench.load.measured_broker import Target, Wanted, median, mib, own_broker, own_memory, report, target_of
+from bench.rows.restarts import seconds_to_ready
+from broker.wire import frames, methods
+from harness.brokers.broker_process import BrokerProcess
+
+QUEUES = 10_000
+ALONE = 1_000
+CLIENTS = 16
+RESTARTS = 3
+
+
+def declares(wanted: Wanted) -> None:
+    """One client, then sixteen, each waiting for every answer; then restarts with all that was declared."""
+    if wanted.target is not None:
+        _both(wanted, wanted.target, None)
+        return
+    syncs = generator.compiled("syncs.c", "-shared", "-fPIC", "-ldl")
+    with tempfile.NamedTemporaryFile(prefix="leveret-syncs-") as counter:
+        counter.write(bytes(8))
+        counter.flush()
+        with own_broker(LD_PRELOAD=str(syncs), SYNCS_FILE=counter.name) as broker:
+            _both(wanted, target_of(broker), Path(counter.name))
+            _restart(broker)
+
+
+def _both(wanted: Wanted, target: Target, counter: Path | None) -> None:
+    alone = _declare(target, 1, wanted.sized(ALONE), "alone", counter)
+    together = _declare(target, CLIENTS, wanted.sized(QUEUES - ALONE), "together", counter)
+    report("16 clients declare", of_one_client=round(together / alone, 2))
+
+
+def _declare(target: Target, clients: int, queues: int, prefix: str, counter: Path | None) -> float:
+    """Declarations per second of clients that each wait for an answer before they ask for the next queue."""
+    links = [generator.connect(target) for _ in range(clients)]
+    syncs, cpu, started = _count(counter), loadgen.cpu_seconds(target.pid), time.monotonic()
+    done = _take_turns(links, [f"bench.{prefix}.{number}" for number in range(queues)])
+    elapsed = time.monotonic() - started
+    rate = done / elapsed
+    report(
+        f"{clients} clients declare durable queues",
+        queues=done,
+        per_s=round(rate),
+        syncs_each=None if counter is None else round((_count(counter) - syncs) / done, 3),
+        cpu_us_each=round((loadgen.cpu_seconds(target.pid) - cpu) / done * 1e6),
+    )
+    for link in links:
+        link.sock.close()
+    return rate
+
+
+def _take_turns(links: list[Link], names: list[str]) -> int:
+    selector = selectors.DefaultSelector()
+    for link in links:
+        selector.register(link.sock, selectors.EVENT_READ, link)
+    asked = [frames.method_frame(1, methods.QueueDeclare(name, False, True, False, False, False, {})) for name in names]
+    done, waiting = 0, min(len(links), len(asked))
+    for link in links[:waiting]:
+        link.sock.sendall(asked.pop())
+    while waiting:
+        for key, _ in selector.select():
+            loadgen.expect(key.data, methods.QueueDeclareOk)
+            done += 1
+            if asked:
+                key.data.sock.sendall(asked.pop())
+            else:
+                waiting -= 1
+    return done
+
+
+def _count(counter: Path | None) -> int:
+    return 0 if counter is None else int.from_bytes(counter.read_bytes(), "little")
+
+
+def _restart(broker: BrokerProcess) -> None:
+    seconds = []
+    for _ in range(RESTARTS):
+        broker.kill()
+        seconds.append(seconds_to_ready(broker))
+    report(
+        "restart with these queues",
+        ready_s=median(seconds),
+        ready_s_worst=max(seconds),
+        rss_anon_mib=mib(own_memory(broker.pid)),
+    )

@@ -1,0 +1,124 @@
+"""What the event log costs: the same load with `[events]` on and off, in turn, each round beginning with the other.
+
+What an event costs is the difference of the CPU time per message, divided by the events of a message. The whole
+process counts, the thread that writes the log included. How many events there were says the log itself.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from bench.compare import cpu, medians, rate
+from bench.load import generator
+from bench.load.generator import Figures
+from bench.load.measured_broker import Target, Wanted, median, own_broker, report, target_of
+from storage.events.event_format import blocks, parse_name, parse_unsealed
+
+ROUNDS = 5
+SECONDS = 4.0
+QUIET_SECONDS = 0.3
+"""The log is complete when it has not grown for so long: it gathers for a tenth of a second."""
+
+Scenario = Callable[[Target, float], Figures]
+
+
+def _load(fresh: Mapping[str, Mapping[str, Any]], target: Target, seconds: float, **options: Any) -> Figures:
+    """Fresh queues, and the generator from its first message to its last."""
+    link = generator.connect(target)
+    for name, arguments in fresh.items():
+        generator.declare_fresh(link, name, **arguments)
+    found = generator.run(target, label="events", seconds=seconds, warm=0, **options)
+    generator.delete(link, *fresh)
+    link.sock.close()
+    return found
+
+
+def _one(**options: Any) -> Scenario:
+    fresh = {"bench.rows.event_log_cost": {"durable": not options.get("transient", False)}}
+    return partial(_load, fresh, key="bench.rows.event_log_cost", queue="bench.rows.event_log_cost", **options)
+
+
+def _many(count: int, **options: Any) -> Scenario:
+    fresh = {f"bench.rows.event_log_cost.{number}": {} for number in range(count)}
+    options |= {"producers": count, "consumers": count, "queues": count}
+    return partial(_load, fresh, key="bench.rows.event_log_cost", queue="bench.rows.event_log_cost", **options)
+
+
+def _expiring() -> Scenario:
+    letters = {"message_ttl": 100, "dead_letter_exchange": "", "dead_letter_routing_key": "bench.dead"}
+    fresh = {"bench.dead": {}, "bench.expiring": letters}
+    return partial(_load, fresh, key="bench.expiring", queue="bench.dead")
+
+
+SCENARIOS: dict[str, Scenario] = {
+    "window 1000": _one(),
+    "one confirm at a time": _one(window=1),
+    "20,000 a second": _one(rate=20_000),
+    "16 queues, window 32": _many(16, window=32, prefetch=100),
+    "transient, 16 bytes, auto-ack": _one(transient=True, size=16, no_confirm=True, no_ack=True),
+    "expired, consumed as dead letters": _expiring(),
+}
+
+
+def events(wanted: Wanted) -> None:
+    """For each scenario medians of some rounds: rate, CPU time and confirms, on and off; events, and what one costs."""
+    rounds = max(1, min(ROUNDS, wanted.sized(10 * ROUNDS) // 10))
+    with tempfile.TemporaryDirectory(prefix="leveret-bench-") as name:
+        config = Path(name) / "leveret.toml"
+        config.write_text(f"[events]\nenabled = true\ndirectory = '{name}/events'\n")
+        with own_broker(LEVERET_CONFIG=str(config)) as on, own_broker() as off:
+            targets = target_of(on), target_of(off)
+            for scenario, run in SCENARIOS.items():
+                report(scenario, **_compared(run, *targets, Path(name) / "events", rounds, wanted.seconds(SECONDS)))
+
+
+def _compared(run: Scenario, on: Target, off: Target, log: Path, rounds: int, seconds: float) -> Figures:
+    """The medians of some rounds of one scenario."""
+    pairs, costs, per_second, per_message = [], [], [], []
+    last = _logged(log)
+    for number in range(rounds):
+        found = {target: run(target, seconds) for target in ((on, off) if number % 2 == 0 else (off, on))}
+        before, last = last, _logged(log)
+        told = (last - before) / found[on]["seconds"]
+        pairs.append((found[on], found[off]))
+        per_second.append(told)
+        per_message.append(told / rate(found[on]))
+        costs.append((cpu(found[on]) - cpu(found[off])) / per_message[-1])
+    both = {key.replace("_ours", "_on").replace("_theirs", "_off"): value for key, value in medians(pairs).items()}
+    return {
+        "rounds": rounds,
+        "events_per_s": round(statistics.median(per_second)),
+        "events_per_message": median(per_message, 2),
+        "us_per_event": median(costs, 2),
+        **both,
+    }
+
+
+def _logged(directory: Path) -> int:
+    """The number of the last event on disk, when everything is."""
+    last, moved = 0, time.monotonic()
+    while time.monotonic() - moved < QUIET_SECONDS:
+        if (now := _last_event(directory)) != last:
+            last, moved = now, time.monotonic()
+        time.sleep(QUIET_SECONDS / 10)
+    return last
+
+
+def _last_event(directory: Path) -> int:
+    """Of the segment that is being written, or else of the newest one."""
+    found = 0
+    for path in directory.iterdir():
+        if name := parse_name(path.name):
+            found = max(found, name.last)
+        elif parse_unsealed(path.name):
+            try:
+                found = max([found, *(block.first + block.events - 1 for block in blocks(path.read_bytes()))])
+            except FileNotFoundError:  # sealed meanwhile; the next look will see it
+                pass
+    return found

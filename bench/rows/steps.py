@@ -1,0 +1,218 @@
+"""What each step of a message costs, in us of CPU: the broker's core driven without sockets, trio or threads.
+
+The core gets the very bytes that the load of bench/load/load.c sends (1 KiB, persistent, confirms, one ack for each
+delivery), 250 messages to a piece as a full `recv` brings them, 500 to a batch as a window of 1,000 makes them.
+Nothing is instrumented, so nothing has to be taken off again:
+
+- steps with a call of their own (the end of a turn, sealing, the commit, telling the waiters, acks) are timed whole,
+  a batch at a time;
+- the steps within `Connection.receive` come from differences between runs that each do one thing more: queues take
+  nothing (`Queue.publish` and `publish_all` replaced), so that cutting frames, finding the target and making the
+  message remain; transient messages; persistent; persistent with confirms. Publishes that are alike are routed once
+  for all of them, so "route another" is told apart from the rest: what a publish costs more when its key is another
+  than that of the one before.
+
+Times are the thread's CPU time, medians over all batches; for the commit the wall time is given too, most of which is
+the disk's. Acks come after the commit here, so that all that is published is written and settled on disk. Under load
+many acks come while the batch still gathers, and then neither happens. What the server adds (sockets, the event loop,
+handing batches to the thread) is the rest of the CPU time per message that `python -m bench rates` reports.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+from unittest.mock import patch
+
+from bench.load.measured_broker import Wanted, report
+from broker.entities.messages.message import Message
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.ready_messages import Window
+from broker.session.connection import Connection
+from broker.wire import frames, methods
+from broker.wire.method import Method
+from harness.brokers.broker_core import Core
+from harness.clients.session_client import PEER, Party, publish_frames
+
+BODY = b"x" * 1024
+PIECE = 250
+BATCH = 500
+BATCHES = 200
+WINDOW = Window(4096, 8 << 20)
+
+Costs = dict[str, list[float]]
+
+
+class Client:
+    """One connection with channel 1; whatever is said to it is taken and thrown away."""
+
+    def __init__(self, party: Party) -> None:
+        self._core = party.core
+        self.connection = Connection(party.registry, PEER, self._take)
+        self.connection.receive(frames.PROTOCOL_HEADER)
+        self.say(methods.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US"), channel=0)
+        self.say(methods.ConnectionTuneOk(2047, 131072, 0), channel=0)
+        self.say(methods.ConnectionOpen("/"), channel=0)
+        self.say(methods.ChannelOpen())
+
+    def say(self, *said: Method, channel: int = 1) -> None:
+        """Send methods, and end the turn."""
+        self.connection.receive(b"".join(frames.method_frame(channel, method) for method in said))
+        self._core.end_turn()
+
+    def feed(self, data: bytes) -> None:
+        """Have all of it obeyed, in as many turns as that takes, without ending any."""
+        self.connection.receive(data)
+        while self.connection.unfinished:
+            self.connection.receive(b"")
+
+    def _take(self) -> None:
+        self.connection.output.take()
+        self.connection.output.unsent(0)
+
+
+class Receiver:
+    """A run of publishes with nobody consuming: what `Connection.receive` costs for each, in us."""
+
+    def __init__(
+        self, stack: ExitStack, *keys: str, taken: bool = True, persistent: bool = True, confirms: bool = False
+    ) -> None:
+        self.costs: list[float] = []
+        self._core, self._client = stack.enter_context(_core())
+        self._taking = nullcontext if taken else _nothing_taken
+        publishes = [publish_frames(BODY, key=key, persistent=persistent) for key in keys]
+        self._piece = b"".join(publishes) * (PIECE // len(keys))
+        if confirms:
+            self._client.say(methods.ConfirmSelect(False))
+
+    def run_batch(self) -> None:
+        """Time one batch; its messages go to disk, and are purged."""
+        with self._taking():
+            _timed(self.costs, self._receive)
+        self._core.commit()
+        self._client.say(methods.QueuePurge("steps", False))
+        self._core.commit()
+
+    def _receive(self) -> None:
+        for _ in range(BATCH // PIECE):
+            self._client.feed(self._piece)
+
+
+def steps(wanted: Wanted) -> None:
+    """Print the budget of one message."""
+    batches = max(10, int(BATCHES * wanted.part))
+    budget = _received(batches)
+    another = budget.pop("(route another)")
+    whole = {name: statistics.median(costs) for name, costs in _whole_way(batches).items()}
+    received, wall = whole.pop("(receive)"), whole.pop("(commit, wall)")
+    report(
+        "steps of a message, us",
+        **{name: round(cost, 3) for name, cost in (budget | whole).items()},
+        sum_of_steps=round(sum((budget | whole).values()), 3),
+        timed_together=round(received + sum(whole.values()), 3),
+        commit_wall=round(wall, 3),
+        route_another=round(another, 3),
+        batches=batches,
+    )
+
+
+def _received(batches: int) -> dict[str, float]:
+    """The steps within `Connection.receive`. The runs take turns, so that what drifts on the machine falls on all."""
+    with ExitStack() as stack:
+        receivers = (
+            Receiver(stack, "steps", taken=False),
+            Receiver(stack, "steps", "others", taken=False),
+            Receiver(stack, "steps", persistent=False),
+            Receiver(stack, "steps"),
+            Receiver(stack, "steps", confirms=True),
+        )
+        for _ in range(batches):
+            for receiver in receivers:
+                receiver.run_batch()
+    parse, alternating, enqueue, batch, confirm = (statistics.median(receiver.costs) for receiver in receivers)
+    return {
+        "parse": parse,
+        "(route another)": alternating - parse,
+        "enqueue": enqueue - parse,
+        "batch, gathering": batch - enqueue,
+        "confirm, noting": confirm - batch,
+    }
+
+
+@contextmanager
+def _nothing_taken() -> Iterator[None]:
+    """Publishes get as far as their queues, which take none. Raises RuntimeError if no queue was asked to."""
+    asked: list[Queue] = []
+
+    def publish(queue: Queue, messages: Message | Sequence[Message]) -> bool:
+        if not asked:
+            asked.append(queue)
+        return False
+
+    with patch.object(Queue, "publish", publish), patch.object(Queue, "publish_all", publish):
+        yield
+    if not asked:
+        raise RuntimeError("publishes no longer reach Queue.publish: what parsing costs has to be told otherwise")
+
+
+@contextmanager
+def _core() -> Iterator[tuple[Core, Client]]:
+    with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
+        core = Core(Path(directory) / "messages", WINDOW)
+        try:
+            core.queue("steps")
+            core.queue("others")
+            yield core, Client(Party(core))
+        finally:
+            core.close()
+
+
+def _timed(costs: list[float], action: Callable[[], object], clock: Callable[[], int] = time.thread_time_ns) -> None:
+    """Note what an action costs for each message of a batch, in us."""
+    started = clock()
+    action()
+    costs.append((clock() - started) / BATCH / 1000)
+
+
+def _whole_way(batches: int) -> Costs:
+    """Every later step of persistent messages with confirms, delivered and acknowledged one by one."""
+    piece = publish_frames(BODY, key="steps", persistent=True) * PIECE
+    costs: Costs = {name: [] for name in ("(receive)", "deliver", "seal", "commit", "confirm, telling", "ack")}
+    costs["(commit, wall)"] = []
+    with _core() as (core, client):
+        client.say(methods.ConfirmSelect(False))
+        reader = Client(Party(core))
+        reader.say(methods.BasicConsume("steps", "c", False, False, False, False, {}))
+        for number in range(batches):
+            _one_batch(core, client, reader, piece, number, costs)
+    return costs
+
+
+def _one_batch(core: Core, client: Client, reader: Client, piece: bytes, number: int, costs: Costs) -> None:
+    received: list[float] = []
+    delivered: list[float] = []
+    for _ in range(BATCH // PIECE):
+        _timed(received, lambda: client.feed(piece))
+        _timed(delivered, core.end_turn)
+    costs["(receive)"].append(sum(received))
+    costs["deliver"].append(sum(delivered))
+    journal = core.broker.journal
+    _timed(costs["seal"], journal.seal)
+    sealed = journal.sealed.popleft()
+    wall = time.perf_counter_ns()
+    _timed(costs["commit"], lambda: core.store.commit(sealed))
+    costs["(commit, wall)"].append((time.perf_counter_ns() - wall) / BATCH / 1000)
+
+    def tell() -> None:
+        core.broker.stored(sealed)
+        core.end_turn()
+
+    _timed(costs["confirm, telling"], tell)
+    tags = range(number * BATCH + 1, (number + 1) * BATCH + 1)
+    acks = b"".join(frames.method_frame(1, methods.BasicAck(tag, False)) for tag in tags)
+    _timed(costs["ack"], lambda: reader.feed(acks))
+    core.end_turn()

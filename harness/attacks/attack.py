@@ -1,0 +1,135 @@
+"""What every attack can be told: begin, strike again, end.
+
+An attack goes on until it is stopped. When the broker has had enough of a connection, the attacker comes back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from broker.wire.methods import ChannelFlow, ChannelFlowOk
+from harness.attacks.raw_connection import Address, Line
+
+PAUSE_SECONDS = 0.001
+"""Between two blows, so that an attacker who waits for nothing does not take the tests' own processor."""
+
+
+class Attack:
+    """One kind of bad client. `lines` are its connections; `size` scales what it hoards (1.0: the worst)."""
+
+    def __init__(self, address: Address, size: float = 1.0) -> None:
+        self.address = address
+        self.size = size
+        self.lines: list[Line] = []
+        self.blows = 0
+
+    def begin(self) -> None:
+        """Connect, and prepare the worst."""
+
+    def blow(self) -> None:
+        """Do it once more; takes no longer than some tenths of a second."""
+
+    def end(self) -> None:
+        """Drop every connection without a word."""
+        for line in self.lines:
+            line.close()
+        self.lines.clear()
+
+    def strike(self) -> None:
+        """One blow; who was thrown out comes back, and what he had prepared is prepared anew."""
+        try:
+            if not self.lines:
+                self.begin()
+            self.blow()
+        except OSError:
+            self.end()
+        self.blows += 1
+
+    def scaled(self, worst: int) -> int:
+        """How many of something, at this size."""
+        return max(2, int(worst * self.size))
+
+    def open(self, *, channels: int = 1, heartbeat: int = 0, greet: bool = True, window: int = 0) -> Line:
+        """One more connection."""
+        line = Line(self.address, channels=channels, heartbeat=heartbeat, greet=greet, window=window)
+        self.lines.append(line)
+        return line
+
+    @property
+    def line(self) -> Line:
+        """The first connection."""
+        return self.lines[0]
+
+
+@contextmanager
+def underway(attack: Attack) -> Iterator[Attack]:
+    """The attack goes on in a thread for as long as the context lasts; a mistake of its own is raised at the end."""
+    stopped, errors = threading.Event(), list[BaseException]()
+
+    def go_on() -> None:
+        try:
+            while not stopped.is_set():
+                attack.strike()
+                time.sleep(PAUSE_SECONDS)
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=go_on, daemon=True)
+    thread.start()
+    try:
+        yield attack
+    finally:
+        stopped.set()
+        thread.join()
+        attack.end()
+    if errors:
+        raise errors[0]
+
+
+class Work(Attack):
+    """What costs the broker much is asked for in portions; the next one comes when the one before is done with.
+
+    Otherwise megabytes of it would lie in the sockets' buffers, to be worked off after the attacker has gone.
+    """
+
+    def begin(self) -> None:
+        self.data = self.prepare(self.open())
+
+    def prepare(self, line: Line) -> bytes:
+        """Set the scene; the bytes of one blow, where it is always the same."""
+        raise NotImplementedError
+
+    def portion(self) -> bytes:
+        """The bytes of one blow."""
+        return self.data
+
+    def blow(self) -> None:
+        self.line.tell(self.portion())
+        self.line.ask(ChannelFlowOk, ChannelFlow(True))
+
+
+class Flood(Attack):
+    """The same bytes again and again; `deaf` never reads what comes back."""
+
+    deaf = False
+    channels = 1
+
+    def __init__(self, address: Address, size: float = 1.0) -> None:
+        super().__init__(address, size)
+        self.data = b""
+
+    def begin(self) -> None:
+        line = self.open(channels=self.channels, window=4096 if self.deaf else 0)
+        self.data = self.prepare(line)
+
+    def prepare(self, line: Line) -> bytes:
+        """Set the scene; the bytes of one blow."""
+        raise NotImplementedError
+
+    def blow(self) -> None:
+        self.line.press(self.data)
+        if not self.deaf:
+            self.line.hear()

@@ -1,0 +1,87 @@
+"""Every attack by its name."""
+
+from __future__ import annotations
+
+from harness.attacks import (
+    costly_topologies,
+    handshake_attacks,
+    incomplete_contents,
+    method_floods,
+    non_reading_clients,
+    resource_hoarding,
+)
+from harness.attacks.attack import Attack
+
+ATTACKS: dict[str, type[Attack]] = {
+    # on the way in
+    "slow protocol header": handshake_attacks.SlowLoris,
+    "slow start-ok": handshake_attacks.SlowStartOk,
+    "slow tune-ok": handshake_attacks.SlowTuneOk,
+    "slow open": handshake_attacks.SlowOpen,
+    "slow frame": handshake_attacks.SlowFrame,
+    "large frames of strangers": handshake_attacks.LargeStranger,
+    "half-open peers": handshake_attacks.HalfOpen,
+    "wrong passwords": handshake_attacks.WrongPassword,
+    "strangers": handshake_attacks.Strangers,
+    "connection churn": handshake_attacks.Churn,
+    "silent churn": handshake_attacks.SilentChurn,
+    "crowd of connections": handshake_attacks.Crowd,
+    # who never reads
+    "deaf consumer": non_reading_clients.DeafConsumer,
+    "deaf asker": non_reading_clients.DeafAsker,
+    "deaf getter": non_reading_clients.DeafGetter,
+    "deaf publisher": non_reading_clients.DeafPublisher,
+    "deaf to returns": non_reading_clients.DeafToReturns,
+    "deaf to replies": non_reading_clients.DeafToReplies,
+    "deaf to all": non_reading_clients.DeafToAll,
+    # who wants too much
+    "channels": resource_hoarding.Channels,
+    "consumers of one channel": resource_hoarding.Consumers,
+    "consumers over channels": resource_hoarding.ConsumersOverChannels,
+    "unacked gets": resource_hoarding.UnackedGets,
+    "unsettled deliveries": resource_hoarding.Unsettled,
+    "queues": resource_hoarding.Queues,
+    "durable queues": resource_hoarding.DurableQueues,
+    "exclusive queues": resource_hoarding.ExclusiveQueues,
+    "exchanges": resource_hoarding.Exchanges,
+    "bindings": resource_hoarding.Bindings,
+    "large bindings": resource_hoarding.LargeBindings,
+    "large tables": resource_hoarding.LargeTables,
+    "large headers": resource_hoarding.LargeHeaders,
+    "deep tables": resource_hoarding.DeepTables,
+    "too deep tables": resource_hoarding.TooDeepTables,
+    "open transaction": resource_hoarding.Transaction,
+    # contents that are not whole
+    "half bodies": incomplete_contents.HalfBodies,
+    "half bodies by the byte": incomplete_contents.HalfBodiesByTheByte,
+    "silent bodies": incomplete_contents.SilentBodies,
+    "views of bodies": incomplete_contents.ViewsOfBodies,
+    "tiny frames": incomplete_contents.TinyFrames,
+    "empty frames": incomplete_contents.EmptyFrames,
+    "heartbeats": incomplete_contents.Heartbeats,
+    "single bytes": incomplete_contents.SingleBytes,
+    "broken frames": incomplete_contents.BrokenFrames,
+    # cheap methods
+    "flow": method_floods.Flow,
+    "qos": method_floods.Qos,
+    "rollbacks": method_floods.Rollbacks,
+    "empty gets": method_floods.EmptyGets,
+    "channel churn": method_floods.ChannelChurn,
+    "queue churn": method_floods.QueueChurn,
+    "durable churn": method_floods.DurableChurn,
+    "consumer churn": method_floods.ConsumerChurn,
+    "purges": method_floods.Purges,
+    "recovers": method_floods.Recovers,
+    "rejects": method_floods.Rejects,
+    "nack for ever": method_floods.NackForever,
+    "long names": method_floods.LongNames,
+    # ways that cost much
+    "patterns": costly_topologies.Patterns,
+    "headers bindings": costly_topologies.HeadersBindings,
+    "wide fanout": costly_topologies.WideFanout,
+    "ring of exchanges": costly_topologies.Ring,
+    "circle of alternates": costly_topologies.Alternates,
+    "circle of dead letters": costly_topologies.DeadLetterCircle,
+    "chain of dead letters": costly_topologies.DeadLetterChain,
+    "chain of expiries": costly_topologies.ExpiryChain,
+}

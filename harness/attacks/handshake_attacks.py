@@ -1,0 +1,134 @@
+"""Attacks on the way in: who never gets on, who is not there any more, who comes and goes."""
+
+from __future__ import annotations
+
+import socket
+import struct
+
+from broker.wire.frames import PROTOCOL_HEADER, method_frame
+from broker.wire.methods import BasicConsume, ConnectionClose, ConnectionStartOk, QueueDeclare, QueueDeclareOk
+from harness.attacks.attack import Attack
+from harness.attacks.raw_connection import NOTHING, OPEN, START_OK, Line, publication, tune_ok
+
+LORIS_CONNECTIONS = 500
+CONNECTIONS = 10_000
+PORTION = 50
+
+
+class SlowLoris(Attack):
+    """Many connections that say `said` at once and of `dragged` a byte now and then, for ever."""
+
+    said = b""
+    dragged = PROTOCOL_HEADER
+
+    def begin(self) -> None:
+        self._at = 0
+        self._spoken: dict[Line, int] = {}
+        self._more()
+
+    def _more(self) -> None:
+        for _ in range(min(PORTION, self.scaled(LORIS_CONNECTIONS) - len(self.lines))):
+            line = self.open(greet=False)
+            line.tell(self.said)
+            self._spoken[line] = 0
+
+    def blow(self) -> None:
+        self._more()
+        for line in self.lines[self._at : self._at + PORTION]:
+            place = self._spoken[line]
+            try:
+                if place < len(self.dragged) - 1:
+                    line.tell(self.dragged[place : place + 1])
+                    self._spoken[line] += 1
+                line.hear()
+            except OSError:
+                line.close()
+                self.lines.remove(line)
+        self._at = (self._at + PORTION) % max(1, len(self.lines))
+
+
+class SlowStartOk(SlowLoris):
+    said, dragged = PROTOCOL_HEADER, START_OK
+
+
+class SlowTuneOk(SlowLoris):
+    said, dragged = PROTOCOL_HEADER + START_OK, tune_ok()
+
+
+class SlowOpen(SlowLoris):
+    said, dragged = PROTOCOL_HEADER + START_OK + tune_ok(), OPEN
+
+
+class SlowFrame(SlowLoris):
+    """Through the handshake, then a frame of the largest size, a byte at a time."""
+
+    said = PROTOCOL_HEADER + START_OK + tune_ok() + OPEN
+    dragged = b"\x01\x00\x01" + struct.pack(">I", 131064) + bytes(131065)
+
+
+class LargeStranger(SlowLoris):
+    """Who has not said who he is yet, and sends the largest frame that is taken, but for its end."""
+
+    said = PROTOCOL_HEADER + b"\x01\x00\x00" + struct.pack(">I", 131064) + bytes(131063)
+    dragged = bytes(2)
+
+
+class HalfOpen(Attack):
+    """Peers that vanish without a word: they have consumers, heartbeats of a second, and never move again."""
+
+    def begin(self) -> None:
+        for _ in range(self.scaled(200)):
+            line = self.open(heartbeat=1, window=4096)
+            line.ask(QueueDeclareOk, QueueDeclare("hostile.half-open", False, False, False, False, False, NOTHING))
+            line.tell(method_frame(1, BasicConsume("hostile.half-open", "", False, False, False, True, NOTHING)))
+        self.line.tell(publication("hostile.half-open", bytes(1000)) * 100)
+
+
+class WrongPassword(Attack):
+    """Guesses: each is answered by silence, for which the broker keeps the socket."""
+
+    def blow(self) -> None:
+        line = self.open(greet=False)
+        guess = method_frame(0, ConnectionStartOk(NOTHING, "PLAIN", b"\0guest\0guess", "en_US"))
+        line.tell(PROTOCOL_HEADER + guess)
+        if len(self.lines) > self.scaled(500):
+            self.lines.pop(0).close()
+
+
+class Strangers(Attack):
+    """Who speaks something else: a browser, TLS, noise."""
+
+    def blow(self) -> None:
+        for greeting in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + bytes(200), bytes(range(256)) * 4):
+            line = Line(self.address, greet=False)
+            line.tell(greeting)
+            line.close()
+
+
+class Churn(Attack):
+    """Connect, shake hands, and drop the socket; every other one says goodbye, every fourth sends an RST."""
+
+    def blow(self) -> None:
+        for number in range(10):
+            line = Line(self.address)
+            if number % 2:
+                line.tell(method_frame(0, ConnectionClose(200, "", 0, 0)))
+            elif number % 4:
+                line.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            line.close()
+
+
+class SilentChurn(Attack):
+    """Connect and drop, without a byte."""
+
+    def blow(self) -> None:
+        for _ in range(50):
+            Line(self.address, greet=False).close()
+
+
+class Crowd(Attack):
+    """Ten thousand connections, kept."""
+
+    def blow(self) -> None:
+        for _ in range(min(PORTION, self.scaled(CONNECTIONS) - len(self.lines))):
+            self.open()

@@ -1,0 +1,178 @@
+"""Attacks with methods that are cheap to ask for: as many as the wire takes."""
+
+from __future__ import annotations
+
+from broker.wire.frames import method_frame
+from broker.wire.method import Method
+from broker.wire.methods import (
+    BasicCancel,
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicNack,
+    BasicPublish,
+    BasicQos,
+    BasicRecover,
+    BasicReject,
+    ChannelClose,
+    ChannelFlow,
+    ChannelOpen,
+    QueueDeclare,
+    QueueDeclareOk,
+    QueueDelete,
+    QueuePurge,
+    TxRollback,
+    TxSelect,
+    TxSelectOk,
+)
+from harness.attacks.attack import Flood
+from harness.attacks.non_reading_clients import fresh
+from harness.attacks.raw_connection import NOTHING, Line, frames_of, publication
+
+HELD = 20_000
+PIECE = 3000
+
+
+class Storm(Flood):
+    """The same few methods, thousands of times in one piece."""
+
+    methods: tuple[Method, ...] = ()
+
+    def prepare(self, line: Line) -> bytes:
+        self.set_up(line)
+        return frames_of(1, self.methods) * (PIECE // len(self.methods))
+
+    def set_up(self, line: Line) -> None:
+        """Make what the methods are about."""
+
+
+class Flow(Storm):
+    methods = (ChannelFlow(True),)
+
+
+class Qos(Storm):
+    methods = (BasicQos(0, 1, False), BasicQos(0, 0, True))
+
+
+class Rollbacks(Storm):
+    """Transactions of one publish each, taken back."""
+
+    methods = (TxRollback(),)
+
+    def prepare(self, line: Line) -> bytes:
+        line.ask(TxSelectOk, TxSelect())
+        return (publication("hostile.nobody", b"x") + method_frame(1, TxRollback())) * PIECE
+
+
+class EmptyGets(Storm):
+    methods = (BasicGet("hostile.empty", True),)
+
+    def set_up(self, line: Line) -> None:
+        fresh(line, "hostile.empty")
+
+
+class ChannelChurn(Storm):
+    methods = (ChannelClose(200, "", 0, 0), ChannelOpen())
+
+
+class QueueChurn(Storm):
+    """A transient queue, made and deleted."""
+
+    methods = (
+        QueueDeclare("hostile.churn", False, False, False, False, False, NOTHING),
+        QueueDelete("hostile.churn", False, False, False),
+    )
+
+
+class DurableChurn(Storm):
+    """A durable queue, made and deleted: each time the disk is written to."""
+
+    methods = (
+        QueueDeclare("hostile.durable-churn", False, True, False, False, False, NOTHING),
+        QueueDelete("hostile.durable-churn", False, False, False),
+    )
+
+
+class ConsumerChurn(Storm):
+    methods = (
+        BasicConsume("hostile.visited", "c", False, False, False, False, NOTHING),
+        BasicCancel("c", False),
+    )
+
+    def set_up(self, line: Line) -> None:
+        fresh(line, "hostile.visited")
+
+
+class Purges(Storm):
+    """A durable queue that is emptied again and again: each time the disk is written to."""
+
+    methods = (QueuePurge("hostile.purged", False),)
+
+    def set_up(self, line: Line) -> None:
+        fresh(line, "hostile.purged", durable=True)
+
+
+class Recovers(Storm):
+    """Twenty thousand deliveries that are given back all at once, and again as soon as they have come."""
+
+    methods = (BasicRecover(True),)
+
+    def set_up(self, line: Line) -> None:
+        fresh(line, "hostile.recovered")
+        fill(line, "hostile.recovered", self.scaled(HELD))
+        line.ask(BasicConsumeOk, BasicConsume("hostile.recovered", "", False, False, False, False, NOTHING))
+
+
+class Rejects(Flood):
+    """Twenty thousand messages are got, and given back one by one, in the order that costs most."""
+
+    def prepare(self, line: Line) -> bytes:
+        fresh(line, "hostile.rejected")
+        self.held = self.scaled(HELD)
+        fill(line, "hostile.rejected", self.held)
+        self.tag = 0
+        return method_frame(1, BasicGet("hostile.rejected", False)) * self.held
+
+    def blow(self) -> None:
+        tags = range(self.tag + self.held, self.tag, -1)
+        back = b"".join(method_frame(1, BasicReject(tag, True)) for tag in tags)
+        self.tag += self.held
+        done = self.line.press(self.data + back)
+        while not done:
+            self.line.hear()
+            done = self.line.press(b"")
+        self.line.hear()
+
+
+class NackForever(Flood):
+    """A consumer that gives every delivery back; it knows the tags beforehand."""
+
+    def prepare(self, line: Line) -> bytes:
+        fresh(line, "hostile.nacked")
+        fill(line, "hostile.nacked", 100)
+        line.ask(BasicConsumeOk, BasicConsume("hostile.nacked", "", False, False, False, False, NOTHING))
+        return frames_of(1, (BasicNack(0, True, True),)) * 1000
+
+
+class LongNames(Flood):
+    """Publishes with names as long as they may be, each different from the others."""
+
+    def prepare(self, line: Line) -> bytes:
+        self._number = 0
+        return b""
+
+    def blow(self) -> None:
+        self._number += 1
+        keys = (f"{self._number}.{number}.".ljust(255, "x") for number in range(500))
+        publishes = (method_frame(1, BasicPublish("amq.topic", key, False, False)) + _CONTENT for key in keys)
+        self.line.press(b"".join(publishes))
+        self.line.hear()
+
+
+_CONTENT = publication("", b"x")[len(method_frame(1, BasicPublish("", "", False, False))) :]
+
+
+def fill(line: Line, name: str, messages: int) -> None:
+    """Put so many small messages into a queue, and wait until they are there."""
+    line.tell(publication(name, b"x") * messages)
+    line.ask(QueueDeclareOk, QueueDeclare(name, True, False, False, False, False, NOTHING))

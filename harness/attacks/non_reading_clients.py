@@ -1,0 +1,131 @@
+"""Attacks by who does not read: answers, deliveries, confirms and returns pile up for him."""
+
+from __future__ import annotations
+
+from broker.wire.field_tables import from_python
+from broker.wire.frames import method_frame
+from broker.wire.methods import (
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    BasicNack,
+    ConfirmSelect,
+    ConfirmSelectOk,
+    QueueDeclare,
+    QueueDeclareOk,
+)
+from harness.attacks.attack import Flood
+from harness.attacks.raw_connection import NOTHING, Line, publication
+
+MIB = 1 << 20
+
+
+def fresh(line: Line, name: str, *, durable: bool = False, **arguments: object) -> None:
+    """Declare a queue that goes by itself some time after the attack."""
+    table = from_python({"x-expires": 60_000} | {"x-" + key.replace("_", "-"): arguments[key] for key in arguments})
+    line.ask(QueueDeclareOk, QueueDeclare(name, False, durable, False, False, False, table))
+
+
+class DeafConsumer(Flood):
+    """Consumes without acknowledgements what it publishes itself, and never reads a delivery."""
+
+    deaf = True
+
+    def prepare(self, line: Line) -> bytes:
+        fresh(line, "hostile.deaf", max_length_bytes=64 * MIB)
+        line.ask(BasicConsumeOk, BasicConsume("hostile.deaf", "", False, True, False, False, NOTHING))
+        return publication("hostile.deaf", bytes(60_000)) * 20
+
+
+class DeafAsker(Flood):
+    """A hundred thousand questions, none of whose answers is read."""
+
+    deaf = True
+
+    def prepare(self, line: Line) -> bytes:
+        fresh(line, "hostile.asked")
+        return method_frame(1, QueueDeclare("hostile.asked", True, False, False, False, False, NOTHING)) * 10_000
+
+
+class DeafGetter(Flood):
+    """Gets the largest messages and gives them back, thousands of times in one piece, and reads none."""
+
+    deaf = True
+
+    def prepare(self, line: Line) -> bytes:
+        fresh(line, "hostile.large", max_length=1)
+        line.tell(publication("hostile.large", bytes(self.scaled(100 * MIB))))
+        line.ask(QueueDeclareOk, QueueDeclare("hostile.large", True, False, False, False, False, NOTHING))
+        again = BasicGet("hostile.large", False), BasicNack(0, True, True)
+        return b"".join(method_frame(1, method) for method in again) * 3000
+
+
+class DeafPublisher(Flood):
+    """Publishes and never reads a confirm."""
+
+    deaf = True
+
+    def prepare(self, line: Line) -> bytes:
+        fresh(line, "hostile.confirmed", durable=True, max_length=1000)
+        line.ask(ConfirmSelectOk, ConfirmSelect(False))
+        return publication("hostile.confirmed", bytes(100), delivery_mode=2) * 1000
+
+
+class DeafToReturns(Flood):
+    """Publishes what nobody takes, wants it back, and never reads it."""
+
+    deaf = True
+
+    def prepare(self, line: Line) -> bytes:
+        return publication("hostile.nobody", bytes(4000), mandatory=True) * 60
+
+
+class DeafToReplies(Flood):
+    """One connection waits for direct replies and never reads; another sends them as fast as it can."""
+
+    def begin(self) -> None:
+        asker, responder = self.open(window=4096), self.open()
+        fresh(asker, "hostile.requests")
+        asker.ask(BasicConsumeOk, BasicConsume("amq.rabbitmq.reply-to", "", False, True, False, False, NOTHING))
+        asker.tell(publication("hostile.requests", b"?", reply_to="amq.rabbitmq.reply-to"))
+        address = self._address(asker, responder)
+        self.data = publication(address, bytes(100_000)) * 10
+
+    def _address(self, asker: Line, responder: Line) -> str:
+        """The address that the request carries: it is read off the message."""
+        asker.ask(QueueDeclareOk, QueueDeclare("hostile.requests", True, False, False, False, False, NOTHING))
+        responder.tell(method_frame(1, BasicGet("hostile.requests", True)))
+        data = b""
+        while b"amq.rabbitmq.reply-to." not in data or data[-1:] != b"\xce":
+            data += responder.sock.recv(1 << 16)
+        at = data.index(b"amq.rabbitmq.reply-to.")
+        return data[at : at + data[at - 1]].decode()
+
+    def blow(self) -> None:
+        self.lines[1].press(self.data)
+        self.lines[1].hear()
+
+
+class DeafToAll(Flood):
+    """Publishes to itself over every channel there is, confirms and deliveries unread."""
+
+    deaf = True
+    channels = 100
+
+    def prepare(self, line: Line) -> bytes:
+        fresh(line, "hostile.all", max_length=1000)
+        for number in range(1, self.channels + 1):
+            line.tell(method_frame(number, BasicConsume("hostile.all", "", False, True, False, True, NOTHING)))
+            line.tell(method_frame(number, ConfirmSelect(True)))
+        one = publication("hostile.all", bytes(500))
+        return b"".join(_on(number, one) for number in range(1, self.channels + 1)) * 10
+
+
+def _on(channel: int, frames: bytes) -> bytes:
+    """A publication on another channel: the number stands behind each frame's type."""
+    out, at = b"", 0
+    while at < len(frames):
+        size = int.from_bytes(frames[at + 3 : at + 7], "big")
+        out += frames[at : at + 1] + channel.to_bytes(2, "big") + frames[at + 3 : at + 8 + size]
+        at += 8 + size
+    return out

@@ -1,0 +1,246 @@
+"""Attacks by who wants more than anybody needs: channels, consumers, entities, tables, unsettled messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import count
+
+from broker.wire.field_tables import Field, Table, from_python
+from broker.wire.frames import method_frame
+from broker.wire.method import Method
+from broker.wire.methods import (
+    BasicConsume,
+    BasicConsumeOk,
+    BasicGet,
+    ChannelOpen,
+    ExchangeDeclare,
+    ExchangeDeclareOk,
+    QueueBind,
+    QueueDeclare,
+    TxSelect,
+    TxSelectOk,
+)
+from harness.attacks.attack import Attack, Flood
+from harness.attacks.non_reading_clients import fresh
+from harness.attacks.raw_connection import CHANNEL_MAX, NOTHING, Line, frames_of, publication
+
+HOARD = 100_000
+PORTION = 1000
+
+
+class Channels(Attack):
+    """As many channels as there may be, connection after connection, and one more, which is refused."""
+
+    def blow(self) -> None:
+        opens = b"".join(method_frame(number, ChannelOpen()) for number in range(1, CHANNEL_MAX + 1))
+        if len(self.lines) * CHANNEL_MAX >= self.scaled(HOARD):
+            self.lines.pop(0).close()
+        line = self.open(channels=0)
+        line.tell(opens)
+        line.hear()
+
+
+class Hoard(Attack):
+    """Portion after portion of something, up to `worst`; then the connection is dropped, and it begins anew."""
+
+    worst = HOARD
+    portion = PORTION
+
+    def begin(self) -> None:
+        self.numbers = count()
+        self.prepare(self.open())
+
+    def prepare(self, line: Line) -> None:
+        """Set the scene."""
+
+    def methods(self, number: int) -> Iterable[Method]:
+        """What asks for the thing of this number, without an answer."""
+        raise NotImplementedError
+
+    def frames(self, number: int) -> bytes:
+        """The same as it goes on the wire."""
+        return frames_of(1, tuple(self.methods(number)))
+
+    def blow(self) -> None:
+        size = min(self.portion, self.scaled(self.worst))
+        numbers = [next(self.numbers) for _ in range(size)]
+        if numbers[-1] >= self.scaled(self.worst):
+            self.end()
+            return
+        data = b"".join(map(self.frames, numbers))
+        done = self.line.press(data)
+        while not done:
+            self.line.hear()
+            done = self.line.press(b"")
+        self.line.hear()
+
+
+class Consumers(Hoard):
+    """A hundred thousand consumers of one queue on one channel."""
+
+    def prepare(self, line: Line) -> None:
+        fresh(line, "hostile.consumed")
+
+    def methods(self, number: int) -> Iterable[Method]:
+        return (BasicConsume("hostile.consumed", f"c{number}", False, False, False, True, NOTHING),)
+
+
+class ConsumersOverChannels(Consumers):
+    """The same over a thousand channels."""
+
+    def prepare(self, line: Line) -> None:
+        super().prepare(line)
+        line.tell(b"".join(method_frame(number, ChannelOpen()) for number in range(2, 1002)))
+
+    def frames(self, number: int) -> bytes:
+        return frames_of(number % 1000 + 1, tuple(self.methods(number)))
+
+
+class UnackedGets(Hoard):
+    """A hundred thousand messages, got and never acknowledged."""
+
+    def prepare(self, line: Line) -> None:
+        fresh(line, "hostile.unacked")
+
+    def frames(self, number: int) -> bytes:
+        return publication("hostile.unacked", b"x") + method_frame(1, BasicGet("hostile.unacked", False))
+
+
+class Queues(Hoard):
+    """A million queues, asked for without waiting."""
+
+    worst = 1_000_000
+
+    def methods(self, number: int) -> Iterable[Method]:
+        table = from_python({"x-expires": 60_000})
+        return (QueueDeclare(f"hostile.queue.{number}", False, False, False, False, True, table),)
+
+
+class DurableQueues(Hoard):
+    """Queues that outlast the broker."""
+
+    worst = 10_000
+    portion = 200
+
+    def methods(self, number: int) -> Iterable[Method]:
+        table = from_python({"x-expires": 60_000})
+        return (QueueDeclare(f"hostile.durable.{number}", False, True, False, False, True, table),)
+
+
+class ExclusiveQueues(Hoard):
+    """Queues that end with their connection, all at once."""
+
+    def methods(self, number: int) -> Iterable[Method]:
+        return (QueueDeclare(f"hostile.exclusive.{number}", False, False, True, False, True, NOTHING),)
+
+
+class Exchanges(Hoard):
+    """Exchanges that go when the one queue does that they are bound to."""
+
+    def prepare(self, line: Line) -> None:
+        line.tell(method_frame(1, QueueDeclare("hostile.bound", False, False, True, False, True, NOTHING)))
+
+    def methods(self, number: int) -> Iterable[Method]:
+        name = f"hostile.exchange.{number}"
+        return (
+            ExchangeDeclare(name, "fanout", False, False, True, False, True, NOTHING),
+            QueueBind("hostile.bound", name, "", True, NOTHING),
+        )
+
+
+class Bindings(Hoard):
+    """Bindings of one queue, each with another key."""
+
+    exchange_type = "topic"
+
+    def prepare(self, line: Line) -> None:
+        exchange = ExchangeDeclare("hostile.binding", self.exchange_type, False, False, True, False, False, NOTHING)
+        line.ask(ExchangeDeclareOk, exchange)
+        line.tell(method_frame(1, QueueDeclare("hostile.bound", False, False, True, False, True, NOTHING)))
+
+    def arguments(self, number: int) -> Table:
+        """The arguments of the binding of this number."""
+        return NOTHING
+
+    def methods(self, number: int) -> Iterable[Method]:
+        key = f"{number}.{number % 7}.*.#"
+        return (QueueBind("hostile.bound", "hostile.binding", key, True, self.arguments(number)),)
+
+
+class LargeBindings(Bindings):
+    """Bindings whose arguments are as large as a frame allows."""
+
+    worst = 500
+    portion = 10
+    exchange_type = "headers"
+
+    def arguments(self, number: int) -> Table:
+        return {"number": Field("I", number), "large": Field("S", bytes(130_000))}
+
+
+class LargeTables(Hoard):
+    """Queues whose arguments have as many fields as a frame holds."""
+
+    worst = 200
+    portion = 2
+
+    def prepare(self, line: Line) -> None:
+        self._table: Table = {"many": Field("A", [Field("b", 1)] * 65_000)}
+
+    def methods(self, number: int) -> Iterable[Method]:
+        return (QueueDeclare(f"hostile.table.{number}", False, False, True, False, True, self._table),)
+
+
+class DeepTables(Hoard):
+    """Tables within tables, as deep as they are taken; each in a message of its own."""
+
+    depth = 64
+
+    def prepare(self, line: Line) -> None:
+        fresh(line, "hostile.deep", max_length=10)
+        table: Table = {}
+        for _ in range(self.depth - 1):
+            table = {"": Field("F", table)}
+        self._data = publication("hostile.deep", b"x", headers=table)
+
+    def frames(self, number: int) -> bytes:
+        return self._data
+
+
+class TooDeepTables(DeepTables):
+    """Deeper than they are taken."""
+
+    depth = 300
+
+
+class LargeHeaders(Flood):
+    """Messages with a hundred thousand headers each, through an exchange that reads them."""
+
+    def prepare(self, line: Line) -> bytes:
+        fresh(line, "hostile.headers", max_length=10)
+        line.tell(method_frame(1, QueueBind("hostile.headers", "amq.headers", "", True, from_python({"a": 1}))))
+        many = {"many": Field("A", [Field("V", None)] * 130_000)}
+        return publication("", b"x", exchange="amq.headers", headers=many) * 4
+
+
+class Transaction(Hoard):
+    """Publishes in a transaction that is never committed."""
+
+    worst = 1_000_000
+
+    def prepare(self, line: Line) -> None:
+        fresh(line, "hostile.transaction", max_length=10)
+        line.ask(TxSelectOk, TxSelect())
+        self._data = publication("hostile.transaction", bytes(1000))
+
+    def frames(self, number: int) -> bytes:
+        return self._data
+
+
+class Unsettled(Flood):
+    """A consumer without a prefetch limit that never acknowledges what it publishes itself."""
+
+    def prepare(self, line: Line) -> bytes:
+        fresh(line, "hostile.unsettled")
+        line.ask(BasicConsumeOk, BasicConsume("hostile.unsettled", "", False, False, False, False, NOTHING))
+        return publication("hostile.unsettled", b"x") * 500

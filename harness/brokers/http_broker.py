@@ -1,0 +1,158 @@
+"""A broker that serves its event log by HTTP, and what is said to it: by the standard library, or byte by byte."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import socket
+import ssl
+from base64 import b64encode
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Address
+from storage.events.event_log_writer import EventLog, EventLogSettings, Part
+
+GUEST = "guest:guest"
+SECONDS = 15.0
+LISTENING = re.compile(r"listening for HTTP on (https?)://([\w.]+):(\d+)")
+BOOT = 1
+"""The kind of record that stands for one event and holds a name."""
+
+
+class Reply(NamedTuple):
+    """An answer; names of headers are lower case."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+def write_segments(directory: Path, node: str, boot: int, *sizes: int, filling: bytes = b"") -> list[Path]:
+    """A boot's log: a segment for each number, with so many events; where they lie, oldest first.
+
+    `filling` makes events larger.
+    """
+    name = b64encode(filling)
+    log, _ = EventLog.open(directory, node, boot, EventLogSettings(1, 3600.0, 0))
+    first = 1
+    for size in sizes:
+        log.append(
+            Part([(BOOT, 1_000_000 * number, name, 0, 0, 0) for number in range(first, first + size)], first, size)
+        )
+        first += size
+    log.close()
+    return sorted(directory.glob(f"{node}-{boot:08}-*.events"))
+
+
+def web_broker(
+    directory: Path, settings: str = "", *, http: str = "", events: str = "", tls: Path | None = None
+) -> BrokerProcess:
+    """A broker that serves the segments in `directory/events`, with further lines of two sections, and further ones."""
+    listen = 'tls_listen = ["127.0.0.1:0"]\n' if tls is not None else ""
+    sections = [
+        f'[http]\nlisten = ["127.0.0.1:0"]\n{listen}{http}',
+        f"[events]\ndirectory = '{directory / 'events'}'\n{events}",
+        settings,
+        "" if tls is None else tls.read_text(),
+    ]
+    config = directory / "web.toml"
+    config.write_text("\n".join(sections))
+    return BrokerProcess(directory / "data", "--config", str(config))
+
+
+def web_address(process: BrokerProcess, scheme: str = "http") -> Address:
+    """Where a broker listens for HTTP since its last start."""
+    host, port = [(host, port) for found, host, port in LISTENING.findall(process.log()) if found == scheme][-1]
+    return host, int(port)
+
+
+def basic(user: str = GUEST) -> dict[str, str]:
+    """The header that says who asks: `user:password`."""
+    return {"Authorization": f"Basic {b64encode(user.encode()).decode()}"}
+
+
+def ask(
+    address: Address,
+    path: str,
+    *,
+    method: str = "GET",
+    user: str | None = GUEST,
+    security: ssl.SSLContext | None = None,
+    body: bytes | None = None,
+    **headers: str,
+) -> Reply:
+    """One request over a connection of its own. Underscores in names of headers are dashes."""
+    connection = (
+        http.client.HTTPConnection(*address, timeout=SECONDS)
+        if security is None
+        else http.client.HTTPSConnection("localhost", address[1], timeout=SECONDS, context=security)
+    )
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    try:
+        connection.request(method, path, body, {**(basic(user) if user is not None else {}), **sent})
+        return reply_of(connection.getresponse())
+    finally:
+        connection.close()
+
+
+def reply_of(response: http.client.HTTPResponse) -> Reply:
+    """A whole answer."""
+    headers = {name.lower(): value for name, value in response.getheaders()}
+    return Reply(response.status, headers, response.read())
+
+
+class Caller:
+    """A socket to say anything over."""
+
+    def __init__(self, address: Address) -> None:
+        self.sock = socket.create_connection(address, SECONDS)
+        self._heard = self.sock.makefile("rb")
+
+    def say(self, data: bytes) -> None:
+        """Send bytes."""
+        self.sock.sendall(data)
+
+    def request(self, path: str, method: str = "GET", *lines: str, user: str = GUEST) -> None:
+        """Send a request."""
+        self.say(request(path, method, *lines, user=user))
+
+    def head(self) -> tuple[int, dict[str, str]]:
+        """The status and the headers of the next answer. Raises ConnectionError when there is none."""
+        status = self._heard.readline()
+        if not status:
+            raise ConnectionError("the broker has closed the connection")
+        headers = {}
+        while line := self._heard.readline().strip():
+            name, _, value = line.decode().partition(": ")
+            headers[name.lower()] = value
+        return int(status.split()[1]), headers
+
+    def hear(self, *, method: str = "GET") -> Reply:
+        """The next answer. Raises ConnectionError when there is none."""
+        status, headers = self.head()
+        size = 0 if method == "HEAD" else int(headers.get("content-length", 0))
+        return Reply(status, headers, self.read(size))
+
+    def read(self, size: int) -> bytes:
+        """So many bytes."""
+        return self._heard.read(size)
+
+    def ended(self) -> bool:
+        """Wait for the broker to close the connection, and say whether it had nothing more to say."""
+        try:
+            return self._heard.read(1) == b""
+        except ConnectionResetError:
+            return True
+
+    def close(self) -> None:
+        """Go away without a word."""
+        self._heard.close()
+        self.sock.close()
+
+
+def request(path: str, method: str = "GET", *lines: str, user: str = GUEST) -> bytes:
+    """A request as bytes."""
+    head = [f"{method} {path} HTTP/1.1", "Host: broker", *(": ".join(item) for item in basic(user).items()), *lines]
+    return "\r\n".join([*head, "", ""]).encode()

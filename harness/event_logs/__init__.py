@@ -1,0 +1,1 @@
+"""Event logs that no broker has written, and an audit of them in plain Python."""

@@ -1,0 +1,1 @@
+"""AMQP as a client speaks it: reading, holding and publishing messages."""

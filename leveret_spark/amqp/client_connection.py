@@ -1,0 +1,90 @@
+"""Connections to the broker: made of options by pika, and what their failures mean."""
+
+from __future__ import annotations
+
+import ast
+import logging
+import re
+import ssl
+
+import pika
+from pika import exceptions
+
+from leveret_spark.amqp import doubles
+from leveret_spark.option_errors import OptionError
+from leveret_spark.options import Broker, Tls
+
+logging.getLogger("pika").addHandler(logging.NullHandler())  # its failures reach the query by what we raise
+doubles.mend()
+
+HOPELESS = (
+    exceptions.ProbableAuthenticationError,
+    exceptions.ProbableAccessDeniedError,
+    exceptions.AuthenticationError,
+    exceptions.IncompatibleProtocolError,
+    exceptions.ChannelClosedByBroker,
+)
+"""Failures that trying again does not cure."""
+
+HOPELESS_CODES = {402, 403, 530, 540}
+"""Reply codes of a closed connection that trying again does not cure: no access, no such virtual host, not allowed."""
+
+
+def parameters(broker: Broker, purpose: str) -> pika.ConnectionParameters:
+    """What pika must know to connect; `purpose` is what the broker's list of connections shows."""
+    return pika.ConnectionParameters(
+        host=broker.host,
+        port=broker.port,
+        virtual_host=broker.vhost,
+        credentials=pika.PlainCredentials(broker.login.user, broker.login.password, erase_on_connect=True),
+        heartbeat=broker.heartbeat_seconds,
+        socket_timeout=broker.connect_timeout_seconds,
+        stack_timeout=broker.connect_timeout_seconds,
+        ssl_options=_ssl_options(broker.tls, broker.host) if broker.tls else None,
+        client_properties={"connection_name": f"leveret_spark {purpose}"},
+    )
+
+
+def _ssl_options(tls: Tls, host: str) -> pika.SSLOptions:
+    try:
+        context = tls.context()
+    except OSError as error:  # ssl.SSLError is one
+        raise OptionError(f"the files of options tlsCaFile, tlsCertFile, tlsKeyFile: {error}") from None
+    return pika.SSLOptions(context, host)
+
+
+SAID = re.compile(r"ConnectionClosedByBroker: \((\d+)\) (.+)")
+"""What pika makes of the broker's last words when they came before the connection was open."""
+
+
+def is_hopeless(error: BaseException) -> bool:
+    """Whether trying again would end in the same way."""
+    root = _root(error)
+    if isinstance(root, exceptions.ConnectionClosedByBroker):
+        return root.reply_code in HOPELESS_CODES
+    return isinstance(root, (*HOPELESS, OptionError))
+
+
+def explained(error: BaseException) -> str:
+    """A failure in one line: what the broker said, or what happened to the connection."""
+    root = _root(error)
+    if isinstance(root, exceptions.ConnectionClosed | exceptions.ChannelClosed):
+        return f"{root.reply_code} {root.reply_text}"
+    if said := SAID.fullmatch(str(root)):
+        return f"{said[1]} {ast.literal_eval(said[2])}"
+    if isinstance(root, exceptions.IncompatibleProtocolError):
+        return "AMQP is not spoken there, or by TLS only"
+    if isinstance(root, ssl.SSLError) and root.reason == "WRONG_VERSION_NUMBER":
+        return "TLS is not spoken there"
+    if isinstance(root, OSError) and root.strerror:
+        return root.strerror
+    return f"{type(root).__name__}: {root}"
+
+
+def _root(error: BaseException) -> BaseException:
+    """What pika has wrapped, layer by layer: the failure of a phase, of an attempt, of all attempts."""
+    while True:
+        inner = getattr(error, "exception", None) or [*getattr(error, "exceptions", error.args), None][-2:][0]
+        if not isinstance(inner, BaseException):
+            return error
+        error = inner

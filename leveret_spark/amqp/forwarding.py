@@ -1,0 +1,30 @@
+"""A message that was received, to be published once more."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pika import BasicProperties
+
+from leveret_spark.amqp.publisher import Outgoing
+from leveret_spark.amqp.received_message import DELIVERY, PROPERTIES, Message
+
+PROPERTIES_AT = 1 + len(DELIVERY)
+
+
+def headers_of(message: Message) -> dict[str, Any]:
+    """The headers of a message, which may be changed; empty without any."""
+    return dict(message[PROPERTIES_AT + PROPERTIES.index("headers")] or {})
+
+
+def forwarded(message: Message, exchange: str, routing_key: str, headers: Mapping[str, Any], user: str) -> Outgoing:
+    """The same message to another place, with other headers.
+
+    A `user_id` is kept where it is ours, as a broker takes no other.
+    """
+    values = dict(zip(PROPERTIES, message[PROPERTIES_AT:], strict=True))
+    values["headers"] = dict(headers) or None
+    if values["user_id"] != user:
+        values["user_id"] = None
+    return Outgoing(exchange, routing_key, BasicProperties(**values), message[0])

@@ -1,0 +1,163 @@
+"""Messages of a queue, taken at the pace of whoever takes them, and held unacknowledged until told otherwise.
+
+A stream's planner is ahead of its tasks, so its subscriptions read as fast as they can (`subscription`). Who writes
+messages into files, or looks through them, must not have more of them in memory than it has asked for: here the socket
+is read only while somebody asks, so what is not asked for waits in the broker, and in the socket's buffers.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, Self, TypeVar
+
+import pika
+from pika.adapters.blocking_connection import BlockingChannel
+from pika.exceptions import AMQPError, ConsumerCancelled
+from pika.spec import Basic, BasicProperties
+
+from leveret_spark.amqp.client_connection import explained, parameters
+from leveret_spark.amqp.received_message import Message, message_of
+from leveret_spark.option_errors import AmqpError
+from leveret_spark.options import PREFETCH_MAX, Broker
+
+LOOK_SECONDS = 0.2
+"""How long nobody looks whether to stop."""
+
+QUIET_SECONDS, SILENT_SECONDS = 1.0, 5.0
+"""How long nothing comes of a queue that says it is empty, and of one that does not, until it is taken to be empty."""
+
+PULSE_SECONDS = 5.0
+"""How often the broker hears of us while something else is done."""
+
+LOST = (AMQPError, OSError)
+"""What pika raises when a connection is lost."""
+
+
+Result = TypeVar("Result")
+
+
+class Delivery(NamedTuple):
+    """A message, and the number by which it is settled."""
+
+    tag: int
+    message: Message
+
+
+class Holding:
+    """One connection that consumes a queue. Not for several threads. Use it with `with`.
+
+    Its methods raise what LOST names when the connection is lost; `failure` has that in words.
+    """
+
+    def __init__(self, broker: Broker, queue: str, purpose: str, *, prefetch: int) -> None:
+        """`prefetch` is how many may be out at a time; 0: any number. What cannot be said is any number, too."""
+        self._queue = queue
+        self._waiting: deque[Delivery] = deque()
+        self._consumer = ""
+        self._gone = False
+        self.quiet_since = time.monotonic()
+        """When the last message came."""
+        self._connection = pika.BlockingConnection(parameters(broker, f"{purpose} {queue}"))
+        self._channel: BlockingChannel = self._connection.channel()
+        self._channel.add_on_cancel_callback(self._cancelled)
+        try:
+            self._consume(prefetch)
+        except BaseException:
+            self.__exit__()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Disconnect; the broker puts what was not settled back into the queue."""
+        try:
+            if self._connection.is_open:
+                self._connection.close()
+        except LOST:  # it is gone, which is what was wanted
+            pass
+
+    def ready(self) -> int:
+        """How many messages nobody has been given."""
+        return int(self._channel.queue_declare(self._queue, passive=True).method.message_count)
+
+    def is_empty(self) -> bool:
+        """Nothing comes any more: nothing is ready, or what is ready goes to others."""
+        quiet = time.monotonic() - self.quiet_since
+        return quiet >= SILENT_SECONDS or (quiet >= QUIET_SECONDS and self.ready() == 0)
+
+    def gather(
+        self, messages_max: int, bytes_max: int, seconds: float, is_over: Callable[[int], bool]
+    ) -> list[Delivery]:
+        """Take messages until there are so many, or so many bytes of bodies, or so many seconds after the first.
+
+        `is_over` is asked now and then, with how many there are, whether to wait no longer.
+        """
+        taken: list[Delivery] = []
+        size, deadline = 0, float("inf")
+        while True:
+            while self._waiting and len(taken) < messages_max and size < bytes_max:
+                taken.append(self._waiting.popleft())
+                size += len(taken[-1].message[0])
+            if taken and deadline == float("inf"):
+                deadline = time.monotonic() + seconds
+            left = deadline - time.monotonic()
+            if len(taken) >= messages_max or size >= bytes_max or left <= 0 or is_over(len(taken)):
+                return taken
+            self._connection.process_data_events(time_limit=min(LOOK_SECONDS, left))
+            if self._gone:
+                raise ConsumerCancelled
+
+    def settle(self, last: Delivery) -> None:
+        """Acknowledge everything up to a delivery; return when the broker has obeyed."""
+        self._channel.basic_ack(last.tag, multiple=True)
+        self.ready()  # answered after the acknowledgement: a process that is killed next has not lost it
+
+    def acknowledge(self, tags: Iterable[int]) -> None:
+        """Acknowledge some, in any order; return when the broker has obeyed."""
+        for tag in tags:
+            self._channel.basic_ack(tag)
+        self.ready()
+
+    def take_only(self, wanted: int) -> None:
+        """Have no more than so many come, from now on: the broker would mark what goes back as redelivered."""
+        if 0 < self._prefetch <= wanted:
+            return
+        if self._consumer:
+            self._channel.basic_cancel(self._consumer)
+            self._consumer = ""
+        if wanted > len(self._waiting):
+            self._consume(wanted - len(self._waiting))
+
+    def meanwhile(self, work: Callable[[], Result]) -> Result:
+        """Have something done by another thread while the broker hears of us. A connection that is lost ends it too."""
+        with ThreadPoolExecutor(1) as threads:
+            done = threads.submit(work)
+            while True:
+                try:
+                    return done.result(PULSE_SECONDS)
+                except TimeoutError:
+                    if done.done():
+                        raise
+                    self._connection.process_data_events(time_limit=0)
+
+    def _consume(self, prefetch: int) -> None:
+        self._prefetch = prefetch if prefetch <= PREFETCH_MAX else 0
+        self._channel.basic_qos(prefetch_count=self._prefetch)
+        self._consumer = self._channel.basic_consume(self._queue, self._receive)
+
+    def _receive(self, _: BlockingChannel, method: Basic.Deliver, properties: BasicProperties, body: bytes) -> None:
+        self._waiting.append(Delivery(method.delivery_tag, message_of(method, properties, body)))
+        self.quiet_since = time.monotonic()
+
+    def _cancelled(self, _: object) -> None:
+        """The queue is gone: asking again will tell."""
+        self._gone = True
+
+
+def failure(broker: Broker, queue: str, error: BaseException) -> AmqpError:
+    """What a query or a command is told of a connection's end."""
+    return AmqpError(f"queue {queue!r} of {broker}: {explained(error)}")

@@ -1,0 +1,1 @@
+"""The broker's event log as a Spark source."""

@@ -1,0 +1,135 @@
+"""The data source `leveret-events`: sealed segments of an event log, as a table and as a stream.
+
+Segments never change, and their names say their order. So the stream is a log that can be read again: its offset is the
+name of the last segment of each node, a batch is the segments between two offsets, a task reads one segment. With
+Spark's file sink each event arrives exactly once, whatever is killed when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, MutableMapping
+from itertools import groupby
+from operator import attrgetter
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from leveret_spark.events.event_columns import record_batches
+from leveret_spark.events.event_log_reader import SegmentName, parse_name
+from leveret_spark.events.sealed_segments import Segments, segments_of
+from leveret_spark.options import WEB, Given
+from leveret_spark.spark_engine import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+COLUMNS = """
+    node string not null, boot int not null, seq bigint not null, ts timestamp not null, kind string not null,
+    vhost string, exchange string, routing_key string, queue string, connection string, channel int,
+    consumer_tag string, delivery_tag bigint, msg_id bigint, position bigint, size_bytes int, redelivered boolean,
+    persistent boolean, reason string, detail string
+"""
+KNOWN = ("path", *WEB, "maxSegmentsPerBatch")
+SEGMENTS_PER_BATCH = 64
+
+Offset = dict[str, str]
+"""The last segment of each node that has been read."""
+
+
+class LeveretEventsDataSource(DataSource):
+    """The events in segments, of a directory or by HTTP. Raises OptionError for options that mean nothing."""
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        given = Given(options)
+        given.refuse_unknown(KNOWN)
+        self._source = segments_of(given)
+        self._most = given.number("maxSegmentsPerBatch", SEGMENTS_PER_BATCH, 1, 1 << 31)
+
+    @classmethod
+    def name(cls) -> str:
+        return "leveret-events"
+
+    def schema(self) -> str:
+        return COLUMNS
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return EventsReader(self._source)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
+        return EventsStreamReader(self._source, self._most)
+
+
+class SegmentPartition(InputPartition):
+    """A segment that a task is to read; None where there is nothing, and Spark would make up a partition of its own."""
+
+    def __init__(self, name: SegmentName | None) -> None:
+        super().__init__(str(name))
+        self.name = name
+
+
+class EventsReader(DataSourceReader):
+    """Reads the segments that are there when a query is planned."""
+
+    def __init__(self, source: Segments) -> None:
+        self._source = source
+
+    def partitions(self) -> list[InputPartition]:
+        return [SegmentPartition(name) for name in self._source.names()] or [SegmentPartition(None)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _events(self._source, partition)
+
+
+class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads segments as they are sealed."""
+
+    def __init__(self, source: Segments, most: int) -> None:
+        self._source = source
+        self._most = most
+        self._now: Offset | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as are those below
+        return {}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._most)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Now is what is sealed at this moment."""
+        self._now = _last(self._source.names())
+
+    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802
+        """So many segments further. Spark before 4.2 gives neither argument, and has all there are at once."""
+        if start is None or isinstance(limit, ReadAllAvailable):
+            return _last(self._source.names())
+        further = _between(self._source.names(start), start, self._now)
+        return {**start, **_last(further[: self._most])}
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        return [SegmentPartition(name) for name in _between(self._source.names(start), start, end)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        return _events(self._source, partition)
+
+    def commit(self, end: Offset) -> None:
+        """Nothing is given back: segments stay until the broker removes them."""
+
+
+def _events(source: Segments, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    assert isinstance(partition, SegmentPartition)
+    if partition.name is not None:
+        yield from record_batches(partition.name, source.read(partition.name))
+
+
+def _last(names: list[SegmentName]) -> Offset:
+    return {node: str(max(of_node)) for node, of_node in groupby(sorted(names), key=attrgetter("node"))}
+
+
+def _between(names: list[SegmentName], start: Offset, end: Offset | None) -> list[SegmentName]:
+    """Segments behind one offset, up to another if there is one."""
+    found = []
+    for name in names:
+        first = parse_name(start.get(name.node, ""))
+        last = None if end is None else parse_name(end.get(name.node, ""))
+        if (first is None or name > first) and (end is None or (last is not None and name <= last)):
+            found.append(name)
+    return found

@@ -1,0 +1,1 @@
+"""Queues as Spark sources, rows as messages."""

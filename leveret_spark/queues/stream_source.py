@@ -1,0 +1,144 @@
+"""A queue as a stream. The reader lives in the planner's process, one for each query.
+
+Spark thinks of a source as a log: offsets, and data between them that can be read again. A queue is none; what was
+acknowledged is gone, what was not comes again. So an offset is a receipt: the run of the reader that gave it, and a
+count of messages. Messages of a batch are kept here until Spark has committed the batch, and travel to the tasks inside
+the partitions.
+
+**When a batch is committed.** Spark calls `commit` only when it has found data for the next batch, so that the last one
+would wait for ever. But it asks for that data with the offset up to which everything is committed (its commit log is
+written): `latestOffset(start)` acknowledges what is up to `start`. With Trigger.AvailableNow it asks until there is
+nothing more, so the last batch is acknowledged there too. The answer is given when the broker has obeyed, because Spark
+may kill this process with no more words.
+
+**After a restart** Spark may have planned a batch that it did not commit, and asks for its partitions. That run's
+messages are back in the queue, and come in a batch of this run: that batch is empty.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+
+from leveret_spark.amqp.received_message import Message
+from leveret_spark.option_errors import AmqpError
+from leveret_spark.options import Broker, Reading
+from leveret_spark.queues.batch_intake import Batch, Intake, ready_messages
+from leveret_spark.queues.message_columns import record_batch
+from leveret_spark.spark_engine import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+Offset = dict[str, Any]
+NO_MESSAGES: Offset = {"run": "", "messages": 0}
+ONCE = "Trigger.Once never says that its batch is committed, so nothing would be acknowledged: use Trigger.AvailableNow"
+
+
+class MessagesPartition(InputPartition):
+    """Messages on their way to a task, which may read them as often as it likes."""
+
+    def __init__(self, queue: str, messages: list[Message]) -> None:
+        super().__init__(len(messages))
+        self.queue = queue
+        self.messages = messages
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self.messages)} of {self.queue})"
+
+    def rows(self) -> Iterator[pa.RecordBatch]:
+        """The messages as rows; nothing where there are none."""
+        if self.messages:
+            yield record_batch(self.messages, self.queue)
+
+
+def partitioned(queue: str, messages: list[Message], partitions: int) -> list[InputPartition]:
+    """Consecutive shares of nearly the same size, none of them empty."""
+    parts = min(partitions, len(messages))
+    cuts = [len(messages) * part // parts for part in range(parts + 1)] if parts else []
+    return [MessagesPartition(queue, messages[start:end]) for start, end in pairwise(cuts)]
+
+
+class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a queue batch by batch; the module says what commits a batch. Connects when it is first asked for data."""
+
+    def __init__(self, broker: Broker, reading: Reading) -> None:
+        self._broker = broker
+        self._reading = reading
+        self._run = uuid.uuid4().hex
+        self._target: int | None = None
+        self._intake: Intake | None = None
+        self._planned: list[tuple[Offset, Batch]] = []
+        self._asked_for: Offset = NO_MESSAGES
+
+    def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as are those below
+        return NO_MESSAGES
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        return ReadMaxRows(self._reading.max_messages)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Now is what is ready at this moment; what comes later is for another time."""
+        self._target = ready_messages(self._broker, self._reading.queue)
+
+    def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802
+        """Acknowledge what is committed, and gather the next batch. Spark before 4.2 gives neither argument.
+
+        Then the last batch that was asked for is committed: Spark does not look for another one before.
+        """
+        if isinstance(limit, ReadAllAvailable):
+            raise AmqpError(ONCE)
+        start = self._asked_for if start is None else start
+        self.commit(start)
+        if self._planned:  # it was gathered and never asked for
+            return self._planned[-1][0]
+        batch = self._opened().gather()
+        if batch is None:
+            return start
+        end = {"run": self._run, "messages": start["messages"] + len(batch.messages)}
+        self._planned.append((end, batch))
+        return end
+
+    def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
+        """The messages of a batch; of one that an earlier run has planned there is nothing left here."""
+        self._asked_for = end
+        messages: list[Message] = []
+        if start != end:
+            for offset, batch in self._planned:
+                messages.extend(batch.messages)
+                if offset == end:
+                    return partitioned(self._reading.queue, messages, self._reading.partitions)
+        return []
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Rows of a partition, in a task."""
+        assert isinstance(partition, MessagesPartition)
+        return partition.rows()
+
+    def commit(self, end: Offset) -> None:
+        """Acknowledge what this run has given up to an offset. What is of another run needs nothing."""
+        ends = [offset for offset, _ in self._planned]
+        while end in ends:
+            _, batch = self._planned.pop(0)
+            self._opened().settle(batch.marks)
+            if ends.pop(0) == end:
+                return
+
+    def stop(self) -> None:
+        """Disconnect; what was not committed goes back into the queue."""
+        if self._intake is not None:
+            self._intake.close()
+            self._intake = None
+
+    def _opened(self) -> Intake:
+        if self._intake is None:
+            intake = Intake(self._broker, self._reading, self._target)
+            try:
+                intake.open()
+            except BaseException:
+                intake.close()
+                raise
+            self._intake = intake
+        return self._intake

@@ -1,0 +1,1 @@
+"""What became of every message, by the event log."""

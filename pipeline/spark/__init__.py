@@ -1,0 +1,1 @@
+"""Spark sessions, Java, and file systems."""

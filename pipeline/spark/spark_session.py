@@ -1,0 +1,126 @@
+"""A Spark session for this machine that starts quietly, with the data sources registered.
+
+Made for tests, trials and small jobs: everything runs in one process beside this one, without a web interface and with
+few partitions. A job on a cluster makes its own session and registers `leveret_spark.AmqpDataSource` in it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipeline.spark.interrupts import interruptible
+from pipeline.spark.java import MissingError, find_java, java_home
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NEEDED = ("pyspark", "pyarrow", "pika")
+TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""Loggers of PySpark that print as JSON what is raised anyway."""
+
+LOGGING = Path(__file__).with_name("log4j2.properties")
+
+QUIET = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.speculation": "false",  # a sink would publish twice
+    "spark.python.sql.dataFrameDebugging.enabled": "false",  # noting each expression's line is half of planning's time
+}
+HERE = {
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+}
+"""For what runs on this machine alone."""
+
+SET_BY_STREAMS = ("SPARK_LOCAL_DIRS", "SPARK_AUTH_SOCKET_TIMEOUT", "SPARK_BUFFER_SIZE", "SPARK_PYTHON_RUNTIME")
+"""What Spark puts into the environment of a data source when a stream of it starts: one HashMap for all its streams.
+
+Two streams that start at the same moment spoil that map for good, and no task of the source can be handed out any more
+(OptionalDataException). Where the names are in it from the beginning, only their values are replaced.
+"""
+
+
+@contextmanager
+def session(
+    name: str = "leveret",
+    *,
+    cores: int = 2,
+    master: str | None = None,
+    settings: Mapping[str, str] | None = None,
+    java_options: str = "",
+) -> Iterator[SparkSession]:
+    """Start Spark in this process' charge, and stop it at the end; where it runs already, use that, and leave it.
+
+    `master` takes the place of so many `cores` of this machine; where it is a cluster, nothing is said of where its
+    nodes find this process, and PYSPARK_PYTHON in the environment names their Python. `settings` are Spark's, and come
+    before ours; `java_options` go to the virtual machine. SIGINT and SIGTERM end it with KeyboardInterrupt. Raises
+    MissingError when a package or Java is missing.
+    """
+    _check_packages()
+    for logger in TALKATIVE:
+        logging.getLogger(logger).disabled = True
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        yield _with_sources(running)
+        return
+    _set_environment(master)
+    options = f"-Dlog4j2.configurationFile=file:{LOGGING} {java_options}".strip()
+    master = master or f"local[{cores}]"
+    ours = {**QUIET, **(HERE if master.startswith("local") else {}), "spark.driver.extraJavaOptions": options}
+    with _spark(name, master, {**ours, **(settings or {})}) as spark:
+        yield _with_sources(spark)
+
+
+@contextmanager
+def _spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
+    from py4j.protocol import Py4JError
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    context = SparkContext.getOrCreate(SparkConf().setAppName(name).setMaster(master).setAll([*settings.items()]))
+    spark: SparkSession | None = None
+    try:
+        with interruptible(context):
+            spark = SparkSession.builder.getOrCreate()
+            yield spark
+    finally:
+        with suppress(Py4JError, OSError):  # where Java has ended before, there is nothing to stop
+            (spark or context).stop()
+
+
+def _with_sources(spark: SparkSession) -> SparkSession:
+    from leveret_spark import AmqpDataSource, LeveretEventsDataSource
+    from pipeline.stopped_store.store_source import LeveretStoreDataSource
+
+    for name in SET_BY_STREAMS:
+        spark.sparkContext.environment.setdefault(name, "")
+    for source in (AmqpDataSource, LeveretEventsDataSource, LeveretStoreDataSource):
+        spark.dataSource.register(source)
+    return spark
+
+
+def _set_environment(master: str | None) -> None:
+    os.environ["JAVA_HOME"] = str(java_home(find_java()))
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if master is None or master.startswith("local"):
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    else:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+
+
+def _check_packages() -> None:
+    missing = [package for package in NEEDED if importlib.util.find_spec(package) is None]
+    if missing:
+        raise MissingError(f"not installed: {', '.join(missing)}; pip install 'leveret[pipeline]' brings them")

@@ -1,0 +1,1 @@
+"""What lies in a stopped broker's store."""

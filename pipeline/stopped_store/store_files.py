@@ -1,0 +1,99 @@
+"""What lies in a stopped broker's store, as Parquet files in a new place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from pipeline.export import Target
+from pipeline.stopped_store.store_rows import SCHEMA
+
+FILE_BYTES = 64 << 20
+"""Of record batches, before compression."""
+
+_TIME = pa.timestamp("us", "UTC")
+TABLES = {
+    "queues": {
+        "vhost": pa.string(),
+        "queue": pa.string(),
+        "type": pa.string(),
+        "messages": pa.int64(),
+        "bytes": pa.int64(),
+        "oldest": pa.int64(),
+        "oldest_timestamp": _TIME,
+        "auto_delete": pa.bool_(),
+        "arguments": pa.string(),
+        "queue_id": pa.int64(),
+    },
+    "exchanges": {
+        "vhost": pa.string(),
+        "exchange": pa.string(),
+        "type": pa.string(),
+        "auto_delete": pa.bool_(),
+        "internal": pa.bool_(),
+        "arguments": pa.string(),
+    },
+    "bindings": {
+        "vhost": pa.string(),
+        "source": pa.string(),
+        "destination": pa.string(),
+        "destination_type": pa.string(),
+        "routing_key": pa.string(),
+        "arguments": pa.string(),
+    },
+}
+
+
+class OccupiedError(ValueError):
+    """There is something already where files are to go."""
+
+
+def write(
+    where: str, tables: Mapping[str, list[dict[str, Any]]], batches: Iterable[pa.RecordBatch], limit: int | None
+) -> Iterator[tuple[str, int]]:
+    """Write `queues`, `exchanges`, `bindings`, and messages in one file or several; each with its number of rows.
+
+    Raises OccupiedError when something is there already, OSError, and ValueError for a place that means nothing.
+    """
+    target = Target(where)
+    if target.names():
+        raise OccupiedError(f"{where}: is not empty; name a new directory")
+    for name, rows in tables.items():
+        yield _put(target, f"{name}.parquet", pa.Table.from_pylist(rows, pa.schema(TABLES[name])))
+    for number, table in enumerate(_pieces(batches, limit), 1):
+        yield _put(target, f"messages-{number:06}.parquet", table)
+
+
+def _put(target: Target, name: str, table: pa.Table) -> tuple[str, int]:
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd")
+    target.put(name, sink.getvalue())
+    return name, table.num_rows
+
+
+def _pieces(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.Table]:
+    """At least one, so that the columns are told where there are no messages."""
+    gathered: list[pa.RecordBatch] = []
+    told = False
+    for batch in _limited(batches, limit):
+        gathered.append(batch)
+        if sum(each.nbytes for each in gathered) >= FILE_BYTES:
+            yield pa.Table.from_batches(gathered)
+            gathered, told = [], True
+    if gathered or not told:
+        yield pa.Table.from_batches(gathered, SCHEMA)
+
+
+def _limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
+    left = limit
+    for batch in batches:
+        if left is None:
+            yield batch
+            continue
+        if left == 0:
+            return
+        yield batch.slice(0, left)
+        left -= min(left, batch.num_rows)
