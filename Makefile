@@ -70,7 +70,7 @@ test: $(STAMP)
 	$(BIN)/python -m pytest -q $(WORKERS)
 
 crash-states: $(STAMP)
-	$(BIN)/python -m tests.crash run --jobs $(JOBS)
+	$(BIN)/python -m tests.durability.crash run --jobs $(JOBS)
 
 # Atheris has wheels for some interpreters only, and building it takes a compiler with libFuzzer.
 $(FUZZ_STAMP): $(STAMP)
@@ -79,19 +79,19 @@ $(FUZZ_STAMP): $(STAMP)
 	@touch $(FUZZ_STAMP)
 
 fuzz: $(FUZZ_STAMP)
-	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(TARGET)
+	$(BIN)/python -m tests.security.fuzz --seconds $(SECONDS) $(TARGET)
 
 crash-kill: $(STAMP)
-	$(BIN)/python -m tests.kills --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.durability.kills --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
 
 crash-audit: $(STAMP)
-	$(BIN)/python -m tests.kills --audit --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
+	$(BIN)/python -m tests.durability.kills --audit --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
 
 soak: $(STAMP)
 	$(BIN)/python -m bench.soak.soak --minutes $(MINUTES)
 
 disk-faults: $(STAMP)
-	$(BIN)/python -m tests.faults.matrix
+	$(BIN)/python -m tests.durability.faults.matrix
 
 simulate: $(STAMP)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --hours $(HOURS)

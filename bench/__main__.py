@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from bench.load.measured_broker import Wanted, parse_target, report
 from bench.rows.attacks import attacks
-from bench.rows.bindings import routing
+from bench.rows.binding_counts import routing
 from bench.rows.connections import comings, throng
 from bench.rows.declares import declares
 from bench.rows.deep_queue import backlog, unacknowledged

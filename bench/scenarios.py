@@ -12,9 +12,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from bench.load.loadgen import Load, Scenario
+from harness.project import ROOT
 
 SCENARIOS = (
     Scenario("confirm, 1 KiB, window 1000"),
@@ -33,9 +33,7 @@ def own_broker() -> Iterator[Target]:
     """A broker of this checkout: its address and process id."""
     with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
         command = [sys.executable, "-m", "broker", "serve", "--data-dir", directory, "--listen", "127.0.0.1:0"]
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=Path(__file__).parent.parent
-        )
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
         try:
             assert process.stdout is not None
             ready = process.stdout.readline()

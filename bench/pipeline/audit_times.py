@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import psutil
 
 from bench.load.measured_broker import mib, own_memory, report
-from harness.brokers.broker_process import ROOT
 from harness.event_logs.made_up_log import VIOLATIONS, Made, write
+from harness.project import ROOT
 
 EVENTS = (1_000_000, 3_000_000, 10_000_000)
 LOOK_SECONDS = 0.25

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pika
 
-from harness.brokers.broker_process import ROOT, BrokerProcess
+from harness.brokers.broker_process import BrokerProcess
+from harness.project import ROOT
 from leveret_spark.amqp.publisher import Outgoing, Publisher
 from leveret_spark.options import broker_of, reading_of, writing_of
 from leveret_spark.queues.batch_intake import Intake

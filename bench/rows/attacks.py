@@ -1,4 +1,4 @@
-"""What each attack of tests/hostile costs a good client, beside what an honest load costs it that uses the same CPU.
+"""What each attack of harness/attacks costs a good client, beside an honest load of the same CPU.
 
 The good client publishes 100 messages of 1 KiB a second, persistent, with confirms, and consumes them:
 bench/load/load.c in a process of its own. A confirm's latency counts from when its message was due. The attacker is a
@@ -33,8 +33,8 @@ from bench.load.measured_broker import (
 )
 from bench.rows.idle import allow_open_files
 from harness.attacks.attack_catalogue import ATTACKS
+from harness.project import ROOT
 
-ROOT = Path(__file__).parents[2]
 SECONDS = 10.0
 SETTLE_SECONDS = 1.0
 GOOD = {"label": "good", "size": 1024, "rate": 100, "window": 10, "prefetch": 100, "warm": 0.3}

@@ -7,14 +7,13 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from bench.load.measured_broker import Target, Wanted, chosen, mib, own_memory, report
 from bench.rows.attacks import descriptors, good_queue
 from bench.rows.idle import allow_open_files
+from harness.project import ROOT
 from harness.waiting import eventually
 
-ROOT = Path(__file__).parents[2]
 CONNECTIONS = 10_000
 RATE = 1000
 PROCESSES = 2

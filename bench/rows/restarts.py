@@ -24,7 +24,8 @@ from bench.load.measured_broker import (
 )
 from bench.rows.deep_queue import fill
 from broker.wire import methods
-from harness.brokers.broker_process import ROOT, BrokerProcess
+from harness.brokers.broker_process import BrokerProcess
+from harness.project import ROOT
 
 RESTARTS = 3
 EMPTY_STARTS = 10

@@ -1,4 +1,4 @@
-"""The longest turns of the broker during each attack of tests/hostile, in CPU time, and what they went to.
+"""The longest turns of the broker during each attack of tests/security/hostile, in CPU time, and what they went to.
 
 What a bad client costs others is one turn of his at a time. A latency says little of it on a machine that does other
 things as well; the CPU time that the loop's thread takes for a turn says the same on any load. `bench/watched` measures

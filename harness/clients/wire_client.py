@@ -1,7 +1,7 @@
 """A small blocking client that says exactly what it is told and shows exactly what comes back.
 
-It is built on the broker's own codec, which tests/wire checks against literal bytes. Nothing is done behind the test's
-back: no acknowledgement, no heartbeat, no reply to a close, except where a method's docstring says so.
+It is built on the broker's own codec, which tests/unit/wire checks against literal bytes. Nothing is done behind the
+test's back: no acknowledgement, no heartbeat, no reply to a close, except where a method's docstring says so.
 """
 
 from __future__ import annotations

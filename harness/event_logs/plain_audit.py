@@ -1,7 +1,8 @@
 """The audit of pipeline/audit/verdicts.py in plain Python: one pass over the events, a dictionary for each queue.
 
 It is here to be compared with. `python -m harness.event_logs.plain_audit DIRECTORY` prints how many copies have which
-verdict, and how many have violations. tests/bench/test_plain_audit.py holds it against the same stories as the audit.
+verdict, and how many have violations. tests/unit/bench/test_plain_audit.py holds it against the same stories as the
+audit.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from storage.batch import TRANSIENT_QUEUE
 from storage.messages.message_store import MessageStore
 from storage.messages.segments import SEGMENT_BYTES
 from storage.messages.verify_messages import verify
-from tests.storage.writing import END, Writer
+from tests.unit.storage.writing import END, Writer
 
 QUEUES = (1, 2, 300, TRANSIENT_QUEUE + 1)
 LANES = (0, 5)

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from harness.clients.wire_client import Address
-from tests.pipeline.desk import Desk, desk_at
+from harness.project import ROOT
+from tests.pipeline.inputs.queue_client import Desk, desk_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 JAVA_FOR_TESTS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 )

@@ -10,7 +10,7 @@ from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count, islice
 
-from tests.simulation.runs import replay, run, shrink
+from tests.simulation.seeds import replay, run, shrink
 
 
 def arguments() -> argparse.Namespace:

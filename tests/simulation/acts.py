@@ -9,10 +9,10 @@ from typing import Any
 from broker.wire import methods
 from broker.wire.field_tables import Table, from_python
 from broker.wire.frames import method_frame
-from tests.simulation.client import Channel, Client, Consumer, nothing
 from tests.simulation.copies import Copy, Parcel, Place
-from tests.simulation.streams import Reading
-from tests.simulation.town import DELAYED, FANOUT, LATE_QUEUE, STREAM, Recipe
+from tests.simulation.simulated_client import Channel, Client, Consumer, nothing
+from tests.simulation.stream_offsets import Reading
+from tests.simulation.world.topology_of_seed import DELAYED, FANOUT, LATE_QUEUE, STREAM, Recipe
 
 Act = Callable[[Client, Channel, Random], None]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from itertools import count
 from typing import TYPE_CHECKING, Protocol
 
-from tests.simulation.town import GRAVE, LATE_QUEUE, Recipe
+from tests.simulation.world.topology_of_seed import GRAVE, LATE_QUEUE, Recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tests.simulation.copies import TOLERANCE, Broken, Copy, Group, Holder, Key, Parcel, Place, Taker, passed_over
-from tests.simulation.streams import StreamPromises
-from tests.simulation.times import START_SECONDS, Times
-from tests.simulation.town import Recipe
+from tests.simulation.stream_offsets import StreamPromises
+from tests.simulation.world.topology_of_seed import Recipe
+from tests.simulation.world.virtual_time import START_SECONDS, Times
 
 NEVER = 1 << 60
 """A batch that never comes."""

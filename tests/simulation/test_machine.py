@@ -11,11 +11,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from tests.simulation import finale
 from tests.simulation.acts import ACTS, Act
-from tests.simulation.faults import FAULTS, Fault
-from tests.simulation.times import governing
-from tests.simulation.world import World
+from tests.simulation.world import final_count
+from tests.simulation.world.mishaps import FAULTS, Fault
+from tests.simulation.world.virtual_time import governing
+from tests.simulation.world.world import World
 
 CLIENTS = 3
 
@@ -64,7 +64,7 @@ class WorldMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             if not self._broken:
-                finale.settle(self.world)
+                final_count.settle(self.world)
         finally:
             self.world.clean()
             self._governing.__exit__(None, None, None)

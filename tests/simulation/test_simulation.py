@@ -8,13 +8,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.simulation.runs import replay
+from harness.project import ROOT
+from tests.simulation.seeds import replay
 
-ROOT = Path(__file__).parent.parent.parent
 HOURS = 4.0
 UNCHOSEN = 12
 """How many random seeds."""

@@ -1,8 +1,8 @@
 """Which of so many buckets a value falls into, computed as RabbitMQ computes it.
 
 Two functions of Erlang/OTP, rebuilt bit by bit, so that whoever comes from RabbitMQ finds each key in the queue
-where it was before. Both were compared with Erlang's own over many values; tests/entities/test_hashing.py keeps a
-sample of its answers.
+where it was before. Both were compared with Erlang's own over many values; tests/unit/exchanges/test_erlang_hash.py
+keeps a sample of its answers.
 
 - `erlang:phash2`, the portable hash of a term: Bob Jenkins' mixing function of 1996 over the term's parts, each kind
   of term with a constant of its own.

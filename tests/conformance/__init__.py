@@ -1,0 +1,1 @@
+"""What RabbitMQ does on the wire, and what clients' libraries expect."""

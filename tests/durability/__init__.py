@@ -1,0 +1,1 @@
+"""What must be there after crashes, kills, restarts and failures of the disk."""

@@ -1,0 +1,1 @@
+"""Recorded lives of brokers and stores, and what each promised."""

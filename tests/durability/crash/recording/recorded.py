@@ -1,0 +1,110 @@
+"""Records the lives of a broker, and of a message store alone, whose crashes are then explored."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Client
+from tests.durability.crash.recording.recorder import Recording
+from tests.durability.crash.recording.workload_definitions import Definer
+from tests.durability.ledgers.topology import SMALL_WINDOWS
+from tests.durability.ledgers.workload import Publisher, Transactor, Worker
+from tests.durability.planted.planted_catalogue import with_mistake
+
+BROKER, STORE = "broker", "store"
+
+LIVES = (5, 4, 3)
+"""How many steps each client makes in each life of the broker."""
+
+BATCHES = 60
+
+
+def record_broker(
+    home: Path, seed: int, lives: Sequence[int] = LIVES, *, planted: str = "", abrupt: bool = False
+) -> Recording:
+    """Run a broker with several clients at once; end it after so many of their steps, mostly with a kill.
+
+    An `abrupt` kill waits only for the definitions, and finds the other clients in the middle of something.
+    """
+    recording = Recording(home)
+    recording.begin(BROKER, seed, planted)
+    environment = dict(recording.environment(sockets=True))
+    if planted:
+        environment = with_mistake(planted, environment)
+    config = home / "config.toml"
+    config.write_text(SMALL_WINDOWS)
+    data = recording.directory / "data"
+    process = BrokerProcess(data, "--config", str(config), environment=environment)
+    choose = random.Random(seed)
+    workers = _workers(data, choose)
+    for steps in lives:
+        _live(process, workers, steps, killed=choose.random() < 0.75, abrupt=abrupt)
+    return recording
+
+
+def _workers(data: Path, choose: random.Random) -> list[Worker]:
+    chances = [random.Random(choose.random()) for _ in range(4)]
+    return [
+        Publisher(0, chances[0]),
+        Publisher(1, chances[1]),
+        Transactor(2, chances[2]),
+        Definer(data, chances[3]),
+    ]
+
+
+def _live(process: BrokerProcess, workers: Sequence[Worker], steps: int, *, killed: bool, abrupt: bool) -> None:
+    """Have all clients make their steps at the same time, then end the broker. Raises what went wrong with a client."""
+    process.start()
+    clients: list[Client] = []
+    try:
+        clients += [Client.connect(process.address) for _ in workers]
+        errors: list[BaseException] = []
+        threads = [
+            threading.Thread(target=_run, args=(worker, client, steps, errors.append))
+            for worker, client in zip(workers, clients, strict=True)
+        ]
+        for thread in threads:
+            thread.start()
+        threads[-1].join()
+        if killed and abrupt:
+            process.kill()
+        for thread in threads:
+            thread.join()
+        cut_off = [error for error in errors if killed and abrupt and isinstance(error, (EOFError, ConnectionError))]
+        if len(cut_off) < len(errors):
+            raise next(error for error in errors if error not in cut_off)
+        if not killed:
+            process.stop()
+    finally:
+        process.kill()
+        for client in clients:
+            client.close()
+
+
+def _run(worker: Worker, client: Client, steps: int, failed: Callable[[BaseException], None]) -> None:
+    try:
+        worker.connect(client)
+        for _ in range(steps):
+            worker.step()
+    except BaseException as error:
+        failed(error)
+
+
+def record_store(home: Path, seed: int, batches: int = BATCHES, *, planted: str = "") -> Recording:
+    """Run a message store's workload."""
+    recording = Recording(home)
+    recording.begin(STORE, seed, planted)
+    program = [
+        sys.executable,
+        "-m",
+        "tests.durability.crash.recording.workload_store",
+        str(recording.directory),
+        str(recording.marks),
+    ]
+    recording.run([*program, str(seed), str(batches), planted])
+    return recording

@@ -1,0 +1,84 @@
+"""What a recorded broker was told and what it answered, from the bytes on its sockets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from broker.wire.frames import PROTOCOL_HEADER
+from tests.durability.crash.recording.recorder import Event
+from tests.durability.ledgers.conversation import Answer, Listener, Request, Said
+
+COMMAND = b'{"command": '
+"""How a request to the administration socket begins; no frame does."""
+
+
+class Conversation:
+    """One connection's two directions."""
+
+    def __init__(self) -> None:
+        self._listeners = {"r": Listener(), "s": Listener()}
+        self._repeated = 0
+
+    def heard(self, kind: str, data: bytes) -> Iterable[Any]:
+        """The methods, and methods with content, that are whole now in one direction."""
+        if kind == "s":
+            repeated = min(self._repeated, len(data))
+            self._repeated -= repeated
+            data = data[repeated:]
+        return self._listeners[kind].hear(data)
+
+    def sent_less(self, size: int) -> None:
+        """So many bytes of what was recorded as sent did not leave, and will be sent again."""
+        self._repeated += size
+
+
+class Administration:
+    """One connection to the administration socket."""
+
+    def __init__(self) -> None:
+        self._lines = {"r": b"", "s": b""}
+
+    def heard(self, kind: str, data: bytes) -> Iterator[Any]:
+        """The requests or answers that are whole now."""
+        *lines, self._lines[kind] = (self._lines[kind] + data).split(b"\n")
+        for line in map(json.loads, lines):
+            yield Request(line["command"], line["arguments"]) if kind == "r" else Answer("ok" in line)
+
+    def sent_less(self, size: int) -> None:
+        """Answers are short."""
+        raise AssertionError(f"an answer of the administration socket was cut by {size} bytes")
+
+
+class Conversations:
+    """Every connection of a recorded broker."""
+
+    def __init__(self) -> None:
+        self._by_socket: dict[int, tuple[int, Conversation | Administration]] = {}
+        self._connections = 0
+
+    def end(self) -> None:
+        """The broker has died: nothing that was half said counts."""
+        self._by_socket.clear()
+
+    def follow(self, event: Event) -> Iterator[Said]:
+        """What an event says."""
+        data = event.payload
+        if event.kind == "r" and data.startswith(PROTOCOL_HEADER):
+            self._begin(event.handle, Conversation())
+            data = data[len(PROTOCOL_HEADER) :]
+        elif event.kind == "r" and data.startswith(COMMAND):
+            self._begin(event.handle, Administration())
+        number, conversation = self._by_socket.get(event.handle, (0, None))
+        if conversation is None:
+            return
+        if event.kind == "x":
+            conversation.sent_less(event.number)
+            return
+        for item in conversation.heard(event.kind, data):
+            yield Said.of(number, event.kind == "r", item)
+
+    def _begin(self, socket: int, conversation: Conversation | Administration) -> None:
+        self._connections += 1
+        self._by_socket[socket] = self._connections, conversation

@@ -1,0 +1,60 @@
+"""The real broker on a disk that fails: it goes on, or it ends and says why, and what it has promised is there.
+
+A share of the matrix that `make disk-faults` goes through whole.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.durability.faults.injector import ANYTHING, DEFINITIONS, KINDS, MESSAGES, SHORT, Fault
+from tests.durability.faults.life import Ending, live
+
+pytestmark = pytest.mark.slow
+
+EIO, ENOSPC = errno.EIO, errno.ENOSPC
+
+
+def at_work() -> Iterator[Fault]:
+    """Faults while clients publish, consume and declare."""
+    for files in (MESSAGES, DEFINITIONS):
+        for error in (EIO, ENOSPC, SHORT):
+            yield Fault("write", error, files, 2)
+        yield Fault("write", ENOSPC, files, 5, forever=True)
+        yield Fault("write", EIO, files, 4, forever=True)
+        yield Fault("sync", EIO, files, 3)
+        yield Fault("sync", EIO, files, 2, forever=True)
+        yield Fault("sync", ENOSPC, files, 4)
+
+
+def at_start() -> Iterator[Fault]:
+    """Faults while a broker starts. Those of names are the same for both stores, which take turns."""
+    for kind in KINDS:
+        yield Fault(kind, EIO, ANYTHING, 1)
+        yield Fault(kind, ENOSPC, ANYTHING, 2, forever=True)
+
+
+def sound(ending: Ending) -> Ending:
+    assert ending.problems == [], str(ending)
+    return ending
+
+
+@pytest.mark.parametrize("fault", list(at_work()), ids=str)
+def test_a_fault_at_work(fault: Fault, place: Path, injector: Path) -> None:
+    """I6. A failed sync of messages ends the broker, a failed write does not, a change of definitions is refused."""
+    ending = sound(live(place / "life", injector, fault, "work"))
+    assert ending.met
+    ends = fault.files == MESSAGES and fault.kind == "sync"
+    assert bool(ending.line) == ends, str(ending)
+    assert fault.files == DEFINITIONS or not ending.refused, str(ending)
+    assert ending.refused or fault.files == MESSAGES or not fault.forever, str(ending)
+
+
+@pytest.mark.parametrize("when", ["creation", "start"])
+@pytest.mark.parametrize("fault", list(at_start()), ids=str)
+def test_a_fault_at_the_start(fault: Fault, when: str, place: Path, injector: Path) -> None:
+    sound(live(place / "life", injector, fault, when))

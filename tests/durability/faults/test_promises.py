@@ -1,0 +1,94 @@
+"""I6 and I7 in their shortest form, and the mistakes that are planted against them, which must be found."""
+
+from __future__ import annotations
+
+import errno
+import os
+from contextlib import ExitStack, closing
+from pathlib import Path
+
+import pytest
+
+from broker.wire.methods import BasicAck, BasicDeliver, BasicGetEmpty, ConfirmSelect, ConnectionBlocked, QueuePurge
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.contents import PERSISTENT
+from harness.clients.shorthand import ack, consume, get, queue_declare
+from harness.clients.wire_client import Client
+from tests.durability.faults.injector import MESSAGES, Fault
+from tests.durability.faults.life import live
+from tests.durability.planted.planted_catalogue import with_mistake
+
+pytestmark = pytest.mark.slow
+
+MESSAGES_BEFORE = 5
+MISTAKE_PATIENCE_SECONDS = 2.0
+
+
+def ends_at_a_failed_sync(place: Path, library: Path, environment: dict[str, str]) -> None:
+    """I6. The broker ends, says why, and everything it has confirmed is there."""
+    ending = live(place / "life", library, Fault("sync", errno.EIO, MESSAGES, 3), "work", environment)
+    assert ending.met
+    assert ending.line, "the broker went on"
+    assert ending.problems == []
+
+
+def holds_publishers_alone(directory: Path, environment: dict[str, str], patience: float = 10.0) -> None:
+    """I7. Under a disk alarm publishers are held and told, acknowledgements get to the disk."""
+    config = directory / "leveret.toml"
+    config.write_text("[disk]\nfree_limit_bytes = 0\n")
+    broker = BrokerProcess(directory / "data", "--config", str(config), environment=environment)
+    with ExitStack() as ends:
+        ends.callback(broker.kill)
+
+        def connect(*channels: int) -> Client:
+            return ends.enter_context(closing(Client.connect(broker.address, channels=channels)))
+
+        broker.start()
+        _publish_some(connect(1))
+        broker.kill()
+        config.write_text(f"[disk]\nfree_limit_bytes = {1 << 60}\n")
+        broker.start()
+        publisher, consumer = connect(1), connect(1, 2)
+        publisher.ask(ConfirmSelect(False))
+        publisher.publish(b"held", key="q", properties=PERSISTENT)
+        assert isinstance(publisher.receive(timeout=patience), ConnectionBlocked)
+        consumer.ask(consume("q", "t"))
+        for _ in range(MESSAGES_BEFORE):
+            consumer.send(ack(consumer.expect_message(BasicDeliver).method.delivery_tag))
+        consumer.send(QueuePurge("empty", False), channel=2)  # on disk with what was said before it
+        consumer.receive(channel=2, timeout=patience)
+        assert publisher.arrived() == []
+        broker.kill()
+        broker.start()
+        consumer = connect(1)
+        consumer.send(get("q"))
+        consumer.expect(BasicGetEmpty)
+
+
+def _publish_some(client: Client) -> None:
+    client.ask(queue_declare("q", durable=True))
+    client.ask(queue_declare("empty", durable=True))
+    client.ask(ConfirmSelect(False))
+    for _ in range(MESSAGES_BEFORE):
+        client.publish(b"before", key="q", properties=PERSISTENT)
+        client.expect(BasicAck)
+
+
+def test_the_broker_ends_at_a_failed_sync(place: Path, injector: Path) -> None:
+    ends_at_a_failed_sync(place, injector, dict(os.environ))
+
+
+def test_a_disk_alarm_holds_publishers_alone(place: Path) -> None:
+    holds_publishers_alone(place, dict(os.environ))
+
+
+@pytest.mark.parametrize("mistake", ["confirm after failed commit", "going on after failed sync"])
+def test_mistakes_about_failed_commits_are_found(mistake: str, place: Path, injector: Path) -> None:
+    with pytest.raises(AssertionError):
+        ends_at_a_failed_sync(place, injector, with_mistake(mistake))
+
+
+@pytest.mark.parametrize("mistake", ["alarm holds nobody", "alarm holds commits"])
+def test_mistakes_about_alarms_are_found(mistake: str, place: Path) -> None:
+    with pytest.raises((AssertionError, TimeoutError)):
+        holds_publishers_alone(place, with_mistake(mistake), MISTAKE_PATIENCE_SECONDS)

@@ -1,0 +1,92 @@
+"""Kill a broker again and again under real clients: `python -m tests.durability.kills --cycles 300 --seed 1`.
+
+Prints what was killed when, and what the clients' ledgers have seen. A failure names its cycle and seed, what was
+expected and found, and keeps the data directory. With `--audit` the broker records events, is stopped in order
+now and then, and at the end Spark audits its log, which is held against what the clients have witnessed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import os
+import secrets
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from harness.project import ROOT
+from tests.durability.kills.audited import AuditedCampaign
+from tests.durability.kills.cycle import BrokenPromiseError, Campaign, summary
+
+PROGRESS_CYCLES = 25
+STOP_CYCLES = 5
+
+
+def main() -> None:
+    """Run the cycles; exit with 1 when a promise was broken."""
+    parser = argparse.ArgumentParser(prog="python -m tests.durability.kills", description=__doc__)
+    parser.add_argument("--cycles", type=int, default=300)
+    parser.add_argument("--seed", type=int, help="decides what is done; instants are the machine's all the same")
+    parser.add_argument("--directory", type=Path, help="where the data directory is made; the system's for such things")
+    parser.add_argument("--audit", action="store_true", help="and audit the event log; needs leveret[pipeline]")
+    options = parser.parse_args()
+    seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
+    directory = Path(tempfile.mkdtemp(prefix="leveret-kills-", dir=options.directory))
+    print(f"seed {seed}, {options.cycles} cycles, data in {directory}", flush=True)
+    logging.disable(logging.CRITICAL)  # libraries tell at length that their connections are lost
+    campaign = AuditedCampaign(directory, seed) if options.audit else Campaign(directory, seed)
+    try:
+        run(campaign, options.cycles)
+    except BrokenPromiseError as error:
+        campaign.abandon()
+        sys.exit(f"{error}\n{summary(campaign)}")
+    except BaseException:
+        campaign.abandon()
+        print(summary(campaign), flush=True)
+        raise
+    shutil.rmtree(directory)
+    print(summary(campaign))
+
+
+def run(campaign: Campaign, cycles: int) -> None:
+    """All cycles, with a line of progress now and then."""
+    began = time.monotonic()
+    campaign.begin()
+    for number in range(1, cycles + 1):
+        campaign.cycle()
+        if isinstance(campaign, AuditedCampaign) and number % STOP_CYCLES == 0:
+            campaign.restart()
+        if number % PROGRESS_CYCLES == 0:
+            seconds = time.monotonic() - began
+            print(f"{number} cycles in {seconds:.0f} s, {campaign.tally.confirmed:,} confirmed", flush=True)
+    if isinstance(campaign, AuditedCampaign):
+        audit(campaign)
+    else:
+        campaign.end()
+
+
+def audit(campaign: AuditedCampaign) -> None:
+    """Hold the log against the clients, and print what was compared. Raises BrokenPromiseError."""
+    from pipeline.spark.spark_session import session
+    from tests.durability.kills.spark_audit import PASSING, figures, judge, sound
+
+    campaign.restart()
+    sight = campaign.look()
+    campaign.kill_for_good()
+    os.environ["PYTHONPATH"] = str(ROOT)
+    began = time.monotonic()
+    with session("audit of kills") as spark:
+        judgement = judge(spark, {"kills": campaign})["kills"]
+    judgement.comparison.queues(sight.places, PASSING)
+    problems = sound(judgement) + judgement.comparison.problems
+    print(json.dumps({**figures(judgement, campaign), "judged_s": round(time.monotonic() - began)}))
+    if problems:
+        raise BrokenPromiseError("\n".join(problems))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Client libraries as the scenarios see them, and what each client saw."""

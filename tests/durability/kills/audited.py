@@ -1,0 +1,153 @@
+"""A campaign whose broker records events, and whose clients have witnesses."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.recording_broker import events_in
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
+from leveret_spark.events.event_log_reader import Event
+from storage.events.event_format import blocks
+from tests.durability.kills import phases
+from tests.durability.kills.adapters.client_adapter import Courier
+from tests.durability.kills.adapters.client_log import STAMP, Visit, Witness
+from tests.durability.kills.client_ledger import Found, Ledger
+from tests.durability.kills.cycle import JOIN_SECONDS, SETTINGS, Campaign
+from tests.durability.kills.queue_contents import look
+from tests.durability.kills.scenario import Scenario, Traffic
+
+EVENTS = """[events]
+enabled = true
+stamp_message_ids = true
+kept_bytes = 0
+"""
+SILENT_LOOKS = 50
+"""Of ten milliseconds: longer than anything that is under way takes, or waits for."""
+
+Place = tuple[str, int]
+"""A queue, and a position in it."""
+
+
+class Sight(NamedTuple):
+    """What was in the queues, and what the ledgers make of it."""
+
+    held: dict[str, list[Found]]
+    places: dict[str, dict[int, int]]
+    """For each queue the messages' numbers, by position."""
+    lost: list[tuple[str, int]]
+    """Ledger and number of what must be somewhere, and is nowhere."""
+    returned: list[Place]
+    """What is where it may not be any more."""
+
+
+class AuditedCampaign(Campaign):
+    """Its cycles are those of any campaign; besides, everybody may come to rest before the kill."""
+
+    settings = EVENTS + SETTINGS
+
+    def __init__(self, directory: Path, seed: int, environment: Mapping[str, str] | None = None) -> None:
+        super().__init__(directory, seed, environment)
+        self.visits: list[Visit] = []
+
+    @property
+    def ledgers(self) -> list[Ledger]:
+        """Of the scenarios whose clients have witnesses."""
+        return [scenario.ledger for scenario in self.scenarios if isinstance(scenario, Traffic)]
+
+    def _new_courier(self, scenario: Scenario) -> Courier:
+        courier = super()._new_courier(scenario)
+        if not isinstance(scenario, Traffic):
+            return courier
+        return Witness(courier, scenario.name, self.visits, transactional=scenario.transactional)
+
+    def restart(self) -> None:
+        """An orderly stop and a start, while nobody is connected."""
+        self._forget_couriers()
+        self.broker.restart()
+        for scenario in self.scenarios:
+            scenario.crashed()
+
+    def work_and_kill_at_rest(self) -> None:
+        """Load; then all clients have proven what they did and say nothing more, the log has caught up, and a kill."""
+        self._set_to_work()
+        self._await_connected()
+        self._kill(self._at_rest)
+
+    def _at_rest(self, broker: BrokerProcess, dice: random.Random, pause: phases.Pause, dying: threading.Event) -> str:
+        pause(dice.uniform(0, phases.UNDER_LOAD_SECONDS_MAX))
+        self.resting.set()
+        for worker in self._workers:
+            worker.join(JOIN_SECONDS)
+        last, looks = 0, 0
+
+        def silent() -> bool:
+            nonlocal last, looks
+            found = last_written(broker.data_dir / "events")
+            last, looks = found, looks + 1 if found == last else 0
+            return looks >= SILENT_LOOKS
+
+        eventually(silent, "the log to say no more")
+        dying.set()
+        broker.kill()
+        self.resting.clear()
+        return "at rest"
+
+    def look(self) -> Sight:
+        """What every queue of the ledgers holds."""
+        sight = Sight({}, {}, [], [])
+        for ledger in self.ledgers:
+            held: dict[str, list[Found]] = {}
+            client = Client.connect(self.broker.address)
+            for queue in ledger.queues:
+                messages = look(client, queue)
+                numbers = [ledger.number_of(one.body) for one in messages]
+                stamps = [(one.properties.headers or {})[STAMP].value for one in messages]
+                held[queue] = [Found(n, one.method.redelivered) for n, one in zip(numbers, messages, strict=True)]
+                sight.places[queue] = dict(zip(stamps, numbers, strict=True))
+            client.close()
+            sight.held.update(held)
+            sight.lost.extend((ledger.name, copy.number) for copy in ledger.lost(held))
+            returned = set(ledger.returned(held))
+            for queue in held:
+                left = _left(sight.places[queue])
+                sight.returned.extend(
+                    (queue, position)
+                    for position, number in sight.places[queue].items()
+                    if (queue, number) in returned or position in left
+                )
+        return sight
+
+    def kill_for_good(self) -> None:
+        """What this boot has done stays unsealed, and is no part of the log."""
+        self._forget_couriers()
+        self.broker.kill()
+
+    @property
+    def segments(self) -> Path:
+        """Where the log is."""
+        return self.broker.data_dir / "events"
+
+    def events(self) -> list[Event]:
+        """Everything that is sealed of the log."""
+        return events_in(self.segments)
+
+
+def _left(places: dict[int, int]) -> set[int]:
+    """The places of messages that are further behind too: they were given back, and went to the end."""
+    last = {number: position for position, number in sorted(places.items())}
+    return {position for position, number in places.items() if position < last[number]}
+
+
+def last_written(directory: Path) -> int:
+    """The number of the last event in the segment that is being written."""
+    last = 0
+    for path in directory.glob("_tmp.*"):
+        for block in blocks(path.read_bytes()):
+            last = max(last, block.first + block.events - 1)
+    return last

@@ -1,0 +1,263 @@
+"""The broker's event log, and its audit, held against what the witnesses have written down.
+
+A channel's publishes, deliveries and settlements are in the log in the order in which the broker obeyed them, and the
+log of a boot has no holes. So it has a beginning of what each client did, and where it ends before the client did, the
+boot's end must be missing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from leveret_spark.events.event_log_reader import OFFSETS_END, Event
+from tests.durability.kills.adapters.client_adapter import Verdict
+from tests.durability.kills.adapters.client_log import GREETING, Settled, Visit
+
+SAYS = {
+    Verdict.ACK: ("ack",),
+    Verdict.ACK_ALL: ("ack",),
+    Verdict.REJECT: ("reject",),
+    Verdict.REQUEUE: ("requeue", "drop"),
+}
+"""What a client says of a delivery, and what becomes of it: a message that was given back too often is dropped."""
+PROOFS = ".proofs"
+PROBLEMS_MAX = 30
+
+Stay = tuple[int, str | None, int | None]
+"""A boot, a connection and a channel."""
+Place = tuple[str, int]
+
+
+@dataclass
+class Recorded:
+    """What the log has of one visit."""
+
+    boot: int
+    published: list[Event] = field(default_factory=list)
+    delivered: dict[int, Event] = field(default_factory=dict)
+    settled: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass
+class Figures:
+    """How much was compared, and how much of it lies in gaps."""
+
+    visits: int = 0
+    confirmed: int = 0
+    confirmed_in_gaps: int = 0
+    delivered: int = 0
+    delivered_in_gaps: int = 0
+    settled: int = 0
+    settled_in_gaps: int = 0
+    copies: int = 0
+    verdicts: Counter[str] = field(default_factory=Counter)
+
+
+class Log:
+    """The events of a log, found again by visit and by message."""
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
+        self.visits: dict[str, Recorded] = {}
+        self.confirmed: set[int] = set()
+        self.routes: dict[int, list[Event]] = defaultdict(list)
+        self.origins: dict[int, int] = {}
+        """The message that a letter, or a message whose delay is over, was before."""
+        self._stays: dict[Stay, Recorded] = {}
+        self._held: dict[Place, tuple[Recorded, int]] = {}
+        self._leaving: list[int] = []
+        for event in events:
+            self._take_in(event)
+
+    def numbers_of(self, visits: Iterable[Visit]) -> dict[int, tuple[str, int]]:
+        """For each message that is in the log: which client has published it, and the client's own number."""
+        return {
+            event.msg_id or 0: (visit.client, sent.number)
+            for visit in visits
+            if visit.name in self.visits
+            for sent, event in zip(visit.published, self.visits[visit.name].published, strict=False)
+        }
+
+    def first_number(self, number: int) -> int:
+        """The number under which a client published what is this now."""
+        while number in self.origins:
+            number = self.origins[number]
+        return number
+
+    def _take_in(self, event: Event) -> None:
+        kind = event.kind
+        if kind == "boot":
+            self._held.clear()
+            self._leaving.clear()
+        elif kind == "publish":
+            self._published(event)
+        elif kind == "confirm":
+            self.confirmed.add(event.msg_id or 0)
+        elif kind == "route":
+            self.routes[event.msg_id or 0].append(event)
+        elif kind == "deliver":
+            self._delivered(event)
+        elif kind in ("deadletter", "release"):
+            self._leaving.append(event.msg_id or 0)
+        if kind in ("ack", "reject", "requeue", "drop"):
+            stay, tag = self._held.pop(_place(event), (None, 0))
+            if stay is not None and event.reason != "abandoned":
+                stay.settled[tag] = kind
+
+    def _published(self, event: Event) -> None:
+        assert event.msg_id is not None
+        if not event.connection:
+            if self._leaving:
+                self.origins[event.msg_id] = self._leaving.pop(0)
+        elif (event.routing_key or "").startswith(GREETING):
+            self.visits[event.routing_key or ""] = self._stay(event)
+        else:
+            self._stay(event).published.append(event)
+
+    def _delivered(self, event: Event) -> None:
+        """A consumer that a library has brought back may be served before the greeting comes."""
+        stay, tag = self._stay(event), event.delivery_tag or 0
+        stay.delivered[tag] = event
+        self._held[_place(event)] = stay, tag
+
+    def _stay(self, event: Event) -> Recorded:
+        return self._stays.setdefault((event.boot, event.connection, event.channel), Recorded(event.boot))
+
+
+class Comparison:
+    """Collects what does not agree."""
+
+    def __init__(self, log: Log, rows: Iterable[Any], torn: Mapping[int, bool]) -> None:
+        """`rows` are the audit's, `torn` the boots whose end is in a gap, and whether something is in doubt there."""
+        self.log = log
+        self.figures = Figures()
+        self.problems: list[str] = []
+        self._torn = torn
+        self._rows: dict[Place, Any] = {(row.queue, row.position): row for row in rows}
+        self._of_message: dict[int, list[Any]] = defaultdict(list)
+        for row in self._rows.values():
+            self._of_message[row.msg_id].append(row)
+        self.figures.verdicts = Counter(row.verdict for row in self._rows.values())
+
+    def everything(self, visits: Iterable[Visit]) -> None:
+        """Hold all visits against the log, and the audit against both."""
+        for visit in visits:
+            self.figures.visits += 1
+            recorded = self.log.visits.get(visit.name, Recorded(0))
+            self._publishes(visit, recorded)
+            self._deliveries(visit, recorded)
+            self._settlements(visit, recorded)
+        self._sums()
+
+    def queues(self, places: dict[str, dict[int, int]], passing: set[str]) -> None:
+        """What is in the queues is what the audit says is there, save where messages come and go by themselves."""
+        told: dict[str, set[int]] = defaultdict(set)
+        for (queue, position), row in self._rows.items():
+            if row.verdict == "queued":
+                told[queue].add(position)
+        for queue, found in places.items():
+            if queue not in passing and told[queue] != set(found):
+                self._say(f"{queue} holds {sorted(found)}, the audit says {sorted(told[queue])}")
+
+    def _publishes(self, visit: Visit, recorded: Recorded) -> None:
+        for number, (sent, event) in enumerate(zip(visit.published, recorded.published, strict=False), 1):
+            told = sent._replace(exchange=event.exchange, routing_key=event.routing_key, size=event.size_bytes)
+            told = told._replace(persistent=event.persistent)
+            if told != sent:
+                self._say(f"{visit.name}: publish {number} is {sent}, the log says {told}")
+            if number in visit.confirmed:
+                self._confirmed(visit, number, event)
+        if len(recorded.published) > len(visit.published):
+            self._say(f"{visit.name}: {len(visit.published)} publishes, the log has {len(recorded.published)}")
+        for number in visit.confirmed:
+            if number > len(recorded.published):
+                self.figures.confirmed_in_gaps += 1
+                self._excuse(recorded, f"{visit.name}: publish {number} was confirmed and is not in the log")
+                self._must_be_doubtful(recorded, visit, number)
+
+    def _confirmed(self, visit: Visit, number: int, event: Event) -> None:
+        assert event.msg_id is not None
+        if event.msg_id not in self.log.confirmed:
+            self.figures.confirmed_in_gaps += 1
+            self._excuse(self.log.visits[visit.name], f"{visit.name}: the log lacks confirm {number}")
+            return
+        self.figures.confirmed += 1
+        rows = {row.queue: row for row in self._of_message[event.msg_id]}
+        for route in self.log.routes[event.msg_id]:
+            row = rows.get(route.queue)
+            if route.position is not None and route.position < OFFSETS_END:
+                continue
+            self.figures.copies += 1
+            if row is None:
+                self._say(f"{visit.name}: publish {number} has no row for {route.queue}")
+            elif row.confirm_ts is None or row.publish_ts is None:
+                self._say(f"{visit.name}: publish {number} was confirmed, the audit does not know it: {row}")
+
+    def _deliveries(self, visit: Visit, recorded: Recorded) -> None:
+        for tag, seen in visit.delivered.items():
+            event = recorded.delivered.get(tag)
+            if event is None:
+                self.figures.delivered_in_gaps += 1
+                if tag < max(recorded.delivered, default=0):
+                    self._say(f"{visit.name}: delivery {tag} is missing among those of the log")
+                self._excuse(recorded, f"{visit.name}: delivery {tag} is not in the log")
+                continue
+            self.figures.delivered += 1
+            if (event.queue, event.position, event.redelivered) != seen:
+                self._say(f"{visit.name}: delivery {tag} was {seen}, the log says {event}")
+            elif (row := self._rows.get(_place(event))) is None or row.deliver_count < 1:
+                self._say(f"{visit.name}: delivery {tag} of {seen} is not in the audit: {row}")
+
+    def _settlements(self, visit: Visit, recorded: Recorded) -> None:
+        said = {one.tag: one for one in visit.settled}
+        for tag, kind in recorded.settled.items():
+            if tag not in said or kind not in SAYS[said[tag].verdict]:
+                self._say(f"{visit.name}: {tag} was settled by {said.get(tag)}, the log says {kind}")
+        for one in said.values():
+            if one.tag not in recorded.settled:
+                self.figures.settled_in_gaps += 1
+                self._unsettled(visit, recorded, one)
+                continue
+            self.figures.settled += 1
+            row = self._rows.get(_place(recorded.delivered[one.tag]))
+            if recorded.settled[one.tag] == "ack" and (row is None or row.ack_count < 1):
+                self._say(f"{visit.name}: {one.tag} was acknowledged, the audit does not know it: {row}")
+
+    def _unsettled(self, visit: Visit, recorded: Recorded, one: Settled) -> None:
+        """What came before a publish that is in the log is there; of the last things nobody knows if they came."""
+        if one.behind < len(recorded.published):
+            self._say(f"{visit.name}: the log lacks {one}, and has {len(recorded.published)} publishes")
+        if any(number > one.behind for number in visit.confirmed):
+            self._excuse(recorded, f"{visit.name}: {one} reached the broker and is not in the log")
+
+    def _sums(self) -> None:
+        """The audit counts what the log has."""
+        for kind, column in (("deliver", "deliver_count"), ("ack", "ack_count")):
+            logged = sum(event.kind == kind and (event.position or 0) >= OFFSETS_END for event in self.log.events)
+            told = sum(getattr(row, column) for row in self._rows.values())
+            if logged != told:
+                self._say(f"the log has {logged} events {kind}, the audit counts {told}")
+
+    def _excuse(self, recorded: Recorded, complaint: str) -> None:
+        """Nothing is wrong if the boot's end is missing; of a visit that is not in the log, no boot is known."""
+        if recorded.boot and recorded.boot not in self._torn:
+            self._say(complaint)
+
+    def _must_be_doubtful(self, recorded: Recorded, visit: Visit, number: int) -> None:
+        """A proof is in a queue that nobody consumes: where it was confirmed, the lost events had reached the disk."""
+        proof = visit.published[number - 1].routing_key.endswith(PROOFS)
+        if recorded.boot and proof and not self._torn.get(recorded.boot):
+            self._say(f"{visit.name}: publish {number} is in no log and on disk, and the gap is said to hold no doubt")
+
+    def _say(self, problem: str) -> None:
+        if len(self.problems) < PROBLEMS_MAX:
+            self.problems.append(problem)
+
+
+def _place(event: Event) -> Place:
+    assert event.queue is not None
+    assert event.position is not None
+    return event.queue, event.position

@@ -1,0 +1,143 @@
+"""The audit of brokers that were really killed: what it finds is what their clients know.
+
+Real clients work with all kinds of queues while the broker is killed and stopped (`tests/durability/kills`); each has
+a witness that keeps the tags and places of what it did. A sound broker shows nothing. One that forgets messages, or
+acknowledgements, shows exactly what the clients' ledgers show. All logs are judged by one job.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from tests.durability.kills.audited import EVENTS, AuditedCampaign, Sight
+from tests.durability.kills.spark_audit import PASSING, Judgement, judge, sound
+from tests.durability.planted.planted_catalogue import with_mistake
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.slow,
+    # Clients whose connection was lost leave sockets to the garbage collector.
+    pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+CYCLES = 3
+FORGETFUL = {"message": "message forgotten", "acknowledgement": "acknowledgement forgotten"}
+
+
+class AtRest(AuditedCampaign):
+    """Of a broker that forgets: what it needs to read back is still in memory."""
+
+    settings = EVENTS
+
+
+class Told(NamedTuple):
+    """A campaign, what was in the queues at its end, and its audit."""
+
+    campaign: AuditedCampaign
+    sight: Sight
+    judgement: Judgement
+
+
+@pytest.fixture(scope="module")
+def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+    campaigns: dict[str, AuditedCampaign] = {"sound": AuditedCampaign(tmp_path_factory.mktemp("sound"), 20)}
+    for name, mistake in FORGETFUL.items():
+        campaigns[name] = AtRest(tmp_path_factory.mktemp(name), 20, with_mistake(mistake))
+    sights = {}
+    try:
+        for name, campaign in campaigns.items():
+            campaign.begin()
+            sights[name] = _sound(campaign) if name == "sound" else _forgetful(campaign)
+            campaign.kill_for_good()
+    finally:
+        for campaign in campaigns.values():
+            campaign.abandon()
+    judged = judge(spark, campaigns)
+    return {name: Told(campaigns[name], sights[name], judged[name]) for name in campaigns}
+
+
+def _sound(campaign: AuditedCampaign) -> Sight:
+    """Kills, an orderly stop, kills, another stop; and what is there then."""
+    for _ in range(2):
+        campaign.cycles(CYCLES)
+        campaign.restart()
+    return campaign.look()
+
+
+def _forgetful(campaign: AuditedCampaign) -> Sight:
+    """One life, a kill when all is said, a look, and an orderly stop, so that the look is in the log as well."""
+    campaign.work_and_kill_at_rest()
+    campaign.broker.start()
+    sight = campaign.look()
+    campaign.restart()
+    return sight
+
+
+def test_a_sound_broker_that_is_killed_under_load_shows_nothing(told: dict[str, Told]) -> None:
+    campaign, sight, judgement = told["sound"]
+    assert campaign.kills.total() >= 2 * CYCLES
+    assert sound(judgement) == []
+    assert (sight.lost, sight.returned) == ([], [])
+    judgement.comparison.queues(sight.places, PASSING)
+    assert judgement.comparison.problems == []
+
+
+def test_every_client_is_heard_of(told: dict[str, Told]) -> None:
+    """What was compared is not nothing, and most of it was in the log."""
+    figures = told["sound"].judgement.comparison.figures
+    assert figures.confirmed > figures.confirmed_in_gaps
+    assert figures.delivered > figures.delivered_in_gaps
+    assert figures.settled > figures.settled_in_gaps
+    assert figures.visits >= 2 * CYCLES * len(told["sound"].campaign.ledgers)
+    assert figures.verdicts["queued"] > 0
+
+
+def test_gaps_are_the_ends_of_killed_boots(told: dict[str, Told]) -> None:
+    judgement = told["sound"].judgement
+    stopped = {boot.boot for boot in judgement.boots if boot.stopped is not None}
+    assert len(stopped) >= 2
+    assert not [gap for gap in judgement.gaps if gap.boot in stopped]
+
+
+def test_messages_that_were_forgotten_are_lost_and_no_others(told: dict[str, Told]) -> None:
+    campaign, sight, judgement = told["message"]
+    log = judgement.comparison.log
+    numbers = log.numbers_of(campaign.visits)
+    assert sight.lost
+    assert sorted(numbers[log.first_number(row.msg_id)] for row in judgement.lost) == sorted(sight.lost)
+    assert judgement.violations == []
+    assert judgement.problems == []
+
+
+def test_acknowledgements_that_were_forgotten_are_violations_and_no_others(told: dict[str, Told]) -> None:
+    """Where messages leave by themselves, a second time too, clients cannot tell that; the audit can."""
+    _, sight, judgement = told["acknowledgement"]
+    found = {(row.queue, row.position) for row in judgement.violations}
+    assert sight.returned
+    assert {place for place in found if place[0] in sight.held and place[0] not in PASSING} == {
+        place for place in sight.returned if place[0] not in PASSING
+    }
+    assert judgement.lost == []
+    assert judgement.problems == []
+
+
+def test_depths_are_what_is_found_in_the_queues(spark: SparkSession, told: dict[str, Told]) -> None:
+    """Over kills, of which the log lacks the ends, and what came undone with them."""
+    from pyspark.sql import functions as fn
+
+    from pipeline.audit.log_coverage import boots, deduplicated, gaps
+    from pipeline.throughput import throughput
+
+    campaign, sight, _ = told["sound"]
+    events = deduplicated(spark.read.format("leveret-events").load(str(campaign.segments))).cache()
+    lives = boots(events)
+    rows = throughput(events, lives, gaps(events, lives)).groupBy("queue").agg(fn.max_by("depth", "minute").alias("n"))
+    depths = {row.queue: row.n for row in rows.collect()}
+    events.unpersist()
+    found = {queue: len(places) for queue, places in sight.places.items() if queue not in PASSING}
+    assert sum(found.values()) > 0
+    assert {queue: depths[queue] for queue in found} == found

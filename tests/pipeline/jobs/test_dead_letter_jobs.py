@@ -1,0 +1,271 @@
+"""Dead letters: why they died, and some of them back where they came from while the others stay in their places.
+
+These tests can be pointed at RabbitMQ as those of the protocol can.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pika import BasicProperties
+
+from harness.project import ROOT
+from harness.waiting import eventually
+from leveret_spark.amqp.forwarding import forwarded
+from leveret_spark.amqp.publisher import Outgoing, Publisher
+from leveret_spark.options import broker_of, writing_of
+from pipeline.replay import AT_A_TIME, ConditionError, Replayed, Request, replay
+from tests.pipeline.inputs.made_up_events import EPOCH, History
+from tests.pipeline.inputs.queue_client import Desk
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.slow
+
+Queue = Callable[..., str]
+SECONDS = 90
+
+
+# --- what x-death says ---
+
+
+def death(queue: str, reason: str, count: int = 1, time: int = 1_700_000_000, **more: Any) -> dict[str, Any]:
+    told = {"queue": queue, "reason": reason, "count": count, "exchange": "orders", "routing-keys": ["new", "cc"]}
+    return {**told, "time": {"$timestamp": time}, **more}
+
+
+def test_groups_say_why_from_where_how_often_and_show_some(spark: SparkSession) -> None:
+    from pipeline.dead_letters import dead_letters
+
+    rejected = json.dumps(
+        {
+            "x-death": [death("work", "rejected", 2, time=1_700_000_500), death("retry", "expired", 2)],
+            "x-first-death-queue": "work",
+            "x-first-death-reason": "rejected",
+        }
+    )
+    expired = json.dumps({"x-death": [death("slow", "expired", **{"routing-keys": []})]})
+    rows = [(number, b"n %d" % number, rejected) for number in range(5)]
+    rows += [(10, b"\xff\x01", expired), (11, b"x" * 201, expired), (12, "\u00e4\nb".encode(), expired)]
+    rows += [(20, b"plain", None), (21, b"odd", '{"x-death":"no list"}')]
+    messages = spark.createDataFrame(
+        [(tag, bytearray(body), told) for tag, body, told in rows], "delivery_tag bigint, body binary, headers string"
+    )
+    first, second, third = dead_letters(messages).collect()
+    assert (first.reason, first.death_queue, first.death_exchange, first.death_routing_key) == (
+        "rejected",
+        "work",
+        "orders",
+        "new",
+    )
+    assert (first.messages, first.deaths, first.first_death_reason) == (5, 20, "rejected")
+    assert first.last_at.astimezone(UTC) == datetime.fromtimestamp(1_700_000_500, UTC)
+    assert first.samples == ["n 0", "n 1", "n 2"]
+    assert (second.reason, second.death_routing_key, second.messages) == ("expired", None, 3)
+    assert second.samples == ["0xff01", "x" * 200 + "...", "\u00e4\nb"]
+    assert (third.reason, third.messages, third.samples) == (None, 2, ["plain", "odd"])
+
+
+def test_rates_are_by_minute(spark: SparkSession) -> None:
+    from pipeline.dead_letters import dead_letter_rates
+
+    history = History("n")
+    history.start()
+    for _ in range(3):
+        history.of("deadletter", history.publish(), reason="rejected", exchange="dlx")
+    events = history.table(spark)
+    (row,) = dead_letter_rates(events.unionByName(events)).collect()
+    assert (row.vhost, row.queue, row.reason, row.messages) == ("/", "q", "rejected", 3)
+    assert row.minute.astimezone(UTC) == EPOCH
+
+
+# --- a real queue of dead letters ---
+
+
+class Grave:
+    """A queue whose messages die into another one."""
+
+    def __init__(self, desk: Desk, queue: Queue) -> None:
+        self.desk = desk
+        self.dead = queue()
+        self.work = queue(**{"x-dead-letter-exchange": "", "x-dead-letter-routing-key": self.dead})
+
+    def fill(self, count: int, **properties: Any) -> None:
+        """Messages that were rejected, in their order."""
+        self.desk.publish(self.work, [b"%d" % number for number in range(count)], **properties)
+        for _ in range(count):
+            method, _properties, _body = self.desk.channel.basic_get(self.work)
+            self.desk.channel.basic_reject(method.delivery_tag, requeue=False)
+        eventually(lambda: self.desk.count(self.dead) == count, "all to be dead")
+
+    def replay(self, spark: SparkSession, where: str = "true", **request: Any) -> Replayed:
+        done = replay(spark, self.desk.options, self.dead, Request(where, **request))
+        eventually(lambda: self.desk.consumers(self.dead) == 0, "it to be gone")
+        return done
+
+    def left(self) -> list[int]:
+        return [int(body) for _, _, body in self.desk.take(self.dead)]
+
+
+@pytest.fixture
+def grave(desk: Desk, queue: Queue) -> Grave:
+    return Grave(desk, queue)
+
+
+def test_the_selected_go_back_and_the_others_stay_in_order(spark: SparkSession, grave: Grave) -> None:
+    grave.fill(20, headers={"tenant": "acme"}, content_type="text/plain")
+    chosen = "cast(body as string) in ('3', '4', '11') and reason = 'rejected'"
+    done = grave.replay(spark, f"{chosen} and get_json_object(headers, '$.tenant') = 'acme'")
+    assert (done.ready, done.looked, done.selected, done.replayed) == (20, 20, {("", grave.work): 3}, 3)
+    returned = grave.desk.take(grave.work)
+    assert [int(body) for _, _, body in returned] == [3, 4, 11]
+    properties = returned[0][1]
+    assert (properties.message_id, properties.content_type, properties.delivery_mode) == ("3", "text/plain", 2)
+    assert (properties.headers["tenant"], properties.headers["x-death"][0]["queue"]) == ("acme", grave.work)
+    assert grave.left() == [number for number in range(20) if number not in (3, 4, 11)]
+
+
+def test_a_trial_changes_nothing_and_a_limit_holds(spark: SparkSession, grave: Grave, queue: Queue) -> None:
+    grave.fill(6)
+    trial = grave.replay(spark, is_trial=True)
+    assert (sum(trial.selected.values()), trial.replayed) == (6, 0)
+    other = queue()
+    done = grave.replay(spark, "delivery_tag > 1", exchange="", routing_key=other, limit=2, keeps_history=False)
+    assert done.selected == {("", other): 2}
+    assert [(int(body), properties.headers) for _, properties, body in grave.desk.take(other)] == [(1, None), (2, None)]
+    assert grave.left() == [0, 3, 4, 5]
+
+
+def test_what_is_not_taken_stays(spark: SparkSession, grave: Grave, queue: Queue) -> None:
+    grave.fill(4)
+    full = queue(**{"x-max-length": 1, "x-overflow": "reject-publish"})
+    nowhere = grave.replay(spark, exchange="", routing_key=f"{full}-not-there")
+    assert (nowhere.replayed, nowhere.not_taken) == (0, 4)
+    refused = grave.replay(spark, exchange="", routing_key=full)
+    assert (refused.replayed + refused.not_taken, refused.replayed >= 1) == (4, True)
+    there = grave.desk.count(full)
+    assert (there, len(grave.left())) == (refused.replayed, 4 - refused.replayed)
+
+
+def test_straight_back_into_the_queue_where_it_died(
+    spark: SparkSession, desk: Desk, queue: Queue, name: Callable[..., str]
+) -> None:
+    """Not to all the queues that it was published to."""
+    grave, exchange, other = Grave(desk, queue), name("fan"), queue()
+    desk.channel.exchange_declare(exchange, "fanout", auto_delete=True)
+    for each in (grave.work, other):
+        desk.channel.queue_bind(each, exchange)
+    desk.channel.basic_publish(exchange, "k", b"1", BasicProperties(delivery_mode=2, headers={"CC": [other]}))
+    eventually(lambda: desk.count(grave.work) == 1, "it to be there")
+    assert len(desk.take(other)) >= 1
+    desk.channel.basic_reject(desk.channel.basic_get(grave.work)[0].delivery_tag, requeue=False)
+    desk.publish(grave.dead, [b"2"])
+    trial = grave.replay(spark, is_trial=True)
+    assert (trial.selected, trial.homeless) == ({(exchange, "k"): 1}, 1)
+    done = grave.replay(spark, back=True)
+    assert (done.replayed, done.homeless) == (1, 1)
+    assert [len(desk.take(each)) for each in (grave.work, other)] == [1, 0]
+    assert grave.left() == [2]
+
+
+def test_a_condition_that_means_nothing_is_said_before_anything_is_held(
+    spark: SparkSession, grave: Grave, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ConditionError, match="no_such_column"):
+        replay(spark, grave.desk.options, grave.dead, Request("no_such_column = 1"))
+    with pytest.raises(ConditionError, match=r"--where: .*Syntax error"):
+        replay(spark, grave.desk.options, grave.dead, Request("reason ="))
+    assert capfd.readouterr() == ("", "")
+    assert grave.replay(spark) == Replayed()
+
+
+def test_a_replay_that_is_killed_loses_nothing(grave: Grave, desk: Desk, queue: Queue) -> None:
+    count, target = 6 * AT_A_TIME, queue()
+    desk.publish(grave.dead, [b"%d" % number for number in range(count)])
+    host, port = desk.address
+    options = ("--host", host, "--port", str(port), "--queue", grave.dead, "--exchange", "", "--routing-key", target)
+    command = [sys.executable, "-m", "broker", "pipeline", "replay", "--where", "true", *options]
+    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        eventually(lambda: desk.count(target) > AT_A_TIME, "some to be replayed", seconds=SECONDS)
+    finally:
+        process.kill()
+        process.communicate()
+    eventually(lambda: desk.consumers(grave.dead) == 0, "the broker to notice")
+    had, left = [int(body) for _, _, body in desk.take(target)], grave.left()
+    assert sorted({*had, *left}) == list(range(count))
+    assert 0 <= len(had) + len(left) - count <= AT_A_TIME
+    assert had == sorted(had)
+    assert left == sorted(left)
+
+
+def test_the_commands_say_what_there_is_to_say(grave: Grave, desk: Desk, tmp_path: Path) -> None:
+    """Without Spark, which is started only when the queue is there and has something."""
+    host, port = desk.address
+    place = ("--host", host, "--port", str(port), "--queue")
+
+    def run(*options: str) -> tuple[int, str, str]:
+        command = [sys.executable, "-m", "broker", "pipeline", *options]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
+
+    assert run("replay", *place, grave.dead, "--where", "true") == (0, f"nothing is ready in {grave.dead}\n", "")
+    code, out, error = run("dead-letters", *place, "no such", "--out", str(tmp_path))
+    assert (code, out, "404 NOT_FOUND" in error, error.count("\n")) == (1, "", True, 1)
+    code, _, error = run("replay", *place, grave.dead, "--where", "true", "--back", "--exchange", "e")
+    assert (code, "--back excludes --exchange and --routing-key" in error) == (2, True)
+    code, _, error = run("replay", *place, grave.dead, "--where", "true", "--port", "1")
+    assert (code, error.endswith(": Connection refused\n")) == (1, True)
+
+
+def test_who_is_told_of_each_message_hears_what_became_of_it(
+    desk: Desk, queue: Queue, name: Callable[..., str]
+) -> None:
+    there, nowhere = queue(), name("nowhere")
+    told: list[tuple[str, bool]] = []
+    properties = BasicProperties(delivery_mode=2, headers={"n": 1})
+    with Publisher(
+        broker_of(desk.options), writing_of({}), lambda message, well: told.append((message.routing_key, well))
+    ) as publisher:
+        for number in range(600):
+            publisher.publish(Outgoing("", there if number % 3 else nowhere, properties, b"same"))
+        publisher.finish()
+    assert sorted(set(told)) == sorted([(nowhere, False), (there, True)])
+    assert len(told) == 600
+
+
+def test_a_user_that_is_not_ours_is_left_out() -> None:
+    message = (b"b", "", "k", False, 1, *[None] * 11, "somebody", None, None)
+    assert forwarded(message, "e", "k", {}, "guest").properties.user_id is None
+    assert forwarded(message, "e", "k", {}, "somebody").properties.user_id == "somebody"
+
+
+def test_the_job_leaves_a_table_and_the_messages(spark: SparkSession, grave: Grave, tmp_path: Path) -> None:
+    from pipeline.jobs.dead_letter_job import run_dead_letters
+    from pipeline.jobs.job_results import last_run
+    from pipeline.report.page import write_report
+    from pipeline.spark.file_places import Place
+
+    grave.fill(5)
+    history = History("n")
+    history.start()
+    history.of("deadletter", history.publish(), reason="rejected")
+    place = Place(spark, str(tmp_path))
+    found = run_dead_letters(place, grave.desk.options, grave.dead, 100, history.table(spark))
+    assert (found.ready, found.looked, found.groups[0].messages, found.groups[0].samples) == (5, 5, 5, ["0", "1", "2"])
+    run = last_run(place, "dead_letters")
+    assert run is not None
+    assert [run.table(name).count() for name in ("dead_letters", "dead_letter_rates")] == [1, 1]
+    eventually(lambda: grave.desk.count(grave.dead) == 5, "the messages to be back")
+    write_report(place)
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert [f"<pre>{body}</pre>" in page for body in range(4)] == [True, True, True, False]
+    assert "rejected 1<" in page

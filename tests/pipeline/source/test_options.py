@@ -1,0 +1,119 @@
+"""Options of the data source: what they mean, what is refused, and that no complaint holds a password."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from leveret_spark.option_errors import OptionError
+from leveret_spark.options import broker_of, reading_of, writing_of
+from tests.project.test_docs import ROOT
+
+
+def test_the_defaults_are_a_broker_on_this_machine() -> None:
+    broker = broker_of({})
+    assert (broker.host, broker.port, broker.vhost, broker.login.user, broker.login.password) == (
+        "127.0.0.1",
+        5672,
+        "/",
+        "guest",
+        "guest",
+    )
+    assert broker.tls is None
+
+
+def test_names_of_options_are_read_in_any_case() -> None:
+    reading = reading_of({"QUEUE": "orders", "maxmessagesperbatch": "7", "PreFetch": "3"})
+    assert (reading.queue, reading.max_messages, reading.prefetch) == ("orders", 7, 3)
+
+
+def test_prefetch_is_two_batches_unless_given() -> None:
+    assert reading_of({"queue": "q", "maxMessagesPerBatch": "1000"}).prefetch == 2000
+    assert reading_of({"queue": "q", "maxMessagesPerBatch": "1000", "connections": "4"}).prefetch == 500
+    assert reading_of({"queue": "q", "maxMessagesPerBatch": "60000"}).prefetch == 65535
+
+
+@pytest.mark.parametrize(
+    ("uri", "place"),
+    [
+        ("amqp://broker", ("broker", 5672, "/", "guest", "guest", False)),
+        ("amqp://app:p%40ss@broker:5673/%2f", ("broker", 5673, "/", "app", "p@ss", False)),
+        ("amqps://app@broker/sales", ("broker", 5671, "sales", "app", "guest", True)),
+    ],
+)
+def test_a_uri_says_where(uri: str, place: tuple[str, int, str, str, str, bool]) -> None:
+    broker = broker_of({"uri": uri})
+    assert (
+        broker.host,
+        broker.port,
+        broker.vhost,
+        broker.login.user,
+        broker.login.password,
+        broker.tls is not None,
+    ) == place
+
+
+def test_a_password_may_be_in_a_file(tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("s3cret\n")
+    assert broker_of({"passwordFile": str(secret)}).login.password == "s3cret"
+    with pytest.raises(OptionError, match="option passwordFile: No such file"):
+        _ = broker_of({"passwordFile": str(tmp_path / "none")}).login.password
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"maxMesagesPerBatch": "1"}, "unknown option 'maxmesagesperbatch'"),
+        ({"port": "amqp"}, "option port is a whole number, not 'amqp'"),
+        ({"port": "70000"}, "option port is a number from 1 to 65535, not 70000"),
+        ({"tls": "yes"}, "option tls is one of true, false, not 'yes'"),
+        ({"uri": "amqp://h", "host": "h"}, "options uri and host exclude each other"),
+        ({"uri": "http://u:hidden@h"}, "option uri is of the form"),
+        ({"uri": "amqp://u:hidden@h:port/"}, "option uri cannot be read"),
+        ({"tls": "true", "tlsCertFile": "c.pem"}, "tlsCertFile and tlsKeyFile go together"),
+        ({"tlsCaFile": "ca.pem"}, "option tlsCaFile is for TLS, and nothing asks for TLS"),
+        ({"uri": "amqp://u:hidden@h", "tlsCaFile": "ca.pem"}, "nothing asks for TLS"),
+        ({"password": "hidden", "passwordFile": "f"}, "password and passwordFile exclude each other"),
+    ],
+)
+def test_what_means_nothing_is_refused(options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(OptionError, match=complaint) as refused:
+        broker_of(options)
+    assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({}, "option queue is missing"),
+        ({"queue": "q", "ack": "before"}, "option ack is one of never, after, not 'before'"),
+        ({"queue": "q", "prefetch": "0"}, "option prefetch is a number from 1 to 65535, not 0"),
+        ({"queue": "q", "maxMessagesPerBatch": "70000"}, "a number from 1 to 65535"),
+        ({"queue": "q", "maxBytesPerBatch": "2147483648"}, "a number from 1 to 1073741824"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(options: dict[str, str], complaint: str) -> None:
+    with pytest.raises(OptionError, match=complaint):
+        reading_of(options)
+
+
+def test_a_sink_fails_for_what_no_queue_takes_unless_told_to_count() -> None:
+    assert (writing_of({}).fails, writing_of({}).mandatory, writing_of({}).persistent) == (True, True, True)
+    assert not writing_of({"onRefused": "count"}).fails
+    with pytest.raises(OptionError, match="option onRefused is one of fail, count, not 'ignore'"):
+        writing_of({"onRefused": "ignore"})
+
+
+def test_a_broker_is_shown_without_its_password() -> None:
+    broker = broker_of({"user": "app", "password": "hidden"})
+    assert str(broker) == "amqp://app@127.0.0.1:5672, virtual host '/'"
+    assert "hidden" not in repr(broker)
+
+
+def test_every_option_is_documented() -> None:
+    from leveret_spark.options import KNOWN
+
+    page = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+    assert [name for name in KNOWN.values() if f"`{name}`" not in page] == []

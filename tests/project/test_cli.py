@@ -1,0 +1,484 @@
+"""The command line: what each verb asks of a broker, what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import errno
+import io
+import json
+import os
+import socket
+import stat
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from broker.admin.protocol import AdministrationError, NotRunning, ask, socket_path
+from broker.cli.list_command import LISTINGS
+from broker.cli.main import VERBS, leveret, main
+from broker.cli.table_output import text
+from broker.config import ConfigError
+from harness.brokers.broker_process import BrokerProcess
+from harness.project import ROOT
+from storage.storage_errors import StoreLocked
+
+
+class Outcome(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Outcome]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
+    """Run `leveret` with arguments, for the data directory `tmp_path`."""
+    monkeypatch.setenv("LEVERET_DATA_DIR", str(tmp_path))
+
+    def run(*arguments: str, stdin: str = "") -> Outcome:
+        monkeypatch.setattr(sys, "argv", ["leveret", *arguments])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Outcome(int(ended.value.code or 0), out, err)
+
+    return run
+
+
+class Peer:
+    """The other end of the socket: keeps what it is asked and answers with what it was given."""
+
+    def __init__(self, directory: Path) -> None:
+        self.answer: bytes = b'{"ok": null}\n'
+        self.requests: list[Any] = []
+        self._listener = socket.socket(socket.AF_UNIX)
+        with socket_path(directory) as path:
+            self._listener.bind(path)
+        self._listener.listen()
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def answers(self, value: Any) -> None:
+        self.answer = json.dumps({"ok": value}).encode() + b"\n"
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return  # `stop` has shut the listener down
+            with connection, connection.makefile("rb") as lines:
+                self.requests.append(json.loads(lines.readline()))
+                connection.sendall(self.answer)
+
+    def stop(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Iterator[Peer]:
+    peer = Peer(tmp_path)
+    yield peer
+    peer.stop()
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "arguments"),
+    [
+        ("user add ann secret", "add_user", {"name": "ann", "password": "secret", "tags": []}),
+        (
+            "user add ann secret --tags administrator,monitoring",
+            "add_user",
+            {"name": "ann", "password": "secret", "tags": ["administrator", "monitoring"]},
+        ),
+        ("user delete ann", "delete_user", {"name": "ann"}),
+        ("user change-password ann new", "change_password", {"name": "ann", "password": "new"}),
+        ("user set-tags ann a b", "set_user_tags", {"name": "ann", "tags": ["a", "b"]}),
+        ("user set-tags ann", "set_user_tags", {"name": "ann", "tags": []}),
+        ("user authenticate ann secret", "authenticate_user", {"name": "ann", "password": "secret"}),
+        ("user clear-limits ann max-channels", "clear_user_limits", {"name": "ann", "limits": ["max-channels"]}),
+        (
+            'user set-limits ann {"max-channels":5}',
+            "set_user_limits",
+            {"name": "ann", "limits": {"max-channels": 5}},
+        ),
+        (
+            "vhost add v --description d --tags t,u --default-queue-type quorum",
+            "add_vhost",
+            {"name": "v", "description": "d", "tags": ["t", "u"], "default_queue_type": "quorum"},
+        ),
+        ("vhost delete v", "delete_vhost", {"name": "v"}),
+        ('vhost set-limits v {"max-queues":1}', "set_vhost_limits", {"name": "v", "limits": {"max-queues": 1}}),
+        ("vhost clear-limits v", "clear_vhost_limits", {"name": "v", "limits": []}),
+        (
+            "permission set ann ^c ^w ^r",
+            "set_permissions",
+            {"vhost": "/", "user": "ann", "configure": "^c", "write": "^w", "read": "^r"},
+        ),
+        (
+            "permission set --vhost v ann . . .",
+            "set_permissions",
+            {"vhost": "v", "user": "ann", "configure": ".", "write": ".", "read": "."},
+        ),
+        ("permission clear -p v ann", "clear_permissions", {"vhost": "v", "user": "ann"}),
+        (
+            "topic-permission set ann amq.topic w r",
+            "set_topic_permissions",
+            {"vhost": "/", "user": "ann", "exchange": "amq.topic", "write": "w", "read": "r"},
+        ),
+        (
+            "topic-permission clear ann",
+            "clear_topic_permissions",
+            {"vhost": "/", "user": "ann", "exchange": None},
+        ),
+        (
+            "topic-permission clear ann amq.topic",
+            "clear_topic_permissions",
+            {"vhost": "/", "user": "ann", "exchange": "amq.topic"},
+        ),
+        (
+            'policy set -p v --priority -5 --apply-to queues p ^q {"max-length":5}',
+            "set_policy",
+            {
+                "vhost": "v",
+                "name": "p",
+                "pattern": "^q",
+                "definition": {"max-length": 5},
+                "priority": -5,
+                "apply_to": "queues",
+            },
+        ),
+        (
+            'operator-policy set o . {"expires":5}',
+            "set_operator_policy",
+            {"vhost": "/", "name": "o", "pattern": ".", "definition": {"expires": 5}, "priority": 0, "apply_to": "all"},
+        ),
+        ("policy clear p", "clear_policy", {"vhost": "/", "name": "p"}),
+        ("policy delete -p v p", "clear_policy", {"vhost": "v", "name": "p"}),
+        ("operator-policy clear -p v o", "clear_operator_policy", {"vhost": "v", "name": "o"}),
+        ("operator-policy delete o", "clear_operator_policy", {"vhost": "/", "name": "o"}),
+        ("ping", "ping", {}),
+        ("delete-queue q", "delete_queue", {"vhost": "/", "name": "q"}),
+        ("purge-queue -p v q", "purge_queue", {"vhost": "v", "name": "q"}),
+        ("trace on -p v", "trace_on", {"vhost": "v"}),
+        ("trace off", "trace_off", {"vhost": "/"}),
+        ("close-connection c why", "close_connection", {"name": "c", "reason": "why"}),
+    ],
+)
+def test_a_verb_asks_the_running_broker(
+    run: Run, peer: Peer, line: str, command: str, arguments: dict[str, object]
+) -> None:
+    outcome = run(*line.split())
+    assert (outcome.code, outcome.err) == (0, "")
+    assert peer.requests == [{"command": command, "arguments": arguments}]
+
+
+@pytest.mark.parametrize(
+    ("line", "command", "arguments"),
+    [
+        ("user list", "list_users", {}),
+        ("vhost list", "list_vhosts", {}),
+        ("permission list", "list_permissions", {"vhost": "/"}),
+        ("topic-permission list -p v", "list_topic_permissions", {"vhost": "v"}),
+        ("policy list -p v", "list_policies", {"vhost": "v"}),
+        ("operator-policy list", "list_operator_policies", {"vhost": "/"}),
+        ("user permissions ann", "list_user_permissions", {"name": "ann"}),
+        *[(f"list {kind}", it.command, {"vhost": None} if it.in_vhost else {}) for kind, it in LISTINGS.items()],
+        ("list queues -p v", "list_queues", {"vhost": "v"}),
+    ],
+)
+def test_a_list_asks_for_rows(run: Run, peer: Peer, line: str, command: str, arguments: dict[str, object]) -> None:
+    peer.answers([])
+    assert run(*line.split()).code == 0
+    assert peer.requests == [{"command": command, "arguments": arguments}]
+
+
+@pytest.mark.parametrize("given", [(), ("-",)])
+def test_a_password_may_come_from_standard_input(run: Run, peer: Peer, given: tuple[str, ...]) -> None:
+    run("user", "add", "ann", *given, stdin="secret \n")
+    assert peer.requests[0]["arguments"]["password"] == "secret "
+
+
+QUEUES = [
+    {"vhost": "/", "name": "jobs", "messages_ready": 12, "messages_unacknowledged": 0, "messages": 12, "consumers": 1},
+    {"vhost": "/", "name": "b", "messages_ready": 0, "messages_unacknowledged": 3, "messages": 3, "consumers": 0},
+]
+
+
+def test_a_list_is_aligned_under_its_heading(run: Run, peer: Peer) -> None:
+    peer.answers(QUEUES)
+    assert run("list", "queues", "name", "messages", "vhost").out.splitlines() == [
+        "name  messages  vhost",
+        "jobs  12        /",
+        "b     3         /",
+    ]
+
+
+def test_a_list_without_rows_is_its_heading(run: Run, peer: Peer) -> None:
+    peer.answers([])
+    assert run("list", "vhosts").out == "name\n"
+
+
+def test_a_list_for_programs_has_every_column_or_those_named(run: Run, peer: Peer) -> None:
+    peer.answers(QUEUES)
+    assert json.loads(run("list", "queues", "--json").out) == QUEUES
+    assert json.loads(run("list", "queues", "name", "--json").out) == [{"name": "jobs"}, {"name": "b"}]
+
+
+def test_an_unknown_column_is_wrong_usage(run: Run, peer: Peer) -> None:
+    peer.answers(QUEUES)
+    outcome = run("list", "queues", "size")
+    assert outcome.code == 2
+    assert "there is no column size; known: vhost, name, messages_ready" in outcome.err
+
+
+def test_connections_can_be_narrowed_to_a_vhost(run: Run, peer: Peer) -> None:
+    row = {"user": "u", "state": "running", "channels": 1}
+    peer.answers([{"name": "one", "vhost": "v", **row}, {"name": "two", "vhost": "w", **row}])
+    assert run("list", "connections", "name", "-p", "w").out == "name\ntwo\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("é", "é"),
+        ("a\nb", "a\\nb"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\udcff", "\udcff"),
+        (None, ""),
+        (True, "true"),
+        (["a", 1], '["a", 1]'),
+    ],
+)
+def test_a_cell_cannot_forge_a_line(value: object, shown: str) -> None:
+    assert text(value) == shown
+
+
+def test_a_name_that_is_not_utf8_is_printed_as_its_bytes(peer: Peer, tmp_path: Path) -> None:
+    peer.answers([{"name": "x\udcff"}])
+    command = [sys.executable, "-m", "broker", "list", "vhosts", "--data-dir", str(tmp_path)]
+    assert subprocess.run(command, capture_output=True, check=True, timeout=60).stdout == b"name\nx\xff\n"
+
+
+def test_status_is_indented(run: Run, peer: Peer) -> None:
+    peer.answers({"pid": 7, "memory": {"used_bytes": 5, "alarm": False}, "listeners": ["127.0.0.1:5672"]})
+    assert run("status").out.splitlines() == [
+        "pid        7",
+        "memory:",
+        "  used_bytes  5",
+        "  alarm       false",
+        'listeners  ["127.0.0.1:5672"]',
+    ]
+    assert json.loads(run("status", "--json").out)["memory"] == {"used_bytes": 5, "alarm": False}
+
+
+def test_definitions_are_written_for_their_owner_alone(run: Run, peer: Peer, tmp_path: Path) -> None:
+    peer.answers({"users": [{"name": "é"}]})
+    assert run("export", "definitions", str(tmp_path / "d.json")).code == 0
+    assert json.loads((tmp_path / "d.json").read_text()) == {"users": [{"name": "é"}]}
+    assert stat.S_IMODE((tmp_path / "d.json").stat().st_mode) == 0o600
+    assert json.loads(run("export", "definitions", "-").out) == {"users": [{"name": "é"}]}
+
+
+def test_definitions_are_read_from_a_file_or_standard_input(run: Run, peer: Peer, tmp_path: Path) -> None:
+    (tmp_path / "d.json").write_text('{"vhosts": [{"name": "v"}]}')
+    peer.answers({"vhosts": 1})
+    assert run("import", "definitions", str(tmp_path / "d.json")).out == "vhosts  1\n"
+    run("import", "definitions", "-", stdin='{"users": []}')
+    assert [request["arguments"] for request in peer.requests] == [
+        {"definitions": {"vhosts": [{"name": "v"}]}},
+        {"definitions": {"users": []}},
+    ]
+
+
+def test_definitions_that_are_not_json_are_refused(run: Run, peer: Peer, tmp_path: Path) -> None:
+    (tmp_path / "d.json").write_text("{")
+    outcome = run("import", "definitions", str(tmp_path / "d.json"))
+    assert outcome.code == 1
+    assert outcome.err.startswith(f"leveret: error: {tmp_path}/d.json: is not JSON: ")
+    assert peer.requests == []
+
+
+def test_a_backup_goes_where_the_caller_stands(
+    run: Run, peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run("backup", "copy")
+    assert peer.requests == [{"command": "backup", "arguments": {"directory": str(tmp_path / "copy")}}]
+
+
+@pytest.mark.parametrize("limits", ["5", "{", "[]"])
+def test_limits_that_are_no_object_are_wrong_usage(run: Run, peer: Peer, limits: str) -> None:
+    assert run("user", "set-limits", "ann", limits).code == 2
+    assert peer.requests == []
+
+
+@pytest.mark.parametrize("definition", ["5", "{", "[]"])
+@pytest.mark.parametrize("kind", ["policy", "operator-policy"])
+def test_definitions_that_are_no_object_are_wrong_usage(run: Run, peer: Peer, kind: str, definition: str) -> None:
+    assert run(kind, "set", "p", ".*", definition).code == 2
+    assert peer.requests == []
+
+
+# How it ends.
+
+
+def test_the_brokers_refusal_is_one_line(run: Run, peer: Peer) -> None:
+    peer.answer = b'{"error": {"kind": "not_found", "message": "user \'ann\' does not exist"}}\n'
+    assert run("user", "delete", "ann") == (1, "", "leveret: error: user 'ann' does not exist\n")
+
+
+@pytest.mark.parametrize("line", ["ping", "status", "list connections", "close-connection c", "trace on"])
+def test_what_needs_a_running_broker_says_so(run: Run, tmp_path: Path, line: str) -> None:
+    message = f"leveret: error: {tmp_path}: no broker is running on this data directory\n"
+    assert run(*line.split()) == (1, "", message)
+
+
+def test_a_socket_that_nobody_listens_on_is_no_broker(tmp_path: Path) -> None:
+    listener = socket.socket(socket.AF_UNIX)
+    with socket_path(tmp_path) as path:
+        listener.bind(path)
+    listener.close()
+    with pytest.raises(NotRunning):
+        ask(tmp_path, "ping", {}, 5.0)
+
+
+@pytest.mark.parametrize("answer", [b"", b'{"ok": 1'])
+def test_a_broker_that_ends_before_it_answers_is_told(tmp_path: Path, peer: Peer, answer: bytes) -> None:
+    peer.answer = answer
+    with pytest.raises(AdministrationError, match="ended before it answered") as caught:
+        ask(tmp_path, "ping", {}, 5.0)
+    assert caught.value.kind == "failed"
+
+
+def test_a_data_directory_may_have_a_long_path(tmp_path: Path) -> None:
+    directory = tmp_path / ("long" * 30) / ("longer" * 20)
+    directory.mkdir(parents=True)
+    peer = Peer(directory)
+    try:
+        assert ask(directory, "ping", {}, 5.0) is None
+    finally:
+        peer.stop()
+
+
+def failing(error: Exception) -> Callable[..., None]:
+    def fail(*arguments: object, **options: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (ConfigError("leveret.toml: wrong"), "leveret.toml: wrong"),
+        (StoreLocked("held"), "held"),
+        (OSError(errno.EADDRINUSE, "Address already in use"), "Address already in use"),
+        (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied"),
+        (ExceptionGroup("tasks", [StoreLocked("held")]), "held"),
+    ],
+)
+def test_expected_errors_are_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, line: str) -> None:
+    monkeypatch.setattr(leveret, "main", failing(error))
+    assert run("serve") == (1, "", f"leveret: error: {line}\n")
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("bug"), ExceptionGroup("tasks", [StoreLocked("held"), ValueError("bug")])]
+)
+def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    monkeypatch.setattr(leveret, "main", failing(error))
+    with pytest.raises(type(error)):
+        main()
+
+
+def test_a_wrong_setting_stops_before_anything_is_touched(run: Run, tmp_path: Path) -> None:
+    outcome = run("serve", "--data-dir", str(tmp_path / "data"), "--listen", "nowhere")
+    assert outcome.code == 1
+    assert outcome.err.startswith("leveret: error: --listen: expected HOST:PORT")
+    assert not (tmp_path / "data").exists()
+
+
+def started_in_vain(directory: Path, listen: str) -> str:
+    """What `leveret serve` says on standard error when it cannot start."""
+    command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(directory), "--listen", listen]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    return ended.stderr
+
+
+def test_a_port_in_use_is_one_line_and_touches_nothing(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
+    where = f"127.0.0.1:{fresh_broker.address[1]}"
+    assert started_in_vain(tmp_path / "data", where) == (
+        f"leveret: error: cannot listen on {where}: "
+        "another program listens there: stop it, or choose another port with --listen\n"
+    )
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_second_broker_on_the_same_data_is_refused(fresh_broker: BrokerProcess) -> None:
+    directory = fresh_broker.data_dir
+    assert started_in_vain(directory, "127.0.0.1:0") == (
+        f"leveret: error: {directory}/broker is in use by another process "
+        f"({directory}/broker.lock is locked): stop that one first\n"
+    )
+    assert ask(directory, "ping", {}, 5.0) == "pong"
+
+
+@pytest.mark.slow
+def test_the_commands_work_on_a_real_broker(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
+    def leveret(*arguments: str) -> str:
+        command = [sys.executable, "-m", "broker", *arguments, "--data-dir", str(fresh_broker.data_dir)]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert (ended.returncode, ended.stderr) == (0, ""), arguments
+        return ended.stdout
+
+    assert leveret("ping") == "pong\n"
+    leveret("user", "add", "ann", "pw", "--tags", "monitoring")
+    leveret("permission", "set", "ann", ".*", "", "")
+    assert leveret("list", "permissions", "user", "read").splitlines() == ["user   read", "guest  .*", "ann"]
+    assert json.loads(leveret("status", "--json"))["pid"] == fresh_broker.pid
+    leveret("backup", str(tmp_path / "copy"))
+    assert (tmp_path / "copy" / "definitions.sqlite").exists()
+    leveret("export", "definitions", str(tmp_path / "definitions.json"))
+    assert leveret("import", "definitions", str(tmp_path / "definitions.json")).split()[1::2] == ["0", "0", "0"]
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["user"], ["list", "dogs"], ["serve", "--port", "1"], []])
+def test_wrong_usage_ends_with_2(run: Run, arguments: list[str]) -> None:
+    assert run(*arguments).code == 2
+
+
+def test_every_verb_explains_itself(run: Run) -> None:
+    overview = run("--help").out
+    assert "Exit codes: 0 done" in overview
+    for verb in VERBS:
+        assert f"  {verb} " in overview
+        assert run(verb, "--help").out.startswith(f"Usage: leveret {verb}")
+
+
+def test_the_version_is_shown(run: Run) -> None:
+    assert run("--version").out.startswith("leveret 0.")
+
+
+def test_the_overview_loads_neither_trio_nor_the_stores() -> None:
+    """Starting the broker is in a hurry: the command line must not load what a verb does not need."""
+    program = (
+        "import sys, broker.cli.main; print(sorted({'trio', 'lmdb', 'aiosqlite', 'asyncio'} & sys.modules.keys()))"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    loaded = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True, timeout=60
+    )
+    assert loaded.stdout == "[]\n"

@@ -1,0 +1,141 @@
+"""Settings: the example file is the code's mirror, and a wrong setting is named exactly."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from broker.config import Address, Config, ConfigError, load, parse_address
+from harness.project import ROOT
+
+EXAMPLE = ROOT / "config.example.toml"
+
+
+def write(directory: Path, text: str) -> Path:
+    path = directory / "leveret.toml"
+    path.write_text(text)
+    return path
+
+
+def test_the_example_is_the_defaults() -> None:
+    assert load(EXAMPLE, {}) == Config()
+
+
+def test_the_example_shows_every_setting() -> None:
+    shown = {section: set(keys) for section, keys in tomllib.loads(EXAMPLE.read_text()).items()}
+    tree = msgspec.to_builtins(Config())
+    assert shown == {section: set(keys) for section, keys in tree.items()}
+
+
+def test_every_setting_of_the_example_has_its_reason_above_it() -> None:
+    lines = EXAMPLE.read_text().splitlines()
+    bare = [
+        line
+        for above, line in itertools.pairwise(lines)
+        if "=" in line[:30] and line[0] != "#" and not above.startswith("# ")
+    ]
+    assert bare == []
+
+
+def test_names_of_quantities_say_their_unit() -> None:
+    """A number that is neither a count nor a fraction carries bytes, seconds or milliseconds in its name."""
+    counts = {"backlog", "channel_max", "high_watermark"}
+    counts |= {"wrong_passwords_max", "require_certificate", "login_san_index"}  # and a yes or no
+    counts |= {"handshakes_max", "queues_max", "exchanges_max", "reads_max"}
+    counts |= {"connections_max", "consumers_per_channel_max", "queue_window_messages", "backlog_batches_max"}
+    for section in msgspec.to_builtins(Config()).values():
+        for name, value in section.items():
+            if isinstance(value, int | float) and not isinstance(value, bool) and name not in counts:
+                assert re.search("bytes|seconds|milliseconds", name), name
+
+
+def test_no_file_is_needed() -> None:
+    assert load(None, {}).server.addresses == [Address("127.0.0.1", 5672)]
+
+
+def test_a_file_changes_only_what_it_names(tmp_path: Path) -> None:
+    config = load(write(tmp_path, "[limits]\nchannel_max = 7\n"), {})
+    assert config.limits.channel_max == 7
+    assert config.limits.heartbeat_seconds == 60
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[limits]\nchannel_max = "abc"', 'limits.channel_max: expected int between 0 and 65535, got "abc"'),
+        ("[limits]\nchannel_max = 65536", "limits.channel_max: expected int between 0 and 65535, got 65536"),
+        ("[limits]\nchannel_maxx = 1", "limits.channel_maxx: there is no such setting; did you mean channel_max?"),
+        ("[limit]\n", "limit: there is no such setting; did you mean limits?"),
+        ("[shutdown]\nqq = 1", "shutdown.qq: there is no such setting (known: timeout_seconds)"),
+        ("limits = 3", "limits: expected a section, got 3"),
+        ("[server]\nlisten = [5672]", "server.listen.0: expected text, got 5672"),
+        ("[server]\nlisten = 5672", "server.listen: expected a list of texts, got 5672"),
+        ('[server]\ndata_dir = ""', 'server.data_dir: expected text that is not empty, got ""'),
+        ("[memory]\nhigh_watermark = 1.5", "memory.high_watermark: expected number above 0, at most 1, got 1.5"),
+        ("[disk]\nfree_limit_bytes = -1", "disk.free_limit_bytes: expected int from 0 up, got -1"),
+        ("[shutdown]\ntimeout_seconds = 0", "shutdown.timeout_seconds: expected number above 0, got 0"),
+        ('[logs]\nform = "xml"', 'logs.form: expected "json" or "text", got "xml"'),
+        ("[logs]\nlevel = 2026-01-01", 'expected "debug" or "error" or "info" or "warning", got "2026-01-01"'),
+        ('[server]\nlisten = ["localhost"]', "server.listen: expected HOST:PORT or [IPV6]:PORT"),
+        ("[limits", "is not TOML"),
+        (f"[limits]\nchannel_max = {'1' * 5000}", "is not TOML: Exceeds the limit"),
+        (f"[limits]\nchannel_max = {'[' * 5000}", "is not TOML: maximum recursion depth exceeded"),
+    ],
+)
+def test_a_wrong_setting_is_named_with_what_was_expected(tmp_path: Path, text: str, expected: str) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(ConfigError) as caught:
+        load(path, {})
+    assert str(caught.value).startswith(f"{path}: ")
+    assert expected in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"none\.toml: cannot be read: No such file"):
+        load(tmp_path / "none.toml", {})
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "leveret.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="is not UTF-8 text"):
+        load(tmp_path / "leveret.toml", {})
+
+
+def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, '[defaults]\nuser = "filed"\nvhost = "kept"\n')
+    environ = {"LEVERET_DEFAULT_USER": "ours", "RABBITMQ_DEFAULT_USER": "theirs", "RABBITMQ_DEFAULT_PASS": "secret"}
+    defaults = load(path, environ).defaults
+    assert (defaults.user, defaults.password, defaults.vhost) == ("ours", "secret", "kept")
+
+
+def test_an_empty_variable_is_not_set() -> None:
+    assert load(None, {"LEVERET_DEFAULT_USER": "", "RABBITMQ_DEFAULT_USER": "r"}).defaults.user == "r"
+
+
+def test_the_command_line_overrides_all(tmp_path: Path) -> None:
+    path = write(tmp_path, '[server]\ndata_dir = "filed"\nlisten = ["127.0.0.1:1"]\n[definitions]\nfile = "a"\n')
+    config = load(path, {}, data_dir="given", listen=["[::1]:0"], definitions="b.json")
+    assert config.server.directory == Path("given")
+    assert config.server.addresses == [Address("::1", 0)]
+    assert config.definitions.file == "b.json"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "5672", "host:", ":5672", "host:65536", "host:-1", "::1:5672", "host:five", "host:²", "host:" + "1" * 5000],
+)
+def test_an_address_that_is_none_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"expected HOST:PORT"):
+        parse_address(text)
+    with pytest.raises(ConfigError, match=r"^--listen: expected HOST:PORT"):
+        load(None, {}, listen=[text])
+
+
+def test_the_cluster_is_named_after_the_host_unless_told() -> None:
+    assert Config().identity.shown_cluster_name.startswith("leveret@")
+    assert msgspec.structs.replace(Config().identity, cluster_name="one").shown_cluster_name == "one"

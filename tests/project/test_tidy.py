@@ -1,0 +1,224 @@
+"""The house rules that a machine can hold: layers, sizes, names, words."""
+
+from __future__ import annotations
+
+import ast
+import re
+import statistics
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from harness.project import ROOT
+
+PACKAGES = ("broker", "storage", "migrations", "pipeline", "leveret_spark")
+GENERATED = {"broker/wire/methods.py", "broker/wire/constants.py"}
+
+FUNCTION_LINES_MAX = 60
+LONG_FUNCTIONS: dict[str, str] = {}
+"""Functions that may be longer, each with its reason. This list may only shrink."""
+
+CLASS_METHODS_MAX = 20
+LARGE_CLASSES: dict[str, int] = {}
+"""Classes that may have more, with how many. These numbers may only shrink."""
+
+BANNED_NAMES = {
+    "utils",
+    "util",
+    "helpers",
+    "helper",
+    "manager",
+    "managers",
+    "misc",
+    "common",
+    "base",
+    "service",
+    "tools",
+}
+
+# Libraries that belong to one place: whoever reads this knows where to look for a bug of that kind.
+HOMES = {
+    "trio": ("broker.server", "broker.admin", "broker.__main__"),
+    "asyncio": ("storage.definitions.definition_store",),
+    "aiosqlite": ("storage.definitions.definition_store",),
+    "sqlite3": ("storage", "migrations.apply"),
+    "lmdb": ("storage",),
+    "click": ("broker.cli",),
+    "h11": ("broker.server.http.http_server",),
+    "pika": ("leveret_spark",),
+    "pyarrow": ("leveret_spark", "pipeline"),
+    "pyspark": ("leveret_spark", "pipeline"),
+    "jinja2": ("pipeline.report.page",),
+    "matplotlib": ("pipeline.report.charts",),
+}
+
+
+class Function(NamedTuple):
+    """A function or method, where it stands and how long it is."""
+
+    place: str
+    lines: int
+
+
+def name_of(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def sources(*packages: str) -> list[Path]:
+    return sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
+
+
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def within(module: str, packages: tuple[str, ...]) -> bool:
+    return any(module == package or module.startswith(package + ".") for package in packages)
+
+
+@cache
+def imports(path: Path) -> tuple[str, ...]:
+    """Modules that a file imports anywhere; `from broker import __version__` counts as `broker`."""
+    return tuple(_imported(path))
+
+
+def _imported(path: Path) -> Iterator[str]:
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{shown(path)}: imports are absolute"
+            module = node.module or ""
+            for alias in node.names:
+                file = ROOT.joinpath(*module.split("."), alias.name)
+                yield f"{module}.{alias.name}" if file.is_dir() or file.with_suffix(".py").exists() else module
+
+
+def functions(*packages: str) -> Iterator[Function]:
+    for path in sources(*packages):
+        if shown(path) in GENERATED:
+            continue
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                assert node.end_lineno is not None
+                yield Function(f"{shown(path)}:{node.name}", node.end_lineno - node.lineno + 1)
+
+
+@pytest.mark.parametrize("library", HOMES)
+def test_a_library_has_one_home(library: str) -> None:
+    users = {name_of(path) for path in sources(*PACKAGES) if any(within(name, (library,)) for name in imports(path))}
+    assert {user for user in users if not within(user, HOMES[library])} == set()
+
+
+def test_only_the_server_may_await() -> None:
+    """Bytes in, bytes out: what is synchronous can be tested and read without an event loop."""
+    awaiting = {
+        shown(path)
+        for path in sources("broker")
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith)
+    }
+    assert {place for place in awaiting if not place.startswith(("broker/server/", "broker/admin/"))} == set()
+
+
+def test_no_function_outgrows_the_screen() -> None:
+    long = {function.place for function in functions(*PACKAGES) if function.lines > FUNCTION_LINES_MAX}
+    assert long == LONG_FUNCTIONS.keys()
+
+
+def test_most_functions_are_short() -> None:
+    assert statistics.median(function.lines for function in functions(*PACKAGES)) < 10
+
+
+def methods(node: ast.ClassDef) -> list[str]:
+    """Verbs of a class: properties are its nouns, and what begins with __ belongs to the language."""
+    found = [item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
+    verbs = [item.name for item in found if "property" not in map(ast.unparse, item.decorator_list)]
+    return [name for name in verbs if not name.startswith("__")]
+
+
+def test_no_class_knows_everything() -> None:
+    classes = {
+        f"{shown(path)}:{node.name}": len(methods(node))
+        for path in sources(*PACKAGES)
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.ClassDef)
+    }
+    large = {place: count for place, count in classes.items() if count > LARGE_CLASSES.get(place, CLASS_METHODS_MAX)}
+    assert large == {}
+    assert [place for place in LARGE_CLASSES if classes.get(place, 0) <= CLASS_METHODS_MAX] == []
+
+
+def test_files_are_named_after_what_they_know() -> None:
+    assert [shown(path) for path in sources(*PACKAGES, "tests") if path.stem in BANNED_NAMES] == []
+
+
+def test_every_module_says_what_it_is_for() -> None:
+    files = [path for path in sources(*PACKAGES, "tests") if path.name != "__init__.py" or path.read_text().strip()]
+    assert [shown(path) for path in files if not ast.get_docstring(parsed(path))] == []
+
+
+def test_every_public_class_and_function_of_a_package_is_described() -> None:
+    """Methods of the protocol are described by the specification, names that begin with _ by their callers."""
+    bare = []
+    for path in sources(*PACKAGES):
+        if shown(path) in GENERATED:
+            continue
+        for node in parsed(path).body:
+            if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            if not node.name.startswith("_") and not ast.get_docstring(node):
+                bare.append(f"{shown(path)}:{node.name}")
+    assert bare == []
+
+
+TEXTS = ("*.py", "*.md", "*.toml", "*.sql", "*.c", "*.js", "Makefile", "Dockerfile")
+WORDS = {
+    "unfinished": re.compile(r"\b(TODO|FIXME|XXX|HACK)\b"),
+    "a path of somebody's machine": re.compile(r"/home/\w|/root/"),
+}
+
+
+@pytest.mark.parametrize("meaning", WORDS)
+def test_no_file_says_what_it_should_not(meaning: str) -> None:
+    roots = [ROOT / name for name in (*PACKAGES, "tests", "tools", "docs", "bench", "spec")]
+    files = {path for root in roots if root.is_dir() for pattern in TEXTS for path in root.rglob(pattern)}
+    files |= {path for pattern in TEXTS for path in ROOT.glob(pattern)}
+    files.discard(Path(__file__))
+    told = [path for path in sorted(files) if "node_modules" not in path.parts]
+    assert [shown(path) for path in told if WORDS[meaning].search(path.read_text(encoding="utf-8"))] == []
+
+
+def test_tests_replace_no_object_of_ours_by_a_mock() -> None:
+    mocking = {shown(path) for path in sources("tests") for name in imports(path) if within(name, ("unittest.mock",))}
+    assert mocking == set()
+
+
+SLOW_DISKS = {ROOT / "tests/durability/planted/settlements.py"}
+"""What sleeps to play a slow disk in a process under test."""
+
+
+def test_no_test_just_sleeps() -> None:
+    """A test waits for what it wants to see; `sleep` stands only in loops that look again."""
+    sleeping = set()
+    for path in set(sources("tests")) - SLOW_DISKS:
+        looped = {
+            id(inner)
+            for node in ast.walk(parsed(path))
+            if isinstance(node, ast.While | ast.For)
+            for inner in ast.walk(node)
+        }
+        for node in ast.walk(parsed(path)):
+            called = isinstance(node, ast.Call) and ast.unparse(node.func)
+            if called in ("time.sleep", "sleep", "trio.sleep", "asyncio.sleep") and id(node) not in looped:
+                sleeping.add(f"{shown(path)}:{node.lineno}")  # type: ignore[attr-defined]
+    assert sleeping == set()

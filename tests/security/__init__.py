@@ -1,0 +1,1 @@
+"""Clients that mean harm, and inputs that nobody would write."""

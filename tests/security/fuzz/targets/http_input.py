@@ -1,0 +1,206 @@
+"""Target `web`: whatever is said by HTTP is answered in answers, or with the end; and no secret is told or logged."""
+
+from __future__ import annotations
+
+import logging
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import trio
+import trio.testing
+
+from broker.config import Http
+from broker.entities.vhosts.users import User
+from broker.server.http.event_log_routes import EventPages
+from broker.server.http.http_server import HttpConnection
+from broker.server.http.segment_files import SegmentFiles
+from broker.session.connection import Peer
+from broker.session.login.login_throttle import GuessLimits
+from broker.session.login.passwords import SHA256, hash_password
+from broker.session.registry import Registry
+from broker.session.session_settings import SessionSettings
+from harness.brokers.broker_core import Core
+from harness.brokers.http_broker import write_segments
+from tests.security.fuzz.broker_under_test import scratch_directory
+from tests.security.fuzz.choices import Choices, once_in, pick
+
+SECRET = "hunter2hunter2"
+PEER = Peer("192.0.2.7", 50000, "192.0.2.1", 15672, loopback=False)
+NAME = "one-00000001-0000000000000001-0000000000000002.events"
+OUTSIDE = "out-00000001-0000000000000001-0000000000000002.events"
+STATUSES = {200, 206, 304, 400, 401, 404, 405, 408, 413, 416, 429, 431, 501, 505}
+
+_METHODS = ("GET", "HEAD", "POST", "CONNECT", "OPTIONS", "get", "G\0T")
+_TARGETS = (
+    "/api/events",
+    "/api/events?",
+    f"/api/events?after={NAME}&limit=1",
+    "/api/events?limit=99999",
+    "/api/events?after=%00&after=",
+    f"/api/events/{NAME}",
+    f"/api/events/{NAME}",
+    f"/api/events/..%2F{OUTSIDE}",
+    f"/api/events/../{OUTSIDE}",
+    f"/api//events/./{NAME}?x",
+    f"http://broker/api/events/{NAME}",
+    "http://[",
+    "*",
+    "//",
+    "/%",
+    f"/{SECRET}",
+)
+_VERSIONS = ("HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "HTTP/1.9", "")
+
+
+def _basic(login: str) -> str:
+    return f"Authorization: Basic {b64encode(login.encode()).decode()}"
+
+
+_USUAL = ("Host: broker", _basic(f"mon:{SECRET}"))
+_LINES = (
+    *_USUAL,
+    _basic(f"plain:{SECRET}"),
+    _basic(f"nobody:{SECRET}"),
+    _basic(SECRET),
+    f"Authorization: Basic {SECRET}",
+    f"Authorization\x01: {SECRET}",
+    f" {SECRET}",
+    "Range: bytes=0-4",
+    "Range: bytes=4-",
+    "Range: bytes=-0",
+    "Range: bytes=9-1, 5-",
+    'If-Range: "x"',
+    'If-None-Match: "x", W/"y"',
+    "If-None-Match: *",
+    "Connection: close",
+    "Connection: keep-alive, upgrade",
+    "Upgrade: websocket",
+    "Expect: 100-continue",
+    "Content-Length: 0",
+    "Content-Length: 5",
+    "Content-Length: 99999999999999999999",
+    "Transfer-Encoding: chunked",
+    "Transfer-Encoding: gzip, chunked",
+    "X: " + "a" * 9000,
+)
+_BODIES = (b"", b"", b"", b"12345", b"0\r\n\r\n", b"5\r\n12345\r\n0\r\nT: x\r\n\r\n", b"ffffffffffffffff\r\n")
+
+
+def _mostly(choices: Choices, options: tuple[str, ...]) -> str:
+    """The first of them, as a rule."""
+    return pick(choices, options) if once_in(choices, 6) else options[0]
+
+
+def said(choices: Choices) -> list[bytes]:
+    """What a client sends, in pieces."""
+    whole = b""
+    for _ in range(choices.number(1, 4)):
+        lines = [f"{_mostly(choices, _METHODS)} {pick(choices, _TARGETS)} {_mostly(choices, _VERSIONS)}"]
+        lines += [line for line in _USUAL if not once_in(choices, 8)]
+        lines += [pick(choices, _LINES) for _ in range(choices.number(0, 3))]
+        whole += "\r\n".join([*lines, "", ""]).encode("latin-1") + pick(choices, _BODIES)
+    if once_in(choices, 3):
+        at = choices.number(0, len(whole))
+        whole = whole[:at] + choices.data(30) + whole[at + choices.number(0, 20) :]
+    pieces = []
+    for _ in range(choices.number(0, 3)):
+        at = choices.number(0, len(whole))
+        pieces.append(whole[:at])
+        whole = whole[at:]
+    return [*pieces, whole]
+
+
+class _Watch(logging.Handler):
+    """Notes what is logged, and objects to failures and secrets when asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.records.append(record)
+
+    def check(self) -> None:
+        records, self.records = self.records, []
+        for record in records:
+            assert record.exc_info is None, record.getMessage()
+            assert SECRET not in record.getMessage()
+
+
+async def converse(pages: EventPages, pieces: list[bytes]) -> bytes:
+    """What the broker answers to some pieces, and then the end."""
+    ours, theirs = trio.testing.memory_stream_pair()
+    connection = HttpConnection(theirs, PEER, Http(), pages.answer)
+    heard = bytearray()
+
+    async def speak() -> None:
+        try:
+            for piece in pieces:
+                await ours.send_all(piece)
+                await trio.testing.wait_all_tasks_blocked()
+            await ours.send_eof()
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            pass  # the broker has had enough
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(connection.serve)
+        nursery.start_soon(speak)
+        while data := await ours.receive_some():
+            heard += data
+    return bytes(heard)
+
+
+def check(heard: bytes) -> None:
+    """Nothing but whole answers, save that a body is missing behind the answer to HEAD."""
+    while heard:
+        head, end, heard = heard.partition(b"\r\n\r\n")
+        assert end, "half an answer"
+        status, *lines = head.decode("ascii").split("\r\n")
+        assert status.startswith("HTTP/1.1 ")
+        assert int(status[9:12]) in STATUSES, status
+        headers = dict(line.split(": ", 1) for line in lines)
+        assert "Date" in headers
+        size = int(headers.get("Content-Length", 0))
+        if not heard.startswith(b"HTTP/1.1 ") and heard:
+            assert len(heard) >= size, "half a body"
+            heard = heard[size:]
+
+
+@contextmanager
+def opened() -> Iterator[Callable[[Choices], None]]:
+    """The target, ready for inputs."""
+    watch, log = _Watch(), logging.getLogger("leveret.http")
+    level, propagate = log.level, log.propagate
+    log.addHandler(watch)
+    log.setLevel(logging.DEBUG)
+    log.propagate = False
+    with scratch_directory() as directory:
+        core = Core(directory / "messages")
+        try:
+            pages = _pages(core, directory)
+
+            def take(choices: Choices) -> None:
+                clock = trio.testing.MockClock(autojump_threshold=0)
+                heard = trio.run(converse, pages, said(choices), clock=clock)
+                assert SECRET.encode() not in heard
+                check(heard)
+                watch.check()
+
+            yield take
+        finally:
+            core.close()
+            log.removeHandler(watch)
+            log.setLevel(level)
+            log.propagate = propagate
+
+
+def _pages(core: Core, directory: Path) -> EventPages:
+    write_segments(directory / "events", "one", 1, 2, 1)
+    (directory / OUTSIDE).write_text(SECRET)
+    users = core.broker.users.by_name
+    for name, tags in (("mon", ("monitoring",)), ("plain", ())):
+        users[name] = User(name, hash_password(SECRET.encode()), SHA256, tags)
+    registry = Registry(core.broker, SessionSettings(guesses=GuessLimits(0, 1.0, 1.0)))
+    return EventPages(registry, SegmentFiles(directory / "events", 2))

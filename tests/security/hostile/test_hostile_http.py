@@ -1,0 +1,194 @@
+"""What holds clients back that come by HTTP: time, number and size; meanwhile messages and honest readers go on."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.attacks.benign_client import Good, descriptors, own_memory
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import Caller, ask, request, web_address, web_broker, write_segments
+from harness.waiting import eventually
+from tests.durability.planted.planted_catalogue import with_mistake
+from tests.unit.http.test_http_server import noise
+
+Ends = Callable[..., Any]
+
+SEGMENT = "/api/events/node-00000001-0000000000000001-0000000000000001.events"
+SIZE = 16 << 20
+"""More than sockets take at once, and much more than the broker may hold."""
+IMPATIENT = "request_timeout_seconds = 1.5\nidle_timeout_seconds = 0.5\nsend_timeout_seconds = 1.5\n"
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with eight connections by HTTP and little patience."""
+    directory = tmp_path_factory.mktemp("hostile-http")
+    write_segments(directory / "events", "node", 1, 1, filling=noise(SIZE))
+    process = web_broker(directory, http=f"connections_max = 8\n{IMPATIENT}")
+    process.start()
+    yield process
+    if process.running:
+        process.kill()
+
+
+@pytest.fixture
+def call(target: BrokerProcess, ends: Ends) -> Callable[[], Caller]:
+    return lambda: ends(Caller(web_address(target)))
+
+
+def fetched(target: BrokerProcess) -> bool:
+    """Somebody honest is served meanwhile, who tries again when the machine has held him up for too long."""
+
+    def served() -> bool:
+        try:
+            return ask(web_address(target), "/api/events").status == 200
+        except (OSError, http.client.HTTPException):
+            return False
+
+    return eventually(served, "an honest reader to be served")
+
+
+def test_who_says_nothing_goes(target: BrokerProcess, call: Callable[[], Caller]) -> None:
+    assert call().ended()
+
+
+def test_who_says_half_a_request_is_told_so(target: BrokerProcess, call: Callable[[], Caller]) -> None:
+    caller = call()
+    caller.say(request(SEGMENT)[:-1])
+    answer = caller.hear()
+    assert (answer.status, json.loads(answer.body)["error"]) == (408, "request_timeout")
+    assert caller.ended()
+
+
+def test_who_says_a_byte_at_a_time_goes_all_the_same(target: BrokerProcess, call: Callable[[], Caller]) -> None:
+    """A byte does not begin the time anew."""
+    caller = call()
+    caller.say(b"GET /")
+
+    def said_too_much() -> bool:
+        try:
+            caller.say(b"a")
+        except OSError:
+            return True
+        return False
+
+    eventually(said_too_much, "the connection to be closed")
+    assert "a request that does not come to its end" in target.log()
+
+
+def test_who_keeps_a_connection_for_nothing_goes(call: Callable[[], Caller]) -> None:
+    caller = call()
+    caller.request("/api/events")
+    assert caller.hear().status == 200
+    assert caller.ended()
+
+
+def test_who_does_not_take_the_answer_is_cut_off(target: BrokerProcess, call: Callable[[], Caller], good: Good) -> None:
+    before, memory = descriptors(target.pid), own_memory(target.pid)
+    callers = [call() for _ in range(4)]
+    for caller in callers:
+        caller.request(SEGMENT)
+    eventually(lambda: target.log().count("it takes its answer too slowly") >= 4, "the log")
+    good.round_trip()
+    eventually(lambda: descriptors(target.pid) <= before, "sockets and files to be closed")
+    assert own_memory(target.pid) < memory + SIZE // 2
+    for caller in callers:
+        status, headers = caller.head()
+        assert status == 200
+        assert len(caller.read(int(headers["content-length"]))) < SIZE
+
+
+def test_the_idle_make_room(target: BrokerProcess, call: Callable[[], Caller], good: Good) -> None:
+    crowd = [call() for _ in range(60)]
+    for caller in crowd:
+        caller.say(b"G")
+    assert fetched(target)
+    good.round_trip()
+    assert "there are too many, and it asks for nothing" in target.log()
+
+
+def test_the_busy_stay(target: BrokerProcess, call: Callable[[], Caller]) -> None:
+    """Who is being served is served to the end, however many come."""
+    busy = call()
+    busy.request(SEGMENT)
+    status, headers = busy.head()
+    size = int(headers["content-length"])
+    for _ in range(30):
+        call().say(b"G")
+        size -= len(busy.read(min(size, SIZE // 20)))
+    assert (status, len(busy.read(size))) == (200, size)
+    assert fetched(target)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        b"GET /" + b"a" * 20_000,
+        b"a" * 20_000,
+        request("/api/events", "GET", "X: " + "a" * 20_000),
+        request("/api/events", "GET", *(f"X-{number}: a" for number in range(2000))),
+        b"GET / HTTP/1.1\r\n" + b"a:\r\n" * 6000,
+    ],
+)
+def test_requests_have_a_size(target: BrokerProcess, call: Callable[[], Caller], said: bytes) -> None:
+    caller = call()
+    caller.say(said)
+    assert caller.hear().status in (400, 431)
+    assert caller.ended()
+
+
+def test_a_flood_of_requests_holds_up_nobody(target: BrokerProcess, call: Callable[[], Caller], good: Good) -> None:
+    flood = request("/api/events", user="guest:wrong") * 200 + request("/none") * 200
+    callers = [call() for _ in range(4)]
+    for caller in callers:
+        caller.say(flood)
+    for _ in range(5):
+        good.round_trip()
+    for caller in callers:
+        assert [caller.hear().status for _ in range(400)] == [401] * 200 + [404] * 200
+
+
+def test_what_is_remembered_of_many_who_come_and_go(target: BrokerProcess, call: Callable[[], Caller]) -> None:
+    before = descriptors(target.pid)
+    for _ in range(200):
+        caller = call()
+        caller.say(request(SEGMENT)[:30])
+        caller.close()
+    eventually(lambda: descriptors(target.pid) <= before, "sockets to be closed")
+    assert fetched(target)
+    assert not re.search("error on HTTP connection|Traceback", target.log())
+
+
+def test_a_stop_waits_for_no_reader(tmp_path: Path, ends: Ends) -> None:
+    write_segments(tmp_path / "events", "node", 1, 1, filling=noise(SIZE))
+    process = web_broker(tmp_path)
+    process.start()
+    idle, busy = ends(Caller(web_address(process))), ends(Caller(web_address(process)))
+    busy.request(SEGMENT)
+    assert busy.head()[0] == 200
+    assert process.stop() == 0
+    assert idle.ended()
+    assert len(busy.read(SIZE)) < SIZE
+    assert "Traceback" not in process.log()
+
+
+def test_a_broker_that_waits_for_slow_readers_is_found(tmp_path: Path, ends: Ends) -> None:
+    write_segments(tmp_path / "events", "node", 1, 1, filling=noise(SIZE))
+    process = web_broker(tmp_path, http="send_timeout_seconds = 0.1")
+    process.environment = with_mistake("slow readers stay")
+    process.start()
+    try:
+        ends(Caller(web_address(process))).request(SEGMENT)
+        with pytest.raises(AssertionError, match="the slow one to go"):
+            eventually(lambda: "takes its answer too slowly" in process.log(), "the slow one to go", seconds=1)
+    finally:
+        process.kill()

@@ -1,0 +1,237 @@
+"""What holds each kind of attack back: where it stops, and who is sent away."""
+
+from __future__ import annotations
+
+import select
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from broker.wire.constants import FRAME_BODY
+from broker.wire.field_tables import Field
+from broker.wire.frames import PROTOCOL_HEADER, frame, method_frame
+from broker.wire.methods import (
+    BasicAck,
+    ConfirmSelect,
+    ConnectionClose,
+    ConnectionStartOk,
+    TxSelect,
+    TxSelectOk,
+)
+from harness.attacks.attack import Attack
+from harness.attacks.benign_client import Good, own_memory
+from harness.attacks.costly_topologies import HeadersBindings
+from harness.attacks.incomplete_contents import announcement
+from harness.attacks.non_reading_clients import DeafAsker, DeafGetter, DeafToReplies
+from harness.attacks.raw_connection import NOTHING, Line, publication
+from harness.attacks.resource_hoarding import fresh
+from harness.brokers.broker_process import BrokerProcess
+from harness.clients.shorthand import exchange_declare, queue_declare
+from harness.clients.wire_client import Client
+from harness.project import ROOT
+from harness.waiting import eventually
+from tests.durability.planted.planted_catalogue import with_mistake
+
+Started = Callable[..., BrokerProcess]
+Ends = Callable[..., Any]
+
+MIB = 1 << 20
+
+pytestmark = pytest.mark.slow
+
+
+def planted(name: str | None) -> dict[str, str] | None:
+    return with_mistake(name) if name else None
+
+
+# Messages that are not whole
+
+
+def half_a_body(line: Line, size: int) -> None:
+    """Announce a message and send no more than so much of it, in frames of 100,000 bytes."""
+    line.tell(announcement(1))
+    line.tell(frame(FRAME_BODY, 1, bytes(100_000)) * (size // 100_000))
+
+
+def sent_away(line: Line) -> bool:
+    """The broker has said 506 to this connection, or closed it."""
+    try:
+        line.await_methods(ConnectionClose, 1)
+    except ConnectionError as error:
+        return "RESOURCE_ERROR" in str(error) or "closed" in str(error) or "reset" in str(error)
+    return False
+
+
+def is_open(line: Line) -> bool:
+    try:
+        line.hear()
+    except ConnectionError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("mistake", [None, "half bodies not counted"])
+def test_who_sends_most_of_messages_that_are_not_whole_goes(limited: Started, ends: Ends, mistake: str | None) -> None:
+    broker = limited(incomplete_bytes_max=4 * MIB, environment=planted(mistake))
+    good, modest, greedy = ends(Good(broker.address)), ends(Line(broker.address)), ends(Line(broker.address))
+    half_a_body(modest, MIB)
+    half_a_body(greedy, 5 * MIB)
+    good.round_trip()
+    if mistake:
+        assert is_open(greedy)
+        return
+    assert sent_away(greedy)
+    assert is_open(modest)
+    half_a_body(other := ends(Line(broker.address)), 2 * MIB)  # what the greedy one held is there again
+    good.round_trip()
+    assert is_open(other)
+
+
+def test_an_open_transaction_counts_until_it_is_committed(limited: Started, ends: Ends) -> None:
+    broker = limited(incomplete_bytes_max=4 * MIB)
+    line = ends(Line(broker.address))
+    fresh(line, "transaction")
+    line.ask(TxSelectOk, TxSelect())
+    line.tell(publication("transaction", bytes(100_000)) * 60)
+    assert sent_away(line)
+
+
+# Who does not read
+
+
+def taken(attack: Attack, bytes_max: int) -> int:
+    """How many bytes the broker takes from an attacker who reads nothing, until it takes no more, or so many."""
+    attack.begin()
+    line = attack.lines[-1]
+    line.sock.setblocking(False)
+    data, total = memoryview(getattr(attack, "data", b"")), 0
+    while total < bytes_max and select.select((), (line.sock,), (), STUCK_SECONDS)[1]:
+        total += line.sock.send(data[total % len(data) :])
+    return total
+
+
+STUCK_SECONDS = 2.0
+"""A socket that takes nothing for so long is not being read."""
+
+
+@pytest.mark.parametrize("mistake", [None, "unread output not bounded"])
+def test_who_reads_no_answers_is_not_read(limited: Started, ends: Ends, mistake: str | None) -> None:
+    broker = limited(output_bytes_max=MIB // 4, environment=planted(mistake))
+    attack = ends(DeafAsker(broker.address))
+    found = taken(attack, 16 * MIB)
+    attack.end()
+    assert (found < 16 * MIB) is (mistake is None)
+    ends(Good(broker.address)).round_trip()
+
+
+def test_answers_to_gets_stop_within_what_was_received(limited: Started, ends: Ends) -> None:
+    """Three thousand gets of a mebibyte come in one piece; the broker obeys as many as there is room for."""
+    broker = limited(output_bytes_max=MIB // 4)
+    attack = ends(DeafGetter(broker.address, 0.01))
+    assert taken(attack, 8 * MIB) < 8 * MIB
+    assert own_memory(broker.pid) < 200 * MIB
+    attack.end()
+
+
+def test_direct_replies_that_nobody_reads_are_dropped(limited: Started, ends: Ends) -> None:
+    broker = limited(output_bytes_max=MIB // 4)
+    attack = ends(DeafToReplies(broker.address))
+    assert taken(attack, 300 * MIB) >= 300 * MIB  # who answers is held up by nobody
+    assert own_memory(broker.pid) < 200 * MIB
+    attack.end()
+
+
+# Turns
+
+
+@pytest.mark.parametrize("mistake", [None, "turns without end"])
+def test_others_have_their_turn_between_what_costs_much(limited: Started, ends: Ends, mistake: str | None) -> None:
+    """Hundreds of publishes, each held against thousands of bindings, have come in one piece."""
+    broker = limited(environment=planted(mistake))
+    good, attack = ends(Good(broker.address)), ends(HeadersBindings(broker.address, 0.5))
+    attack.begin()
+    publishes = 400
+    attack.line.tell(method_frame(1, ConfirmSelect(True)) + attack.data[: len(attack.data) // 100] * publishes)
+    attack.line.await_methods(BasicAck, 1)
+    good.round_trip()
+    assert (attack.line.confirmed < publishes) is (mistake is None)
+    attack.end()
+
+
+# Strangers
+
+
+def test_the_oldest_stranger_goes_when_there_are_too_many(limited: Started, ends: Ends) -> None:
+    broker = limited(handshakes_max=5)
+    good = ends(Good(broker.address))
+    strangers = [ends(Line(broker.address, greet=False)) for _ in range(8)]
+    for stranger in strangers[:3]:
+        stranger.sock.settimeout(10)
+        assert stranger.sock.recv(1) == b""
+    for stranger in strangers[3:]:
+        stranger.tell(PROTOCOL_HEADER)
+        stranger.sock.settimeout(10)
+        assert stranger.sock.recv(1) == b"\x01"
+    good.round_trip()
+
+
+def test_refused_logins_count_among_them(limited: Started, ends: Ends) -> None:
+    broker = limited(handshakes_max=5)
+    guess = method_frame(0, ConnectionStartOk(NOTHING, "PLAIN", b"\0guest\0guess", "en_US"))
+    guesses = [ends(Line(broker.address, greet=False)) for _ in range(8)]
+    for line in guesses:
+        try:
+            line.tell(PROTOCOL_HEADER + guess)
+        except ConnectionError:
+            continue
+    ends(Good(broker.address)).round_trip()
+
+
+def test_a_stranger_may_not_send_large_frames(limited: Started, ends: Ends) -> None:
+    broker = limited()
+    line = ends(Line(broker.address, greet=False))
+    properties = {"large": Field("S", bytes(20_000))}
+    line.tell(PROTOCOL_HEADER + method_frame(0, ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest", "en_US")))
+    eventually(lambda: "frame_too_large" in broker.log(), "the broker to say why")
+    ends(Good(broker.address)).round_trip()
+
+
+# Descriptors
+
+
+def test_clients_do_not_get_the_last_descriptors(limited: Started, ends: Ends) -> None:
+    broker = limited(prefix=("sh", "-c", 'ulimit -n 160; exec "$@"', "sh"))
+    good = ends(Good(broker.address))
+    crowd = [ends(Line(broker.address)) for _ in range(95)]
+    crowd += [ends(Line(broker.address, greet=False)) for _ in range(100)]
+    eventually(lambda: "others wait" in broker.log(), "the broker to have no more room")
+    good.round_trip()
+    command = [sys.executable, "-m", "broker", "status", "--data-dir", str(broker.data_dir)]
+    status = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert status.returncode == 0, status.stderr
+    for line in crowd:
+        line.close()
+    ends(Good(broker.address)).round_trip()
+    good.round_trip()
+
+
+# Entities
+
+
+def test_queues_and_exchanges_have_an_end(limited: Started, ends: Ends) -> None:
+    """The words are those of RabbitMQ's cluster_queue_limit (3.13) and cluster_exchange_limit (4.1)."""
+    broker = limited(queues_max=2, exchanges_max=9)
+    client = ends(Client.connect(broker.address))
+    for name in ("a", "b", "a"):
+        client.ask(queue_declare(name))
+    assert client.refusal(queue_declare("c")) == (
+        "channel 406 PRECONDITION_FAILED - cannot declare queue 'c': queue limit in cluster (2) is reached"
+    )
+    for name in ("x", "y", "x"):
+        client.ask(exchange_declare(name))
+    assert client.refusal(exchange_declare("z")) == (
+        "channel 406 PRECONDITION_FAILED - cannot declare exchange 'z' in vhost '/': exchange limit of 9 is reached"
+    )

@@ -1,0 +1,162 @@
+"""What must be there after a process has ended, and what everything has to add up to at any time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from broker.entities.queues.queue import Queue
+from tests.simulation.copies import EXPIRY_AFTER_START, TOLERANCE, Broken, Copy, Group, Place
+from tests.simulation.promises import Promises
+from tests.simulation.world.topology_of_seed import GRAVE
+
+EVERYTHING = 1 << 62
+
+
+def survive(promises: Promises, found: dict[int, str], committed: int = EVERYTHING) -> None:
+    """A broker has ended and started again with these queues. `committed` is the last batch that was on disk.
+
+    Raises Broken for a queue that should be there and is not, or the reverse.
+    """
+    for place in list(promises.places.values()):
+        if _is_back(place, place.number in found):
+            _begin_again(promises, place)
+        else:
+            _forget(promises, place)
+    copies = [copy for place in promises.places.values() for copy in (*place.copies.values(), *place.buried.values())]
+    for group in _groups(copies):
+        doubted, group.open = group.open, group.open or group.batch > committed
+        group.open &= not any(copy.confirmed for copy in group.came)
+        owed = any(copy.confirmed or (copy.sure and copy.came <= committed) for copy in group.left)
+        group.owed = owed or (doubted and group.owed)  # nobody has looked since the crash before this one
+        group.batch = 0
+    for copy in copies:
+        _survive(copy, committed, promises)
+    revived = [copy for copy in copies if not copy.fate and copy.place.recipe.letters_to]
+    promises.mortal = list(dict.fromkeys([*promises.mortal, *revived]))
+    for copy in promises.mortal:
+        copy.shaky |= copy.may_have_gone(promises.last)
+    promises.named = {found[place.number]: place for place in promises.places.values()}
+    for place in promises.places.values():
+        place.make_room()
+
+
+def _is_back(place: Place, back: bool) -> bool:
+    if not place.recipe.durable:
+        return False
+    if back and place.ended:
+        raise Broken(f"queue {place.recipe.name} is back, although its deletion was answered")
+    if not back and place.sealed and not place.ending:
+        raise Broken(f"queue {place.recipe.name} is lost, although its declaration was answered")
+    return back
+
+
+def _forget(promises: Promises, place: Place) -> None:
+    del promises.places[place.number]
+    promises.bound.discard(place.number)
+    for copy in list(place.copies.values()):
+        copy.end("deleted", 0)
+
+
+def _begin_again(promises: Promises, place: Place) -> None:
+    place.there, place.sealed, place.ending = True, True, False
+    place.used = promises.now
+    place.takers.clear()
+    place.asked.clear()
+    place.had_takers = place.said_empty = False
+
+
+def _groups(copies: Iterable[Copy]) -> list[Group]:
+    groups = {id(group): group for copy in copies for group in (copy.group, *copy.groups_left) if group is not None}
+    return list(groups.values())
+
+
+def _survive(copy: Copy, committed: int, promises: Promises) -> None:
+    if not copy.kept:
+        if not copy.fate:
+            copy.end("ended with the process", 0)
+        if copy.is_letter:
+            copy.place.buried.pop(copy.key, None)  # its message may be back, and die again
+        return
+    if copy.fate:
+        if copy.left <= committed:
+            copy.left = 0
+            return
+        copy.was_sure = copy.confirmed or (copy.sure and copy.came <= committed)
+        copy.revive()
+    elif copy.came > committed:
+        copy.sure = copy.confirmed
+    copy.came = 0
+    if copy.times_out:
+        copy.flag = True if 0 <= copy.marked <= committed else None
+        copy.marked = 0 if copy.flag else -1
+    limit = copy.place.recipe.delivery_limit
+    if limit and copy.times_out > limit:
+        copy.shaky = True
+    copy.out = None
+    copy.shaky |= copy.may_have_gone(promises.last)
+    copy.since = promises.event
+    copy.waits |= copy.released > committed
+    copy.released = 0
+    if copy.not_before <= promises.last + TOLERANCE:
+        copy.not_before = 0  # it may be in its queue already, whatever the clock says now
+    if copy.ready_by:
+        copy.ready_by = max(copy.ready_by, promises.started + EXPIRY_AFTER_START)
+
+
+def audit(promises: Promises, queues: dict[int, Queue]) -> None:
+    """Count: each queue holds what it must, and no more than it may; and nobody waits for what is there."""
+    now = promises.now
+    promises.mortal = [copy for copy in promises.mortal if not copy.fate or copy.fate in ("purged", "deleted")]
+    for number, queue in queues.items():
+        place = promises.places.get(number)
+        if place is None or place.blurred or place.recipe.kind == "stream":
+            continue
+        low, high = place.bounds(now, promises.started)
+        if place.recipe.name == GRAVE:
+            high += sum(copy.may_have_gone(now) for copy in promises.mortal)
+        if not low <= queue.ready <= high:
+            raise Broken(
+                f"queue {queue.name} holds {queue.ready} messages, not {low} to {high}{_which(promises, place)}"
+            )
+        out = sum(copy.out is not None for copy in place.copies.values())
+        if queue.unacked != out:
+            raise Broken(f"queue {queue.name} has {queue.unacked} messages out, not {out}")
+        recipe = place.recipe
+        grown_up = now > promises.started + EXPIRY_AFTER_START
+        if recipe.limit and not recipe.overflow and grown_up and queue.ready > recipe.limit:
+            raise Broken(f"queue {queue.name} holds {queue.ready} messages, its limit is {recipe.limit}")
+        _look_for_the_idle(promises, place)
+        _look_at_the_lease(promises, place)
+
+
+def _which(promises: Promises, place: Place) -> str:
+    certain = [copy.key for copy in place.copies.values() if copy.certainly_ready(promises.now)]
+    possible = [copy.key for copy in place.copies.values() if copy.possibly_ready(promises.now)]
+    return f"; certain {certain[:8]}, possible {possible[:8]}"
+
+
+def _look_for_the_idle(promises: Promises, place: Place) -> None:
+    takers = place.takers[:1] if place.recipe.single_active else place.takers
+    if not any(taker.hungry for taker in takers):
+        return
+    for copy in place.copies.values():
+        if copy.certainly_ready(promises.now) and copy.since < promises.event:
+            raise Broken(f"{promises.tell(copy)} waits, although a consumer has credit")
+
+
+def _look_at_the_lease(promises: Promises, place: Place) -> None:
+    lease = place.recipe.expires
+    if lease and not place.takers and place.used + lease < promises.now - 10 * TOLERANCE:
+        raise Broken(f"queue {place.recipe.name} outlives its lease")
+
+
+def nothing_is_missing(promises: Promises) -> None:
+    """Everything has been taken out of all queues: whatever was promised has been seen."""
+    for copy in promises.mortal:
+        if copy.sure and copy.parcel.persistent and not copy.fate and copy.place.there:
+            raise Broken(f"{promises.tell(copy)} is gone, and no dead letter of it is there")
+    for place in promises.places.values():
+        for copy in place.copies.values():
+            for group in copy.groups_left:
+                if group.open and group.owed and not copy.shaky and place.there:
+                    raise Broken(f"{promises.tell(copy)} is neither there nor what came in its place")

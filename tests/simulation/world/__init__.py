@@ -1,0 +1,1 @@
+"""The broker of a run, its time, its faults and its wire."""

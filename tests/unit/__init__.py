@@ -1,0 +1,1 @@
+"""Single packages, without a whole broker round them."""

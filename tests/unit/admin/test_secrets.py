@@ -1,0 +1,243 @@
+"""Passwords are shown to nobody: not in the log at its most talkative, not in answers, not in what a start refuses.
+
+And what holds their hashes is its owner's alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import socket
+import stat
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.admin.protocol import SOCKET_NAME, AdministrationError, ask
+from broker.session.login.sasl import Login
+from broker.wire.field_tables import encode_table, from_python
+from broker.wire.frames import PROTOCOL_HEADER, method_frame
+from broker.wire.methods import ConnectionStart, ConnectionStartOk, ConnectionUpdateSecret
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import Caller, request, web_address
+from harness.clients.wire_client import Client
+from harness.project import ROOT
+from harness.waiting import eventually
+
+SECRET = "hunter2hunter2"
+LOGGED = 'logs = {level = "debug"}\nhttp = {listen = ["127.0.0.1:0"]}\n'
+
+
+def shows(text: str) -> list[str]:
+    """In which disguises a text shows the secret."""
+    raw = SECRET.encode()
+    disguises = [SECRET, base64.b64encode(raw).decode().rstrip("="), raw.hex(), str(list(raw))[1:-1], SECRET[:8]]
+    return [disguise for disguise in disguises if disguise in text]
+
+
+@pytest.fixture
+def talkative(tmp_path: Path) -> Iterator[BrokerProcess]:
+    config = tmp_path / "leveret.toml"
+    config.write_text(LOGGED)
+    process = BrokerProcess(tmp_path / "data", "--config", str(config))
+    process.start()
+    yield process
+    if process.running:
+        process.kill()
+
+
+def responses() -> list[tuple[str, bytes]]:
+    """Ways to send the secret, most of them wrong. None has it in the user's place: names of users are logged."""
+    raw = SECRET.encode()
+    login = encode_table(from_python({"LOGIN": "guest", "PASSWORD": SECRET}))[4:]
+    return [
+        ("PLAIN", b"\0guest\0" + raw),
+        ("PLAIN", b"\0guest\0" + raw + b"\0more"),
+        ("PLAIN", raw),
+        ("AMQPLAIN", login),
+        ("AMQPLAIN", login[:-3]),
+        ("AMQPLAIN", raw),
+        ("AMQPLAIN", encode_table(from_python({"LOGIN": 5, "PASSWORD": SECRET}))[4:]),
+        ("NONE SUCH", raw),
+        ("EXTERNAL", raw),
+    ]
+
+
+def say_wrongly(process: BrokerProcess) -> None:
+    """Send connection.start-ok frames that cannot be decoded, with the secret in them."""
+    whole = method_frame(0, ConnectionStartOk({}, "PLAIN", b"\0guest\0" + SECRET.encode(), "en_US"))
+    size = struct.unpack(">I", whole[3:7])[0]
+    damaged = [
+        whole[:3] + struct.pack(">I", size - 4) + whole[7:],  # the end is not where it should be
+        whole[:-1] + b"x",
+        whole.replace(struct.pack(">I", 7 + len(SECRET)), struct.pack(">I", 5000), 1),
+        whole.replace(b"\0\x0a\0\x0b\0\0\0\0", b"\0\x0a\0\x0b\0\0\0\x10", 1),
+    ]
+    for frame in damaged:
+        client = Client(process.address)
+        client.send_raw(PROTOCOL_HEADER)
+        client.expect(ConnectionStart, channel=0)
+        client.send_raw(frame)
+        client.close()
+
+
+def administer(process: BrokerProcess) -> str:
+    """Everything in which a password may be told to the broker by its operator; what it answers."""
+    answers = []
+    user = {"name": "app", "password": SECRET, "tags": []}
+    for command, arguments in (
+        ("add_user", user),
+        ("add_user", user),
+        ("add_user", {**user, "name": "", "tags": 5}),
+        ("add_user", {"name": "x", "password": [SECRET]}),
+        ("change_password", {"name": "app", "password": SECRET + "2"}),
+        ("change_password", {"name": "nobody", "password": SECRET}),
+        ("authenticate_user", {"name": "app", "password": SECRET}),
+        ("import_definitions", {"definitions": {"users": [{"name": "new", "password": SECRET, "tags": ""}]}}),
+        ("import_definitions", {"definitions": {"users": [{"name": "new", "password": {"x": SECRET}, "tags": ""}]}}),
+        ("import_definitions", {"definitions": {"users": [{"name": 5, "password": SECRET, "tags": ""}]}}),
+        ("import_definitions", {"definitions": {"users": [{"nam": "new", "password": SECRET}]}}),
+        ("none_such", user),
+        ("list_users", {}),
+        ("list_connections", {}),
+        ("status", {}),
+        ("export_definitions", {}),
+    ):
+        try:
+            answers.append(json.dumps(ask(process.data_dir, command, arguments, 10)))
+        except AdministrationError as error:
+            answers.append(str(error))
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.connect(str(process.data_dir / SOCKET_NAME))
+        peer.sendall(f'{{"command": "add_user", "arguments": {{"password": "{SECRET}"\n'.encode())
+        answers.append(peer.recv(4096).decode())
+    return "\n".join(answers)
+
+
+def say_by_http(process: BrokerProcess) -> str:
+    """Requests with the secret where it belongs and where it does not; what the broker answers."""
+    coded = base64.b64encode(f"guest:{SECRET}".encode()).decode()
+    path = "/api/events"
+    lines = [
+        request(path, user=f"guest:{SECRET}"),
+        request(path, user=SECRET),
+        request(path, "GET", f"Authorization: Basic {coded}"),
+        request(path, user=f"guest:{SECRET}").replace(b"Authorization:", b"Authorization\x01:"),
+        request(path, user=f"guest:{SECRET}").replace(b"Basic", b"Basic\x01"),
+        request(path, user=f"guest:{SECRET}").replace(b"Basic", b"Bearer"),
+        request(path, user=f"guest:{SECRET}")[:-2] + b"X: " + SECRET.encode() * 1000,
+        request(f"{path}?password={SECRET}"),
+        request(f"{path}/{SECRET}"),
+        request(f"http://guest:{SECRET}@broker{path}"),
+        request(f"http://guest:{SECRET}@[{path}"),
+        f"{SECRET}\r\n\r\n".encode(),
+        f"GET / {SECRET}\r\n\r\n".encode(),
+        f"GET / HTTP/1.1\r\n{SECRET}\r\n\r\n".encode(),
+        f"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: {SECRET}\r\n\r\n".encode(),
+    ]
+    answers = []
+    for line in lines:
+        caller = Caller(web_address(process))
+        caller.say(line)
+        answers.append(str(caller.hear()))
+        caller.close()
+    return "\n".join(answers)
+
+
+@pytest.mark.slow
+def test_no_password_is_ever_shown(talkative: BrokerProcess) -> None:
+    by_http = say_by_http(talkative)
+    say_wrongly(talkative)
+    clients = []
+    for mechanism, response in responses():
+        client = Client(talkative.address)
+        client.start(mechanism=mechanism, response=response, capabilities={})
+        clients.append(client)
+    answers = administer(talkative)
+    logged_in = Client.connect(talkative.address)
+    logged_in.ask(ConnectionUpdateSecret(SECRET.encode(), "token expired"), channel=0)
+    eventually(lambda: "secret of user 'guest' updated" in talkative.log(), "the update to be logged")
+    eventually(lambda: talkative.log().count("refused") >= 2, "the refusals")
+    for client in [*clients, logged_in]:
+        client.close()
+    assert talkative.stop() == 0
+    assert shows(talkative.log()) == []
+    assert shows(answers) == []
+    assert shows(by_http) == []
+    assert "add_user name='app'" in talkative.log(), "who was added is logged, with what is not"
+
+
+def test_a_login_does_not_print_its_password() -> None:
+    assert repr(Login("app", SECRET.encode())) == "Login(user='app')"
+
+
+@pytest.mark.parametrize(
+    "setting", [f'[defaults]\npassword = ["{SECRET}"]\n', f'[tls]\nkey_password = {{a = "{SECRET}"}}\n']
+)
+def test_a_setting_that_does_not_fit_is_not_shown(tmp_path: Path, setting: str) -> None:
+    config = tmp_path / "leveret.toml"
+    config.write_text(setting)
+    command = [sys.executable, "-m", "broker", "serve", "--config", str(config), "--data-dir", str(tmp_path / "data")]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert ended.returncode == 1
+    assert "expected text" in ended.stderr
+    assert shows(ended.stdout + ended.stderr) == []
+
+
+# Files
+
+
+def open_to_others(directory: Path) -> list[str]:
+    """What others than the owner may touch."""
+    return [
+        path.relative_to(directory).as_posix()
+        for path in [directory, *directory.rglob("*")]
+        if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO)
+    ]
+
+
+@pytest.fixture
+def careless() -> Iterator[None]:
+    """A umask that lets everybody do everything."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+def run(process: BrokerProcess, *command: str) -> None:
+    """A command of the command line, which inherits the umask."""
+    whole = [sys.executable, "-m", "broker", *command, "--data-dir", str(process.data_dir)]
+    done = subprocess.run(whole, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_files_are_their_owner_s_whatever_the_umask(careless: None, tmp_path: Path) -> None:
+    tmp_path.chmod(0o700)
+    process = BrokerProcess(tmp_path / "data")
+    process.start()
+    run(process, "backup", str(tmp_path / "copy"))
+    run(process, "export", "definitions", str(tmp_path / "definitions.json"))
+    assert process.stop() == 0
+    run(process, "user", "add", "app", "secret")
+    run(process, "backup", str(tmp_path / "second copy"))
+    process.log_file.unlink()
+    assert open_to_others(tmp_path) == []
+
+
+def test_files_that_were_open_to_others_are_closed(fresh_broker: BrokerProcess) -> None:
+    assert fresh_broker.stop() == 0
+    directory = fresh_broker.data_dir
+    for path in [directory, *directory.rglob("*")]:
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    fresh_broker.start()
+    log = fresh_broker.log()
+    assert f"{directory}/definitions.sqlite was open to others (mode 0644), and is not any more" in log
+    assert f"{directory}/messages was open to others (mode 0755), and is not any more" in log
+    assert f"the data directory {directory} is open to others (mode 0755): chmod 700" in log
+    assert open_to_others(directory) == ["."]

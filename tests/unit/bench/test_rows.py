@@ -1,0 +1,48 @@
+"""Every row of the measurements runs, on a hundredth of its size or less, and says what it is read for."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from bench.__main__ import ROWS
+from harness.project import ROOT
+from tools.c_compiler import compiler
+
+SECONDS = 120
+
+READ_FOR = {
+    "rates": {"messages_per_s", "of_plain", "cpu_us_per_message", "round_trip_ms"},
+    "backlog": {"rss_anon_mib_highest", "last_tenth_of_first", "file_of_all_messages"},
+    "unacked": {"rss_anon_mib_highest", "bytes_each"},
+    "restarts": {"ready_s", "first_delivery_ms"},
+    "purges": {"confirm_ms", "answered_ms"},
+    "starts": {"median_s", "packages_ms", "rss_mib", "cpu_percent"},
+    "idle": {"kib_each", "cores", "alive"},
+    "declares": {"syncs_each", "of_one_client", "ready_s"},
+    "crowd": {"p99_of_one_queue"},
+    "routing": {"rate_ratio", "per_s", "ready_s"},
+    "secured": {"cpu_us_per_message", "round_trip_ms_meanwhile"},
+    "downloads": {"mib_per_s", "confirm_ms", "broker_cores"},
+    "events": {"events_per_s", "us_per_event", "rate_ratio", "cpu_us_on", "cpu_us_off", "p99_ms_on", "p99_ms_off"},
+    "attacks": {"cores", "p99", "benign_p99", "mib_kept", "descriptors_kept"},
+    "steps": {"parse", "commit", "ack", "sum_of_steps"},
+    "turns": {"longest_ms", "long_turns", "turns"},
+    "throng": {"kib_each", "alive_at_the_end", "good_beside", "mib_after", "descriptors_after"},
+    "comings": {"per_s", "mib_before", "mib_after", "descriptors_after"},
+    "soak": {"what", "start", "end", "lost", "doubled", "disordered", "sound"},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not compiler(), reason="the load generator is compiled")
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_runs(row: str) -> None:
+    command = [sys.executable, "-m", "bench", row, "--part", "0.002"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert run.returncode == 0, run.stderr
+    said = {name for line in run.stdout.splitlines() for name in json.loads(line)}
+    assert READ_FOR[row] <= said
