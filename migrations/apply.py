@@ -68,7 +68,7 @@ def _create(path: Path, steps: Sequence[Migration]) -> None:
     draft = path.with_name(path.name + ".new")
     _remove(draft)
     with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
-        # No journal beside the draft: what a crash leaves of it is thrown away, and the sync below makes it whole.
+        # No batches beside the draft: what a crash leaves of it is thrown away, and the sync below makes it whole.
         connection.execute("PRAGMA journal_mode = MEMORY")
         _run(connection, path, steps)
     _rename_synced(draft, path)
@@ -132,5 +132,5 @@ def _sync(path: Path) -> None:
 
 def _remove(draft: Path) -> None:
     """What an earlier start left unfinished."""
-    for suffix in ("", "-journal", "-wal", "-shm"):
+    for suffix in ("", "-batches", "-wal", "-shm"):
         draft.with_name(draft.name + suffix).unlink(missing_ok=True)

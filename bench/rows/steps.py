@@ -200,9 +200,9 @@ def _one_batch(core: Core, client: Client, reader: Client, piece: bytes, number:
         _timed(delivered, core.end_turn)
     costs["(receive)"].append(sum(received))
     costs["deliver"].append(sum(delivered))
-    journal = core.broker.journal
-    _timed(costs["seal"], journal.seal)
-    sealed = journal.sealed.popleft()
+    batches = core.broker.batches
+    _timed(costs["seal"], batches.seal)
+    sealed = batches.sealed.popleft()
     wall = time.perf_counter_ns()
     _timed(costs["commit"], lambda: core.store.commit(sealed))
     costs["(commit, wall)"].append((time.perf_counter_ns() - wall) / BATCH / 1000)

@@ -51,7 +51,7 @@ class Administration:
     async def written(self) -> None:
         """Return when everything done to messages so far is on disk."""
         waiter = _Written()
-        self.broker.journal.wait(waiter)
+        self.broker.batches.wait(waiter)
         self.server.engine.end_turn()
         await waiter.event.wait()
 

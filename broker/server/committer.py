@@ -69,7 +69,7 @@ class Committer:
         """Hand the next batch to the thread, if it is idle and there is one that somebody waits for."""
         if self._busy or self._error is not None:
             return
-        batch = self._broker.journal.next(lazily=lazily)
+        batch = self._broker.batches.next(lazily=lazily)
         if batch is not None:
             self._busy = True
             self._batches.put(batch)
@@ -77,7 +77,7 @@ class Committer:
     @property
     def behind(self) -> int:
         """How many full batches wait for the thread."""
-        return len(self._broker.journal.sealed)
+        return len(self._broker.batches.sealed)
 
     async def room(self, *, confirmed: bool) -> None:
         """Return when a publisher, one with confirms or one without, may go on."""
@@ -87,11 +87,11 @@ class Committer:
     def _crowded(self, confirmed: bool) -> bool:
         if confirmed:
             return self.behind > self._backlog.batches_max
-        return self._busy and (self.behind > 0 or self._broker.journal.current.bytes >= self._backlog.lazy_bytes_max)
+        return self._busy and (self.behind > 0 or self._broker.batches.current.bytes >= self._backlog.lazy_bytes_max)
 
     async def finish(self) -> None:
         """Return when everything gathered is on disk; then the thread ends."""
-        while self._busy or self.behind or not self._broker.journal.current.empty:
+        while self._busy or self.behind or not self._broker.batches.current.empty:
             self.start_commit(lazily=True)
             await self._changed.wait()
         self._batches.put(None)

@@ -48,13 +48,13 @@ class Engine:
         """Deliver what the turn has made ready, send what it had to say, and see to the disk."""
         turn = self.broker.turn
         turn.end()
-        self.broker.journal.seal_if_full()
+        self.broker.batches.seal_if_full()
         self._committer.start_commit()
         if self._store.corrupt:
             self._report_corrupt()
         if turn.pending:
             self._wake_up()
-        elif self._lazy_flush_at is None and not self.broker.journal.current.empty:
+        elif self._lazy_flush_at is None and not self.broker.batches.current.empty:
             self._lazy_flush_at = trio.current_time() + self._lazy_flush_seconds
             self._wake_up()
 

@@ -66,12 +66,12 @@ class Core:
         """Deliver and flush until nothing is left to do in this turn."""
         while self.broker.turn.pending:
             self.broker.turn.end()
-        self.broker.journal.seal_if_full()
+        self.broker.batches.seal_if_full()
 
     def seal(self) -> SealedBatch | None:
         """End the turn and take the next batch; it is in flight until `land` is called with it."""
         self.end_turn()
-        return self.broker.journal.next(lazily=True)
+        return self.broker.batches.next(lazily=True)
 
     def land(self, batch: SealedBatch) -> None:
         """The batch reaches the disk, and everybody who waited is told."""

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.consumers import Consumer, Consumers
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_limits import Limits
@@ -62,16 +62,16 @@ def an_ack_is_lost_in_flight(patch: Patch) -> None:
 
 def a_confirm_does_not_wait(patch: Patch) -> None:
     """Publishers are told when a batch is closed, not when it is on disk."""
-    seal = Journal.seal
+    seal = BatchQueue.seal
 
-    def seal_and_tell(journal: Journal) -> None:
-        waiters, number = list(journal.current.waiters), journal.current.number
-        seal(journal)
+    def seal_and_tell(batches: BatchQueue) -> None:
+        waiters, number = list(batches.current.waiters), batches.current.number
+        seal(batches)
         for waiter in waiters:
             if isinstance(waiter, ConfirmLedger):
                 waiter.stored(number)
 
-    patch(Journal, "seal", seal_and_tell)
+    patch(BatchQueue, "seal", seal_and_tell)
 
 
 def what_comes_back_goes_to_the_end(patch: Patch) -> None:
@@ -196,8 +196,8 @@ def a_transaction_is_cut_in_two(patch: Patch) -> None:
 
 
 def _seal(channel: Channel) -> None:
-    journal = channel.connection.broker.journal
-    journal.seal()
+    batches = channel.connection.broker.batches
+    batches.seal()
 
 
 def messages_expire_early(patch: Patch) -> None:

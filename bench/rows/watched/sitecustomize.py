@@ -41,7 +41,7 @@ PARTS = (
     "broker.entities.vhosts.dead_lettering:DeadLettering.publish",
     "broker.entities.scheduling.timers:Timers.run",
     "broker.entities.vhosts.broker:Broker.stored",
-    "broker.entities.queues.batch_queue:Journal.next",
+    "broker.entities.queues.batch_queue:BatchQueue.next",
     "broker.server.net.transport:Transport.flush",
     "broker.server.net.transport:Transport.beat",
 )

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from broker.entities.queues.event_recording import Recorder
 
 
-class Journal:
+class BatchQueue:
     """Everything the queues want on disk, cut into batches between turns.
 
     Batches are numbered from 1 and stored in that order. A turn is atomic: its writes are in one batch. One that
@@ -52,9 +52,9 @@ class Journal:
 class OnDisk(Pending[None]):
     """Resolves when everything gathered so far is on disk."""
 
-    def __init__(self, journal: Journal) -> None:
+    def __init__(self, batches: BatchQueue) -> None:
         super().__init__()
-        self._batch = journal.wait(self)
+        self._batch = batches.wait(self)
 
     def stored(self, batch: int) -> None:
         """A batch has reached the disk."""

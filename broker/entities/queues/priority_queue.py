@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import Lane, MessageSource
 from broker.entities.queues.ready_messages import Backlog, ReadBack, Window
@@ -138,11 +138,13 @@ class PriorityBacklog:
 class PriorityLanes:
     """A queue's share of the message store, one lane for each priority that came into use."""
 
-    def __init__(self, journal: Journal, source: MessageSource, queue_id: int, states: Mapping[int, LaneState]) -> None:
+    def __init__(
+        self, batches: BatchQueue, source: MessageSource, queue_id: int, states: Mapping[int, LaneState]
+    ) -> None:
         self.queue_id = queue_id
-        self._journal = journal
+        self._batches = batches
         self._source = source
-        self._lanes = {number: Lane(journal, source, queue_id, number, state) for number, state in states.items()}
+        self._lanes = {number: Lane(batches, source, queue_id, number, state) for number, state in states.items()}
 
     @property
     def state(self) -> LaneState:
@@ -154,7 +156,7 @@ class PriorityLanes:
         """The lane of one priority, which comes into use by being asked for."""
         lane = self._lanes.get(number)
         if lane is None:
-            lane = self._lanes[number] = Lane(self._journal, self._source, self.queue_id, number, LaneState())
+            lane = self._lanes[number] = Lane(self._batches, self._source, self.queue_id, number, LaneState())
         return lane
 
     def backlog(self, queue: Queue, window: Window) -> PriorityBacklog:

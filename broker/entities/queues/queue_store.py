@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 from broker.entities.messages.message import BlindlyCopied, Entry, Message
-from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.ready_messages import Backlog, Window
 from storage.batch import BLIND, PERSISTENT, History, LaneState, LaneWrites, Purge, StoredMessage, WaitingMessage
 
@@ -50,10 +50,12 @@ class MessageSource(Protocol):
 class Lane:
     """One ordered run of a queue's messages on disk. Priorities have a lane each."""
 
-    __slots__ = ("_journal", "_source", "_writes", "number", "queue_id", "redelivered_up_to", "state", "used")
+    __slots__ = ("_batches", "_source", "_writes", "number", "queue_id", "redelivered_up_to", "state", "used")
 
-    def __init__(self, journal: Journal, source: MessageSource, queue_id: int, number: int, state: LaneState) -> None:
-        self._journal = journal
+    def __init__(
+        self, batches: BatchQueue, source: MessageSource, queue_id: int, number: int, state: LaneState
+    ) -> None:
+        self._batches = batches
         self._source = source
         self._writes: LaneWrites | None = None
         self.queue_id = queue_id
@@ -71,7 +73,7 @@ class Lane:
         message = entry.message
         assert message is not None, "only what is in memory can be written"
         self._open().puts[entry.position] = (message, entry.expires_at)
-        self._journal.current.bytes += entry.size + len(message.header) + RECORD_BYTES
+        self._batches.current.bytes += entry.size + len(message.header) + RECORD_BYTES
         entry.stored = True
         if durable:
             entry.persistent = True
@@ -89,7 +91,7 @@ class Lane:
             entry.persistent = durable
             size += entry.size
             overhead += len(message.header)
-        self._journal.current.bytes += size + overhead
+        self._batches.current.bytes += size + overhead
         if durable:
             self.state.messages += len(entries)
             self.state.bytes += size
@@ -126,7 +128,7 @@ class Lane:
         state.messages, state.bytes, state.floor = len(durable), sum(entry.size for entry in durable), floor
         writes, positions = self._open(), {entry.position for entry in kept}
         writes.puts = {position: put for position, put in writes.puts.items() if position in positions}
-        self._journal.current.purges.append(Purge(self.queue_id, self.number, floor, tuple(sorted(positions))))
+        self._batches.current.purges.append(Purge(self.queue_id, self.number, floor, tuple(sorted(positions))))
 
     def lost(self, number: int, messages: int, size_bytes: int) -> None:
         """The store has set aside records of this lane, the queue's only one, that it could not read."""
@@ -136,7 +138,7 @@ class Lane:
     def drop(self) -> None:
         """The queue is gone for good: its records are to be reclaimed."""
         if self.used:
-            self._journal.current.deleted_queues.append(self.queue_id)
+            self._batches.current.deleted_queues.append(self.queue_id)
 
     def restore(self) -> None:
         """The lane was there before this start: what had been delivered is redelivered."""
@@ -171,7 +173,7 @@ class Lane:
     def _open(self) -> LaneWrites:
         writes = self._writes
         if writes is None or writes.sealed:
-            writes = self._writes = self._journal.current.lane(self.queue_id, self.number, self.state)
+            writes = self._writes = self._batches.current.lane(self.queue_id, self.number, self.state)
             self.used = True
         return writes
 

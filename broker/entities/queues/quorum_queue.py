@@ -28,7 +28,7 @@ from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.arguments.queue_types import QUORUM
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.at_least_once import Letters
-from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.consumers import Outlet
 from broker.entities.queues.queue import LOAD_MESSAGES, Queue, QueueContext, QueueSpec, load
 from broker.entities.queues.queue_limits import Limits
@@ -108,9 +108,11 @@ class QuorumBacklog(Backlog):
 class QuorumLane(Lane):
     """A quorum queue's share of the message store; its dead letters have a lane of their own beside it."""
 
-    def __init__(self, journal: Journal, source: MessageSource, queue_id: int, states: Mapping[int, LaneState]) -> None:
-        super().__init__(journal, source, queue_id, MAIN_LANE, states.get(MAIN_LANE) or LaneState())
-        self.letters = Lane(journal, source, queue_id, LETTERS_LANE, states.get(LETTERS_LANE) or LaneState())
+    def __init__(
+        self, batches: BatchQueue, source: MessageSource, queue_id: int, states: Mapping[int, LaneState]
+    ) -> None:
+        super().__init__(batches, source, queue_id, MAIN_LANE, states.get(MAIN_LANE) or LaneState())
+        self.letters = Lane(batches, source, queue_id, LETTERS_LANE, states.get(LETTERS_LANE) or LaneState())
 
     def backlog(self, queue: Queue, window: Window) -> QuorumBacklog:
         """A queue's ready messages, to be read back from here."""

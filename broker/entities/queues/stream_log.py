@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from broker.entities.arguments.stream_arguments import StreamArguments
 from broker.entities.messages.message import Message
-from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.queue_store import RECORD_BYTES, Lane, MessageSource
 from broker.entities.queues.ready_messages import Window
 from broker.entities.queues.stream_retention import Segment, Segments
@@ -44,14 +44,14 @@ class StreamLane(Lane):
 
     __slots__ = ()
 
-    def __init__(self, journal: Journal, source: MessageSource, queue_id: int, state: LaneState) -> None:
-        super().__init__(journal, source, queue_id, 0, state)
+    def __init__(self, batches: BatchQueue, source: MessageSource, queue_id: int, state: LaneState) -> None:
+        super().__init__(batches, source, queue_id, 0, state)
 
     def append(self, offset: int, message: Message, time: int) -> None:
         """Have a message written with the gathering batch."""
         state = self.state
         self._open().puts[offset] = (message, time)
-        self._journal.current.bytes += len(message.body) + len(message.header) + RECORD_BYTES
+        self._batches.current.bytes += len(message.body) + len(message.header) + RECORD_BYTES
         state.messages += 1
         state.bytes += len(message.body)
         state.delivered_up_to = offset + 1
@@ -59,7 +59,7 @@ class StreamLane(Lane):
     def close(self, segment: Segment) -> None:
         """Remember where a segment ends."""
         self._open()
-        self._journal.current.closed_segments.append(ClosedSegment(self.queue_id, self.number, *segment))
+        self._batches.current.closed_segments.append(ClosedSegment(self.queue_id, self.number, *segment))
 
     def drop_segments(self, dropped: list[Segment]) -> None:
         """Segments at the front are gone."""
@@ -68,7 +68,7 @@ class StreamLane(Lane):
         self.lost(self.number, messages, sum(segment.bytes for segment in dropped))
         state.floor = floor
         self._open()
-        self._journal.current.purges.append(Purge(self.queue_id, self.number, floor, ()))
+        self._batches.current.purges.append(Purge(self.queue_id, self.number, floor, ()))
 
     def between(self, first: int, end: int, window: Window) -> list[StoredMessage]:
         """Stored messages from `first` on and before `end`, as many as a window holds."""

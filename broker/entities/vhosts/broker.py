@@ -8,7 +8,7 @@ from random import Random
 from typing import NamedTuple
 
 from broker.entities.messages.message import Message
-from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.event_recording import Recorder
 from broker.entities.queues.queue import Queue, QueueContext
 from broker.entities.queues.queue_store import MessageSource
@@ -57,7 +57,7 @@ class Broker:
         self.generation = Generation()
         self.users = Users(self.generation)
         self.quotas = Quotas()
-        self.journal = Journal(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
+        self.batches = BatchQueue(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
         self.definitions = definitions
         self.vhosts: dict[str, VHost] = {}
         self.queues_by_id: dict[int, Queue] = {}
@@ -65,7 +65,7 @@ class Broker:
             QueueContext(
                 self.turn, self.timers, settings.window, boot, clock.now, _no_dead_letters, _no_certain_dead_letters
             ),
-            self.journal,
+            self.batches,
             messages,
             definitions,
             new_transient_ids(),

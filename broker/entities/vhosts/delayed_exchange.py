@@ -33,7 +33,7 @@ from storage.batch import COUNTER_BITS, LaneState
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from broker.entities.queues.batch_queue import Journal
+    from broker.entities.queues.batch_queue import BatchQueue
     from broker.entities.vhosts.vhost import VHost
 
 log = logging.getLogger("leveret.queue")
@@ -73,11 +73,11 @@ class DelayQueue(Queue):
         spec: QueueSpec,
         lane: Lane,
         context: QueueContext,
-        journal: Journal,
+        batches: BatchQueue,
         release: Callable[[Message, set[Queue]], None],
     ) -> None:
         super().__init__(spec, lane, context)
-        self._journal = journal
+        self._batches = batches
         self._release = release
         self._index: list[int] = []  # a heap, once everything has been read back
         self._unread_after: int | None = None
@@ -144,7 +144,7 @@ class DelayQueue(Queue):
         self._touched = False
         if self._unread_after is not None or self.deleted:
             return
-        if len(self._journal.sealed) > BATCHES_BEHIND_MAX:
+        if len(self._batches.sealed) > BATCHES_BEHIND_MAX:
             self._look_again(self._context.now() + BEHIND_MILLISECONDS)
             return
         entries = list(self._due())
@@ -264,9 +264,9 @@ def equip(vhost: VHost, exchange: Exchange, queue_id: int | None = None, state: 
     if queue_id is None:
         queue_id = context.definitions.new_queue_id() if exchange.durable else next(context.transient_ids)
     spec = QueueSpec(f"delayed by exchange {exchange.name}", exchange.durable, False, False, {})
-    lane = Lane(context.journal, context.messages, queue_id, 0, state or LaneState())
+    lane = Lane(context.batches, context.messages, queue_id, 0, state or LaneState())
     release = partial(_release, vhost, exchange)
-    exchange.delays = DelayQueue(spec, lane, context.queue, context.journal, release)
+    exchange.delays = DelayQueue(spec, lane, context.queue, context.batches, release)
     if state is not None:
         exchange.delays.restore()
     return exchange

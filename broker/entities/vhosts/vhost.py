@@ -19,7 +19,7 @@ from broker.entities.exchanges.exchange import Exchange
 from broker.entities.exchanges.routing import Routes, route
 from broker.entities.messages.message import Message
 from broker.entities.queues import event_recording
-from broker.entities.queues.batch_queue import Journal
+from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.event_recording import Recorder
 from broker.entities.queues.priority_queue import PriorityLanes, PriorityQueue
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
@@ -72,7 +72,7 @@ class VHostContext(NamedTuple):
     """What every virtual host of a broker shares."""
 
     queue: QueueContext
-    journal: Journal
+    batches: BatchQueue
     messages: MessageSource
     definitions: Definitions
     transient_ids: count[int]
@@ -238,18 +238,18 @@ class VHost:
     def _new_queue(
         self, spec: QueueSpec, queue_id: int, states: Mapping[int, LaneState], owner: object | None
     ) -> Queue:
-        journal, messages = self.context.journal, self.context.messages
+        batches, messages = self.context.batches, self.context.messages
         context = self.context.queue._replace(
             dead_letter=self._dead_lettering.publish, dead_letter_for_certain=self._dead_lettering.publish_for_certain
         )
         if type_of(spec.arguments) is STREAM:
-            lane = StreamLane(journal, messages, queue_id, states.get(0) or LaneState())
+            lane = StreamLane(batches, messages, queue_id, states.get(0) or LaneState())
             return Stream(spec, lane, context, f"queue '{spec.name}' in vhost '{self.name}'")
         if type_of(spec.arguments) is QUORUM:
-            return QuorumQueue(spec, QuorumLane(journal, messages, queue_id, states), context, owner)
+            return QuorumQueue(spec, QuorumLane(batches, messages, queue_id, states), context, owner)
         if "x-max-priority" in spec.arguments:
-            return PriorityQueue(spec, PriorityLanes(journal, messages, queue_id, states), context, owner)
-        return Queue(spec, Lane(journal, messages, queue_id, 0, states.get(0) or LaneState()), context, owner)
+            return PriorityQueue(spec, PriorityLanes(batches, messages, queue_id, states), context, owner)
+        return Queue(spec, Lane(batches, messages, queue_id, 0, states.get(0) or LaneState()), context, owner)
 
     # Deleting
 

@@ -196,9 +196,9 @@ class Channel:
 
     def confirm_later(self, ledger: ConfirmLedger, count: int = 1) -> None:
         """The publishes just made are confirmed with the batch that is gathering."""
-        journal = self.connection.broker.journal
-        if ledger.wait_for(journal.current.number, count):
-            journal.wait(ledger)
+        batches = self.connection.broker.batches
+        if ledger.wait_for(batches.current.number, count):
+            batches.wait(ledger)
 
     def confirms_ready(self) -> None:
         """There are confirms to send at the end of the turn."""

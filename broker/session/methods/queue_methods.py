@@ -141,8 +141,8 @@ def purge(channel: Channel, method: methods.QueuePurge) -> None:
     queue = channel.vhost.queue(name, channel.connection)
     deliver_now(queue)
     count = queue.purge()
-    journal = channel.connection.broker.journal
-    purged = OnDisk(journal) if queue.durable else Pending.resolved(None)
+    batches = channel.connection.broker.batches
+    purged = OnDisk(batches) if queue.durable else Pending.resolved(None)
     channel.when(purged, lambda _: channel.send(methods.QueuePurgeOk(count), no_wait=method.no_wait))
 
 

@@ -36,7 +36,7 @@ def commit(channel: Channel, method: methods.TxCommit) -> None:
         action()
     if channel.prefetch_all:
         channel.replenish()
-    stored = OnDisk(channel.connection.broker.journal) if publishes or settlements else Pending.resolved(None)
+    stored = OnDisk(channel.connection.broker.batches) if publishes or settlements else Pending.resolved(None)
     refused = transaction.refused
 
     def committed(_: None) -> None:

@@ -157,7 +157,7 @@ def use(stores: Stores, broker: Broker, contents: Contents) -> Held:
             held[name] = held[name][1:]
         queues[name].publish(message(body_of(AFTERWARDS, 300), key=name))
         held[name] = [*held[name], AFTERWARDS]
-    while (batch := broker.journal.next(lazily=True)) is not None:
+    while (batch := broker.batches.next(lazily=True)) is not None:
         stores.messages.commit(batch)
         broker.stored(batch)
     stores.messages.reclaim(8)

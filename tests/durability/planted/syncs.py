@@ -74,7 +74,7 @@ def transaction_in_two_commits() -> None:
 
     def commit_in_two(channel: Channel, method: Any) -> None:
         if channel.transaction is not None:
-            channel.transaction.publishes.append(channel.connection.broker.journal.seal)
+            channel.transaction.publishes.append(channel.connection.broker.batches.seal)
         commit(channel, method)
 
     dispatch.HANDLERS[TxCommit] = commit_in_two

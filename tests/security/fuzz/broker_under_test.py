@@ -212,7 +212,7 @@ class Floor:
         assert vhost.exchanges.keys() == DEFAULT_EXCHANGES.keys()
         assert not any(exchange.bindings for exchange in vhost.exchanges.values())
         assert len(broker.queues_by_id) == 1
-        assert broker.journal.current.empty
+        assert broker.batches.current.empty
         for kept in (self.definitions.queues, self.definitions.exchanges, self.definitions.bindings):
             assert not kept
         assert self.core.store.statistics().entries == 1, "messages are left of queues that are gone"

@@ -116,12 +116,12 @@ class Process:
     @property
     def behind(self) -> int:
         """How many full batches wait for the disk."""
-        return len(self.broker.journal.sealed)
+        return len(self.broker.batches.sealed)
 
     @property
     def batch(self) -> int:
         """The batch that takes what is done now."""
-        return self.broker.journal.current.number
+        return self.broker.batches.current.number
 
     # Turns
 
@@ -135,10 +135,10 @@ class Process:
         else:
             raise AssertionError("a turn without end")
         assert not self.stores.messages.corrupt, self.stores.messages.corrupt
-        self.broker.journal.seal_if_full()
+        self.broker.batches.seal_if_full()
         self._start_commit()
         self._start_writing()
-        if self._lazily_at is None and not self.broker.journal.current.empty:
+        if self._lazily_at is None and not self.broker.batches.current.empty:
             self._lazily_at = self.agenda.times.now + LAZY_FLUSH
             self._later(LAZY_FLUSH, self._flush_lazily)
         self._watch_timers()
@@ -182,7 +182,7 @@ class Process:
     def _start_commit(self, *, lazily: bool = False) -> None:
         if self._flying is not None:
             return
-        self._flying = self.broker.journal.next(lazily=lazily)
+        self._flying = self.broker.batches.next(lazily=lazily)
         if self._flying is not None:
             if not self.disk.full and self.disk.chance.random() < 0.5:
                 self._store()
@@ -265,7 +265,7 @@ class Process:
         while True:
             trio.run(self.log.flush)
             if self._flying is None:
-                self._flying = self.broker.journal.next(lazily=True)
+                self._flying = self.broker.batches.next(lazily=True)
             if self._flying is None:
                 break
             if not self._flying_is_stored:

@@ -413,7 +413,7 @@ def test_much_that_is_due_at_once_leaves_in_turns(core: Core, later: Exchange) -
 def test_while_the_disk_is_behind_nothing_leaves(core: Core, later: Exchange) -> None:
     publish(core, later, b"1", 100)
     for _ in range(6):
-        core.broker.journal.seal()
+        core.broker.batches.seal()
     core.advance(100)
     assert waiting(later).messages == 1
     core.commit()

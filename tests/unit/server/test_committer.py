@@ -90,7 +90,7 @@ class Desk:
         """Messages into the queue `q`, and somebody waits for them to be stored."""
         self.core.deposit(self.core.queue(), *bodies)
         if waiting:
-            self.core.broker.journal.wait(self.waiter)
+            self.core.broker.batches.wait(self.waiter)
         self.committer.start_commit()
 
 
@@ -132,7 +132,7 @@ async def test_full_batches_are_written_in_their_order(directory: Path, monkeypa
         at.publish(b"0")
         for number in range(1, 5):
             at.publish(b"%d" % number)
-            at.core.broker.journal.seal()
+            at.core.broker.batches.seal()
         assert at.committer.behind == 4
         gate.open()
         await at.waiter.count(5)
@@ -146,7 +146,7 @@ async def test_what_nobody_waits_for_starts_nothing(directory: Path, monkeypatch
         gate = Gate(at.core.store, monkeypatch)
         at.publish(b"1", waiting=False)
         at.publish(b"2", waiting=False)
-        assert not at.core.broker.journal.current.empty
+        assert not at.core.broker.batches.current.empty
         at.publish(b"3")
         await at.waiter.count(1)
         assert gate.sizes == [3]
@@ -167,7 +167,7 @@ async def test_who_is_too_fast_waits_until_the_disk_has_caught_up(
         at.publish(b"0")
         for number in range(1, 6):
             at.publish(b"%d" % number)
-            at.core.broker.journal.seal()
+            at.core.broker.batches.seal()
         assert at.committer.behind == 5
         behind: list[int] = []
 
@@ -216,7 +216,7 @@ async def test_finishing_writes_everything(directory: Path) -> None:
     at = Desk(core)
     at.committer.start(())
     at.publish(b"1")
-    core.broker.journal.seal()
+    core.broker.batches.seal()
     at.publish(b"2", b"3", waiting=False)
     await at.committer.finish()
     core.crash()
@@ -284,7 +284,7 @@ async def test_deleted_queues_are_cleared_away_and_told(directory: Path) -> None
         await at.waiter.count(1)
         queue = at.core.queue_named("q")
         at.core.vhost.delete_queue(queue)
-        at.core.broker.journal.wait(at.waiter)
+        at.core.broker.batches.wait(at.waiter)
         at.committer.start_commit()
         with trio.fail_after(30):
             await done.wait()
