@@ -27,7 +27,7 @@ log = logging.getLogger("leveret.committer")
 RETRY_SECONDS = 1.0
 
 
-class Backlog(NamedTuple):
+class CommitLimits(NamedTuple):
     """How much may wait for the disk before publishers wait too.
 
     Who waits for confirms bounds by that what is under way, so several full batches may wait. Who publishes without
@@ -45,11 +45,13 @@ class Committer:
     `full` is whether the disk has no room for the batch in hand; `on_full` is called when that changes.
     """
 
-    def __init__(self, broker: Broker, store: MessageStore, on_full: Callable[[bool], None], backlog: Backlog) -> None:
+    def __init__(
+        self, broker: Broker, store: MessageStore, on_full: Callable[[bool], None], limits: CommitLimits
+    ) -> None:
         self._broker = broker
         self._store = store
         self._on_full = on_full
-        self._backlog = backlog
+        self._limits = limits
         self._batches: SimpleQueue[SealedBatch | None] = SimpleQueue()
         self._busy = False
         self._token = trio.lowlevel.current_trio_token()
@@ -86,8 +88,8 @@ class Committer:
 
     def _crowded(self, confirmed: bool) -> bool:
         if confirmed:
-            return self.behind > self._backlog.batches_max
-        return self._busy and (self.behind > 0 or self._broker.batches.current.bytes >= self._backlog.lazy_bytes_max)
+            return self.behind > self._limits.batches_max
+        return self._busy and (self.behind > 0 or self._broker.batches.current.bytes >= self._limits.lazy_bytes_max)
 
     async def finish(self) -> None:
         """Return when everything gathered is on disk; then the thread ends."""

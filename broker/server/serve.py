@@ -29,7 +29,7 @@ from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.config import Config, Defaults
 from broker.entities.vhosts.broker import Broker
 from broker.server import admin_socket, recovery, resource_alarms
-from broker.server.committer import Backlog, Committer
+from broker.server.committer import CommitLimits, Committer
 from broker.server.definition_writer import DefinitionLog
 from broker.server.engine import Engine
 from broker.server.event_log import Events, closing_log
@@ -90,8 +90,8 @@ class Server:
         self.nursery = nursery
         self.registry = Registry(broker, session_settings(config))
         self.resources = ResourceWatch(config, broker.alarms, stores.messages.restore_ballast)
-        backlog = Backlog(config.store.backlog_batches_max, config.store.lazy_bytes_max)
-        self.committer = Committer(broker, stores.messages, self.resources.disk_full, backlog)
+        limits = CommitLimits(config.store.backlog_batches_max, config.store.lazy_bytes_max)
+        self.committer = Committer(broker, stores.messages, self.resources.disk_full, limits)
         self.engine = Engine(broker, stores.messages, self.committer, config.store.lazy_flush_milliseconds / 1000)
         self.transports: dict[Transport, None] = {}
         self.addresses: list[tuple[str, int]] = []

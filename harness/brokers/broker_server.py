@@ -16,7 +16,7 @@ import trio
 import trio.testing
 
 from broker.entities.vhosts.users import Permission, User
-from broker.server.committer import Backlog, Committer
+from broker.server.committer import CommitLimits, Committer
 from broker.server.engine import Engine
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
@@ -46,7 +46,7 @@ from harness.clients.wire_client import CAPABILITIES, Inbox, Message
 STEP_SECONDS = 0.005
 DEADLINE_SECONDS = 30.0
 PEER = Peer("127.0.0.1", 50000, "127.0.0.1", 5672, loopback=True)
-BACKLOG = Backlog(batches_max=4, lazy_bytes_max=1 << 19)
+BACKLOG = CommitLimits(batches_max=4, lazy_bytes_max=1 << 19)
 SOCKET_BYTES = 64 * 1024
 
 

@@ -13,7 +13,7 @@ import trio
 import trio.testing
 
 from broker.server import committer as committer_module
-from broker.server.committer import Backlog, Committer
+from broker.server.committer import CommitLimits, Committer
 from harness.brokers.broker_core import Core
 from harness.brokers.broker_server import eventually
 from harness.brokers.full_disk import no_file_larger_than
@@ -81,7 +81,7 @@ class Desk:
         self.core = core
         self.full: list[bool] = []
         self.committer = Committer(
-            core.broker, core.store, self.full.append, Backlog(batches_max=2, lazy_bytes_max=1000)
+            core.broker, core.store, self.full.append, CommitLimits(batches_max=2, lazy_bytes_max=1000)
         )
         self.committer.after_commit = self.committer.start_commit
         self.waiter = Waiter()
