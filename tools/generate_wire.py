@@ -433,8 +433,8 @@ def methods_text(methods: list[MethodSpec]) -> str:
         "from collections.abc import Callable",
         "",
         "from broker.wire.amqp_errors import DecodeError",
-        "from broker.wire.method import Method as Method",
         "from broker.wire.field_tables import Table, decode_table, encode_table",
+        "from broker.wire.method import Method as Method",
         "",
     ]
     head += [f'{name} = struct.Struct("{letters}")' for letters, name in sorted(structs.names.items())]

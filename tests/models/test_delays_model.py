@@ -120,7 +120,7 @@ class DelaysMachine(RuleBasedStateMachine):
     @invariant()
     def counts_agree(self) -> None:
         assert self.delays.messages == len(self.lists.waiting)
-        assert len(self.queue.backlog) == len(self.lists.ready)
+        assert len(self.queue.ready_messages) == len(self.lists.ready)
         persistent = [serial for _, serial in self.lists.waiting if serial not in self.transient]
         assert self.delays.lane.state.messages == len(persistent)
 

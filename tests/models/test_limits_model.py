@@ -282,8 +282,8 @@ class LimitsMachine(RuleBasedStateMachine):
     def counts_agree(self) -> None:
         if self.serial:
             rules = self.rules
-            assert len(self.queue.backlog) == len(rules.ready)
-            assert self.queue.backlog.bytes == sum(item.size for item in rules.ready)
+            assert len(self.queue.ready_messages) == len(rules.ready)
+            assert self.queue.ready_messages.bytes == sum(item.size for item in rules.ready)
             assert self.queue.unacked == len(rules.held)
 
     def teardown(self) -> None:

@@ -10,10 +10,10 @@ import pytest
 from broker.entities.messages.death_header import Letter
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues import queue
-from broker.entities.queues.priority_queue import PriorityBacklog
+from broker.entities.queues.priority_queue import PriorityReadyMessages
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_limits import Limits
-from broker.entities.queues.ready_messages import Backlog
+from broker.entities.queues.ready_messages import ReadyMessages
 from tests.models.test_limits_model import walk
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -90,22 +90,22 @@ def a_letter_dies_again(patch: pytest.MonkeyPatch) -> None:
 
 
 def bytes_are_not_counted_back(patch: pytest.MonkeyPatch) -> None:
-    real = Backlog.give_back
+    real = ReadyMessages.give_back
 
-    def give_back(backlog: Backlog, entries: Any) -> None:
-        before = backlog.bytes
-        real(backlog, entries)
-        backlog.bytes = before
+    def give_back(ready_messages: ReadyMessages, entries: Any) -> None:
+        before = ready_messages.bytes
+        real(ready_messages, entries)
+        ready_messages.bytes = before
 
-    patch.setattr(Backlog, "give_back", give_back)
+    patch.setattr(ReadyMessages, "give_back", give_back)
 
 
 def the_lowest_level_is_looked_at_first(patch: pytest.MonkeyPatch) -> None:
-    def peek(backlog: PriorityBacklog) -> Entry | None:
-        heads = (level.peek() for _, level in sorted(backlog._levels.items()))
+    def peek(ready_messages: PriorityReadyMessages) -> Entry | None:
+        heads = (level.peek() for _, level in sorted(ready_messages._levels.items()))
         return next((head for head in heads if head is not None), None)
 
-    patch.setattr(PriorityBacklog, "peek", peek)
+    patch.setattr(PriorityReadyMessages, "peek", peek)
 
 
 @pytest.mark.parametrize(

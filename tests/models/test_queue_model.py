@@ -217,8 +217,8 @@ class Pair:
         """Counts agree."""
         for queue in (self.main, self.grave):
             ready = self.lists.ready[queue.name]
-            assert len(queue.backlog) == len(ready), queue.name
-            assert queue.backlog.bytes == sum(len(self.bodies[serial]) for serial in ready), queue.name
+            assert len(queue.ready_messages) == len(ready), queue.name
+            assert queue.ready_messages.bytes == sum(len(self.bodies[serial]) for serial in ready), queue.name
         assert self.main.unacked == len(self.lists.held) == len(self.reader.held)
 
     def check_disk(self) -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from broker.entities.messages.death_header import Letter
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.priority_queue import PriorityBacklog, PriorityLanes
+from broker.entities.queues.priority_queue import PriorityLanes, PriorityReadyMessages
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import Lane
-from broker.entities.queues.ready_messages import Backlog
+from broker.entities.queues.ready_messages import ReadyMessages
 from storage.messages.message_store import MessageStore
 from tests.models.test_queue_model import walk
 
@@ -36,11 +36,11 @@ def a_settlement_in_flight_is_lost(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_comes_back_goes_to_the_end(patch: pytest.MonkeyPatch) -> None:
-    def give_back(backlog: Backlog, entries: Sequence[Entry]) -> None:
+    def give_back(ready_messages: ReadyMessages, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            backlog.append(entry)
+            ready_messages.append(entry)
 
-    patch.setattr(Backlog, "give_back", give_back)
+    patch.setattr(ReadyMessages, "give_back", give_back)
 
 
 def a_delivery_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
@@ -85,13 +85,13 @@ def redelivered_is_forgotten_on_requeue(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_tail_is_let_go_too_soon(patch: pytest.MonkeyPatch) -> None:
-    real = Backlog.append
+    real = ReadyMessages.append
 
-    def append(backlog: Backlog, entry: Entry) -> None:
-        real(backlog, entry)
-        backlog.stored(entry.position)
+    def append(ready_messages: ReadyMessages, entry: Entry) -> None:
+        real(ready_messages, entry)
+        ready_messages.stored(entry.position)
 
-    patch.setattr(Backlog, "append", append)
+    patch.setattr(ReadyMessages, "append", append)
 
 
 def a_read_back_skips_one(patch: pytest.MonkeyPatch) -> None:
@@ -127,14 +127,14 @@ def a_level_is_forgotten_on_disk(patch: pytest.MonkeyPatch) -> None:
 
 
 def what_comes_back_loses_its_priority(patch: pytest.MonkeyPatch) -> None:
-    real = PriorityBacklog.give_back
+    real = PriorityReadyMessages.give_back
 
-    def give_back(backlog: PriorityBacklog, entries: Sequence[Entry]) -> None:
+    def give_back(ready_messages: PriorityReadyMessages, entries: Sequence[Entry]) -> None:
         for entry in entries:
             entry.level = 0
-        real(backlog, entries)
+        real(ready_messages, entries)
 
-    patch.setattr(PriorityBacklog, "give_back", give_back)
+    patch.setattr(PriorityReadyMessages, "give_back", give_back)
 
 
 def a_delivery_counts_for_all_levels(patch: pytest.MonkeyPatch) -> None:

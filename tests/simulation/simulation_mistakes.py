@@ -16,7 +16,7 @@ from broker.entities.queues.consumers import Consumer, Consumers
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.queue_store import Lane
-from broker.entities.queues.ready_messages import Backlog
+from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.queues.stream_queue import Stream
 from broker.entities.scheduling import clock
 from broker.entities.scheduling.alarms import Alarms
@@ -77,11 +77,11 @@ def a_confirm_does_not_wait(patch: Patch) -> None:
 def what_comes_back_goes_to_the_end(patch: Patch) -> None:
     """Returned messages lose their places."""
 
-    def give_back(backlog: Backlog, entries: Sequence[Entry]) -> None:
+    def give_back(ready_messages: ReadyMessages, entries: Sequence[Entry]) -> None:
         for entry in entries:
-            backlog.append(entry)
+            ready_messages.append(entry)
 
-    patch(Backlog, "give_back", give_back)
+    patch(ReadyMessages, "give_back", give_back)
 
 
 def a_letter_comes_after_the_settlement(patch: Patch) -> None:
@@ -121,7 +121,7 @@ def a_closed_channel_gives_back_twice(patch: Patch) -> None:
     def twice(queue: Queue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         requeue(queue, entries, abandoned=abandoned)
         if abandoned and not queue.deleted:
-            queue.backlog.give_back(entries[:1])
+            queue.ready_messages.give_back(entries[:1])
 
     patch(Queue, "requeue", twice)
 

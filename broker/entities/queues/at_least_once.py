@@ -35,17 +35,17 @@ class Letters:
     def __init__(self, queue: QuorumQueue, lane: Lane, context: QueueContext) -> None:
         self._queue = queue
         self._lane = lane
-        self._backlog = lane.backlog(queue, context.window)
+        self._ready_messages = lane.ready_messages(queue, context.window)
         self._context = context
         self._retrying = False
 
     def __len__(self) -> int:
-        return len(self._backlog)
+        return len(self._ready_messages)
 
     @property
     def bytes(self) -> int:
         """The bodies of the letters that wait."""
-        return self._backlog.bytes
+        return self._ready_messages.bytes
 
     @property
     def wanted(self) -> bool:
@@ -59,23 +59,23 @@ class Letters:
 
     def add(self, message: Message, reason: str) -> None:
         """A message of the queue has died. It is sent on at once, unless others wait or somebody does not take it."""
-        if len(self._backlog) or not self._send(message, reason):
+        if len(self._ready_messages) or not self._send(message, reason):
             self._wait(message, reason)
 
     def end(self) -> None:
         """The queue ends, and the letters with it."""
-        self._backlog.end()
+        self._ready_messages.end()
         del self._queue
 
     def restore(self) -> None:
         """Start with the letters that are on disk."""
         self._lane.restore()
-        self._backlog.restore(self._lane.state.messages, self._lane.state.bytes)
+        self._ready_messages.restore(self._lane.state.messages, self._lane.state.bytes)
         self._retry_later()
 
     def stored(self, up_to: int) -> None:
         """Letters up to a position are on disk."""
-        self._backlog.stored(up_to)
+        self._ready_messages.stored(up_to)
 
     def _send(self, message: Message, reason: str) -> bool:
         return self._context.dead_letter_for_certain(self._queue, message, reason)
@@ -85,22 +85,22 @@ class Letters:
         waiting.flags |= (REASONS.index(reason) + 1) << REASON_SHIFT
         letter = Entry(self._queue, self._queue.next_position(), waiting, len(message.body), 0)
         self._lane.put(letter, durable=True)
-        self._backlog.append(letter)
+        self._ready_messages.append(letter)
         self._retry_later()
 
     def _retry_later(self, milliseconds: int = RETRY_MILLISECONDS) -> None:
-        if len(self._backlog) and not self._retrying:
+        if len(self._ready_messages) and not self._retrying:
             self._retrying = True
             self._context.timers.at(self._context.now() + milliseconds, self._retry)
 
     def _retry(self) -> None:
         """Try the oldest letters. When some went, there is room to try others at once."""
         self._retrying = False
-        if not len(self._backlog):
+        if not len(self._ready_messages):
             return  # the queue is gone, for instance
         waiting, sent = [], 0
         for _ in range(TRIED_AT_ONCE):
-            letter = self._backlog.pop()
+            letter = self._ready_messages.pop()
             if letter is None:
                 break
             if self._sent(letter):
@@ -108,7 +108,7 @@ class Letters:
                 sent += 1
             else:
                 waiting.append(letter)
-        self._backlog.give_back(waiting)
+        self._ready_messages.give_back(waiting)
         self._retry_later(1 if sent else RETRY_MILLISECONDS)
 
     def _let_go(self, letter: Entry) -> None:

@@ -1,6 +1,6 @@
 """Queues with `x-max-priority`: messages of higher priority first, in publish order within one priority.
 
-Each priority that came into use is a level: a `Backlog` in memory and a `Lane` in the message store, both just as
+Each priority that came into use is a level: a `ReadyMessages` in memory and a `Lane` in the message store, both just as
 a plain queue has one of. Positions count through all levels. A message's level is decided at the publish and kept
 in its `Entry`; on disk it is the number of the lane, so a restart or a look at a message's place reads no properties.
 
@@ -19,11 +19,11 @@ from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import Lane, MessageSource
-from broker.entities.queues.ready_messages import Backlog, ReadBack, Window
+from broker.entities.queues.ready_messages import ReadBack, ReadyMessages, Window
 from storage.batch import LaneState
 
 
-class PriorityBacklog:
+class PriorityReadyMessages:
     """Ready messages, the highest level first.
 
     The levels in use share the queue's window equally. A head that was filled when there were fewer of them is not
@@ -33,7 +33,7 @@ class PriorityBacklog:
     def __init__(self, window: Window, read_back: Callable[[int], ReadBack]) -> None:
         self._window = window
         self._read_back = read_back
-        self._levels: dict[int, Backlog] = {}
+        self._levels: dict[int, ReadyMessages] = {}
         self._filled = 0  # bit n is set when level n may hold something
 
     def __len__(self) -> int:
@@ -49,11 +49,11 @@ class PriorityBacklog:
         """Some level's messages lie on disk only."""
         return any(level.paging for level in self._levels.values())
 
-    def level(self, number: int) -> Backlog:
+    def level(self, number: int) -> ReadyMessages:
         """The ready messages of one priority, which comes into use by being asked for."""
         level = self._levels.get(number)
         if level is None:
-            level = self._levels[number] = Backlog(self._window, self._read_back(number))
+            level = self._levels[number] = ReadyMessages(self._window, self._read_back(number))
             share = self._window.share(len(self._levels))
             for sharer in self._levels.values():
                 sharer.window = share
@@ -91,12 +91,12 @@ class PriorityBacklog:
         return None if entry is None else self._levels[entry.level].pop()
 
     def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
-        """Take the first ready messages of the highest level in one go: see `Backlog.run`."""
+        """Take the first ready messages of the highest level in one go: see `ReadyMessages.run`."""
         first = self.peek()
         return [] if first is None else self._levels[first.level].run(messages, size_bytes, now)
 
     def due(self, now: int, messages: int) -> list[Entry]:
-        """Take the first messages of the highest level whose time has passed: see `Backlog.due`."""
+        """Take the first messages of the highest level whose time has passed: see `ReadyMessages.due`."""
         first = self.peek()
         return [] if first is None else self._levels[first.level].due(now, messages)
 
@@ -121,7 +121,7 @@ class PriorityBacklog:
         del self._read_back
         return count
 
-    def _filled_levels(self) -> list[Backlog]:
+    def _filled_levels(self) -> list[ReadyMessages]:
         """Those that may hold something."""
         levels, filled = [], self._filled
         while filled:
@@ -159,9 +159,9 @@ class PriorityLanes:
             lane = self._lanes[number] = Lane(self._batches, self._source, self.queue_id, number, LaneState())
         return lane
 
-    def backlog(self, queue: Queue, window: Window) -> PriorityBacklog:
+    def ready_messages(self, queue: Queue, window: Window) -> PriorityReadyMessages:
         """A queue's ready messages, to be read back from here."""
-        return PriorityBacklog(window, lambda number: partial(self._read, queue, number))
+        return PriorityReadyMessages(window, lambda number: partial(self._read, queue, number))
 
     def put(self, entry: Entry, *, durable: bool) -> None:
         """Have a message written with the gathering batch: see `Lane.put`."""
@@ -216,7 +216,7 @@ class PriorityQueue(Queue):
     """A queue whose messages have priorities from 0 to `x-max-priority`; higher ones count as that."""
 
     lane: PriorityLanes
-    backlog: PriorityBacklog
+    ready_messages: PriorityReadyMessages
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end of its level. True if a confirm of it has to wait for the disk.
@@ -228,9 +228,9 @@ class PriorityQueue(Queue):
         entry = Entry(self, position, message, len(message.body), self.limits.expires_at(message))
         entry.level = level = min(message.priority, self.arguments.max_priority or 0)
         durable = self.durable and message.persistent
-        if durable or self.backlog.level(level).paging:
+        if durable or self.ready_messages.level(level).paging:
             self.lane.put(entry, durable=durable)
-        self.backlog.append(entry)
+        self.ready_messages.append(entry)
         if self.limits.on_length:
             self.limits.make_room()
         if len(self.consumers):
@@ -247,13 +247,13 @@ class PriorityQueue(Queue):
         """Start with what the store says is there."""
         self.stored_up_to = self._position
         for number, lane in self.lane.restore().items():
-            self.backlog.restore(lane.state.messages, lane.state.bytes, number)
-        self.limits.timed = len(self.backlog) > 0
+            self.ready_messages.restore(lane.state.messages, lane.state.bytes, number)
+        self.limits.timed = len(self.ready_messages) > 0
 
     def stored(self, lane: int, up_to: int) -> None:
         """Everything this queue gave to one lane up to a position is on disk."""
         self.stored_up_to = max(up_to, self.stored_up_to)
-        self.backlog.stored(up_to, lane)
+        self.ready_messages.stored(up_to, lane)
 
 
 def _by_level(entries: Iterable[Entry]) -> dict[int, list[Entry]]:

@@ -1,6 +1,6 @@
 """A queue: messages in publish order, consumers in turn.
 
-What is ready lies in the `Backlog`, what is out with consumers or getters in the ledgers of their channels;
+What is ready lies in the `ReadyMessages`, what is out with consumers or getters in the ledgers of their channels;
 here is only the count of those. Persistent messages of a durable queue are also in its `Lane` of the message
 store, from the publish until they are settled. Nothing here waits: a queue that has something to do says so
 to the turn, and does it at the turn's end. What other kinds of queue do differently is in files of their own:
@@ -20,13 +20,13 @@ from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.consumers import Consumer, Consumers, Outlet
 from broker.entities.queues.queue_limits import Limits, Unlimited
 from broker.entities.queues.queue_store import Lane
-from broker.entities.queues.ready_messages import Backlog, Window
+from broker.entities.queues.ready_messages import ReadyMessages, Window
 from broker.wire.field_tables import Table
 from storage.batch import COUNTER_BITS, PERSISTENT
 
 if TYPE_CHECKING:
     from broker.entities.exchanges.exchange import Binding
-    from broker.entities.queues.priority_queue import PriorityBacklog, PriorityLanes
+    from broker.entities.queues.priority_queue import PriorityLanes, PriorityReadyMessages
     from broker.entities.scheduling.timers import Timers
     from broker.entities.scheduling.turn import Turn
 
@@ -74,7 +74,7 @@ class Queue:
 
     type: QueueType = CLASSIC
     lane: Lane | PriorityLanes
-    backlog: Backlog | PriorityBacklog
+    ready_messages: ReadyMessages | PriorityReadyMessages
 
     def __init__(
         self, spec: QueueSpec, lane: Lane | PriorityLanes, context: QueueContext, owner: object | None = None
@@ -89,7 +89,7 @@ class Queue:
         self.lane = lane
         self.consumers = Consumers(self, single_active=self.arguments.single_active_consumer)
         self.inbound: dict[Binding, None] = {}
-        self.backlog = lane.backlog(self, context.window)
+        self.ready_messages = lane.ready_messages(self, context.window)
         self.limits = Limits(self, context)
         self.unacked = 0
         self.deleted = False
@@ -108,9 +108,9 @@ class Queue:
         expires_at = limits.expires_at(message) if limits.on_time or message.expiration is not None else 0
         entry = Entry(self, position, message, len(message.body), expires_at)
         durable = self.durable and bool(message.flags & PERSISTENT)
-        if durable or self.backlog.paging:
+        if durable or self.ready_messages.paging:
             self.lane.put(entry, durable=durable)
-        self.backlog.append(entry)
+        self.ready_messages.append(entry)
         if limits.on_length:
             limits.make_room()
         if not self._touched:
@@ -124,9 +124,9 @@ class Queue:
         """
         if self.limits.on_length:
             return max(map(self.publish, messages))
-        lane, backlog = self.lane, self.backlog
+        lane, ready_messages = self.lane, self.ready_messages
         assert isinstance(lane, Lane), "with priorities messages come one by one"
-        assert isinstance(backlog, Backlog), "with priorities messages come one by one"
+        assert isinstance(ready_messages, ReadyMessages), "with priorities messages come one by one"
         expires_at = self.limits.expires_at(messages[0]) if self.limits.on_time else 0
         entries = [
             Entry(self, position, message, len(message.body), expires_at)
@@ -134,9 +134,9 @@ class Queue:
         ]
         self._position += len(entries)
         durable = self.durable and bool(messages[0].flags & PERSISTENT)
-        if durable or backlog.paging:
+        if durable or ready_messages.paging:
             lane.put_all(entries, durable=durable)
-        backlog.extend(entries)
+        ready_messages.extend(entries)
         if not self._touched:
             self.touch()
         return durable
@@ -144,7 +144,7 @@ class Queue:
     @property
     def ready(self) -> int:
         """How many messages wait for consumers."""
-        return len(self.backlog)
+        return len(self.ready_messages)
 
     @property
     def messages(self) -> int:
@@ -154,7 +154,7 @@ class Queue:
     @property
     def ready_bytes(self) -> int:
         """The bytes of their bodies."""
-        return self.backlog.bytes
+        return self.ready_messages.bytes
 
     def use(self) -> None:
         """Somebody has an interest in the queue: its lease, if it has one, begins anew."""
@@ -172,7 +172,7 @@ class Queue:
         """Hand ready messages to the consumers that have credit, one each in turn; of very many, some at a time."""
         self._touched = False
         limits, left = self.limits, DELIVER_MESSAGES
-        while left > 0 and len(self.backlog):
+        while left > 0 and len(self.ready_messages):
             if limits.timed:
                 limits.expire(strictly=True)
             turn = self.consumers.next()
@@ -206,7 +206,7 @@ class Queue:
 
     def pop(self) -> Entry | None:
         """Take the first ready message, its content in memory. One whose record cannot be read is passed over."""
-        while (entry := self.backlog.pop()) is not None:
+        while (entry := self.ready_messages.pop()) is not None:
             if load(self, entry):
                 return entry
         return None
@@ -240,7 +240,7 @@ class Queue:
         for entry in entries:
             entry.redelivered = True
             entry.consumer = None
-        self.backlog.give_back(entries)
+        self.ready_messages.give_back(entries)
         if self.limits.on_length:
             self.limits.make_room_for_returned()
         self.touch()
@@ -280,7 +280,7 @@ class Queue:
     def purge(self) -> int:
         """Drop every ready message; their number."""
         self.lane.purge(self._position + 1, self.held)
-        return self.backlog.clear()
+        return self.ready_messages.clear()
 
     def delete(self) -> int:
         """End: nobody consumes any more, messages are gone. The number of ready messages."""
@@ -290,7 +290,7 @@ class Queue:
             self.consumers.remove(consumer)
         self.consumers.end()
         self.limits = GONE
-        return self.backlog.end()
+        return self.ready_messages.end()
 
     def bid_farewell(self) -> None:
         """The deletion is certain: consumers are told, after whoever asked for it."""
@@ -302,21 +302,21 @@ class Queue:
         """Start with what the store says is there."""
         self.lane.restore()
         self.stored_up_to = self._position
-        self.backlog.restore(self.lane.state.messages, self.lane.state.bytes)
-        self.limits.timed = len(self.backlog) > 0
+        self.ready_messages.restore(self.lane.state.messages, self.lane.state.bytes)
+        self.limits.timed = len(self.ready_messages) > 0
 
     def stored(self, lane: int, up_to: int) -> None:
         """Everything this queue gave to its lane of the store up to a position is on disk."""
         self.stored_up_to = up_to
-        if self.backlog.paging:
-            self.backlog.stored(up_to)
+        if self.ready_messages.paging:
+            self.ready_messages.stored(up_to)
 
 
 def load(queue: Queue, entry: Entry) -> bool:
     """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
     if entry.message is None:
         wanted, room = [entry], LOAD_BYTES - entry.size
-        for other in queue.backlog.next_returned(LOAD_MESSAGES):
+        for other in queue.ready_messages.next_returned(LOAD_MESSAGES):
             room -= other.size
             if other.message is not None or room < 0:
                 break
@@ -351,10 +351,10 @@ def _portions(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
 def _take(queue: Queue, limit: int) -> list[Entry]:
     """The next messages for one consumer: a run of them, as long as none may have expired meanwhile."""
     limit = min(limit, RUN_MESSAGES)
-    taken = queue.backlog.run(limit, RUN_BYTES, queue.limits.moment())
+    taken = queue.ready_messages.run(limit, RUN_BYTES, queue.limits.moment())
     size_bytes = RUN_BYTES if taken else 0
     while len(taken) < limit and size_bytes < RUN_BYTES:
-        if taken and ((head := queue.backlog.peek()) is None or head.expires_at):
+        if taken and ((head := queue.ready_messages.peek()) is None or head.expires_at):
             break
         entry = queue.pop()
         if entry is None:

@@ -97,7 +97,7 @@ class Limits:
 
     def _drop_head(self) -> None:
         for _ in range(ROOM_MESSAGES):
-            if not (self.over() and len(self._queue.backlog)):
+            if not (self.over() and len(self._queue.ready_messages)):
                 return
             if self._turn.letters_deep >= LETTERS_DEEP_MAX:
                 break  # who falls from queue to queue falls on in another turn: each letter is longer than the last
@@ -122,18 +122,18 @@ class Limits:
         queue = self._queue
         if not strictly:
             self._came = 0
-        while (entry := queue.backlog.peek()) is not None and entry.expires_at:
+        while (entry := queue.ready_messages.peek()) is not None and entry.expires_at:
             now = self.moment() - 1 if strictly else self._now()
             if entry.expires_at > now:
                 break
-            if entries := queue.backlog.due(now, EXPIRED_AT_ONCE):
+            if entries := queue.ready_messages.due(now, EXPIRED_AT_ONCE):
                 queue.discard(entries, "expired")
             else:
                 self._discard_first("expired")
 
     def _discard_first(self, reason: str) -> None:
         """Let go of the first ready message, and of none in its place should it not be readable."""
-        entry = self._queue.backlog.pop()
+        entry = self._queue.ready_messages.pop()
         if entry is not None and entry.message is None:
             self._queue.lane.load((entry,))
         if entry is not None and entry.message is not None:
@@ -141,7 +141,7 @@ class Limits:
 
     def watch(self) -> None:
         """Come back when the message now at the head expires; no oftener, whatever passes the head meanwhile."""
-        entry = self._queue.backlog.peek()
+        entry = self._queue.ready_messages.peek()
         if entry is not None and entry.expires_at and not 0 < self._watched <= entry.expires_at:
             self._watched = entry.expires_at
             self._timers.at(entry.expires_at, self._look, self._queue)
@@ -152,10 +152,10 @@ class Limits:
 
     def over(self, messages: int = 0, size_bytes: int = 0) -> bool:
         """There would be too much with so much more."""
-        backlog = self._queue.backlog
-        if self._messages is not None and len(backlog) + messages > self._messages:
+        ready_messages = self._queue.ready_messages
+        if self._messages is not None and len(ready_messages) + messages > self._messages:
             return True
-        return self._bytes is not None and backlog.bytes + size_bytes > self._bytes
+        return self._bytes is not None and ready_messages.bytes + size_bytes > self._bytes
 
 
 class Unlimited(Limits):

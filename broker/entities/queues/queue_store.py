@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.entities.messages.message import BlindlyCopied, Entry, Message
 from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.ready_messages import Backlog, Window
+from broker.entities.queues.ready_messages import ReadyMessages, Window
 from storage.batch import BLIND, PERSISTENT, History, LaneState, LaneWrites, Purge, StoredMessage, WaitingMessage
 
 if TYPE_CHECKING:
@@ -64,9 +64,9 @@ class Lane:
         self.redelivered_up_to = 0
         self.used = False
 
-    def backlog(self, queue: Queue, window: Window) -> Backlog:
+    def ready_messages(self, queue: Queue, window: Window) -> ReadyMessages:
         """A queue's ready messages, to be read back from here."""
-        return Backlog(window, partial(self.read, queue))
+        return ReadyMessages(window, partial(self.read, queue))
 
     def put(self, entry: Entry, *, durable: bool) -> None:
         """Have a message written with the gathering batch, to survive a restart if it is `durable`."""

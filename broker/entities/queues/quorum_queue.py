@@ -33,7 +33,7 @@ from broker.entities.queues.consumers import Outlet
 from broker.entities.queues.queue import LOAD_MESSAGES, Queue, QueueContext, QueueSpec, load
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.queue_store import Lane, MessageSource
-from broker.entities.queues.ready_messages import Backlog, Window
+from broker.entities.queues.ready_messages import ReadyMessages, Window
 from broker.wire.field_tables import Field
 from broker.wire.properties import decode_properties, encode_header
 from storage.batch import PERSISTENT, LaneState, StoredMessage
@@ -79,7 +79,7 @@ class QuorumEntry(Entry):
             self.original = None
 
 
-class QuorumBacklog(Backlog):
+class QuorumReadyMessages(ReadyMessages):
     """Ready messages: those that came back, in the order in which they did, then the others in publish order."""
 
     def give_back(self, entries: Sequence[Entry]) -> None:
@@ -96,7 +96,7 @@ class QuorumBacklog(Backlog):
         return self._returned[-1] if self._returned else super().peek()
 
     def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
-        """Take the first ready messages in one go: see `Backlog.run`. One that was out before ends the run."""
+        """Take the first ready messages in one go: see `ReadyMessages.run`. One that was out before ends the run."""
         fresh = 0
         for entry in islice(self._head, messages):
             if entry.redelivered:
@@ -114,9 +114,9 @@ class QuorumLane(Lane):
         super().__init__(batches, source, queue_id, MAIN_LANE, states.get(MAIN_LANE) or LaneState())
         self.letters = Lane(batches, source, queue_id, LETTERS_LANE, states.get(LETTERS_LANE) or LaneState())
 
-    def backlog(self, queue: Queue, window: Window) -> QuorumBacklog:
+    def ready_messages(self, queue: Queue, window: Window) -> QuorumReadyMessages:
         """A queue's ready messages, to be read back from here."""
-        return QuorumBacklog(window, partial(self.read, queue))
+        return QuorumReadyMessages(window, partial(self.read, queue))
 
     def count(self, entry: QuorumEntry) -> None:
         """Have it written how often a message was handed out."""
@@ -168,8 +168,8 @@ class QuorumLimits(Limits):
     def expire(self, *, strictly: bool = False) -> None:
         """Let go of messages at the head: those that were out too often when the process died, and the expired."""
         queue = self._queue
-        while (entry := queue.backlog.peek()) is not None and queue.exhausted(entry):
-            queue.backlog.pop()
+        while (entry := queue.ready_messages.peek()) is not None and queue.exhausted(entry):
+            queue.ready_messages.pop()
             queue.bury(entry)
         super().expire(strictly=strictly)
 
@@ -181,8 +181,8 @@ class QuorumLimits(Limits):
             self._refusing = not self._sunk(len(letters), letters.bytes)
 
     def _sunk(self, letters: int, letter_bytes: int) -> bool:
-        backlog = self._queue.backlog
-        levels = (len(backlog) + letters, self._messages), (backlog.bytes + letter_bytes, self._bytes)
+        ready_messages = self._queue.ready_messages
+        levels = (len(ready_messages) + letters, self._messages), (ready_messages.bytes + letter_bytes, self._bytes)
         return all(limit is None or level <= limit * LOW_WATER for level, limit in levels)
 
 
@@ -203,7 +203,7 @@ class QuorumQueue(Queue):
         if not message.persistent:
             entry.message = _kept(message)
         self.lane.put(entry, durable=True)
-        self.backlog.append(entry)
+        self.ready_messages.append(entry)
         if self.limits.on_length:
             self.limits.make_room()
         self.touch()
@@ -294,7 +294,7 @@ class QuorumQueue(Queue):
         again.deliveries, again.redelivered = entry.deliveries, True
         self.lane.put(again, durable=True)
         self.lane.count(again)
-        self.backlog.append(again)
+        self.ready_messages.append(again)
 
     # Gone
 

@@ -11,7 +11,7 @@ A queue starts with a head alone. When the head outgrows the window, what is pub
 the tail and is given to the store whether it is persistent or not; once on disk it is dropped from memory
 and counted as paged. When the head runs dry it is read back from disk, and when the disk is read out, the tail
 becomes the head. The first ready message is therefore always at hand or one read away, and memory holds a
-window per queue, whatever the backlog.
+window per queue, whatever the ready_messages.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ FEW_OF = 32
 """When it is fewer than one in so many that come back to those that are back, each is put into its place."""
 
 
-class Backlog:
+class ReadyMessages:
     """Ready messages in publish order."""
 
     def __init__(self, window: Window, read_back: ReadBack) -> None:

@@ -2,7 +2,7 @@
 
 Nothing is consumed away. An acknowledgement gives its consumer credit and means nothing else, so there is nothing to
 requeue, to reject or to purge; messages leave at the front, by the rules of `Segments`. To the session a stream is a
-queue; what is ready in it lies in its `StreamLog` instead of a backlog.
+queue; what is ready in it lies in its `StreamLog` instead of a ready_messages.
 """
 
 from __future__ import annotations

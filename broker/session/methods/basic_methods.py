@@ -161,7 +161,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     tag = ledger.skip() if method.no_ack else ledger.add(entry)
     frame_max = channel.connection.frame_max
     channel.connection.output.send(
-        content_frames.get_ok(channel.number, tag, entry.redelivered, len(queue.backlog), message, frame_max)
+        content_frames.get_ok(channel.number, tag, entry.redelivered, len(queue.ready_messages), message, frame_max)
     )
 
 

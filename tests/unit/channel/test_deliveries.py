@@ -82,14 +82,14 @@ def test_acknowledging_needs_no_content(party: Party, holder: Conversation) -> N
     assert contents_in_memory(holder) <= before
     holder.send(ack(MANY, multiple=True))
     party.core.restart()
-    assert len(party.core.queue_named("q").backlog) == 0
+    assert len(party.core.queue_named("q").ready_messages) == 0
 
 
 def test_what_is_out_survives_a_crash_of_the_broker(party: Party, holder: Conversation) -> None:
     holder.send(ack(5))
     party.core.commit()
     party.core.crash()
-    assert len(party.core.queue_named("q").backlog) == MANY - 1
+    assert len(party.core.queue_named("q").ready_messages) == MANY - 1
 
 
 def test_transient_contents_stay_in_memory(party: Party) -> None:
@@ -100,7 +100,7 @@ def test_transient_contents_stay_in_memory(party: Party) -> None:
     party.core.commit()
     assert contents_in_memory(holder) == MANY
     holder.drop()
-    assert len(party.core.queue_named("q").backlog) == MANY
+    assert len(party.core.queue_named("q").ready_messages) == MANY
 
 
 def test_a_rolled_back_settlement_still_holds_its_message(party: Party) -> None:
@@ -112,9 +112,9 @@ def test_a_rolled_back_settlement_still_holds_its_message(party: Party) -> None:
     assert holder.ask(get("q")).body == b"x"
     holder.send(ack(1))
     queue = party.core.queue_named("q")
-    assert (queue.unacked, len(queue.backlog)) == (1, 0)
+    assert (queue.unacked, len(queue.ready_messages)) == (1, 0)
     holder.drop()
-    assert (queue.unacked, len(queue.backlog)) == (0, 1)
+    assert (queue.unacked, len(queue.ready_messages)) == (0, 1)
 
 
 def test_a_committed_settlement_is_final(party: Party) -> None:

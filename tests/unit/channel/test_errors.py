@@ -59,7 +59,7 @@ def test_the_answer_to_a_close_is_found_behind_much_else(
     assert (client.connection.phase, client.connection.ended) == (Phase.CLOSING, False)
     client.say(publish_frames(b"ignored", key="q", channel=2) + CLOSE_OK, chunk=chunk)
     assert client.connection.ended
-    assert len(party.core.queue_named("q").backlog) == 0
+    assert len(party.core.queue_named("q").ready_messages) == 0
 
 
 @pytest.mark.parametrize("error", [get("not there"), queue_declare("q", durable=True), BasicAck(5, False)])

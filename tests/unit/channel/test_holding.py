@@ -113,7 +113,7 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing_held(party: Party) -> 
     client.drop()
     party.core.definitions.settle()
     party.core.end_turn()
-    assert len(party.core.vhost.queues["q"].backlog) == 0, "it was never obeyed"
+    assert len(party.core.vhost.queues["q"].ready_messages) == 0, "it was never obeyed"
 
 
 def test_an_error_of_what_was_held_names_the_right_method(party: Party) -> None:
@@ -138,7 +138,7 @@ def test_too_much_held_stops_the_reading(party: Party) -> None:
     party.core.definitions.settle()
     party.core.end_turn()
     assert client.connection.readable
-    assert len(party.core.vhost.queues["q"].backlog) == 10
+    assert len(party.core.vhost.queues["q"].ready_messages) == 10
 
 
 # Alarms
@@ -165,7 +165,7 @@ def test_who_publishes_is_blocked_and_told_once(party: Party, short_client: Conv
     short_client.publish(b"3", key="q")
     short_client.publish(b"4", key="q")
     assert short_client.expect_one(channel=0) == ConnectionBlocked("low on memory")
-    assert len(party.core.vhost.queues["q"].backlog) == 2
+    assert len(party.core.vhost.queues["q"].ready_messages) == 2
     plenty(party)
     assert short_client.expect_one(channel=0) == ConnectionUnblocked()
     assert drained(short_client, "q") == [b"1", b"2", b"3", b"4"]
@@ -177,7 +177,7 @@ def test_who_does_not_understand_is_blocked_and_not_told(party: Party) -> None:
     party.core.broker.alarms.set("disk", short=True)
     client.publish(b"x", key="q")
     assert client.received(channel=0) == []
-    assert len(party.core.vhost.queues["q"].backlog) == 0
+    assert len(party.core.vhost.queues["q"].ready_messages) == 0
     party.core.broker.alarms.set("disk", short=False)
     party.core.end_turn()
     assert client.received(channel=0) == []

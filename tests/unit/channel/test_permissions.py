@@ -225,7 +225,7 @@ def test_a_remembered_publish_asks_again_after_a_change_of_topics(party: Party, 
         403,
         "ACCESS_REFUSED - access to topic 'secret' in exchange 'x' in vhost '/' refused for user 'guest'",
     )
-    assert len(party.core.queue_named("q").backlog) == 2
+    assert len(party.core.queue_named("q").ready_messages) == 2
 
 
 def test_a_routing_key_to_bind_with_may_be_refused(party: Party, owner: Conversation) -> None:

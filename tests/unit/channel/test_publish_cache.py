@@ -230,5 +230,5 @@ def test_a_message_may_be_too_large(tmp_path: Path) -> None:
     close = client.expect_one()
     text = "PRECONDITION_FAILED - message size 1001 is larger than configured max size 1000"
     assert (close.reply_code, close.reply_text, close.class_id, close.method_id) == (406, text, 60, 40)
-    assert len(core.queue_named("q").backlog) == 1
+    assert len(core.queue_named("q").ready_messages) == 1
     core.close()

@@ -74,7 +74,7 @@ def queue_contents(client: Conversation) -> dict[str, list[tuple[Any, ...]]]:
     return {
         name: [
             (entry.message.body, entry.message.header, entry.message.route, entry.message.priority, entry.expires_at)
-            for entry in queue.backlog.resident()
+            for entry in queue.ready_messages.resident()
             if entry.message is not None
         ]
         for name, queue in client.party.core.vhost.queues.items()
@@ -136,7 +136,7 @@ def test_acks_and_publishes_in_one_piece_are_the_same_as_one_by_one(kinds: list[
             for piece in [b"".join(frames)] if in_one_piece else frames:
                 client.say(piece)
             queue = client.party.core.vhost.queues["q"]
-            counts = queue.unacked, queue.lane.state.messages, len(queue.backlog)
+            counts = queue.unacked, queue.lane.state.messages, len(queue.ready_messages)
             outcomes.append((client.received(channel=2), counts, queue_contents(client)["r"]))
     assert outcomes[0] == outcomes[1]
 
@@ -181,7 +181,7 @@ def test_a_run_longer_than_the_window_is_paged_and_comes_back_in_order(persisten
         for part in (bodies[:10], bodies[10:20], bodies[20:]):
             client.say(b"".join(publish_frames(body, key="q", persistent=persistent) for body in part))
             client.party.core.commit()
-        assert len(client.party.core.vhost.queues["q"].backlog.resident()) < 30
+        assert len(client.party.core.vhost.queues["q"].ready_messages.resident()) < 30
         assert [client.ask(get("q", no_ack=True), channel=2).body for _ in bodies] == bodies
 
 

@@ -152,7 +152,7 @@ def test_the_header_says_how_long_a_message_has_waited(core: Core, later: Exchan
 def test_the_longest_delay(core: Core, later: Exchange) -> None:
     publish(core, later, b"", Field("l", DELAY_MAX_MILLISECONDS))
     core.advance(DELAY_MAX_MILLISECONDS - 1)
-    assert len(core.queue_named("q").backlog) == 0
+    assert len(core.queue_named("q").ready_messages) == 0
     core.advance(1)
     headers = decode_properties(first(core.queue_named("q")).header).headers or {}
     assert headers["x-delay"] == Field("l", -DELAY_MAX_MILLISECONDS)
@@ -242,9 +242,9 @@ def test_time_to_live_begins_when_the_delay_has_ended(core: Core, later: Exchang
     publish(core, later, b"1", 100, expiration="50")
     core.advance(100)
     core.advance(49)
-    assert len(core.queue_named("q").backlog) == 1
+    assert len(core.queue_named("q").ready_messages) == 1
     core.advance(1)
-    assert len(core.queue_named("q").backlog) == 0
+    assert len(core.queue_named("q").ready_messages) == 0
 
 
 def test_dead_letters_are_delayed_too(core: Core, later: Exchange) -> None:
@@ -375,9 +375,9 @@ def test_a_crash_before_the_move_is_on_disk_undoes_it_whole(core: Core, later: E
     publish(core, later, b"1", 100)
     core.commit()
     core.advance(100)
-    assert len(core.queue_named("q").backlog) == len(core.queue_named("p").backlog) == 1
+    assert len(core.queue_named("q").ready_messages) == len(core.queue_named("p").ready_messages) == 1
     core.crash()
-    assert len(core.queue_named("q").backlog) == len(core.queue_named("p").backlog) == 0
+    assert len(core.queue_named("q").ready_messages) == len(core.queue_named("p").ready_messages) == 0
     assert waiting(core.vhost.exchange("later")).messages == 1
     core.advance(1)
     core.commit()

@@ -46,7 +46,7 @@ def test_a_permission_counts_when_the_message_comes_not_when_it_is_due(party: Pa
     allow(party, "^$", "^$", "^$")
     party.core.commit()
     party.core.advance(1000)
-    assert len(party.core.queue_named("q").backlog) == 1
+    assert len(party.core.queue_named("q").ready_messages) == 1
 
 
 def test_a_confirm_comes_when_the_exchange_has_the_message_on_disk(party: Party, owner: Conversation) -> None:
@@ -67,4 +67,4 @@ def test_under_an_alarm_what_is_due_goes_out_all_the_same(party: Party, owner: C
     party.core.commit()
     party.core.broker.alarms.set(DISK, short=True)
     party.core.advance(1000)
-    assert len(party.core.queue_named("q").backlog) == 1
+    assert len(party.core.queue_named("q").ready_messages) == 1

@@ -145,7 +145,7 @@ async def test_what_a_lost_client_held_comes_back(place: Station, how: str) -> N
     await caller.stream.aclose()
     queue = place.core.queue_named("q")
     await eventually(lambda: not queue.unacked, "the message to be given back")
-    assert [entry.redelivered for entry in queue.backlog.resident()] == [True]
+    assert [entry.redelivered for entry in queue.ready_messages.resident()] == [True]
 
 
 # Heartbeats
@@ -211,7 +211,7 @@ async def test_a_client_we_do_not_listen_to_is_not_called_silent(
     assert not caller.connection.ended
     beating.core.broker.alarms.set("memory", short=False)
     queue = beating.core.queue_named("q")
-    await eventually(lambda: len(queue.backlog) == 20, "everything that was sent")
+    await eventually(lambda: len(queue.ready_messages) == 20, "everything that was sent")
     assert isinstance(await caller.receive(channel=0), ConnectionBlocked)
     assert isinstance(await caller.receive(channel=0), ConnectionUnblocked)
 
@@ -237,13 +237,13 @@ async def test_a_consumer_that_does_not_read_is_given_no_more_than_fits(place: S
     assert isinstance(await publisher.ask(queue_declare("q")), QueueDeclareOk)
     queue, output = place.core.queue_named("q"), slow.connection.output
     assert output.pending < OUTPUT_BYTES + 300_000, "the limit, and one run of messages"
-    assert len(queue.backlog) > count / 2
+    assert len(queue.ready_messages) > count / 2
     for number in range(count):
         message = await slow.receive()
         assert isinstance(message, Message)
         assert isinstance(message.method, BasicDeliver)
         assert message.body == b"%06d" % number + body
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
 
 
 async def test_a_slow_consumer_does_not_hold_up_the_others(place: Station) -> None:
@@ -256,7 +256,7 @@ async def test_a_slow_consumer_does_not_hold_up_the_others(place: Station) -> No
         await publisher.say(publish_frames(body, key="q"))
     await publisher.ask(queue_declare("q"))
     queue = place.core.queue_named("q")
-    while len(queue.backlog) or seen < 400:
+    while len(queue.ready_messages) or seen < 400:
         assert isinstance(await fast.receive(), Message)
         seen += 1
     assert seen >= 400
@@ -319,11 +319,11 @@ async def test_a_flood_takes_turns_with_others(place: Station) -> None:
     queue = place.core.queue_named("q")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(flood.say, frames * count)
-        await eventually(lambda: len(queue.backlog), "the flood to begin")
+        await eventually(lambda: len(queue.ready_messages), "the flood to begin")
         answer = await other.ask(queue_declare("q", passive=True))
         assert isinstance(answer, QueueDeclareOk)
         assert 0 < answer.message_count < count, "answered between two portions"
-    await eventually(lambda: len(queue.backlog) == count, "the rest of the flood")
+    await eventually(lambda: len(queue.ready_messages) == count, "the rest of the flood")
 
 
 async def test_after_a_long_turn_others_have_several(
@@ -377,13 +377,13 @@ async def test_a_publisher_faster_than_the_disk_waits_for_it(place: Station, mon
         await trio.testing.wait_all_tasks_blocked()
         assert isinstance(await other.ask(queue_declare("own")), QueueDeclareOk)
         assert place.committer.behind <= BACKLOG.batches_max + 1
-        assert len(place.core.queue_named("q").backlog) < count / 2
+        assert len(place.core.queue_named("q").ready_messages) < count / 2
         opened.set()
         while confirmed < count:
             answer = await flood.receive()
             assert isinstance(answer, BasicAck)
             confirmed = answer.delivery_tag
-    assert len(place.core.queue_named("q").backlog) == count
+    assert len(place.core.queue_named("q").ready_messages) == count
 
 
 async def test_without_confirms_little_gathers_behind_a_commit(place: Station, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -408,7 +408,7 @@ async def test_without_confirms_little_gathers_behind_a_commit(place: Station, m
         nursery.start_soon(publish)
         await eventually(lambda: place.committer.behind, "messages to gather behind a commit")
         await trio.testing.wait_all_tasks_blocked()
-        gathered = len(queue.backlog) * size
+        gathered = len(queue.ready_messages) * size
         opened.set()
     await eventually(lambda: sum(written) == count * size, "everything to be written")
     assert gathered <= 2 * (BACKLOG.lazy_bytes_max + RECEIVE_BYTES)

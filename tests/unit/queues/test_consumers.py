@@ -79,7 +79,7 @@ def test_a_consumer_that_has_gone_is_not_enlisted_by_its_last_acks(core: Core) -
     core.end_turn()
     assert reader.bodies == [b"1"]
     assert not consumer.waiting
-    assert (len(queue.backlog), queue.unacked) == (1, 0)
+    assert (len(queue.ready_messages), queue.unacked) == (1, 0)
 
 
 # Credit
@@ -93,7 +93,7 @@ def test_a_prefetch_limit_holds(core: Core) -> None:
     reader.ack(b"1")
     core.end_turn()
     assert (reader.bodies, consumer.unacked) == ([b"0", b"1", b"2"], 2)
-    assert (queue.unacked, len(queue.backlog)) == (2, 2)
+    assert (queue.unacked, len(queue.ready_messages)) == (2, 2)
 
 
 def test_without_acknowledgements_there_is_no_limit(core: Core) -> None:
@@ -111,7 +111,7 @@ def test_what_nobody_acknowledges_is_gone_from_disk(core: Core) -> None:
     reader.consume(queue, no_ack=True)
     core.end_turn()
     core.restart()
-    assert len(core.queue_named("q").backlog) == 0
+    assert len(core.queue_named("q").ready_messages) == 0
 
 
 @pytest.mark.parametrize("settle", [Reader.ack, Reader.requeue, Reader.reject])

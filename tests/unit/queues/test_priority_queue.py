@@ -78,7 +78,7 @@ def test_order_outlasts_a_restart(core: Core) -> None:
     deposit(core, named(core), "3.new", "10.new")
     assert drained(named(core)) == in_order([*bodies, "3.new", "10.new"])
     core.restart()
-    assert len(named(core).backlog) == 0
+    assert len(named(core).ready_messages) == 0
 
 
 def test_a_restart_knows_what_was_delivered_by_level(core: Core) -> None:
@@ -155,7 +155,7 @@ def test_damage_costs_the_damaged_only(core: Core) -> None:
         queue.lane.settle((entry,))
     core.commit()
     assert drained(queue) == ["5.b", "1.d"]
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
 
 
 def test_what_the_store_reports_as_lost_is_counted_in_its_level(core: Core) -> None:
@@ -186,10 +186,10 @@ def test_levels_share_the_window(core: Core) -> None:
         for number in range(50):
             deposit(core, queue, f"{level}.{number}")
             core.commit()
-    assert len(queue.backlog) == 500
-    assert len(queue.backlog.resident()) <= 3 * SMALL.messages + 10, "one each at least"
+    assert len(queue.ready_messages) == 500
+    assert len(queue.ready_messages.resident()) <= 3 * SMALL.messages + 10, "one each at least"
     while queue.pop() is not None:
-        assert len(queue.backlog.resident()) <= 3 * SMALL.messages + 10
+        assert len(queue.ready_messages.resident()) <= 3 * SMALL.messages + 10
 
 
 # Together with other arguments
@@ -201,9 +201,11 @@ def test_expired_messages_behind_the_head_go_when_they_get_there(core: Core) -> 
     core.advance(60)
     deposit(core, queue, "5.b")
     core.advance(60)
-    assert len(queue.backlog) == 2, "RabbitMQ 3.10.8 on the wire: only the head of the highest level is looked at"
+    assert len(queue.ready_messages) == 2, (
+        "RabbitMQ 3.10.8 on the wire: only the head of the highest level is looked at"
+    )
     core.advance(40)
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
 
 
 def test_a_message_in_front_brings_its_own_time(core: Core) -> None:
@@ -211,9 +213,9 @@ def test_a_message_in_front_brings_its_own_time(core: Core) -> None:
     core.deposit(queue, b"later", priority=1, expiration="1000")
     core.deposit(queue, b"sooner", priority=2, expiration="10")
     core.advance(10)
-    assert len(queue.backlog) == 1
+    assert len(queue.ready_messages) == 1
     core.advance(990)
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
 
 
 def test_length_limits_hold_over_the_window(core: Core) -> None:
@@ -257,7 +259,7 @@ def test_a_transient_queue_has_priorities_too(core: Core) -> None:
     queue = core.queue(durable=False, max_priority=3)
     for level in (0, 3, 1):
         core.deposit(queue, b"%d" % level, priority=level)
-    assert [entry.size for entry in queue.backlog.resident()] == [1, 1, 1]
+    assert [entry.size for entry in queue.ready_messages.resident()] == [1, 1, 1]
     reader = Reader()
     reader.consume(queue)
     core.end_turn()

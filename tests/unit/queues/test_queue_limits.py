@@ -25,19 +25,19 @@ def test_a_message_goes_when_its_time_has_passed(core: Core) -> None:
     queue = core.queue(message_ttl=100)
     core.deposit(queue, b"a")
     core.advance(99)
-    assert len(queue.backlog) == 1
+    assert len(queue.ready_messages) == 1
     core.advance(1)
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
 
 
 def test_the_shorter_of_both_times_to_live_counts(core: Core) -> None:
     queue = core.queue(message_ttl=100)
     core.deposit(queue, b"short", expiration="10")
     core.advance(10)
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
     core.deposit(queue, b"long", expiration="1000")
     core.advance(100)
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
 
 
 def test_messages_go_at_the_head_only(core: Core) -> None:
@@ -46,9 +46,9 @@ def test_messages_go_at_the_head_only(core: Core) -> None:
     core.deposit(queue, b"lasting", expiration="1000")
     core.deposit(queue, b"brief", expiration="10")
     core.advance(500)
-    assert len(queue.backlog) == 2
+    assert len(queue.ready_messages) == 2
     core.advance(500)
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
 
 
 def test_one_that_never_expires_keeps_those_behind_it(core: Core) -> None:
@@ -56,7 +56,7 @@ def test_one_that_never_expires_keeps_those_behind_it(core: Core) -> None:
     core.deposit(queue, b"for ever")
     core.deposit(queue, b"brief", expiration="10")
     core.advance(1000)
-    assert len(queue.backlog) == 2
+    assert len(queue.ready_messages) == 2
     reader = Reader()
     assert reader.get(queue) == b"for ever"
     assert reader.get(queue) is None
@@ -66,7 +66,7 @@ def test_no_time_at_all_is_enough_for_a_waiting_consumer(core: Core) -> None:
     """x-message-ttl 0: delivered at once or never."""
     queue = core.queue(message_ttl=0)
     core.deposit(queue, b"nobody")
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
     reader = Reader()
     reader.consume(queue, prefetch=3)
     core.end_turn()
@@ -74,7 +74,7 @@ def test_no_time_at_all_is_enough_for_a_waiting_consumer(core: Core) -> None:
         queue.publish(message(b"%d" % number))
     core.end_turn()
     assert reader.bodies == [b"0", b"1", b"2"]
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
 
 
 @pytest.mark.parametrize("arguments", [{}, {"queue_type": "quorum"}, {"max_length": 3}], ids=str)
@@ -89,7 +89,7 @@ def test_a_waiting_consumer_gets_it_however_long_the_turn_takes(core: Core, argu
         core.clock.time += 1
     core.end_turn()
     assert reader.bodies == [b"0", b"1"]
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
     reader.ack()
     core.end_turn()
     assert reader.bodies == [b"0", b"1"], "what found no consumer is gone"
@@ -103,9 +103,9 @@ def test_a_requeued_message_keeps_its_time(core: Core) -> None:
     core.advance(60)
     reader.requeue()
     core.end_turn()
-    assert len(queue.backlog) == 1
+    assert len(queue.ready_messages) == 1
     core.advance(40)
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
 
 
 def test_what_is_out_with_a_consumer_does_not_expire(core: Core) -> None:
@@ -117,7 +117,7 @@ def test_what_is_out_with_a_consumer_does_not_expire(core: Core) -> None:
     assert queue.unacked == 1
     reader.requeue()
     core.end_turn()
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
 
 
 def test_an_expired_message_is_never_delivered(core: Core) -> None:
@@ -138,9 +138,11 @@ def test_time_goes_on_while_the_broker_is_down(core: Core) -> None:
     core.clock.time += 50
     core.crash()
     core.advance(49)
-    assert len(core.queue_named("q").backlog) == 2
+    assert len(core.queue_named("q").ready_messages) == 2
     core.advance(1)
-    assert len(core.queue_named("q").backlog) == 0, "nobody has touched the queue, and its messages go all the same"
+    assert len(core.queue_named("q").ready_messages) == 0, (
+        "nobody has touched the queue, and its messages go all the same"
+    )
 
 
 def test_expiry_reaches_the_disk(core: Core) -> None:
@@ -150,7 +152,7 @@ def test_expiry_reaches_the_disk(core: Core) -> None:
     core.advance(100)
     core.commit()
     core.crash()
-    assert len(core.queue_named("q").backlog) == 0
+    assert len(core.queue_named("q").ready_messages) == 0
     assert core.store.lanes()[queue.lane.queue_id][0].messages == 0
 
 
@@ -187,13 +189,13 @@ def test_the_oldest_goes_when_there_is_too_much(core: Core) -> None:
 def test_a_message_larger_than_the_limit_does_not_stay(core: Core) -> None:
     queue = core.queue(max_length_bytes=10)
     core.deposit(queue, b"x" * 11)
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
 
 
 def test_whichever_limit_is_reached_first_counts(core: Core) -> None:
     queue = core.queue(max_length=2, max_length_bytes=10)
     core.deposit(queue, b"a", b"b", b"c")
-    assert len(queue.backlog) == 2
+    assert len(queue.ready_messages) == 2
     core.deposit(queue, b"123456789")
     assert bodies(core) == [b"c", b"123456789"]
 
@@ -205,7 +207,7 @@ def test_what_is_out_with_consumers_does_not_count(core: Core) -> None:
     reader.get(queue)
     reader.get(queue)
     core.deposit(queue, b"c", b"d")
-    assert (queue.unacked, len(queue.backlog)) == (2, 2)
+    assert (queue.unacked, len(queue.ready_messages)) == (2, 2)
 
 
 def test_a_consumer_with_credit_comes_before_the_limit(core: Core) -> None:
@@ -236,7 +238,7 @@ def test_what_is_turned_away(core: Core, overflow: str, letters: int) -> None:
     queue = core.queue(max_length=1, overflow=overflow, dead_letter_exchange="", dead_letter_routing_key="dl")
     core.deposit(queue, b"a")
     queue.limits.turn_away(message(b"b"))
-    assert (len(queue.backlog), len(graveyard.backlog)) == (1, letters)
+    assert (len(queue.ready_messages), len(graveyard.ready_messages)) == (1, letters)
     assert bodies(core, "dl") == [b"b"] * letters
 
 
@@ -247,7 +249,7 @@ def test_length_limits_hold_over_the_window(core: Core) -> None:
         core.deposit(queue, b"%d" % number)
         if number % 7 == 0:
             core.commit()
-    assert len(queue.backlog) == 20
+    assert len(queue.ready_messages) == 20
     assert bodies(core) == [b"%d" % number for number in range(30, 50)]
 
 
@@ -286,7 +288,7 @@ def test_a_queue_that_expires_leaves_no_dead_letters(core: Core) -> None:
     graveyard = core.queue("dl")
     core.deposit(core.queue(expires=1000, dead_letter_exchange="", dead_letter_routing_key="dl"), b"a")
     core.advance(1000)
-    assert len(graveyard.backlog) == 0
+    assert len(graveyard.ready_messages) == 0
 
 
 def test_a_restart_renews_the_lease(core: Core) -> None:

@@ -91,7 +91,7 @@ def test_a_message_that_was_out_too_often_when_the_process_died_is_dead_at_the_s
     reader.get(queue)
     core.restart()
     core.advance(5000)
-    assert len(core.queue_named("dead").backlog) == 2
+    assert len(core.queue_named("dead").ready_messages) == 2
     assert take_all(again(core), Reader()) == [(b"2", 0)]
 
 
@@ -140,10 +140,10 @@ def test_letters_wait_and_go_in_their_order(core: Core) -> None:
     take_all(queue, reader)
     reader.reject()
     core.commit()
-    assert (len(queue.letters), len(queue.backlog), queue.unacked) == (count, 0, 0)
+    assert (len(queue.letters), len(queue.ready_messages), queue.unacked) == (count, 0, 0)
     core.crash()
     queue = again(core)
-    assert (len(queue.letters), len(queue.backlog)) == (count, 0)
+    assert (len(queue.letters), len(queue.ready_messages)) == (count, 0)
     core.advance(RETRY_MILLISECONDS)
     assert len(queue.letters) == count
     dead = core.queue("dead")
@@ -169,7 +169,7 @@ def test_a_letter_does_not_overtake_one_that_waits(core: Core) -> None:
     reader.reject(b"0")
     dead = core.queue("dead")
     reader.reject(b"1")
-    assert len(dead.backlog) == 0
+    assert len(dead.ready_messages) == 0
     core.advance(RETRY_MILLISECONDS)
     assert [Reader().get(dead), Reader().get(dead)] == bodies(2)
 
@@ -185,7 +185,7 @@ def test_deletion_takes_the_letters_along(core: Core) -> None:
     core.commit()
     core.queue("dead")
     core.advance(2 * RETRY_MILLISECONDS)
-    assert len(core.queue_named("dead").backlog) == 0
+    assert len(core.queue_named("dead").ready_messages) == 0
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -19,7 +19,7 @@ def given_back(core: Core, count: int, size: int = 0) -> Queue:
 
 def in_memory(queue: Queue) -> list[int]:
     """The sizes of the contents of ready messages that are in memory."""
-    return [entry.size for entry in queue.backlog.resident() if entry.message is not None]
+    return [entry.size for entry in queue.ready_messages.resident() if entry.message is not None]
 
 
 def test_they_come_back_in_portions(core: Core) -> None:
@@ -70,14 +70,14 @@ def test_what_is_rejected_without_a_graveyard_goes_too(core: Core) -> None:
     entry.release()
     queue.reject((entry,))
     core.restart()
-    assert len(core.queue_named("q").backlog) == 0
+    assert len(core.queue_named("q").ready_messages) == 0
 
 
 def test_what_the_disk_does_not_find_is_passed_over(core: Core) -> None:
     """The store's records of all but the last have been settled behind the queue's back, as damage would."""
     queue, reader = given_back(core, 4), Reader()
-    queue.lane.settle(queue.backlog.resident()[:3])
+    queue.lane.settle(queue.ready_messages.resident()[:3])
     core.commit()
     assert reader.get(queue) == b"000003"
     assert reader.get(queue) is None
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0

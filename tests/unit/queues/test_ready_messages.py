@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from broker.entities.messages.message import Entry
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.ready_messages import Backlog, Window
+from broker.entities.queues.ready_messages import ReadyMessages, Window
 from harness.brokers.broker_core import Core
 
 WINDOW = Window(4, 100)
@@ -30,7 +30,7 @@ class Shelf:
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
-        self.backlog = Backlog(WINDOW, self.read_back)
+        self.ready_messages = ReadyMessages(WINDOW, self.read_back)
         self.given: dict[int, int] = {}  # to the store, position -> size
         self.on_disk: dict[int, int] = {}
         self.ready: list[int] = []
@@ -46,13 +46,13 @@ class Shelf:
     def append(self, size: int, *, skip: int) -> None:
         self.position += 1 + skip
         self.sizes[self.position] = size
-        if self.backlog.paging:
+        if self.ready_messages.paging:
             self.given[self.position] = size
         self.ready.append(self.position)
-        self.backlog.append(Entry(self.queue, self.position, None, size, 0))
+        self.ready_messages.append(Entry(self.queue, self.position, None, size, 0))
 
     def pop(self) -> None:
-        peeked, popped = self.backlog.peek(), self.backlog.pop()
+        peeked, popped = self.ready_messages.peek(), self.ready_messages.pop()
         assert popped is peeked
         if not self.ready:
             assert popped is None
@@ -63,7 +63,7 @@ class Shelf:
 
     def take_run(self, messages: int) -> None:
         """A run is what so many pops would give, or less; nothing only where a pop has to look closer."""
-        taken = self.backlog.run(messages, RUN_BYTES, 0)
+        taken = self.ready_messages.run(messages, RUN_BYTES, 0)
         assert len(taken) <= messages
         assert sum(entry.size for entry in taken[:-1]) < RUN_BYTES
         for entry in taken:
@@ -79,7 +79,7 @@ class Shelf:
 
     def give_back(self, count: int) -> None:
         entries, self.out = self.out[:count], self.out[count:]
-        self.backlog.give_back(entries)
+        self.ready_messages.give_back(entries)
         self.ready = sorted([*self.ready, *(entry.position for entry in entries)])
 
     def store(self) -> None:
@@ -88,20 +88,20 @@ class Shelf:
             up_to = max(self.given)
             self.on_disk |= self.given
             self.given.clear()
-            self.backlog.stored(up_to)
+            self.ready_messages.stored(up_to)
 
     def clear(self) -> None:
-        assert self.backlog.clear() == len(self.ready)
+        assert self.ready_messages.clear() == len(self.ready)
         for position in self.ready:
             self.given.pop(position, None)
             self.on_disk.pop(position, None)
         self.ready.clear()
 
     def check(self) -> None:
-        backlog = self.backlog
-        assert len(backlog) == len(self.ready)
-        assert backlog.bytes == sum(self.sizes[position] for position in self.ready)
-        resident = {entry.position for entry in backlog.resident()}
+        ready_messages = self.ready_messages
+        assert len(ready_messages) == len(self.ready)
+        assert ready_messages.bytes == sum(self.sizes[position] for position in self.ready)
+        resident = {entry.position for entry in ready_messages.resident()}
         assert resident <= set(self.ready)
         assert set(self.ready) - resident <= self.on_disk.keys(), "neither in memory nor on disk"
 
@@ -148,10 +148,10 @@ def test_memory_holds_a_window_however_long_the_queue(queue: Queue) -> None:
     for _ in range(1000):
         shelf.append(1, skip=0)
         shelf.store()
-        assert len(shelf.backlog.resident()) <= WINDOW.messages
+        assert len(shelf.ready_messages.resident()) <= WINDOW.messages
     while shelf.ready:
         shelf.pop()
-        assert len(shelf.backlog.resident()) <= 2 * WINDOW.messages, "a window read back, and the tail behind it"
+        assert len(shelf.ready_messages.resident()) <= 2 * WINDOW.messages, "a window read back, and the tail behind it"
 
 
 def test_large_messages_make_a_window_of_few(queue: Queue) -> None:
@@ -159,7 +159,7 @@ def test_large_messages_make_a_window_of_few(queue: Queue) -> None:
     for _ in range(3):
         shelf.append(60, skip=0)
         shelf.store()
-    assert [entry.position for entry in shelf.backlog.resident()] == [1, 2]
+    assert [entry.position for entry in shelf.ready_messages.resident()] == [1, 2]
 
 
 def test_what_the_disk_has_lost_is_passed_over(queue: Queue) -> None:
@@ -171,19 +171,19 @@ def test_what_the_disk_has_lost_is_passed_over(queue: Queue) -> None:
     for lost in (*range(6, 10), *range(15, 21)):
         del shelf.on_disk[lost]
     left = []
-    while (entry := shelf.backlog.pop()) is not None:
+    while (entry := shelf.ready_messages.pop()) is not None:
         left.append(entry.position)
     assert left == [1, 2, 3, 4, 5, 10, 11, 12, 13, 14]
-    assert (len(shelf.backlog), shelf.backlog.bytes) == (0, 0)
+    assert (len(shelf.ready_messages), shelf.ready_messages.bytes) == (0, 0)
     shelf.append(1, skip=0)
-    assert shelf.backlog.pop() is not None
+    assert shelf.ready_messages.pop() is not None
 
 
 def test_a_queue_that_was_there_before_the_start(queue: Queue) -> None:
     shelf = Shelf(queue)
     shelf.on_disk = dict.fromkeys(range(1, 11), 7)
     shelf.sizes, shelf.ready, shelf.position = dict(shelf.on_disk), list(range(1, 11)), 100
-    shelf.backlog.restore(10, 70)
+    shelf.ready_messages.restore(10, 70)
     shelf.check()
     shelf.append(7, skip=0)
     while shelf.ready:
@@ -197,14 +197,16 @@ def test_the_next_of_those_that_came_back(queue: Queue) -> None:
         shelf.append(1, skip=0)
         shelf.pop()
     shelf.give_back(4)
-    assert [entry.position for entry in shelf.backlog.next_returned(3)] == [1, 2, 3]
-    assert len(shelf.backlog) == 4
+    assert [entry.position for entry in shelf.ready_messages.next_returned(3)] == [1, 2, 3]
+    assert len(shelf.ready_messages) == 4
 
 
 def test_a_run_ends_before_what_has_expired(queue: Queue) -> None:
-    backlog = Backlog(WINDOW, lambda after, before, window: [])
+    ready_messages = ReadyMessages(WINDOW, lambda after, before, window: [])
     for position, expires_at in ((1, 0), (2, 7), (3, 0)):
-        backlog.append(Entry(queue, position, None, 1, expires_at))
-    assert [entry.position for entry in backlog.run(10, RUN_BYTES, 8)] == [1]
-    assert backlog.run(10, RUN_BYTES, 8) == [], "it has to be looked at"
-    assert [entry.position for entry in backlog.run(10, RUN_BYTES, 7)] == [2, 3], "what expires this moment has not yet"
+        ready_messages.append(Entry(queue, position, None, 1, expires_at))
+    assert [entry.position for entry in ready_messages.run(10, RUN_BYTES, 8)] == [1]
+    assert ready_messages.run(10, RUN_BYTES, 8) == [], "it has to be looked at"
+    assert [entry.position for entry in ready_messages.run(10, RUN_BYTES, 7)] == [2, 3], (
+        "what expires this moment has not yet"
+    )

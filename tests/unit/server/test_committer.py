@@ -220,7 +220,7 @@ async def test_finishing_writes_everything(directory: Path) -> None:
     at.publish(b"2", b"3", waiting=False)
     await at.committer.finish()
     core.crash()
-    assert len(core.queue_named("q").backlog) == 3
+    assert len(core.queue_named("q").ready_messages) == 3
     core.close()
 
 

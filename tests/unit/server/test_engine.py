@@ -56,7 +56,7 @@ async def test_messages_expire_without_anybody_asking(place: Station) -> None:
     await caller.send(consume("dl", "t", no_ack=True))
     await caller.receive()
     await caller.say(publish_frames(b"x", key="q"))
-    await eventually(lambda: place.core.queue_named("q").backlog.resident(), "the message in its queue")
+    await eventually(lambda: place.core.queue_named("q").ready_messages.resident(), "the message in its queue")
     place.core.clock.time += 1000
     letter = await caller.receive()
     assert isinstance(letter, Message)

@@ -17,7 +17,7 @@ from harness.brokers.broker_core import START, Core, Reader
 
 def letters(queue: Queue) -> list[BasicProperties]:
     """Properties of every ready message, which are left in the queue."""
-    return [decode_properties(entry.message.header) for entry in queue.backlog.resident() if entry.message]
+    return [decode_properties(entry.message.header) for entry in queue.ready_messages.resident() if entry.message]
 
 
 def deaths(properties: BasicProperties) -> list[Table]:
@@ -163,7 +163,7 @@ def test_a_routing_key_too_long_for_a_short_string_breaks_nothing(core: Core) ->
     queue = core.queue("q", dead_letter_exchange="", dead_letter_routing_key="k" * 300, message_ttl=10)
     core.deposit(queue, b"x")
     core.advance(20)
-    assert len(queue.backlog) == 0
+    assert len(queue.ready_messages) == 0
 
 
 def test_without_a_key_of_its_own_a_letter_keeps_its_keys(core: Core) -> None:
@@ -173,7 +173,7 @@ def test_without_a_key_of_its_own_a_letter_keeps_its_keys(core: Core) -> None:
         core.bind(exchange, core.queue("from-" + key), key)
     core.deposit(queue, b"x", headers={"CC": ["k2"]})
     reject_all(core, queue)
-    assert [len(core.queue_named(name).backlog) for name in ("from-q", "from-k2", "from-other")] == [1, 1, 0]
+    assert [len(core.queue_named(name).ready_messages) for name in ("from-q", "from-k2", "from-other")] == [1, 1, 0]
     (letter,) = letters(core.queue_named("from-k2"))
     assert deaths(letter)[0]["routing-keys"] == Field("A", [Field("S", b"q"), Field("S", b"k2")])
     assert "CC" in (letter.headers or {})
@@ -185,8 +185,8 @@ def test_with_a_key_of_its_own_copies_are_forgotten(core: Core, graveyard: Queue
     reject_all(core, core.queue_named("q"))
     (letter,) = letters(graveyard)
     assert "CC" not in (letter.headers or {})
-    assert len(core.queue_named("k2").backlog) == 0
-    (entry,) = graveyard.backlog.resident()
+    assert len(core.queue_named("k2").ready_messages) == 0
+    (entry,) = graveyard.ready_messages.resident()
     assert entry.message is not None
     assert (entry.message.exchange, entry.message.routing_key) == ("", "dl")
 
@@ -195,7 +195,7 @@ def test_an_exchange_that_is_not_there_takes_the_letter_away(core: Core) -> None
     queue = core.queue("q", dead_letter_exchange="nowhere")
     core.deposit(queue, b"x")
     reject_all(core, queue)
-    assert (len(queue.backlog), queue.unacked) == (0, 0)
+    assert (len(queue.ready_messages), queue.unacked) == (0, 0)
 
 
 def test_a_circle_without_rejection_ends(core: Core) -> None:
@@ -204,9 +204,9 @@ def test_a_circle_without_rejection_ends(core: Core) -> None:
     two = core.queue("two", dead_letter_exchange="", dead_letter_routing_key="one", message_ttl=10)
     core.deposit(one, b"x")
     core.advance(10)
-    assert (len(one.backlog), len(two.backlog)) == (0, 1)
+    assert (len(one.ready_messages), len(two.ready_messages)) == (0, 1)
     core.advance(10)
-    assert (len(one.backlog), len(two.backlog)) == (0, 0)
+    assert (len(one.ready_messages), len(two.ready_messages)) == (0, 0)
 
 
 def test_a_circle_with_a_rejection_goes_on(core: Core) -> None:
@@ -241,7 +241,7 @@ def test_a_letter_survives_a_crash_and_its_original_does_not(core: Core, graveya
     core.advance(1000)
     core.commit()
     core.crash()
-    assert (len(core.queue_named("q").backlog), len(core.queue_named("dl").backlog)) == (0, 1)
+    assert (len(core.queue_named("q").ready_messages), len(core.queue_named("dl").ready_messages)) == (0, 1)
     assert Reader().get(core.queue_named("dl")) == b"x"
 
 
@@ -251,16 +251,16 @@ def test_a_letter_that_a_crash_undid_is_written_again(core: Core, graveyard: Que
     core.commit()
     core.advance(1000)
     core.crash()
-    assert (len(core.queue_named("q").backlog), len(core.queue_named("dl").backlog)) == (1, 0)
+    assert (len(core.queue_named("q").ready_messages), len(core.queue_named("dl").ready_messages)) == (1, 0)
     core.advance(1)
-    assert (len(core.queue_named("q").backlog), len(core.queue_named("dl").backlog)) == (0, 1)
+    assert (len(core.queue_named("q").ready_messages), len(core.queue_named("dl").ready_messages)) == (0, 1)
 
 
 def test_a_letter_of_a_message_that_is_on_disk_only(core: Core, graveyard: Queue) -> None:
     queue = dying(core, message_ttl=1000)
     core.deposit(queue, *(b"%d" % number for number in range(12)))
     core.commit()
-    assert len(queue.backlog.resident()) < 12
+    assert len(queue.ready_messages.resident()) < 12
     core.advance(1000)
     core.commit()
     reader = Reader()

@@ -137,7 +137,7 @@ def test_deleting_and_declaring_again_makes_another_queue(core: Core) -> None:
     assert again.result().lane.queue_id != queue.lane.queue_id
     core.deposit(again.result(), b"new")
     core.restart()
-    assert len(core.queue_named("q").backlog) == 1
+    assert len(core.queue_named("q").ready_messages) == 1
 
 
 def test_a_binding_whose_queue_goes_meanwhile_is_not_made(core: Core) -> None:

@@ -185,7 +185,7 @@ def test_a_policy_finds_what_is_there_and_what_comes(core: Core) -> None:
     after = core.queue("q-after")
     for queue in (before, other, after):
         core.deposit(queue, b"1", b"2")
-    assert [len(queue.backlog) for queue in (before, other, after)] == [1, 2, 1]
+    assert [len(queue.ready_messages) for queue in (before, other, after)] == [1, 2, 1]
 
 
 def test_a_changed_pattern_lets_go_and_takes_hold(core: Core) -> None:
@@ -206,13 +206,13 @@ def test_many_messages_too_many_go_in_turns(core: Core) -> None:
         queue.publish(message(b"%d" % number))
     core.commit()
     core.vhost.enforcement.put(policy(max_length=3), operator=False)
-    assert len(queue.backlog) == count - ROOM_MESSAGES
+    assert len(queue.ready_messages) == count - ROOM_MESSAGES
     core.commit()
     core.advance(1)
     core.commit()
     core.advance(1)
     core.commit()
-    assert len(queue.backlog) == 3
+    assert len(queue.ready_messages) == 3
     core.crash()
     reader = Reader()
     last = [reader.get(core.queue_named("q")) for _ in range(4)]
@@ -227,12 +227,12 @@ def test_making_room_that_a_crash_cut_short_goes_on(core: Core) -> None:
     core.crash()
     core.vhost.enforcement.put(policy(max_length=2), operator=False)
     core.crash()
-    assert len(core.queue_named("q").backlog) == ROOM_MESSAGES + 5
+    assert len(core.queue_named("q").ready_messages) == ROOM_MESSAGES + 5
     core.vhost.enforcement.policies.ordinary["p"] = policy(max_length=2)  # as a start finds it, before the queues
     core.vhost.enforcement.queue_appears(core.queue_named("q"))
     for _ in range(3):
         core.advance(2500)
-    assert len(core.queue_named("q").backlog) == 2
+    assert len(core.queue_named("q").ready_messages) == 2
 
 
 @pytest.mark.parametrize("again", [{"priority": 3}, {"message_ttl": 9}])
@@ -283,7 +283,7 @@ def test_a_time_to_live_is_for_messages_to_come(core: Core) -> None:
     core.deposit(queue, b"lasting")
     impose(core, policy(message_ttl=100))
     core.advance(1000)
-    assert len(queue.backlog) == 1
+    assert len(queue.ready_messages) == 1
     assert Reader().get(queue, no_ack=True) == b"lasting"
     core.deposit(queue, b"brief")
     core.vhost.enforcement.remove("p", operator=False)
