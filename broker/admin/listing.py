@@ -99,7 +99,7 @@ def _queue(vhost: VHost, queue: Queue) -> Row:
         "messages": queue.messages,
         "consumers": len(queue.consumers),
         "message_bytes_ready": queue.ready_bytes,
-        "messages_persistent": queue.lane.state.messages,
+        "messages_persistent": queue.store.state.messages,
         "durable": queue.durable,
         "auto_delete": queue.spec.auto_delete,
         "exclusive": queue.owner is not None,

@@ -158,7 +158,7 @@ class DefinitionLog(Definitions):
                     exchange.auto_delete,
                     exchange.internal,
                     encode_table(exchange.arguments),
-                    0 if exchange.delays is None else exchange.delays.lane.queue_id,
+                    0 if exchange.delays is None else exchange.delays.store.queue_id,
                 )
             )
         )
@@ -168,11 +168,11 @@ class DefinitionLog(Definitions):
 
     def queue_declared(self, vhost: str, queue: Queue) -> Pending[None]:
         spec = queue.spec
-        row = QueueRow(queue.lane.queue_id, vhost, spec.name, spec.auto_delete, encode_table(spec.arguments))
+        row = QueueRow(queue.store.queue_id, vhost, spec.name, spec.auto_delete, encode_table(spec.arguments))
         return self.write(PutQueue(row))
 
     def queue_deleted(self, vhost: str, queue: Queue, gone: Callable[[], None]) -> Pending[None]:
-        return self.erase(DeleteQueue(queue.lane.queue_id), gone=gone)
+        return self.erase(DeleteQueue(queue.store.queue_id), gone=gone)
 
     def bound(self, vhost: str, binding: Binding) -> Pending[None]:
         return self.write(PutBinding(_binding_row(vhost, binding)))

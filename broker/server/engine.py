@@ -91,5 +91,5 @@ class Engine:
             name = record.queue_id if queue is None else f"'{queue.name}'"
             log.error("%d messages of queue %s cannot be read and were set aside: %s", record.messages, name, record)
             if queue is not None:
-                queue.lane.lost(record.lane, record.messages, record.bytes)
+                queue.store.lost(record.lane, record.messages, record.bytes)
         self._store.corrupt.clear()

@@ -95,7 +95,7 @@ class Events:
         ]
         lanes = self._store.lanes()
         for vhost, queue in queues:
-            queue_id = queue.lane.queue_id
+            queue_id = queue.store.queue_id
             place = name_bytes(vhost), name_bytes(queue.name)
             for lane in lanes.get(queue_id, ()):
                 after = 0

@@ -92,7 +92,7 @@ class RecordedDefinitions(Definitions):
         return self._queue_id
 
     def exchange_declared(self, vhost: str, exchange: Exchange) -> Pending[None]:
-        queue_id = 0 if exchange.delays is None else exchange.delays.lane.queue_id
+        queue_id = 0 if exchange.delays is None else exchange.delays.store.queue_id
         record = ExchangeRecord(exchange.type, exchange.auto_delete, exchange.internal, exchange.arguments, queue_id)
         return self._do(lambda: self.exchanges.__setitem__(exchange.name, record))
 
@@ -100,10 +100,10 @@ class RecordedDefinitions(Definitions):
         return self._do(lambda: self._drop_exchange(exchange.name), gone)
 
     def queue_declared(self, vhost: str, queue: Queue) -> Pending[None]:
-        return self._do(lambda: self.queues.__setitem__(queue.lane.queue_id, queue.spec))
+        return self._do(lambda: self.queues.__setitem__(queue.store.queue_id, queue.spec))
 
     def queue_deleted(self, vhost: str, queue: Queue, gone: Callable[[], None]) -> Pending[None]:
-        return self._do(lambda: self._drop_queue(queue.lane.queue_id), gone)
+        return self._do(lambda: self._drop_queue(queue.store.queue_id), gone)
 
     def bound(self, vhost: str, binding: Binding) -> Pending[None]:
         return self._do(lambda: self.bindings.__setitem__(_record(binding), None))

@@ -122,7 +122,7 @@ class DelaysMachine(RuleBasedStateMachine):
         assert self.delays.messages == len(self.lists.waiting)
         assert len(self.queue.ready_messages) == len(self.lists.ready)
         persistent = [serial for _, serial in self.lists.waiting if serial not in self.transient]
-        assert self.delays.lane.state.messages == len(persistent)
+        assert self.delays.store.state.messages == len(persistent)
 
     def teardown(self) -> None:
         try:

@@ -227,7 +227,7 @@ class Pair:
         lanes = self.core.store.lanes()
         left = self.lists.survivors(self.transient)
         for queue in (self.main, self.grave):
-            states = lanes.get(queue.lane.queue_id, {}).values()
+            states = lanes.get(queue.store.queue_id, {}).values()
             counted = (sum(state.messages for state in states), sum(state.bytes for state in states))
             serials = left.ready[queue.name]
             assert counted == (len(serials), sum(len(self.bodies[serial]) for serial in serials)), queue.name

@@ -9,9 +9,9 @@ import pytest
 
 from broker.entities.messages.death_header import Letter
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.priority_queue import PriorityLanes, PriorityReadyMessages
+from broker.entities.queues.priority_queue import PriorityReadyMessages, PriorityStore
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.queue_store import Lane
+from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.ready_messages import ReadyMessages
 from storage.messages.message_store import MessageStore
 from tests.models.test_queue_model import walk
@@ -24,15 +24,15 @@ SEEDS = range(12)
 
 def a_settlement_in_flight_is_lost(patch: pytest.MonkeyPatch) -> None:
     """The batch with the message is sealed and not yet stored; its acknowledgement is for the next one."""
-    real = Lane.settle
+    real = QueueStore.settle
 
-    def settle(lane: Lane, entries: Sequence[Entry]) -> None:
+    def settle(lane: QueueStore, entries: Sequence[Entry]) -> None:
         writes, before = lane._open(), len(lane._open().settled)
         real(lane, entries)
         in_flight = {entry.position for entry in entries if entry.position > entry.queue.stored_up_to}
         writes.settled[before:] = [position for position in writes.settled[before:] if position not in in_flight]
 
-    patch.setattr(Lane, "settle", settle)
+    patch.setattr(QueueStore, "settle", settle)
 
 
 def what_comes_back_goes_to_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -44,21 +44,21 @@ def what_comes_back_goes_to_the_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_delivery_is_not_remembered(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Lane, "delivered", lambda lane, position: None)
+    patch.setattr(QueueStore, "delivered", lambda lane, position: None)
 
 
 def a_purge_reaches_one_too_far(patch: pytest.MonkeyPatch) -> None:
-    real = Lane.purge
+    real = QueueStore.purge
 
-    def purge(lane: Lane, floor: int, survivors: Iterable[Entry]) -> None:
+    def purge(lane: QueueStore, floor: int, survivors: Iterable[Entry]) -> None:
         real(lane, floor + 1, survivors)
 
-    patch.setattr(Lane, "purge", purge)
+    patch.setattr(QueueStore, "purge", purge)
 
 
 def a_purge_takes_what_is_out(patch: pytest.MonkeyPatch) -> None:
-    real = Lane.purge
-    patch.setattr(Lane, "purge", lambda lane, floor, survivors: real(lane, floor, ()))
+    real = QueueStore.purge
+    patch.setattr(QueueStore, "purge", lambda lane, floor, survivors: real(lane, floor, ()))
 
 
 def a_dead_letter_is_not_written(patch: pytest.MonkeyPatch) -> None:
@@ -104,26 +104,26 @@ def a_read_back_skips_one(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_settlement_is_not_counted(patch: pytest.MonkeyPatch) -> None:
-    real = Lane.settle
+    real = QueueStore.settle
 
-    def settle(lane: Lane, entries: Sequence[Entry]) -> None:
+    def settle(lane: QueueStore, entries: Sequence[Entry]) -> None:
         real(lane, entries)
         lane.state.messages += sum(entry.persistent for entry in entries)
 
-    patch.setattr(Lane, "settle", settle)
+    patch.setattr(QueueStore, "settle", settle)
 
 
 def a_level_is_forgotten_on_disk(patch: pytest.MonkeyPatch) -> None:
     """What is read back counts as of no priority."""
-    real = PriorityLanes._read
+    real = PriorityStore._read
 
-    def read(lanes: PriorityLanes, queue: Queue, number: int, *place: Any) -> list[Entry]:
+    def read(lanes: PriorityStore, queue: Queue, number: int, *place: Any) -> list[Entry]:
         entries = real(lanes, queue, number, *place)
         for entry in entries:
             entry.level = 0
         return entries
 
-    patch.setattr(PriorityLanes, "_read", read)
+    patch.setattr(PriorityStore, "_read", read)
 
 
 def what_comes_back_loses_its_priority(patch: pytest.MonkeyPatch) -> None:
@@ -140,18 +140,18 @@ def what_comes_back_loses_its_priority(patch: pytest.MonkeyPatch) -> None:
 def a_delivery_counts_for_all_levels(patch: pytest.MonkeyPatch) -> None:
     """Positions count through all levels: what is below one of them need not have been delivered."""
 
-    def delivered(lanes: PriorityLanes, entries: Iterable[Entry]) -> None:
+    def delivered(lanes: PriorityStore, entries: Iterable[Entry]) -> None:
         for lane in lanes._lanes.values():
             lane.delivered(entries)
 
-    patch.setattr(PriorityLanes, "delivered", delivered)
+    patch.setattr(PriorityStore, "delivered", delivered)
 
 
 def a_purge_reaches_the_lowest_level_only(patch: pytest.MonkeyPatch) -> None:
-    def purge(lanes: PriorityLanes, floor: int, survivors: Iterable[Entry]) -> None:
+    def purge(lanes: PriorityStore, floor: int, survivors: Iterable[Entry]) -> None:
         lanes.lane(0).purge(floor, [entry for entry in survivors if not entry.level])
 
-    patch.setattr(PriorityLanes, "purge", purge)
+    patch.setattr(PriorityStore, "purge", purge)
 
 
 def a_letter_has_no_priority(patch: pytest.MonkeyPatch) -> None:

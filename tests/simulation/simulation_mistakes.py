@@ -15,7 +15,7 @@ from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.consumers import Consumer, Consumers
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_limits import Limits
-from broker.entities.queues.queue_store import Lane
+from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.queues.stream_queue import Stream
 from broker.entities.scheduling import clock
@@ -138,17 +138,17 @@ def a_closed_channel_keeps_one(patch: Patch) -> None:
 
 def a_delivery_is_not_remembered(patch: Patch) -> None:
     """After a crash nobody knows what was delivered before."""
-    patch(Lane, "delivered", lambda lane, entries: None)
+    patch(QueueStore, "delivered", lambda lane, entries: None)
 
 
 def a_purge_takes_what_is_out(patch: Patch) -> None:
     """A purge settles on disk what consumers still hold."""
-    purge = Lane.purge
+    purge = QueueStore.purge
 
-    def take_all(lane: Lane, floor: int, survivors: Iterable[Entry]) -> None:
+    def take_all(lane: QueueStore, floor: int, survivors: Iterable[Entry]) -> None:
         purge(lane, floor, ())
 
-    patch(Lane, "purge", take_all)
+    patch(QueueStore, "purge", take_all)
 
 
 def an_alarm_lets_publishers_through(patch: Patch) -> None:

@@ -2,7 +2,7 @@
 
 That is `x-dead-letter-strategy` at-least-once of quorum queues. Where the targets take the letter, its publishes
 and the settlement of the original go to disk in one batch, as with any dead letter. Where they do not - no such
-exchange, no route, a queue that is full and refuses - the message moves to a lane of its own, with the reason why
+exchange, no route, a queue that is full and refuses - the message moves to a lane of its own in the store, with the reason why
 it died, and is tried again from time to time. It is no longer ready, and nothing delivers it.
 """
 
@@ -15,7 +15,7 @@ from broker.entities.messages.message import Entry, Message
 
 if TYPE_CHECKING:
     from broker.entities.queues.queue import QueueContext
-    from broker.entities.queues.queue_store import Lane
+    from broker.entities.queues.queue_store import QueueStore
     from broker.entities.queues.quorum_queue import QuorumQueue
 
 RETRY_MILLISECONDS = 1000
@@ -32,10 +32,10 @@ REASON_SHIFT = 8
 class Letters:
     """The dead letters of one queue that have not been taken yet."""
 
-    def __init__(self, queue: QuorumQueue, lane: Lane, context: QueueContext) -> None:
+    def __init__(self, queue: QuorumQueue, store: QueueStore, context: QueueContext) -> None:
         self._queue = queue
-        self._lane = lane
-        self._ready_messages = lane.ready_messages(queue, context.window)
+        self._store = store
+        self._ready_messages = store.ready_messages(queue, context.window)
         self._context = context
         self._retrying = False
 
@@ -69,8 +69,8 @@ class Letters:
 
     def restore(self) -> None:
         """Start with the letters that are on disk."""
-        self._lane.restore()
-        self._ready_messages.restore(self._lane.state.messages, self._lane.state.bytes)
+        self._store.restore()
+        self._ready_messages.restore(self._store.state.messages, self._store.state.bytes)
         self._retry_later()
 
     def stored(self, up_to: int) -> None:
@@ -84,7 +84,7 @@ class Letters:
         waiting = copy(message)
         waiting.flags |= (REASONS.index(reason) + 1) << REASON_SHIFT
         letter = Entry(self._queue, self._queue.next_position(), waiting, len(message.body), 0)
-        self._lane.put(letter, durable=True)
+        self._store.put(letter, durable=True)
         self._ready_messages.append(letter)
         self._retry_later()
 
@@ -112,7 +112,7 @@ class Letters:
         self._retry_later(1 if sent else RETRY_MILLISECONDS)
 
     def _let_go(self, letter: Entry) -> None:
-        self._lane.settle((letter,))
+        self._store.settle((letter,))
 
     def _sent(self, letter: Entry) -> bool:
         message = letter.message

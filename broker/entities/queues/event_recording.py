@@ -231,7 +231,7 @@ def _purge(watched: _Watched) -> int:
     queue, recorder = watched.queue, watched.recorder
     held = sorted(entry.position for entry in queue.held)
     if recorder.purged is not None:
-        recorder.purged.add(queue.lane.queue_id)
+        recorder.purged.add(queue.store.queue_id)
     recorder.add(PURGE, 1, *watched.place, queue._position + 1, held)
     purged: int = watched.unwatched.purge(queue)
     return purged

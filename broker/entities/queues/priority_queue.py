@@ -1,8 +1,9 @@
 """Queues with `x-max-priority`: messages of higher priority first, in publish order within one priority.
 
-Each priority that came into use is a level: a `ReadyMessages` in memory and a `Lane` in the message store, both just as
-a plain queue has one of. Positions count through all levels. A message's level is decided at the publish and kept
-in its `Entry`; on disk it is the number of the lane, so a restart or a look at a message's place reads no properties.
+Each priority that came into use is a level: a `ReadyMessages` in memory and a `QueueStore` in the message store, both
+just as a plain queue has one of. Positions count through all levels. A message's level is decided at the publish and
+kept in its `Entry`; on disk it is the number of the lane, so a restart or a look at a message's place reads no
+properties.
 
 The head of the queue is the head of the highest level that holds anything. Whatever happens at the head happens
 there and nowhere else, as in RabbitMQ: what has expired in a lower level stays until it gets there, and a queue
@@ -18,7 +19,7 @@ from functools import partial
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.queue_store import Lane, MessageSource
+from broker.entities.queues.queue_store import MessageSource, QueueStore
 from broker.entities.queues.ready_messages import ReadBack, ReadyMessages, Window
 from storage.batch import LaneState
 
@@ -135,7 +136,7 @@ class PriorityReadyMessages:
         return [entry for _, level in sorted(self._levels.items(), reverse=True) for entry in level.resident()]
 
 
-class PriorityLanes:
+class PriorityStore:
     """A queue's share of the message store, one lane for each priority that came into use."""
 
     def __init__(
@@ -144,7 +145,7 @@ class PriorityLanes:
         self.queue_id = queue_id
         self._batches = batches
         self._source = source
-        self._lanes = {number: Lane(batches, source, queue_id, number, state) for number, state in states.items()}
+        self._lanes = {number: QueueStore(batches, source, queue_id, number, state) for number, state in states.items()}
 
     @property
     def state(self) -> LaneState:
@@ -152,11 +153,11 @@ class PriorityLanes:
         states = [lane.state for lane in self._lanes.values()]
         return LaneState(sum(state.messages for state in states), sum(state.bytes for state in states))
 
-    def lane(self, number: int) -> Lane:
+    def lane(self, number: int) -> QueueStore:
         """The lane of one priority, which comes into use by being asked for."""
         lane = self._lanes.get(number)
         if lane is None:
-            lane = self._lanes[number] = Lane(self._batches, self._source, self.queue_id, number, LaneState())
+            lane = self._lanes[number] = QueueStore(self._batches, self._source, self.queue_id, number, LaneState())
         return lane
 
     def ready_messages(self, queue: Queue, window: Window) -> PriorityReadyMessages:
@@ -164,16 +165,16 @@ class PriorityLanes:
         return PriorityReadyMessages(window, lambda number: partial(self._read, queue, number))
 
     def put(self, entry: Entry, *, durable: bool) -> None:
-        """Have a message written with the gathering batch: see `Lane.put`."""
+        """Have a message written with the gathering batch: see `QueueStore.put`."""
         self.lane(entry.level).put(entry, durable=durable)
 
     def settle(self, entries: Iterable[Entry]) -> None:
-        """Messages are finished with: see `Lane.settle`."""
+        """Messages are finished with: see `QueueStore.settle`."""
         for number, members in _by_level(entries).items():
             self._lanes[number].settle(members)
 
     def delivered(self, entries: Iterable[Entry]) -> None:
-        """A consumer has seen these messages: see `Lane.delivered`."""
+        """A consumer has seen these messages: see `QueueStore.delivered`."""
         for number, members in _by_level(entries).items():
             self.lane(number).delivered(members)
 
@@ -194,7 +195,7 @@ class PriorityLanes:
                 lane.drop()
                 break
 
-    def restore(self) -> Mapping[int, Lane]:
+    def restore(self) -> Mapping[int, QueueStore]:
         """The lanes were there before this start: what had been delivered is redelivered."""
         for lane in self._lanes.values():
             lane.restore()
@@ -215,7 +216,7 @@ class PriorityLanes:
 class PriorityQueue(Queue):
     """A queue whose messages have priorities from 0 to `x-max-priority`; higher ones count as that."""
 
-    lane: PriorityLanes
+    store: PriorityStore
     ready_messages: PriorityReadyMessages
 
     def publish(self, message: Message) -> bool:
@@ -229,7 +230,7 @@ class PriorityQueue(Queue):
         entry.level = level = min(message.priority, self.arguments.max_priority or 0)
         durable = self.durable and message.persistent
         if durable or self.ready_messages.level(level).paging:
-            self.lane.put(entry, durable=durable)
+            self.store.put(entry, durable=durable)
         self.ready_messages.append(entry)
         if self.limits.on_length:
             self.limits.make_room()
@@ -246,7 +247,7 @@ class PriorityQueue(Queue):
     def restore(self) -> None:
         """Start with what the store says is there."""
         self.stored_up_to = self._position
-        for number, lane in self.lane.restore().items():
+        for number, lane in self.store.restore().items():
             self.ready_messages.restore(lane.state.messages, lane.state.bytes, number)
         self.limits.timed = len(self.ready_messages) > 0
 

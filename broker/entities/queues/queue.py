@@ -1,7 +1,7 @@
 """A queue: messages in publish order, consumers in turn.
 
 What is ready lies in the `ReadyMessages`, what is out with consumers or getters in the ledgers of their channels;
-here is only the count of those. Persistent messages of a durable queue are also in its `Lane` of the message
+here is only the count of those. Persistent messages of a durable queue are also in its `QueueStore` of the message
 store, from the publish until they are settled. Nothing here waits: a queue that has something to do says so
 to the turn, and does it at the turn's end. What other kinds of queue do differently is in files of their own:
 `priorities`, `quorum`, `stream`, `delays`.
@@ -19,14 +19,14 @@ from broker.entities.arguments.queue_types import CLASSIC, QueueType
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.consumers import Consumer, Consumers, Outlet
 from broker.entities.queues.queue_limits import Limits, Unlimited
-from broker.entities.queues.queue_store import Lane
+from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.ready_messages import ReadyMessages, Window
 from broker.wire.field_tables import Table
 from storage.batch import COUNTER_BITS, PERSISTENT
 
 if TYPE_CHECKING:
     from broker.entities.exchanges.exchange import Binding
-    from broker.entities.queues.priority_queue import PriorityLanes, PriorityReadyMessages
+    from broker.entities.queues.priority_queue import PriorityReadyMessages, PriorityStore
     from broker.entities.scheduling.timers import Timers
     from broker.entities.scheduling.turn import Turn
 
@@ -73,11 +73,11 @@ class Queue:
     """Ready and unacknowledged messages, and who wants them."""
 
     type: QueueType = CLASSIC
-    lane: Lane | PriorityLanes
+    store: QueueStore | PriorityStore
     ready_messages: ReadyMessages | PriorityReadyMessages
 
     def __init__(
-        self, spec: QueueSpec, lane: Lane | PriorityLanes, context: QueueContext, owner: object | None = None
+        self, spec: QueueSpec, store: QueueStore | PriorityStore, context: QueueContext, owner: object | None = None
     ) -> None:
         self.spec = spec
         self.name = spec.name
@@ -86,10 +86,10 @@ class Queue:
         self.arguments: QueueArguments = parse(spec.arguments)
         """What holds for it: declared, and made by its policies."""
         self.owner = owner
-        self.lane = lane
+        self.store = store
         self.consumers = Consumers(self, single_active=self.arguments.single_active_consumer)
         self.inbound: dict[Binding, None] = {}
-        self.ready_messages = lane.ready_messages(self, context.window)
+        self.ready_messages = store.ready_messages(self, context.window)
         self.limits = Limits(self, context)
         self.unacked = 0
         self.deleted = False
@@ -109,7 +109,7 @@ class Queue:
         entry = Entry(self, position, message, len(message.body), expires_at)
         durable = self.durable and bool(message.flags & PERSISTENT)
         if durable or self.ready_messages.paging:
-            self.lane.put(entry, durable=durable)
+            self.store.put(entry, durable=durable)
         self.ready_messages.append(entry)
         if limits.on_length:
             limits.make_room()
@@ -124,8 +124,8 @@ class Queue:
         """
         if self.limits.on_length:
             return max(map(self.publish, messages))
-        lane, ready_messages = self.lane, self.ready_messages
-        assert isinstance(lane, Lane), "with priorities messages come one by one"
+        store, ready_messages = self.store, self.ready_messages
+        assert isinstance(store, QueueStore), "with priorities messages come one by one"
         assert isinstance(ready_messages, ReadyMessages), "with priorities messages come one by one"
         expires_at = self.limits.expires_at(messages[0]) if self.limits.on_time else 0
         entries = [
@@ -135,7 +135,7 @@ class Queue:
         self._position += len(entries)
         durable = self.durable and bool(messages[0].flags & PERSISTENT)
         if durable or ready_messages.paging:
-            lane.put_all(entries, durable=durable)
+            store.put_all(entries, durable=durable)
         ready_messages.extend(entries)
         if not self._touched:
             self.touch()
@@ -215,11 +215,11 @@ class Queue:
         """Messages, in order, go out to a channel that has to acknowledge them."""
         self.unacked += len(entries)
         self._holders[outlet] = None
-        self.lane.delivered(entries)
+        self.store.delivered(entries)
 
     def finish(self, entries: Iterable[Entry]) -> None:
         """Messages have left for good, without ever having been unacknowledged."""
-        self.lane.settle([entry for entry in entries if entry.stored])
+        self.store.settle([entry for entry in entries if entry.stored])
 
     # Back: settled, requeued, rejected
 
@@ -251,7 +251,7 @@ class Queue:
         if not self.deleted:
             for portion in _portions(entries):
                 if self.arguments.dead_letter_exchange is not None:
-                    self.lane.load([entry for entry in portion if entry.message is None])
+                    self.store.load([entry for entry in portion if entry.message is None])
                 self.discard(portion, "rejected")
 
     def forget(self, outlet: Outlet) -> None:
@@ -279,7 +279,7 @@ class Queue:
 
     def purge(self) -> int:
         """Drop every ready message; their number."""
-        self.lane.purge(self._position + 1, self.held)
+        self.store.purge(self._position + 1, self.held)
         return self.ready_messages.clear()
 
     def delete(self) -> int:
@@ -300,9 +300,9 @@ class Queue:
 
     def restore(self) -> None:
         """Start with what the store says is there."""
-        self.lane.restore()
+        self.store.restore()
         self.stored_up_to = self._position
-        self.ready_messages.restore(self.lane.state.messages, self.lane.state.bytes)
+        self.ready_messages.restore(self.store.state.messages, self.store.state.bytes)
         self.limits.timed = len(self.ready_messages) > 0
 
     def stored(self, lane: int, up_to: int) -> None:
@@ -321,7 +321,7 @@ def load(queue: Queue, entry: Entry) -> bool:
             if other.message is not None or room < 0:
                 break
             wanted.append(other)
-        queue.lane.load(wanted)
+        queue.store.load(wanted)
     return entry.message is not None
 
 

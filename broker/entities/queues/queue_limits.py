@@ -135,7 +135,7 @@ class Limits:
         """Let go of the first ready message, and of none in its place should it not be readable."""
         entry = self._queue.ready_messages.pop()
         if entry is not None and entry.message is None:
-            self._queue.lane.load((entry,))
+            self._queue.store.load((entry,))
         if entry is not None and entry.message is not None:
             self._queue.discard((entry,), reason)
 

@@ -47,7 +47,7 @@ class MessageSource(Protocol):
         """When stored delayed messages between two positions are due, ascending in position; about so many."""
 
 
-class Lane:
+class QueueStore:
     """One ordered run of a queue's messages on disk. Priorities have a lane each."""
 
     __slots__ = ("_batches", "_source", "_writes", "number", "queue_id", "redelivered_up_to", "state", "used")

@@ -32,7 +32,7 @@ from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.consumers import Outlet
 from broker.entities.queues.queue import LOAD_MESSAGES, Queue, QueueContext, QueueSpec, load
 from broker.entities.queues.queue_limits import Limits
-from broker.entities.queues.queue_store import Lane, MessageSource
+from broker.entities.queues.queue_store import MessageSource, QueueStore
 from broker.entities.queues.ready_messages import ReadyMessages, Window
 from broker.wire.field_tables import Field
 from broker.wire.properties import decode_properties, encode_header
@@ -105,14 +105,14 @@ class QuorumReadyMessages(ReadyMessages):
         return super().run(fresh, size_bytes, now)
 
 
-class QuorumLane(Lane):
+class QuorumStore(QueueStore):
     """A quorum queue's share of the message store; its dead letters have a lane of their own beside it."""
 
     def __init__(
         self, batches: BatchQueue, source: MessageSource, queue_id: int, states: Mapping[int, LaneState]
     ) -> None:
         super().__init__(batches, source, queue_id, MAIN_LANE, states.get(MAIN_LANE) or LaneState())
-        self.letters = Lane(batches, source, queue_id, LETTERS_LANE, states.get(LETTERS_LANE) or LaneState())
+        self.letters = QueueStore(batches, source, queue_id, LETTERS_LANE, states.get(LETTERS_LANE) or LaneState())
 
     def ready_messages(self, queue: Queue, window: Window) -> QuorumReadyMessages:
         """A queue's ready messages, to be read back from here."""
@@ -190,19 +190,19 @@ class QuorumQueue(Queue):
     """A queue of type quorum: see the module."""
 
     type = QUORUM
-    lane: QuorumLane
+    store: QuorumStore
 
-    def __init__(self, spec: QueueSpec, lane: QuorumLane, context: QueueContext, owner: object | None = None) -> None:
-        super().__init__(spec, lane, context, owner)
+    def __init__(self, spec: QueueSpec, store: QuorumStore, context: QueueContext, owner: object | None = None) -> None:
+        super().__init__(spec, store, context, owner)
         self.limits = QuorumLimits(self, context)
-        self.letters = Letters(self, lane.letters, context)
+        self.letters = Letters(self, store.letters, context)
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end. A confirm of it always waits for the disk."""
         entry = QuorumEntry(self, self.next_position(), message, len(message.body), self.limits.expires_at(message))
         if not message.persistent:
             entry.message = _kept(message)
-        self.lane.put(entry, durable=True)
+        self.store.put(entry, durable=True)
         self.ready_messages.append(entry)
         if self.limits.on_length:
             self.limits.make_room()
@@ -246,7 +246,7 @@ class QuorumQueue(Queue):
         for entry in map(_ours, entries):
             entry.deliveries += 1
             if entry.deliveries > 1:
-                self.lane.count(entry)
+                self.store.count(entry)
         super().hold(outlet, entries)
 
     # Back
@@ -280,11 +280,11 @@ class QuorumQueue(Queue):
         self.unacked -= len(entries)
         for start in range(0, len(entries), LOAD_MESSAGES):
             portion = entries[start : start + LOAD_MESSAGES]
-            self.lane.load([entry for entry in portion if entry.message is None])
+            self.store.load([entry for entry in portion if entry.message is None])
             for entry in portion:
                 if entry.message is not None:
                     self._append_again(entry)
-            self.lane.settle(portion)
+            self.store.settle(portion)
         if self.limits.on_length:
             self.limits.make_room_for_returned()
         self.touch()
@@ -292,8 +292,8 @@ class QuorumQueue(Queue):
     def _append_again(self, entry: QuorumEntry) -> None:
         again = QuorumEntry(self, self.next_position(), entry.message, entry.size, entry.expires_at)
         again.deliveries, again.redelivered = entry.deliveries, True
-        self.lane.put(again, durable=True)
-        self.lane.count(again)
+        self.store.put(again, durable=True)
+        self.store.count(again)
         self.ready_messages.append(again)
 
     # Gone

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from broker.entities.arguments.stream_arguments import StreamArguments
 from broker.entities.messages.message import Message
 from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.queue_store import RECORD_BYTES, Lane, MessageSource
+from broker.entities.queues.queue_store import RECORD_BYTES, MessageSource, QueueStore
 from broker.entities.queues.ready_messages import Window
 from broker.entities.queues.stream_retention import Segment, Segments
 from broker.wire.field_tables import Field
@@ -39,7 +39,7 @@ class StreamMessage(NamedTuple):
     filter_value: bytes | None
 
 
-class StreamLane(Lane):
+class StreamStore(QueueStore):
     """A stream's share of the message store. Positions are offsets, times are those of the publish."""
 
     __slots__ = ()
@@ -86,8 +86,8 @@ class StreamLane(Lane):
 class StreamLog:
     """The messages of one stream."""
 
-    def __init__(self, lane: StreamLane, rules: StreamArguments, window: Window) -> None:
-        self._lane = lane
+    def __init__(self, store: StreamStore, rules: StreamArguments, window: Window) -> None:
+        self._store = store
         self._window = window
         self.segments = Segments(rules)
         self._stamp = _Stamp()
@@ -111,7 +111,7 @@ class StreamLog:
             self._roll(now)
         offset, time = self.next, max(now, segments.last_time)
         self.next = offset + 1
-        self._lane.append(offset, message, time)
+        self._store.append(offset, message, time)
         segments.add(len(message.body), time)
         self._tail[offset] = self._stamp.stamped(offset, time, message)
         self._tail_bytes += len(message.body)
@@ -129,8 +129,8 @@ class StreamLog:
 
     def restore(self) -> None:
         """Begin with what the store says is there."""
-        closed, last = self._lane.history()
-        state = self._lane.state
+        closed, last = self._store.history()
+        state = self._store.state
         end, time = (0, 0) if last is None else (last[0] + 1, last[1])
         if state.delivered_up_to >> COUNTER_BITS == 0:  # else the counters were damaged, and this is no offset
             end = max(end, state.delivered_up_to)
@@ -154,7 +154,7 @@ class StreamLog:
         if start >= self.tail_first:
             return self._read_tail(start, window)
         end = min(self.tail_first, self.stored)
-        found = self._lane.between(start, end, window)
+        found = self._store.between(start, end, window)
         stamped = [self._stamp.stamped(stored.position, stored.expires_at, _message(stored)) for stored in found]
         return stamped, stamped[-1].offset + 1 if stamped else max(start, end)
 
@@ -162,7 +162,7 @@ class StreamLog:
         """The offset of the first message not older than a time, or of the next one."""
         first = self.first
         if first < self.stored:
-            offset = self._lane.find(time, first, self.stored)
+            offset = self._store.find(time, first, self.stored)
             if offset < self.stored:
                 return offset
         offset = max(first, self.stored)
@@ -181,10 +181,10 @@ class StreamLog:
         return found, start + len(found)
 
     def _roll(self, now: int) -> None:
-        self._lane.close(self.segments.close())
+        self._store.close(self.segments.close())
         dropped = self.segments.drop(now)
         if dropped:
-            self._lane.drop_segments(dropped)
+            self._store.drop_segments(dropped)
             while self._tail and self.tail_first < self.first:
                 self._shorten()
 

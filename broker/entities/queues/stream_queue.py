@@ -19,7 +19,7 @@ from broker.entities.queues.consumers import Consumer, Consumers, Outlet
 from broker.entities.queues.queue import RUN_BYTES, Queue, QueueContext, QueueSpec
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.ready_messages import Window
-from broker.entities.queues.stream_log import StreamLane, StreamLog, StreamMessage, kept
+from broker.entities.queues.stream_log import StreamLog, StreamMessage, StreamStore, kept
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
@@ -126,20 +126,20 @@ class Stream(Queue):
     """An append-only log with readers. `where` names it in reply texts: queue and virtual host."""
 
     type = STREAM
-    lane: StreamLane
+    store: StreamStore
     consumers: Readers
 
-    def __init__(self, spec: QueueSpec, lane: StreamLane, context: QueueContext, where: str) -> None:
-        super().__init__(spec, lane, context)
+    def __init__(self, spec: QueueSpec, store: StreamStore, context: QueueContext, where: str) -> None:
+        super().__init__(spec, store, context)
         self.where = where
-        self.log = StreamLog(lane, stream_arguments.parse(spec.arguments, {}), context.window)
+        self.log = StreamLog(store, stream_arguments.parse(spec.arguments, {}), context.window)
         self.limits = Retention(self, context)
         self.consumers = Readers(self, self.log, context.now)
 
     @property
     def ready(self) -> int:
         """How many messages there are to read."""
-        return self.lane.state.messages
+        return self.store.state.messages
 
     @property
     def messages(self) -> int:
@@ -149,7 +149,7 @@ class Stream(Queue):
     @property
     def ready_bytes(self) -> int:
         """The bytes of their bodies."""
-        return self.lane.state.bytes
+        return self.store.state.bytes
 
     def publish(self, message: Message) -> bool:
         """Append a message. Confirms always wait for the disk: a stream keeps transient messages, too."""
@@ -197,7 +197,7 @@ class Stream(Queue):
 
     def restore(self) -> None:
         """Start with what the store says is there."""
-        self.lane.restore()
+        self.store.restore()
         self.log.restore()
 
     def delete(self) -> int:

@@ -27,7 +27,7 @@ from broker.entities.exchanges.routing import hand_over
 from broker.entities.messages.delay_header import delay_of, delayed, released
 from broker.entities.messages.message import Entry, Message, headers_of
 from broker.entities.queues.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec
-from broker.entities.queues.queue_store import Lane
+from broker.entities.queues.queue_store import QueueStore
 from storage.batch import COUNTER_BITS, LaneState
 
 if TYPE_CHECKING:
@@ -66,17 +66,17 @@ class Trouble(NamedTuple):
 class DelayQueue(Queue):
     """Messages in the order of the times at which they are due; those due at the same time in publish order."""
 
-    lane: Lane
+    store: QueueStore
 
     def __init__(
         self,
         spec: QueueSpec,
-        lane: Lane,
+        store: QueueStore,
         context: QueueContext,
         batches: BatchQueue,
         release: Callable[[Message, set[Queue]], None],
     ) -> None:
-        super().__init__(spec, lane, context)
+        super().__init__(spec, store, context)
         self._batches = batches
         self._release = release
         self._index: list[int] = []  # a heap, once everything has been read back
@@ -92,7 +92,7 @@ class DelayQueue(Queue):
     def messages(self) -> int:
         """How many messages wait."""
         found = len(self._index)
-        return found if self._unread_after is None else max(found, self.lane.state.messages)
+        return found if self._unread_after is None else max(found, self.store.state.messages)
 
     # In
 
@@ -105,7 +105,7 @@ class DelayQueue(Queue):
         window = self._context.window
         crowded = len(self._held) >= window.messages or self._held_bytes >= window.bytes
         if durable or crowded:
-            self.lane.put(entry, durable=durable)
+            self.store.put(entry, durable=durable)
         if crowded:
             self._leaving.append(position)
         self._held[position] = entry
@@ -149,7 +149,7 @@ class DelayQueue(Queue):
             return
         entries = list(self._due())
         try:
-            self.lane.load([entry for entry in entries if entry.message is None])
+            self.store.load([entry for entry in entries if entry.message is None])
         except Exception:
             log.exception("messages %s could not be read back", self.name)
             for entry in entries:
@@ -201,7 +201,7 @@ class DelayQueue(Queue):
         entry.persistent = self.durable and message.persistent
         self._release(message, self._reached)
         if entry.stored:
-            self.lane.settle((entry,))
+            self.store.settle((entry,))
 
     def _watch(self) -> None:
         """Come back when the first message is due; for what is due already, in a turn of its own."""
@@ -234,9 +234,9 @@ class DelayQueue(Queue):
 
     def restore(self) -> None:
         """Start with what the store says is there; when each is due is read soon after."""
-        self.lane.restore()
+        self.store.restore()
         self.stored_up_to = self._position
-        if self.lane.state.messages:
+        if self.store.state.messages:
             self._unread_after = 0
             self._context.timers.at(self._context.now(), self._read_index)
 
@@ -244,7 +244,7 @@ class DelayQueue(Queue):
         """Read some more of the times of what was here before the start."""
         if self._unread_after is None:
             return
-        found = self.lane.waiting(self._unread_after, self._context.boot << COUNTER_BITS, INDEX_MESSAGES)
+        found = self.store.waiting(self._unread_after, self._context.boot << COUNTER_BITS, INDEX_MESSAGES)
         for message in found:
             self._add(message.due_at, message.position, message.size)
         if len(found) >= INDEX_MESSAGES:
@@ -264,9 +264,9 @@ def equip(vhost: VHost, exchange: Exchange, queue_id: int | None = None, state: 
     if queue_id is None:
         queue_id = context.definitions.new_queue_id() if exchange.durable else next(context.transient_ids)
     spec = QueueSpec(f"delayed by exchange {exchange.name}", exchange.durable, False, False, {})
-    lane = Lane(context.batches, context.messages, queue_id, 0, state or LaneState())
+    store = QueueStore(context.batches, context.messages, queue_id, 0, state or LaneState())
     release = partial(_release, vhost, exchange)
-    exchange.delays = DelayQueue(spec, lane, context.queue, context.batches, release)
+    exchange.delays = DelayQueue(spec, store, context.queue, context.batches, release)
     if state is not None:
         exchange.delays.restore()
     return exchange

@@ -21,11 +21,11 @@ from broker.entities.messages.message import Message
 from broker.entities.queues import event_recording
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.event_recording import Recorder
-from broker.entities.queues.priority_queue import PriorityLanes, PriorityQueue
+from broker.entities.queues.priority_queue import PriorityQueue, PriorityStore
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
-from broker.entities.queues.queue_store import Lane, MessageSource
-from broker.entities.queues.quorum_queue import QuorumLane, QuorumQueue
-from broker.entities.queues.stream_log import StreamLane
+from broker.entities.queues.queue_store import MessageSource, QueueStore
+from broker.entities.queues.quorum_queue import QuorumQueue, QuorumStore
+from broker.entities.queues.stream_log import StreamStore
 from broker.entities.queues.stream_queue import Stream
 from broker.entities.scheduling.cache_epoch import Generation
 from broker.entities.scheduling.future import Pending
@@ -216,7 +216,7 @@ class VHost:
 
     def _queue_appears(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
-        self.context.queues_by_id[queue.lane.queue_id] = queue
+        self.context.queues_by_id[queue.store.queue_id] = queue
         if self.context.recorder is not None:
             event_recording.watch(self.context.recorder, self.name, queue)
         self.enforcement.queue_appears(queue)
@@ -227,7 +227,7 @@ class VHost:
         self.exchanges[exchange.name] = exchange
         self.enforcement.exchange_appears(exchange)
         if exchange.delays is not None:
-            self.context.queues_by_id[exchange.delays.lane.queue_id] = exchange.delays
+            self.context.queues_by_id[exchange.delays.store.queue_id] = exchange.delays
             if self.context.recorder is not None:
                 event_recording.watch(self.context.recorder, self.name, exchange.delays)
         if exchange.alternate is not None:
@@ -243,13 +243,13 @@ class VHost:
             dead_letter=self._dead_lettering.publish, dead_letter_for_certain=self._dead_lettering.publish_for_certain
         )
         if type_of(spec.arguments) is STREAM:
-            lane = StreamLane(batches, messages, queue_id, states.get(0) or LaneState())
-            return Stream(spec, lane, context, f"queue '{spec.name}' in vhost '{self.name}'")
+            store = StreamStore(batches, messages, queue_id, states.get(0) or LaneState())
+            return Stream(spec, store, context, f"queue '{spec.name}' in vhost '{self.name}'")
         if type_of(spec.arguments) is QUORUM:
-            return QuorumQueue(spec, QuorumLane(batches, messages, queue_id, states), context, owner)
+            return QuorumQueue(spec, QuorumStore(batches, messages, queue_id, states), context, owner)
         if "x-max-priority" in spec.arguments:
-            return PriorityQueue(spec, PriorityLanes(batches, messages, queue_id, states), context, owner)
-        return Queue(spec, Lane(batches, messages, queue_id, 0, states.get(0) or LaneState()), context, owner)
+            return PriorityQueue(spec, PriorityStore(batches, messages, queue_id, states), context, owner)
+        return Queue(spec, QueueStore(batches, messages, queue_id, 0, states.get(0) or LaneState()), context, owner)
 
     # Deleting
 
@@ -261,9 +261,9 @@ class VHost:
         self.bindings.remove_inbound(exchange)
         self.bindings.changed(exchange)
         if exchange.delays is not None:
-            self.context.queues_by_id.pop(exchange.delays.lane.queue_id, None)
+            self.context.queues_by_id.pop(exchange.delays.store.queue_id, None)
             exchange.delays.delete()
-        gone = _nothing if exchange.delays is None else exchange.delays.lane.drop
+        gone = _nothing if exchange.delays is None else exchange.delays.store.drop
         if exchange.durable:
             return self._definitions.exchange_deleted(self.name, exchange, gone)
         gone()
@@ -272,16 +272,16 @@ class VHost:
     def delete_queue(self, queue: Queue) -> Pending[int]:
         """Remove a queue with its bindings and messages; answers with the number of ready messages."""
         del self.queues[queue.name]
-        self.context.queues_by_id.pop(queue.lane.queue_id, None)
+        self.context.queues_by_id.pop(queue.store.queue_id, None)
         self._owned.get(queue.owner, {}).pop(queue, None)
         self.bindings.remove_inbound(queue)
         messages = queue.delete()
 
         deleted = Pending.resolved(None)
         if queue.durable:
-            deleted = self._definitions.queue_deleted(self.name, queue, queue.lane.drop)
+            deleted = self._definitions.queue_deleted(self.name, queue, queue.store.drop)
         else:
-            queue.lane.drop()
+            queue.store.drop()
         deleted.then(lambda _: queue.bid_farewell())  # written or not: for its consumers it is gone
         return deleted.chain(lambda _: Pending.resolved(messages))
 
@@ -290,9 +290,9 @@ class VHost:
         self.deleted = True
         delays = [exchange.delays for exchange in self.exchanges.values() if exchange.delays is not None]
         for queue in (*self.queues.values(), *delays):
-            self.context.queues_by_id.pop(queue.lane.queue_id, None)
+            self.context.queues_by_id.pop(queue.store.queue_id, None)
             queue.delete()
-            queue.lane.drop()
+            queue.store.drop()
             queue.bid_farewell()
         self.queues.clear()
         self.exchanges.clear()

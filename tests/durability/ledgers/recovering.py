@@ -90,9 +90,9 @@ class Contents:
 
 def waiting(store: MessageStore, delays: DelayQueue) -> list[int]:
     """The numbers of the messages that have not left a delaying exchange yet: the delay is the same for all."""
-    stored = store.read(delays.lane.queue_id, 0, 0, 1 << 64, 1 << 30, 1 << 40)
+    stored = store.read(delays.store.queue_id, 0, 0, 1 << 64, 1 << 30, 1 << 40)
     assert len(stored) == delays.messages, f"the exchange counts {delays.messages} and holds {len(stored)}"
-    found = store.waiting(delays.lane.queue_id, 0, 0, 1 << 64, 1 << 30)
+    found = store.waiting(delays.store.queue_id, 0, 0, 1 << 64, 1 << 30)
     positions = [message.position for message in stored]
     assert [place.position for place in found] == positions, f"{found} instead of {positions}"
     return [number_of(message.body) for message in stored]
@@ -100,7 +100,7 @@ def waiting(store: MessageStore, delays: DelayQueue) -> list[int]:
 
 def letters_of(queue: QuorumQueue) -> list[int]:
     """The numbers of the dead letters that wait in a queue."""
-    found = queue.lane.letters.read(queue, 0, END, EVERYTHING)
+    found = queue.store.letters.read(queue, 0, END, EVERYTHING)
     assert len(found) == len(queue.letters), f"{len(queue.letters)} letters are counted, {len(found)} are there"
     return [number_of(letter.message.body) for letter in found if letter.message is not None]
 

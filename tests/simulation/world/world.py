@@ -163,7 +163,7 @@ class World:
     def look(self) -> None:
         """Take note of the queues that exist."""
         queues = self.process.broker.vhosts["/"].queues.values()
-        self.promises.look({queue.lane.queue_id: queue.name for queue in queues})
+        self.promises.look({queue.store.queue_id: queue.name for queue in queues})
 
     def _release_held(self, client: Client) -> None:
         for channel in client.channels.values():
@@ -177,7 +177,7 @@ class World:
     def audit(self) -> None:
         """Count everything."""
         queues = self.process.broker.vhosts["/"].queues.values()
-        invariants.audit(self.promises, {queue.lane.queue_id: queue for queue in queues})
+        invariants.audit(self.promises, {queue.store.queue_id: queue for queue in queues})
         for client in self.clients.values():
             for channel in client.channels.values():
                 since = max(min(channel.out_since.values(), default=self.times.now), channel.rolled_back_at)
@@ -229,7 +229,7 @@ class World:
 
         def start() -> None:
             self.start()
-            found = {queue.lane.queue_id: queue.name for queue in self.process.broker.vhosts["/"].queues.values()}
+            found = {queue.store.queue_id: queue.name for queue in self.process.broker.vhosts["/"].queues.values()}
             self.note(f"started, with {sorted(found.values())}")
             invariants.survive(self.promises, found, committed)
             self._check_bindings()
@@ -239,7 +239,7 @@ class World:
 
     def _check_bindings(self) -> None:
         vhost = self.process.broker.vhosts["/"]
-        there = {queue.lane.queue_id for queue in vhost.route(vhost.exchanges[FANOUT], ("",), {}).queues}
+        there = {queue.store.queue_id for queue in vhost.route(vhost.exchanges[FANOUT], ("",), {}).queues}
         durable = {number for number in self.promises.bound if self.promises.places[number].recipe.durable}
         if not durable <= there:
             raise Broken(f"queues {sorted(durable - there)} have lost their binding")

@@ -136,7 +136,7 @@ def test_acks_and_publishes_in_one_piece_are_the_same_as_one_by_one(kinds: list[
             for piece in [b"".join(frames)] if in_one_piece else frames:
                 client.say(piece)
             queue = client.party.core.vhost.queues["q"]
-            counts = queue.unacked, queue.lane.state.messages, len(queue.ready_messages)
+            counts = queue.unacked, queue.store.state.messages, len(queue.ready_messages)
             outcomes.append((client.received(channel=2), counts, queue_contents(client)["r"]))
     assert outcomes[0] == outcomes[1]
 

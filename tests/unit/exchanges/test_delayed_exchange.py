@@ -14,7 +14,7 @@ from broker.entities.exchanges.exchange import Exchange
 from broker.entities.messages.delay_header import DELAY_MAX_MILLISECONDS, delay_of
 from broker.entities.messages.message import Message
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.queue_store import Lane
+from broker.entities.queues.queue_store import QueueStore
 from broker.entities.vhosts import delayed_exchange
 from broker.entities.vhosts.delayed_exchange import DelayQueue
 from broker.wire.amqp_errors import ChannelException, ConnectionException
@@ -305,7 +305,7 @@ def test_deleting_the_exchange_deletes_what_waits(core: Core, *, durable: bool) 
     assert taken(core.queue_named("q")) == []
     while core.store.reclaim():
         pass
-    assert not core.store.lanes().get(waiting(exchange).lane.queue_id)
+    assert not core.store.lanes().get(waiting(exchange).store.queue_id)
 
 
 def test_an_auto_delete_exchange_goes_with_what_waits(core: Core) -> None:
@@ -314,7 +314,7 @@ def test_an_auto_delete_exchange_goes_with_what_waits(core: Core) -> None:
     publish(core, exchange, b"1", 100)
     core.unbind(exchange, core.queue_named("q"))
     core.advance(100)
-    assert core.broker.queues_by_id.keys() == {core.queue_named("q").lane.queue_id}
+    assert core.broker.queues_by_id.keys() == {core.queue_named("q").store.queue_id}
     assert taken(core.queue_named("q")) == []
 
 
@@ -455,7 +455,7 @@ def test_a_message_that_could_not_be_published_is_tried_again(
     assert taken(core.vhost.queues["also"]) == [b"first", b"second"]
     assert waiting(later).messages == 0
     core.commit()
-    assert waiting(later).lane.state.messages == 0
+    assert waiting(later).store.state.messages == 0
 
 
 def test_messages_that_could_not_be_read_back_are_tried_again(
@@ -464,7 +464,7 @@ def test_messages_that_could_not_be_read_back_are_tried_again(
     publish(core, later, b"kept", 100)
     core.restart()
     with monkeypatch.context() as broken:
-        broken.setattr(Lane, "load", lambda lane, entries: 1 // 0)
+        broken.setattr(QueueStore, "load", lambda lane, entries: 1 // 0)
         core.advance(200)
         assert core.vhost.queues["q"].ready == 0
     core.advance(1100)

@@ -117,7 +117,7 @@ def test_a_purge_reaches_every_level_and_spares_what_is_out(core: Core) -> None:
     core.commit()
     while core.store.reclaim():
         pass
-    assert sum(lane.messages for lane in core.store.lanes()[named(core).lane.queue_id].values()) == 0
+    assert sum(lane.messages for lane in core.store.lanes()[named(core).store.queue_id].values()) == 0
 
 
 def test_a_deleted_queue_leaves_no_lane_behind(core: Core) -> None:
@@ -152,7 +152,7 @@ def test_damage_costs_the_damaged_only(core: Core) -> None:
     lost = [reader.held[0], reader.held[2]]
     reader.requeue()
     for entry in lost:
-        queue.lane.settle((entry,))
+        queue.store.settle((entry,))
     core.commit()
     assert drained(queue) == ["5.b", "1.d"]
     assert len(queue.ready_messages) == 0
@@ -161,8 +161,8 @@ def test_damage_costs_the_damaged_only(core: Core) -> None:
 def test_what_the_store_reports_as_lost_is_counted_in_its_level(core: Core) -> None:
     queue = prioritized(core)
     deposit(core, queue, "5.a", "5.b", "1.c")
-    queue.lane.lost(5, 1, 3)
-    assert (queue.lane.lane(5).state.messages, queue.lane.state.messages) == (1, 2)
+    queue.store.lost(5, 1, 3)
+    assert (queue.store.lane(5).state.messages, queue.store.state.messages) == (1, 2)
 
 
 # What levels cost
@@ -172,11 +172,11 @@ def test_levels_that_are_not_used_cost_nothing(core: Core) -> None:
     queue = prioritized(core, max_priority=255)
     deposit(core, queue, "0.a", "200.b", "0.c")
     core.commit()
-    assert core.store.lanes()[queue.lane.queue_id].keys() == {0, 200}
+    assert core.store.lanes()[queue.store.queue_id].keys() == {0, 200}
     core.restart()
     assert len(drained(named(core))) == 3
     core.commit()
-    assert core.store.lanes()[named(core).lane.queue_id].keys() == {0, 200}
+    assert core.store.lanes()[named(core).store.queue_id].keys() == {0, 200}
 
 
 def test_levels_share_the_window(core: Core) -> None:

@@ -153,7 +153,7 @@ def test_expiry_reaches_the_disk(core: Core) -> None:
     core.commit()
     core.crash()
     assert len(core.queue_named("q").ready_messages) == 0
-    assert core.store.lanes()[queue.lane.queue_id][0].messages == 0
+    assert core.store.lanes()[queue.store.queue_id][0].messages == 0
 
 
 def test_timers_do_not_grow_with_the_messages_that_pass(core: Core) -> None:

@@ -235,6 +235,6 @@ def _everywhere(core: Core, queue: QuorumQueue) -> set[bytes]:
         known = core.vhost.queues.get(name)
         for lane in lanes if known is not None else ():
             assert known is not None
-            found += [m.body for m in core.store.read(known.lane.queue_id, lane, 0, 1 << 64, 1 << 20, 1 << 30)]
+            found += [m.body for m in core.store.read(known.store.queue_id, lane, 0, 1 << 64, 1 << 20, 1 << 30)]
     assert len(found) == len(set(found)), "a message is in two places"
     return set(found)

@@ -288,7 +288,7 @@ async def test_deleted_queues_are_cleared_away_and_told(directory: Path) -> None
         at.committer.start_commit()
         with trio.fail_after(30):
             await done.wait()
-        assert gone == [queue.lane.queue_id]
+        assert gone == [queue.store.queue_id]
         assert at.core.store.lanes() == {}
         assert at.committer.deleted == {}
 
@@ -299,7 +299,7 @@ async def test_queues_deleted_before_the_start_are_cleared_away(directory: Path)
     core.commit()
     queue = core.queue_named("q")
     core.definitions.queues.clear()
-    core.definitions.deleted_queues.add(queue.lane.queue_id)
+    core.definitions.deleted_queues.add(queue.store.queue_id)
     core.crash()
     at = Desk(core)
     gone: list[int] = []
@@ -310,10 +310,10 @@ async def test_queues_deleted_before_the_start_are_cleared_away(directory: Path)
         done.set()
 
     at.committer.after_reclaim = reclaimed
-    at.committer.start([queue.lane.queue_id])
+    at.committer.start([queue.store.queue_id])
     with trio.fail_after(30):
         await done.wait()
         await at.committer.finish()
-    assert gone == [queue.lane.queue_id]
+    assert gone == [queue.store.queue_id]
     assert core.store.pending_deletions() == set()
     core.close()

@@ -134,7 +134,7 @@ def test_deleting_and_declaring_again_makes_another_queue(core: Core) -> None:
     core.definitions.settle()
     core.definitions.settle()
     assert deleted.result() == 1
-    assert again.result().lane.queue_id != queue.lane.queue_id
+    assert again.result().store.queue_id != queue.store.queue_id
     core.deposit(again.result(), b"new")
     core.restart()
     assert len(core.queue_named("q").ready_messages) == 1
