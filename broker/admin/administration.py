@@ -13,7 +13,7 @@ import trio
 from broker.admin.apply_changes import take_effect
 from broker.admin.command_arguments import not_found
 from broker.entities.queues.queue import Queue
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.users import User
 from broker.entities.vhosts.vhost import VHost
 from storage.definitions.definition_changes import Change
@@ -40,13 +40,13 @@ class Administration:
         for change in changes:
             take_effect(self.broker, change)
 
-    async def settled(self, pending: Pending[T]) -> T:
+    async def settled(self, future: Future[T]) -> T:
         """The outcome of a change on its way to disk, once it is there."""
-        if not pending.done:
+        if not future.done:
             done = trio.Event()
-            pending.then(lambda _: done.set())
+            future.then(lambda _: done.set())
             await done.wait()
-        return pending.result()
+        return future.result()
 
     async def written(self) -> None:
         """Return when everything done to messages so far is on disk."""

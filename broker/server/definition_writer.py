@@ -16,7 +16,7 @@ import trio
 
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.queues.queue import Queue
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.durable_definitions import Definitions
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
@@ -50,7 +50,7 @@ class Group(NamedTuple):
     """
 
     changes: Sequence[Change]
-    pending: Pending[None]
+    future: Future[None]
     gone: Callable[[], None] | None = None
 
 
@@ -67,18 +67,18 @@ class DefinitionLog(Definitions):
         self._limiter = trio.CapacityLimiter(1)
         self.after_commit: Callable[[], None] = _nothing
 
-    def write(self, *changes: Change) -> Pending[None]:
+    def write(self, *changes: Change) -> Future[None]:
         """Have changes written together; settles when they are on disk."""
-        return self._gather(Group(changes, Pending()))
+        return self._gather(Group(changes, Future()))
 
-    def erase(self, *deletions: Change, gone: Callable[[], None] | None = None) -> Pending[None]:
+    def erase(self, *deletions: Change, gone: Callable[[], None] | None = None) -> Future[None]:
         """Have deletions written, as `write` does, and when that fails, later; `gone` is called when they are."""
-        return self._gather(Group(deletions, Pending(), gone or _nothing))
+        return self._gather(Group(deletions, Future(), gone or _nothing))
 
-    def _gather(self, group: Group) -> Pending[None]:
+    def _gather(self, group: Group) -> Future[None]:
         self._gathered.append(group)
         self._arrived.set()
-        return group.pending
+        return group.future
 
     def drop_tombstones(self, queue_ids: Sequence[int]) -> None:
         """The message store holds nothing of these deleted queues any more."""
@@ -122,13 +122,13 @@ class DefinitionLog(Definitions):
         for group in groups:
             if group.gone is not None:
                 group.gone()
-            group.pending.resolve(None)
+            group.future.resolve(None)
 
     def _fail(self, group: Group, error: DefinitionsError) -> None:
         log.error("cannot write definitions: %s", error)
         if group.gone is not None:
             self._owed.append(group)
-        group.pending.fail(ConnectionException(ReplyCode.RESOURCE_ERROR, str(error)))
+        group.future.fail(ConnectionException(ReplyCode.RESOURCE_ERROR, str(error)))
 
     def _settle_debts(self) -> None:
         owed, self._owed = self._owed, []
@@ -148,7 +148,7 @@ class DefinitionLog(Definitions):
         self._queue_id += 1
         return self._queue_id
 
-    def exchange_declared(self, vhost: str, exchange: Exchange) -> Pending[None]:
+    def exchange_declared(self, vhost: str, exchange: Exchange) -> Future[None]:
         return self.write(
             PutExchange(
                 ExchangeRow(
@@ -163,21 +163,21 @@ class DefinitionLog(Definitions):
             )
         )
 
-    def exchange_deleted(self, vhost: str, exchange: Exchange, gone: Callable[[], None]) -> Pending[None]:
+    def exchange_deleted(self, vhost: str, exchange: Exchange, gone: Callable[[], None]) -> Future[None]:
         return self.erase(DeleteExchange(vhost, exchange.name), gone=gone)
 
-    def queue_declared(self, vhost: str, queue: Queue) -> Pending[None]:
+    def queue_declared(self, vhost: str, queue: Queue) -> Future[None]:
         spec = queue.spec
         row = QueueRow(queue.store.queue_id, vhost, spec.name, spec.auto_delete, encode_table(spec.arguments))
         return self.write(PutQueue(row))
 
-    def queue_deleted(self, vhost: str, queue: Queue, gone: Callable[[], None]) -> Pending[None]:
+    def queue_deleted(self, vhost: str, queue: Queue, gone: Callable[[], None]) -> Future[None]:
         return self.erase(DeleteQueue(queue.store.queue_id), gone=gone)
 
-    def bound(self, vhost: str, binding: Binding) -> Pending[None]:
+    def bound(self, vhost: str, binding: Binding) -> Future[None]:
         return self.write(PutBinding(_binding_row(vhost, binding)))
 
-    def unbound(self, vhost: str, binding: Binding) -> Pending[None]:
+    def unbound(self, vhost: str, binding: Binding) -> Future[None]:
         return self.erase(DeleteBinding(_binding_row(vhost, binding)))
 
 

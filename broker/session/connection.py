@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.session.channel.channel import Action, Channel
 from broker.session.input import incoming_frames
 from broker.session.login import handshake
@@ -96,7 +96,7 @@ class Connection:
         self.gathered = 0
         """Bytes of messages that are not whole, or not committed: registry.gathered is the sum of all."""
         self._held_bytes = 0
-        self._released: Pending[None] | None = None
+        self._released: Future[None] | None = None
         self._rest = b""
         self._capabilities: frozenset[str] = frozenset()
         registry.connections[self] = None
@@ -245,7 +245,7 @@ class Connection:
         self.linger = linger
         self.output.touch()
 
-    def release(self) -> Pending[None]:
+    def release(self) -> Future[None]:
         """Give back everything the client held: channels, consumers, exclusive queues; of very much, some at a time.
 
         What is returned is settled when nothing is left. Nothing is delivered or said to the client meanwhile.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.queues.queue import Queue, QueueSpec
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.durable_definitions import Definitions
 from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import Table, decode_table
@@ -45,14 +45,14 @@ class RecordedDefinitions(Definitions):
         self.holding = False
         self.changes = 0
         self._queue_id = 0
-        self._held: deque[tuple[Callable[[], object], Pending[None], Callable[[], None] | None]] = deque()
+        self._held: deque[tuple[Callable[[], object], Future[None], Callable[[], None] | None]] = deque()
 
     def settle(self, error: Exception | None = None) -> None:
         """Let the oldest change that is held reach the disk, or fail with an error; a failed deletion is held again."""
         change, pending, gone = self._held.popleft()
         if error is not None:
             if gone is not None:
-                self._held.appendleft((change, Pending(), gone))
+                self._held.appendleft((change, Future(), gone))
             pending.fail(error)
             return
         change()
@@ -91,29 +91,29 @@ class RecordedDefinitions(Definitions):
         self._queue_id += 1
         return self._queue_id
 
-    def exchange_declared(self, vhost: str, exchange: Exchange) -> Pending[None]:
+    def exchange_declared(self, vhost: str, exchange: Exchange) -> Future[None]:
         queue_id = 0 if exchange.delays is None else exchange.delays.store.queue_id
         record = ExchangeRecord(exchange.type, exchange.auto_delete, exchange.internal, exchange.arguments, queue_id)
         return self._do(lambda: self.exchanges.__setitem__(exchange.name, record))
 
-    def exchange_deleted(self, vhost: str, exchange: Exchange, gone: Callable[[], None]) -> Pending[None]:
+    def exchange_deleted(self, vhost: str, exchange: Exchange, gone: Callable[[], None]) -> Future[None]:
         return self._do(lambda: self._drop_exchange(exchange.name), gone)
 
-    def queue_declared(self, vhost: str, queue: Queue) -> Pending[None]:
+    def queue_declared(self, vhost: str, queue: Queue) -> Future[None]:
         return self._do(lambda: self.queues.__setitem__(queue.store.queue_id, queue.spec))
 
-    def queue_deleted(self, vhost: str, queue: Queue, gone: Callable[[], None]) -> Pending[None]:
+    def queue_deleted(self, vhost: str, queue: Queue, gone: Callable[[], None]) -> Future[None]:
         return self._do(lambda: self._drop_queue(queue.store.queue_id), gone)
 
-    def bound(self, vhost: str, binding: Binding) -> Pending[None]:
+    def bound(self, vhost: str, binding: Binding) -> Future[None]:
         return self._do(lambda: self.bindings.__setitem__(_record(binding), None))
 
-    def unbound(self, vhost: str, binding: Binding) -> Pending[None]:
+    def unbound(self, vhost: str, binding: Binding) -> Future[None]:
         return self._do(lambda: self.bindings.pop(_record(binding), None), _nothing)
 
-    def _do(self, change: Callable[[], object], gone: Callable[[], None] | None = None) -> Pending[None]:
+    def _do(self, change: Callable[[], object], gone: Callable[[], None] | None = None) -> Future[None]:
         self.changes += 1
-        pending: Pending[None] = Pending()
+        pending: Future[None] = Future()
         self._held.append((change, pending, gone))
         if not self.holding:
             self.settle()

@@ -21,7 +21,7 @@ from broker.entities.queues.stream_queue import Stream
 from broker.entities.scheduling import clock
 from broker.entities.scheduling.alarms import Alarms
 from broker.entities.scheduling.clock import SteadyClock
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.delayed_exchange import DelayQueue
 from broker.server.definition_writer import DefinitionLog
 from broker.session.channel.channel import Channel
@@ -174,9 +174,9 @@ def a_declaration_does_not_wait(patch: Patch) -> None:
     """A durable queue is announced before it is on disk."""
     write = DefinitionLog.write
 
-    def promise(log: DefinitionLog, *changes: Any) -> Pending[None]:
+    def promise(log: DefinitionLog, *changes: Any) -> Future[None]:
         write(log, *changes)
-        return Pending.resolved(None)
+        return Future.resolved(None)
 
     patch(DefinitionLog, "write", promise)
 

@@ -32,7 +32,7 @@ from broker.admin.json_tables import plain, table
 from broker.admin.listing import binding_row, bindings
 from broker.entities.exchanges.exchange import Destination
 from broker.entities.queues.queue import QueueSpec
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.vhost import VHost
 from broker.session.login.passwords import SHA256, hash_password, verify
 from storage.definitions.definition_changes import (
@@ -95,9 +95,9 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
     return dict(created)
 
 
-async def _all(administration: Administration, pending: Iterable[Pending[Any]]) -> int:
+async def _all(administration: Administration, futures: Iterable[Future[Any]]) -> int:
     """Wait for changes that were begun together, so that they are written together; their number."""
-    begun = list(pending)
+    begun = list(futures)
     for change in begun:
         await administration.settled(change)
     return len(begun)
@@ -191,7 +191,7 @@ def _parameter(entry: ParameterEntry) -> Iterator[Any]:
 # Entities
 
 
-def _declare_exchanges(administration: Administration, entries: Iterable[ExchangeEntry]) -> Iterator[Pending[Any]]:
+def _declare_exchanges(administration: Administration, entries: Iterable[ExchangeEntry]) -> Iterator[Future[Any]]:
     seen = set()
     for entry in entries:
         vhost = administration.vhost(entry.vhost)
@@ -207,7 +207,7 @@ def _declare_exchanges(administration: Administration, entries: Iterable[Exchang
             )
 
 
-def _declare_queues(administration: Administration, entries: Iterable[QueueEntry]) -> Iterator[Pending[Any]]:
+def _declare_queues(administration: Administration, entries: Iterable[QueueEntry]) -> Iterator[Future[Any]]:
     seen = set()
     for entry in entries:
         vhost = administration.vhost(entry.vhost)
@@ -217,7 +217,7 @@ def _declare_queues(administration: Administration, entries: Iterable[QueueEntry
             yield vhost.declare_queue(spec, None)
 
 
-def _bind(administration: Administration, entries: Iterable[BindingEntry]) -> Iterator[Pending[Any]]:
+def _bind(administration: Administration, entries: Iterable[BindingEntry]) -> Iterator[Future[Any]]:
     # Compared in JSON's terms: exported and imported again, a binding is the same although its types were lost.
     known = {
         _binding_identity(vhost, binding_row(binding))

@@ -2,8 +2,8 @@
 
 That is `x-dead-letter-strategy` at-least-once of quorum queues. Where the targets take the letter, its publishes
 and the settlement of the original go to disk in one batch, as with any dead letter. Where they do not - no such
-exchange, no route, a queue that is full and refuses - the message moves to a lane of its own in the store, with the reason why
-it died, and is tried again from time to time. It is no longer ready, and nothing delivers it.
+exchange, no route, a queue that is full and refuses - the message moves to a lane of its own in the store, with the
+reason why it died, and is tried again from time to time. It is no longer ready, and nothing delivers it.
 """
 
 from __future__ import annotations

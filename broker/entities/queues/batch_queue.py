@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from storage.batch import SealedBatch, Waiter, WriteBatch
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class BatchQueue:
         return self.sealed.popleft() if self.sealed else None
 
 
-class OnDisk(Pending[None]):
+class OnDisk(Future[None]):
     """Resolves when everything gathered so far is on disk."""
 
     def __init__(self, batches: BatchQueue) -> None:

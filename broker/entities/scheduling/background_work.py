@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.entities.scheduling.timers import Timers
 
 log = logging.getLogger("leveret.portions")
@@ -25,7 +25,7 @@ class Work(NamedTuple):
     """What is still to do, and who waits for the end of it."""
 
     steps: Iterator[object]
-    done: Pending[None]
+    done: Future[None]
 
 
 class Portions:
@@ -36,9 +36,9 @@ class Portions:
         self._now = now
         self._line: deque[Work] = deque()
 
-    def begin(self, steps: Iterator[object]) -> Pending[None]:
+    def begin(self, steps: Iterator[object]) -> Future[None]:
         """Do the first portion; what is returned is settled once everything is done."""
-        work = Work(steps, Pending())
+        work = Work(steps, Future())
         if not _advance(work):
             self._line.append(work)
             if len(self._line) == 1:

@@ -9,7 +9,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-class Pending(Generic[T]):
+class Future(Generic[T]):
     """The outcome of a change that is on its way to disk: settled once, with a value or with an error.
 
     Callbacks run when it settles, in the order they came; on a settled one they run at once.
@@ -21,14 +21,14 @@ class Pending(Generic[T]):
         self.done = False
         self._value: T | None = None
         self._error: Exception | None = None
-        self._callbacks: list[Callable[[Pending[T]], None]] = []
+        self._callbacks: list[Callable[[Future[T]], None]] = []
 
     @classmethod
-    def resolved(cls, value: T) -> Pending[T]:
+    def resolved(cls, value: T) -> Future[T]:
         """One that has nothing to wait for."""
-        pending = cls()
-        pending.resolve(value)
-        return pending
+        future = cls()
+        future.resolve(value)
+        return future
 
     def resolve(self, value: T) -> None:
         """Settle with a value."""
@@ -42,23 +42,23 @@ class Pending(Generic[T]):
 
     def result(self) -> T:
         """The value; raises the error it failed with."""
-        assert self.done, "the result of something still pending"
+        assert self.done, "the result of a future that is not settled"
         if self._error is not None:
             raise self._error
         return cast("T", self._value)
 
-    def then(self, callback: Callable[[Pending[T]], None]) -> None:
-        """Call back with this pending once it is settled."""
+    def then(self, callback: Callable[[Future[T]], None]) -> None:
+        """Call back with this future once it is settled."""
         if self.done:
             callback(self)
         else:
             self._callbacks.append(callback)
 
-    def chain(self, step: Callable[[T], Pending[U]]) -> Pending[U]:
+    def chain(self, step: Callable[[T], Future[U]]) -> Future[U]:
         """What `step` makes of the value; an error of either passes through."""
-        outcome: Pending[U] = Pending()
+        outcome: Future[U] = Future()
 
-        def go_on(settled: Pending[T]) -> None:
+        def go_on(settled: Future[T]) -> None:
             try:
                 step(settled.result()).then(outcome.copy)
             except Exception as error:  # carried to whoever asks for the result
@@ -67,7 +67,7 @@ class Pending(Generic[T]):
         self.then(go_on)
         return outcome
 
-    def copy(self, other: Pending[T]) -> None:
+    def copy(self, other: Future[T]) -> None:
         """Settle as `other` did."""
         self._value, self._error = other._value, other._error
         self._settle()

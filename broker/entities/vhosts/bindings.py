@@ -12,7 +12,7 @@ from broker.entities.exchanges.exchange import Binding, Destination
 from broker.entities.exchanges.routing import hand_over
 from broker.entities.messages.message import headers_of, keys_of
 from broker.entities.queues.queue import Queue
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.wire.field_tables import Table
 
 if TYPE_CHECKING:
@@ -31,34 +31,34 @@ class Bindings:
         self.alternates: set[str] = set()
         """Names that some exchange has, or has had, for its alternate."""
 
-    def bind(self, binding: Binding, arguments: Table) -> Pending[None]:
+    def bind(self, binding: Binding, arguments: Table) -> Future[None]:
         """Add a binding; one that is there already stays as it is.
 
         Raises ChannelException 406 when the exchange's type cannot make sense of it.
         """
         source = binding.source
         if binding in source.bindings:
-            return Pending.resolved(None)
+            return Future.resolved(None)
         source.router.check(binding.key, arguments, _type(binding.destination))
         if not _durable(binding):
             self.add(binding, arguments)
-            return Pending.resolved(None)
+            return Future.resolved(None)
 
-        def add(_: None) -> Pending[None]:
+        def add(_: None) -> Future[None]:
             if self._alive(source) and self._alive(binding.destination) and binding not in source.bindings:
                 self.add(binding, arguments)
-            return Pending.resolved(None)
+            return Future.resolved(None)
 
         return self._definitions.bound(self._vhost.name, binding).chain(add)
 
-    def unbind(self, binding: Binding) -> Pending[None]:
+    def unbind(self, binding: Binding) -> Future[None]:
         """Remove a binding, if it is there. An auto-delete exchange goes with its last one."""
         if binding not in binding.source.bindings:
-            return Pending.resolved(None)
+            return Future.resolved(None)
         self._remove(binding)
         if _durable(binding):
             return self._definitions.unbound(self._vhost.name, binding)
-        return Pending.resolved(None)
+        return Future.resolved(None)
 
     def add(self, binding: Binding, arguments: Table) -> None:
         """Have a binding match from now on, in memory."""

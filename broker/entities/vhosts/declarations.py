@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 
 E = TypeVar("E")
 
@@ -20,7 +20,7 @@ class Plan(NamedTuple, Generic[E]):
     make: Callable[[], E]
     compare: Callable[[E], None]
     """Raises ChannelException when the entity is not what is being declared."""
-    write: Callable[[E], Pending[None]]
+    write: Callable[[E], Future[None]]
     durable: bool
 
 
@@ -30,31 +30,31 @@ class Creations(Generic[E]):
     def __init__(self, existing: Mapping[str, E], appear: Callable[[E], None]) -> None:
         self._existing = existing
         self._appear = appear
-        self._underway: dict[str, Pending[E]] = {}
+        self._underway: dict[str, Future[E]] = {}
 
-    def declare(self, name: str, plan: Plan[E]) -> Pending[E]:
+    def declare(self, name: str, plan: Plan[E]) -> Future[E]:
         """Find or make the entity. Raises what `plan.compare` raises."""
         if name in self._existing:
             plan.compare(self._existing[name])
-            return Pending.resolved(self._existing[name])
+            return Future.resolved(self._existing[name])
         if name in self._underway:
             return self._after(self._underway[name], name, plan)
         entity = plan.make()
         if not plan.durable:
             self._appear(entity)
-            return Pending.resolved(entity)
+            return Future.resolved(entity)
         return self._write(name, entity, plan)
 
-    def _after(self, other: Pending[E], name: str, plan: Plan[E]) -> Pending[E]:
-        turn: Pending[None] = Pending()
+    def _after(self, other: Future[E], name: str, plan: Plan[E]) -> Future[E]:
+        turn: Future[None] = Future()
         other.then(lambda _: turn.resolve(None))  # its failure is not ours
         return turn.chain(lambda _: self.declare(name, plan))
 
-    def _write(self, name: str, entity: E, plan: Plan[E]) -> Pending[E]:
+    def _write(self, name: str, entity: E, plan: Plan[E]) -> Future[E]:
         writing = plan.write(entity)  # should it raise, nothing has begun
-        created = self._underway[name] = Pending()
+        created = self._underway[name] = Future()
 
-        def written(outcome: Pending[None]) -> None:
+        def written(outcome: Future[None]) -> None:
             del self._underway[name]
             try:
                 outcome.result()

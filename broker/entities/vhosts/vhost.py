@@ -1,6 +1,6 @@
 """A virtual host: names of exchanges and queues, and what declaring, binding and deleting them means.
 
-A durable entity is on disk before anybody sees it: `declare_...` and `bind` answer with a pending, and a
+A durable entity is on disk before anybody sees it: `declare_...` and `bind` answer with a future, and a
 second declaration of a name that is being created waits for the first and is compared with it. Deleting
 takes effect at once in memory; whoever asked is answered when the disk has followed.
 """
@@ -28,7 +28,7 @@ from broker.entities.queues.quorum_queue import QuorumQueue, QuorumStore
 from broker.entities.queues.stream_log import StreamStore
 from broker.entities.queues.stream_queue import Stream
 from broker.entities.scheduling.cache_epoch import Generation
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.bindings import Bindings
 from broker.entities.vhosts.dead_lettering import DeadLettering
 from broker.entities.vhosts.declarations import Creations, Plan
@@ -136,7 +136,7 @@ class VHost:
 
     def declare_exchange(
         self, name: str, type_: str, *, durable: bool, auto_delete: bool, internal: bool, arguments: Table
-    ) -> Pending[Exchange]:
+    ) -> Future[Exchange]:
         """Create an exchange, or find that it is there as described.
 
         Raises ChannelException 406 when it is there with another description, or its type refuses the arguments,
@@ -160,7 +160,7 @@ class VHost:
         )
         return self._new_exchanges.declare(name, plan)
 
-    def declare_queue(self, spec: QueueSpec, owner: object | None) -> Pending[Queue]:
+    def declare_queue(self, spec: QueueSpec, owner: object | None) -> Future[Queue]:
         """Create a queue, or find that it is there as described. `owner` is the connection it is exclusive to.
 
         Raises ChannelException 405 or 406 when it is there with another owner or another description.
@@ -253,7 +253,7 @@ class VHost:
 
     # Deleting
 
-    def delete_exchange(self, exchange: Exchange) -> Pending[None]:
+    def delete_exchange(self, exchange: Exchange) -> Future[None]:
         """Remove an exchange with its bindings, in both directions, and the messages that it delays."""
         del self.exchanges[exchange.name]
         for binding in list(exchange.bindings):
@@ -267,9 +267,9 @@ class VHost:
         if exchange.durable:
             return self._definitions.exchange_deleted(self.name, exchange, gone)
         gone()
-        return Pending.resolved(None)
+        return Future.resolved(None)
 
-    def delete_queue(self, queue: Queue) -> Pending[int]:
+    def delete_queue(self, queue: Queue) -> Future[int]:
         """Remove a queue with its bindings and messages; answers with the number of ready messages."""
         del self.queues[queue.name]
         self.context.queues_by_id.pop(queue.store.queue_id, None)
@@ -277,13 +277,13 @@ class VHost:
         self.bindings.remove_inbound(queue)
         messages = queue.delete()
 
-        deleted = Pending.resolved(None)
+        deleted = Future.resolved(None)
         if queue.durable:
             deleted = self._definitions.queue_deleted(self.name, queue, queue.store.drop)
         else:
             queue.store.drop()
         deleted.then(lambda _: queue.bid_farewell())  # written or not: for its consumers it is gone
-        return deleted.chain(lambda _: Pending.resolved(messages))
+        return deleted.chain(lambda _: Future.resolved(messages))
 
     def end(self) -> None:
         """Everything in it is gone; the definitions on disk are already."""

@@ -16,7 +16,7 @@ from weakref import WeakSet
 from broker.entities.messages.message import Entry
 from broker.entities.queues.consumers import UNLIMITED, Consumer
 from broker.entities.queues.queue import Queue
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.session.channel import deliveries
 from broker.session.channel.confirms import ConfirmLedger
 from broker.session.channel.deliveries import DeliveryLedger
@@ -103,21 +103,21 @@ class Channel:
         self.held.append(Held(key, action, size))
         self.connection.hold(size)
 
-    def when(self, pending: Pending[T], go_on: Callable[[T], None]) -> None:
+    def when(self, future: Future[T], go_on: Callable[[T], None]) -> None:
         """Go on with a result once it is there; nothing else happens on this channel before."""
-        if pending.done:
-            go_on(pending.result())
+        if future.done:
+            go_on(future.result())
             return
         self.gates += 1
         failing = self.connection.obeying
 
-        def settled(outcome: Pending[T]) -> None:
+        def settled(outcome: Future[T]) -> None:
             self.gates -= 1
             if not (self.closing or self.ended):
                 self.connection.guard(self, failing, lambda: go_on(outcome.result()))
             self.go_on()
 
-        pending.then(settled)
+        future.then(settled)
 
     def go_on(self) -> None:
         """Obey what was held, up to the next gate."""

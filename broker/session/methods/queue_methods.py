@@ -6,7 +6,7 @@ from broker.entities.arguments import queue_arguments, queue_types
 from broker.entities.exchanges.exchange import Binding
 from broker.entities.queues.batch_queue import OnDisk
 from broker.entities.queues.queue import Queue, QueueSpec, deliver_now
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.user_limits import MAX_QUEUES
 from broker.session.channel.channel import Channel
 from broker.session.methods import name_rules
@@ -142,7 +142,7 @@ def purge(channel: Channel, method: methods.QueuePurge) -> None:
     deliver_now(queue)
     count = queue.purge()
     batches = channel.connection.broker.batches
-    purged = OnDisk(batches) if queue.durable else Pending.resolved(None)
+    purged = OnDisk(batches) if queue.durable else Future.resolved(None)
     channel.when(purged, lambda _: channel.send(methods.QueuePurgeOk(count), no_wait=method.no_wait))
 
 

@@ -7,7 +7,7 @@ at once, returns come with the commit. All of a commit is in one write to disk, 
 from __future__ import annotations
 
 from broker.entities.queues.batch_queue import OnDisk
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.session.channel.channel import Channel
 from broker.session.channel.confirms import ConfirmLedger
 from broker.session.channel.transaction import Transaction
@@ -36,7 +36,7 @@ def commit(channel: Channel, method: methods.TxCommit) -> None:
         action()
     if channel.prefetch_all:
         channel.replenish()
-    stored = OnDisk(channel.connection.broker.batches) if publishes or settlements else Pending.resolved(None)
+    stored = OnDisk(channel.connection.broker.batches) if publishes or settlements else Future.resolved(None)
     refused = transaction.refused
 
     def committed(_: None) -> None:

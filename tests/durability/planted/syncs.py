@@ -11,7 +11,7 @@ import lmdb
 
 from broker.entities.messages.message import Entry
 from broker.entities.queues.queue import Queue
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.broker import Broker
 from broker.server.definition_writer import DefinitionLog
 from broker.session.channel.channel import Channel
@@ -138,9 +138,9 @@ def declare_ok_before_commit() -> None:
     """Answer declarations and bindings at once, and write them then."""
     write = DefinitionLog.write
 
-    def write_later(log: DefinitionLog, *changes: Change) -> Pending[None]:
+    def write_later(log: DefinitionLog, *changes: Change) -> Future[None]:
         pending = write(log, *changes)
-        return Pending.resolved(None) if all(isinstance(change, DECLARATIONS) for change in changes) else pending
+        return Future.resolved(None) if all(isinstance(change, DECLARATIONS) for change in changes) else pending
 
     DefinitionLog.write = write_later  # type: ignore[method-assign]
 
@@ -149,9 +149,9 @@ def delete_ok_before_commit() -> None:
     """Answer deletions and unbindings at once, and write them then."""
     erase = DefinitionLog.erase
 
-    def erase_later(log: DefinitionLog, *deletions: Change, gone: Callable[[], None] | None = None) -> Pending[None]:
+    def erase_later(log: DefinitionLog, *deletions: Change, gone: Callable[[], None] | None = None) -> Future[None]:
         erase(log, *deletions, gone=gone)
-        return Pending.resolved(None)
+        return Future.resolved(None)
 
     DefinitionLog.erase = erase_later  # type: ignore[method-assign]
 

@@ -10,7 +10,7 @@ import pytest
 import trio
 import trio.testing
 
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.server import definition_writer
 from broker.server.definition_writer import DefinitionLog
 from broker.wire.amqp_errors import ConnectionException
@@ -85,9 +85,9 @@ def names(store: DefinitionStore) -> list[str]:
     return [row.name for row in store.load().vhosts]
 
 
-async def settled(*pendings: Pending[None]) -> list[str]:
+async def settled(*futures: Future[None]) -> list[str]:
     """Wait until all have settled, and say how."""
-    left = len(pendings)
+    left = len(futures)
     done = trio.Event()
 
     def count(_: object) -> None:
@@ -96,16 +96,16 @@ async def settled(*pendings: Pending[None]) -> list[str]:
         if not left:
             done.set()
 
-    for pending in pendings:
-        pending.then(count)
+    for future in futures:
+        future.then(count)
     with trio.fail_after(30):
         await done.wait()
-    return [outcome(pending) for pending in pendings]
+    return [outcome(future) for future in futures]
 
 
-def outcome(pending: Pending[None]) -> str:
+def outcome(future: Future[None]) -> str:
     try:
-        pending.result()
+        future.result()
     except ConnectionException as error:
         return f"{int(error.code)} {error.text.rpartition(': ')[2]}"
     return "written"
@@ -119,12 +119,12 @@ async def test_a_change_is_answered_when_it_is_on_disk(
     log.after_commit = lambda: told.append("after the answers")
     nursery.start_soon(log.run)
     watched.close()
-    pending = log.write(vhost("v"))
-    pending.then(lambda _: told.append("answered"))
+    future = log.write(vhost("v"))
+    future.then(lambda _: told.append("answered"))
     await watched.await_commit()
-    assert not pending.done
+    assert not future.done
     watched.open()
-    assert await settled(pending) == ["written"]
+    assert await settled(future) == ["written"]
     await log.flush()
     assert told == ["answered", "after the answers"]
     assert names(store) == ["v"]
@@ -148,9 +148,9 @@ async def test_what_gathers_during_a_transaction_is_the_next(
 async def test_one_failure_is_not_the_others(store: DefinitionStore, watched: Watched) -> None:
     """Changes written together are tried one by one when they fail together: 506 for whose it is, and nobody else."""
     log = DefinitionLog(store, 0)
-    pendings = [log.write(vhost("a")), log.write(IMPOSSIBLE), log.write(vhost("b"))]
+    futures = [log.write(vhost("a")), log.write(IMPOSSIBLE), log.write(vhost("b"))]
     await log.flush()
-    assert await settled(*pendings) == ["written", "506 FOREIGN KEY constraint failed", "written"]
+    assert await settled(*futures) == ["written", "506 FOREIGN KEY constraint failed", "written"]
     assert watched.sizes == [3, 1, 1, 1]
     assert names(store) == ["a", "b"]
 
@@ -167,9 +167,9 @@ async def test_order_holds_when_changes_are_tried_one_by_one(store: DefinitionSt
     """A deletion after a creation deletes, also when a third change made both start over."""
     log = DefinitionLog(store, 0)
     row = QueueRow(log.new_queue_id(), "v", "q", False, b"\0\0\0\0")
-    pendings = [log.write(change) for change in (vhost("v"), PutQueue(row), IMPOSSIBLE, DeleteQueue(row.id))]
+    futures = [log.write(change) for change in (vhost("v"), PutQueue(row), IMPOSSIBLE, DeleteQueue(row.id))]
     await log.flush()
-    await settled(*pendings)
+    await settled(*futures)
     assert store.load().queues == ()
     assert store.load().tombstones == {row.id}
 
@@ -188,19 +188,19 @@ async def test_flushing_waits_for_what_another_task_is_writing(
     log = DefinitionLog(store, 0)
     nursery.start_soon(log.run)
     watched.close()
-    pending = log.write(vhost("v"))
+    future = log.write(vhost("v"))
     await watched.await_commit()
     flushed: list[bool] = []
 
     async def flush() -> None:
         await log.flush()
-        flushed.append(pending.done)
+        flushed.append(future.done)
 
     nursery.start_soon(flush)
     await trio.testing.wait_all_tasks_blocked()
     assert flushed == []
     watched.open()
-    await settled(pending)
+    await settled(future)
     await trio.testing.wait_all_tasks_blocked()
     assert flushed == [True]
 
@@ -210,11 +210,11 @@ async def test_a_cancelled_writer_finishes_what_it_has_begun(store: DefinitionSt
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.run)
         watched.close()
-        pending = log.write(vhost("v"))
+        future = log.write(vhost("v"))
         await watched.await_commit()
         nursery.cancel_scope.cancel()
         watched.open()
-    assert pending.done
+    assert future.done
     assert names(store) == ["v"]
 
 

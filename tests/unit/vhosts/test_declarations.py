@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker.entities.arguments.queue_arguments import assert_equivalent, same_value
 from broker.entities.queues.queue import Queue, QueueSpec
-from broker.entities.scheduling.future import Pending
+from broker.entities.scheduling.future import Future
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.field_tables import Field, Table
 from harness.brokers.broker_core import Core
@@ -66,7 +66,7 @@ def test_a_boolean_is_no_integer() -> None:
 # Names that are being made
 
 
-def declare(core: Core, name: str = "q", **arguments: Field) -> Pending[Queue]:
+def declare(core: Core, name: str = "q", **arguments: Field) -> Future[Queue]:
     table = {"x-" + key.replace("_", "-"): field for key, field in arguments.items()}
     return core.vhost.declare_queue(QueueSpec(name, True, False, False, table), None)
 
@@ -83,22 +83,22 @@ def test_a_queue_is_seen_by_nobody_before_it_is_on_disk(core: Core) -> None:
 
 def test_many_declarations_are_one_creation(core: Core) -> None:
     core.definitions.holding = True
-    pendings = [declare(core) for _ in range(10)]
+    futures = [declare(core) for _ in range(10)]
     assert core.definitions.changes == 1
     core.definitions.settle()
-    assert len({id(pending.result()) for pending in pendings}) == 1
+    assert len({id(pending.result()) for pending in futures}) == 1
 
 
 def test_a_creation_that_fails_is_tried_again_by_the_next_in_line(core: Core) -> None:
     core.definitions.holding = True
-    pendings = [declare(core) for _ in range(3)]
+    futures = [declare(core) for _ in range(3)]
     core.definitions.settle(OSError("no room"))
     with pytest.raises(OSError, match="no room"):
-        pendings[0].result()
-    assert [pending.done for pending in pendings] == [True, False, False]
+        futures[0].result()
+    assert [pending.done for pending in futures] == [True, False, False]
     assert core.definitions.held == 1
     core.definitions.settle()
-    assert pendings[1].result() is pendings[2].result() is core.vhost.queues["q"]
+    assert futures[1].result() is futures[2].result() is core.vhost.queues["q"]
 
 
 def test_a_different_declaration_is_refused_when_the_first_is_there(core: Core) -> None:
