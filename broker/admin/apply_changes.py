@@ -104,11 +104,11 @@ def _delete_vhost_limit(broker: Broker, change: DeleteVhostLimit) -> None:
 def _put_policy(broker: Broker, change: PutPolicy) -> None:
     row = change.row
     policy = Policy(row.name, re.compile(row.pattern), row.apply_to, json.loads(row.definition), row.priority)
-    broker.vhosts[row.vhost].enforcement.put(policy, operator=row.operator)
+    broker.vhosts[row.vhost].policy_application.put(policy, operator=row.operator)
 
 
 def _delete_policy(broker: Broker, change: DeletePolicy) -> None:
-    broker.vhosts[change.vhost].enforcement.remove(change.name, operator=change.operator)
+    broker.vhosts[change.vhost].policy_application.remove(change.name, operator=change.operator)
 
 
 _EFFECTS: dict[type[Any], Callable[[Broker, Any], None]] = {

@@ -23,7 +23,7 @@ async def _set(administration: Administration, arguments: Arguments, *, operator
         raise invalid("priority must be a number")
     pattern, apply_to = arguments.text("pattern"), arguments.text("apply_to")
     policy = checked(name, pattern, apply_to, definition, priority, operator=operator)
-    if vhost.enforcement.policies.of(operator=operator).get(name) != policy:
+    if vhost.policy_application.policies.of(operator=operator).get(name) != policy:
         row = PolicyRow(vhost.name, name, pattern, apply_to, json.dumps(definition), priority, operator)
         await administration.change(PutPolicy(row))
 
@@ -47,7 +47,7 @@ def _list(administration: Administration, arguments: Arguments, *, operator: boo
     return [
         {"vhost": vhost.name, **_row(policy)}
         for vhost in vhosts
-        for policy in sorted(vhost.enforcement.policies.of(operator=operator).values(), key=_priority)
+        for policy in sorted(vhost.policy_application.policies.of(operator=operator).values(), key=_priority)
     ]
 
 

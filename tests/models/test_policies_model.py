@@ -46,7 +46,7 @@ class PolicedDefinitions(RecordedDefinitions):
     def restore(self, vhost: VHost, states: Callable[[int], object]) -> None:
         for operator, policy in self.policies.items():
             if policy is not None:
-                vhost.enforcement.put(policy, operator=operator)
+                vhost.policy_application.put(policy, operator=operator)
         super().restore(vhost, states)
 
 
@@ -69,12 +69,12 @@ class PoliciesMachine(LimitsMachine):
             before = self.definitions.policies[of_operator]
             if wanted is None:
                 policy = None
-                self.core.vhost.enforcement.remove("p", operator=of_operator)
+                self.core.vhost.policy_application.remove("p", operator=of_operator)
             else:
                 if "dead-letter-exchange" in wanted:
                     wanted = {**wanted, "dead-letter-routing-key": GRAVE}
                 policy = Policy("p", re.compile(f"^{QUEUE}$"), "all", wanted, 0)
-                self.core.vhost.enforcement.put(policy, operator=of_operator)
+                self.core.vhost.policy_application.put(policy, operator=of_operator)
             self.definitions.policies[of_operator] = policy
             if policy != before:
                 self._change_rules()

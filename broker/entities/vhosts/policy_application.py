@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.entities.vhosts.vhost import VHost
 
 
-class Enforcement:
+class PolicyApplication:
     """Holds the entities of one virtual host to its policies."""
 
     def __init__(self, vhost: VHost) -> None:

@@ -35,7 +35,7 @@ from broker.entities.vhosts.declarations import Creations, Plan
 from broker.entities.vhosts.delayed_exchange import equip
 from broker.entities.vhosts.durable_definitions import Definitions
 from broker.entities.vhosts.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
-from broker.entities.vhosts.policy_application import Enforcement
+from broker.entities.vhosts.policy_application import PolicyApplication
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 from broker.wire.field_tables import Table
@@ -99,7 +99,7 @@ class VHost:
         self.context = context
         self._owned: dict[object, dict[Queue, None]] = {}
         self.bindings = Bindings(self, context.definitions)
-        self.enforcement = Enforcement(self)
+        self.policy_application = PolicyApplication(self)
         self._dead_lettering = DeadLettering(self)
         self._definitions = context.definitions
         self._new_exchange = partial(Exchange, chance=context.chance)
@@ -219,13 +219,13 @@ class VHost:
         self.context.queues_by_id[queue.store.queue_id] = queue
         if self.context.recorder is not None:
             event_recording.watch(self.context.recorder, self.name, queue)
-        self.enforcement.queue_appears(queue)
+        self.policy_application.queue_appears(queue)
         if queue.owner is not None:
             self._owned.setdefault(queue.owner, {})[queue] = None
 
     def _exchange_appears(self, exchange: Exchange) -> None:
         self.exchanges[exchange.name] = exchange
-        self.enforcement.exchange_appears(exchange)
+        self.policy_application.exchange_appears(exchange)
         if exchange.delays is not None:
             self.context.queues_by_id[exchange.delays.store.queue_id] = exchange.delays
             if self.context.recorder is not None:

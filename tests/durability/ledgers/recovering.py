@@ -126,7 +126,7 @@ def facts_of(broker: Broker) -> Facts:
     facts |= {("permission", *place): tuple(allowed) for place, allowed in users.permissions.items()}
     for name, vhost in broker.vhosts.items():
         facts["vhost", name] = vhost.description.description
-        for policy in vhost.enforcement.policies.of(operator=False).values():
+        for policy in vhost.policy_application.policies.of(operator=False).values():
             facts["policy", name, policy.name] = policy.pattern.pattern, dict(policy.definition), policy.priority
     return facts
 

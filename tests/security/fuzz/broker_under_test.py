@@ -132,12 +132,12 @@ class Floor:
 
     def set_policy(self, pattern: str, definition: dict[str, Any], *, operator: bool) -> None:
         """Set a policy, or replace the one that was set before; without a definition take it away."""
-        enforcement = self.core.vhost.enforcement
+        policy_application = self.core.vhost.policy_application
         if definition:
             policy = checked("p", pattern, "all", definition, 0, operator=operator)
-            enforcement.put(policy, operator=operator)
-        elif enforcement.policies.of(operator=operator):
-            enforcement.remove("p", operator=operator)
+            policy_application.put(policy, operator=operator)
+        elif policy_application.policies.of(operator=operator):
+            policy_application.remove("p", operator=operator)
         self.core.end_turn()
 
     def settle(self) -> None:

@@ -175,7 +175,7 @@ def test_a_policy_is_heard_like_the_argument(party: Party) -> None:
     """RabbitMQ 3.12, key `consumer-timeout`: at once, for what is outstanding too."""
     client = holder(party)
     policy = Policy("p", re.compile("q"), "queues", {"consumer-timeout": 2 * MINUTE}, 0)
-    party.core.vhost.enforcement.put(policy, operator=False)
+    party.core.vhost.policy_application.put(policy, operator=False)
     wait(party, 3 * MINUTE)
     assert "Timeout value used: 120000 ms" in client.expect_one().reply_text
 

@@ -309,12 +309,12 @@ def test_policies_win_over_the_declaration(core: Core) -> None:
     stream(core, max_length_bytes=100_000, stream_max_segment_size_bytes=PART)
     stream(core, "t", max_length_bytes=1, stream_max_segment_size_bytes=PART)
     fill(core, "s", 0, 20)
-    core.vhost.enforcement.put(policy({"max-length-bytes": 2 * PART, "max-age": "60s"}), operator=False)
+    core.vhost.policy_application.put(policy({"max-length-bytes": 2 * PART, "max-age": "60s"}), operator=False)
     fill(core, "s", 20, 21)
     fill(core, "t", 0, 21)
     assert first(core, "first") == 12
     assert stream(core, "t").log.first == 12
-    core.vhost.enforcement.put(policy({"max-age": "60s"}), operator=False)
+    core.vhost.policy_application.put(policy({"max-age": "60s"}), operator=False)
     fill(core, "s", 21, 41)
     assert first(core, "first") == 12
     core.advance(100_000)

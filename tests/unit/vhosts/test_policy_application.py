@@ -38,7 +38,7 @@ def policy(name: str = "p", pattern: str = "", apply_to: str = "all", priority: 
 
 
 def impose(core: Core, made: Policy, *, operator: bool = False) -> None:
-    core.vhost.enforcement.put(made, operator=operator)
+    core.vhost.policy_application.put(made, operator=operator)
     core.end_turn()
 
 
@@ -194,9 +194,9 @@ def test_a_changed_pattern_lets_go_and_takes_hold(core: Core) -> None:
     impose(core, policy(pattern="two", max_length=1))
     assert (one.policies.policy, one.arguments.max_length) == (None, None)
     assert two.arguments.max_length == 1
-    core.vhost.enforcement.remove("p", operator=False)
+    core.vhost.policy_application.remove("p", operator=False)
     assert two.arguments == QueueArguments()
-    core.vhost.enforcement.remove("p", operator=False)
+    core.vhost.policy_application.remove("p", operator=False)
 
 
 def test_many_messages_too_many_go_in_turns(core: Core) -> None:
@@ -205,7 +205,7 @@ def test_many_messages_too_many_go_in_turns(core: Core) -> None:
     for number in range(count):
         queue.publish(message(b"%d" % number))
     core.commit()
-    core.vhost.enforcement.put(policy(max_length=3), operator=False)
+    core.vhost.policy_application.put(policy(max_length=3), operator=False)
     assert len(queue.ready_messages) == count - ROOM_MESSAGES
     core.commit()
     core.advance(1)
@@ -225,11 +225,13 @@ def test_making_room_that_a_crash_cut_short_goes_on(core: Core) -> None:
         queue.publish(message(b"%d" % number))
     core.commit()
     core.crash()
-    core.vhost.enforcement.put(policy(max_length=2), operator=False)
+    core.vhost.policy_application.put(policy(max_length=2), operator=False)
     core.crash()
     assert len(core.queue_named("q").ready_messages) == ROOM_MESSAGES + 5
-    core.vhost.enforcement.policies.ordinary["p"] = policy(max_length=2)  # as a start finds it, before the queues
-    core.vhost.enforcement.queue_appears(core.queue_named("q"))
+    core.vhost.policy_application.policies.ordinary["p"] = policy(
+        max_length=2
+    )  # as a start finds it, before the queues
+    core.vhost.policy_application.queue_appears(core.queue_named("q"))
     for _ in range(3):
         core.advance(2500)
     assert len(core.queue_named("q").ready_messages) == 2
@@ -262,7 +264,7 @@ def test_a_lease_goes_on_when_nothing_of_its_queue_changes(core: Core) -> None:
 def test_a_lease_ends_with_its_policy(core: Core) -> None:
     core.queue()
     impose(core, policy(expires=100))
-    core.vhost.enforcement.remove("p", operator=False)
+    core.vhost.policy_application.remove("p", operator=False)
     core.advance(1000)
     assert "q" in core.vhost.queues
 
@@ -271,7 +273,7 @@ def test_a_declared_lease_outlasts_a_policy(core: Core) -> None:
     core.queue(expires=200)
     impose(core, policy(expires=100))
     core.advance(50)
-    core.vhost.enforcement.remove("p", operator=False)
+    core.vhost.policy_application.remove("p", operator=False)
     core.advance(199)
     assert "q" in core.vhost.queues
     core.advance(1)
@@ -286,7 +288,7 @@ def test_a_time_to_live_is_for_messages_to_come(core: Core) -> None:
     assert len(queue.ready_messages) == 1
     assert Reader().get(queue, no_ack=True) == b"lasting"
     core.deposit(queue, b"brief")
-    core.vhost.enforcement.remove("p", operator=False)
+    core.vhost.policy_application.remove("p", operator=False)
     core.deposit(queue, b"lasting")
     core.advance(100)
     assert Reader().get(queue, no_ack=True) == b"lasting"
@@ -308,7 +310,7 @@ def test_a_remembered_route_does_not_outlast_a_policy(core: Core) -> None:
     assert core.routed("first", "k") == ["q"]
     between = held_by(core, first)
     assert between != before
-    core.vhost.enforcement.remove("p", operator=False)
+    core.vhost.policy_application.remove("p", operator=False)
     assert core.routed("first", "k") == []
     assert held_by(core, first) != between
 
