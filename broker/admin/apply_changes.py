@@ -61,7 +61,7 @@ def _put_user(broker: Broker, change: PutUser) -> None:
 def _delete_user(broker: Broker, change: DeleteUser) -> None:
     if change.name in broker.users.by_name:
         broker.users.forget_user(change.name)
-    broker.quotas.users.pop(change.name, None)
+    broker.user_limits.users.pop(change.name, None)
 
 
 def _put_permission(broker: Broker, change: PutPermission) -> None:
@@ -86,19 +86,19 @@ def _delete_topic_permission(broker: Broker, change: DeleteTopicPermission) -> N
 
 
 def _put_user_limit(broker: Broker, change: PutUserLimit) -> None:
-    broker.quotas.users.setdefault(change.row.user, {})[change.row.name] = change.row.value
+    broker.user_limits.users.setdefault(change.row.user, {})[change.row.name] = change.row.value
 
 
 def _delete_user_limit(broker: Broker, change: DeleteUserLimit) -> None:
-    broker.quotas.users.get(change.user, {}).pop(change.name, None)
+    broker.user_limits.users.get(change.user, {}).pop(change.name, None)
 
 
 def _put_vhost_limit(broker: Broker, change: PutVhostLimit) -> None:
-    broker.quotas.vhosts.setdefault(change.row.vhost, {})[change.row.name] = change.row.value
+    broker.user_limits.vhosts.setdefault(change.row.vhost, {})[change.row.name] = change.row.value
 
 
 def _delete_vhost_limit(broker: Broker, change: DeleteVhostLimit) -> None:
-    broker.quotas.vhosts.get(change.vhost, {}).pop(change.name, None)
+    broker.user_limits.vhosts.get(change.vhost, {}).pop(change.name, None)
 
 
 def _put_policy(broker: Broker, change: PutPolicy) -> None:

@@ -35,7 +35,7 @@ async def set_vhost_limits(administration: Administration, arguments: Arguments)
     """Set a virtual host's limits; those that are not named are lifted, as in RabbitMQ (where a user's stay)."""
     name = administration.vhost(arguments.text("name")).name
     limits = checked(arguments.value("limits"), OF_VHOSTS, "limits")
-    lifted = administration.broker.quotas.vhosts.get(name, {}).keys() - limits.keys()
+    lifted = administration.broker.user_limits.vhosts.get(name, {}).keys() - limits.keys()
     await administration.change(
         *(PutVhostLimit(VhostLimitRow(name, *limit)) for limit in limits.items()),
         *(DeleteVhostLimit(name, limit) for limit in sorted(lifted)),

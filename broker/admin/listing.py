@@ -34,7 +34,7 @@ STATES = {
 
 def list_users(administration: Administration, arguments: Arguments) -> list[Row]:
     """Users with tags and limits."""
-    limits = administration.broker.quotas.users
+    limits = administration.broker.user_limits.users
     users = administration.users.by_name.values()
     return [{"name": user.name, "tags": list(user.tags), "limits": limits.get(user.name, {})} for user in users]
 
@@ -47,7 +47,7 @@ def list_vhosts(administration: Administration, arguments: Arguments) -> list[Ro
             "description": vhost.description.description,
             "tags": list(vhost.description.tags),
             "default_queue_type": vhost.description.default_queue_type,
-            "limits": administration.broker.quotas.vhosts.get(vhost.name, {}),
+            "limits": administration.broker.user_limits.vhosts.get(vhost.name, {}),
             "tracing": vhost.traced,
         }
         for vhost in administration.broker.vhosts.values()

@@ -123,7 +123,7 @@ def _check_queue_limits(broker: Broker, file: DefinitionsFile) -> None:
         there = broker.vhosts[vhost].queues if vhost in broker.vhosts else {}
         added = len(names - there.keys())
         count = len(there) + added - 1
-        limit = broker.quotas.vhost_reached(vhost, MAX_QUEUES, partial(int, count))
+        limit = broker.user_limits.vhost_reached(vhost, MAX_QUEUES, partial(int, count))
         if added and limit is not None:
             raise invalid(
                 f'Adding {added} queue(s) to virtual host "{vhost}" would exceed the limit of {limit} queue(s). '

@@ -47,7 +47,7 @@ async def export_definitions(administration: Administration, arguments: Argument
 
 
 def _users(administration: Administration) -> list[Row]:
-    limits = administration.broker.quotas.users
+    limits = administration.broker.user_limits.users
     return [
         {**user._asdict(), "tags": list(user.tags), "limits": limits.get(user.name, {})}
         for user in administration.users.by_name.values()
@@ -65,7 +65,7 @@ def _vhost(vhost: VHost) -> Row:
 def _parameters(administration: Administration, stored: Definitions) -> Iterator[Row]:
     for row in stored.parameters:
         yield {**row._asdict(), "value": json.loads(row.value)}
-    for vhost, limits in administration.broker.quotas.vhosts.items():
+    for vhost, limits in administration.broker.user_limits.vhosts.items():
         if limits:
             yield {"vhost": vhost, "component": VHOST_LIMITS, "name": "limits", "value": limits}
     for policy in stored.policies:

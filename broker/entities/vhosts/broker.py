@@ -20,7 +20,7 @@ from broker.entities.scheduling.clock import Clock
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.vhosts.durable_definitions import Definitions
-from broker.entities.vhosts.user_limits import Quotas
+from broker.entities.vhosts.user_limits import UserLimits
 from broker.entities.vhosts.users import Users
 from broker.entities.vhosts.vhost import VHost, VHostContext, new_transient_ids
 from storage.batch import SealedBatch
@@ -56,7 +56,7 @@ class Broker:
         self.alarms = Alarms()
         self.generation = Generation()
         self.users = Users(self.generation)
-        self.quotas = Quotas()
+        self.user_limits = UserLimits()
         self.batches = BatchQueue(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
         self.definitions = definitions
         self.vhosts: dict[str, VHost] = {}
@@ -96,7 +96,7 @@ class Broker:
         """Take a virtual host away with everything in it, once the disk has no definitions of it any more."""
         self.vhosts.pop(name).end()
         self.users.forget_vhost(name)
-        self.quotas.vhosts.pop(name, None)
+        self.user_limits.vhosts.pop(name, None)
 
 
 def _no_dead_letters(queue: Queue, messages: Sequence[Message], reason: str) -> None:

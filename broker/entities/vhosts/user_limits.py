@@ -12,7 +12,7 @@ OF_USERS = frozenset({MAX_CONNECTIONS, MAX_CHANNELS})
 OF_VHOSTS = frozenset({MAX_CONNECTIONS, MAX_QUEUES})
 
 
-class Quotas:
+class UserLimits:
     """The limits that are set, by user and by virtual host. A negative value means none, as in RabbitMQ.
 
     What there is, is counted only where there is a limit.

@@ -196,16 +196,16 @@ def _open(connection: Connection, method: methods.ConnectionOpen) -> None:
 
 
 def _check_connection_limits(connection: Connection, vhost: str) -> None:
-    registry, quotas, user = connection.registry, connection.broker.quotas, connection.user
+    registry, limits, user = connection.registry, connection.broker.user_limits, connection.user
     limit: int | None = connection.settings.connections_max
     if limit and len(registry.connections) > limit:
         text = f"connection refused: node connection limit ({limit}) is reached"
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)
-    limit = quotas.vhost_reached(vhost, MAX_CONNECTIONS, lambda: registry.count_connections(vhost=vhost))
+    limit = limits.vhost_reached(vhost, MAX_CONNECTIONS, lambda: registry.count_connections(vhost=vhost))
     if limit is not None:
         text = f"access to vhost '{vhost}' refused for user '{user}': connection limit ({limit}) is reached"
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)
-    limit = quotas.user_reached(user, MAX_CONNECTIONS, lambda: registry.count_connections(user=user))
+    limit = limits.user_reached(user, MAX_CONNECTIONS, lambda: registry.count_connections(user=user))
     if limit is not None:
         text = f"connection refused for user '{user}': user connection limit ({limit}) is reached"
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text, 10, 40)

@@ -25,7 +25,7 @@ def open_first(connection: Connection, number: int) -> None:
         )
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text)
     user, registry = connection.user, connection.registry
-    user_limit = connection.broker.quotas.user_reached(user, MAX_CHANNELS, lambda: registry.count_channels(user))
+    user_limit = connection.broker.user_limits.user_reached(user, MAX_CHANNELS, lambda: registry.count_channels(user))
     if user_limit is not None:
         text = (
             f"number of channels opened for user '{user}' has reached the maximum allowed user limit of ({user_limit})"

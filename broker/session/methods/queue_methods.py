@@ -58,7 +58,7 @@ def _check_limit(channel: Channel, name: str) -> None:
     if highest and len(all_queues) >= highest:  # RabbitMQ's cluster_queue_limit, since 3.13
         text = f"cannot declare queue '{name}': queue limit in cluster ({highest}) is reached"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
-    limit = channel.connection.broker.quotas.vhost_reached(vhost.name, MAX_QUEUES, vhost.queues.__len__)
+    limit = channel.connection.broker.user_limits.vhost_reached(vhost.name, MAX_QUEUES, vhost.queues.__len__)
     if limit is not None:
         text = f"cannot declare queue '{name}': queue limit in vhost '{vhost.name}' ({limit}) is reached"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
