@@ -98,7 +98,7 @@ class Watch(trio.abc.Instrument):
         seconds = thread_time() - self._collecting
         if self._within:
             self._within[-1] += seconds
-        self._parts[f"gc {details['generation']}"] += seconds
+        self._parts[f"gc {details['cache_epoch']}"] += seconds
 
     def write(self, *_: object) -> None:
         """Write down what was seen, and begin anew."""

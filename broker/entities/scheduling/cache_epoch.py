@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Generation:
+class CacheEpoch:
     """A number that grows when what was found out before may no longer hold."""
 
     __slots__ = ("number",)

@@ -86,7 +86,7 @@ class Bindings:
 
     def changed_everywhere(self) -> None:
         """No remembered route holds any more. However many exchanges there are, it is one step."""
-        self._vhost.context.generation.advance()
+        self._vhost.context.cache_epoch.advance()
 
     def _remove(self, binding: Binding) -> None:
         source = binding.source

@@ -15,7 +15,7 @@ from broker.entities.queues.queue_store import MessageSource
 from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.alarms import Alarms
 from broker.entities.scheduling.background_work import Portions
-from broker.entities.scheduling.cache_epoch import Generation
+from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.clock import Clock
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
@@ -54,8 +54,8 @@ class Broker:
         self.timers = Timers()
         self.portions = Portions(self.timers, clock.now)
         self.alarms = Alarms()
-        self.generation = Generation()
-        self.users = Users(self.generation)
+        self.cache_epoch = CacheEpoch()
+        self.users = Users(self.cache_epoch)
         self.user_limits = UserLimits()
         self.batches = BatchQueue(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
         self.definitions = definitions
@@ -72,7 +72,7 @@ class Broker:
             count(1),
             self.queues_by_id,
             chance or Random(),
-            self.generation,
+            self.cache_epoch,
             recorder,
         )
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.entities.scheduling.cache_epoch import Generation
+from broker.entities.scheduling.cache_epoch import CacheEpoch
 
 _Wanted = Callable[[str, str], bool]
 
@@ -39,17 +39,17 @@ class TopicPermission(NamedTuple):
 
 
 class Users:
-    """All users with their permissions. `generation` advances whenever any of it changes."""
+    """All users with their permissions. `cache_epoch` advances whenever any of it changes."""
 
-    def __init__(self, generation: Generation) -> None:
+    def __init__(self, cache_epoch: CacheEpoch) -> None:
         self.by_name: dict[str, User] = {}
         self.permissions: dict[tuple[str, str], Permission] = {}
         self.topic_permissions: dict[tuple[str, str, str], TopicPermission] = {}
-        self.generation = generation
+        self.cache_epoch = cache_epoch
 
     def changed(self) -> None:
         """Cached decisions no longer hold."""
-        self.generation.advance()
+        self.cache_epoch.advance()
 
     def may_enter(self, user: str, vhost: str) -> bool:
         """The user has permissions of some kind in the virtual host."""

@@ -27,7 +27,7 @@ from broker.entities.queues.queue_store import MessageSource, QueueStore
 from broker.entities.queues.quorum_queue import QuorumQueue, QuorumStore
 from broker.entities.queues.stream_log import StreamStore
 from broker.entities.queues.stream_queue import Stream
-from broker.entities.scheduling.cache_epoch import Generation
+from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.bindings import Bindings
 from broker.entities.vhosts.dead_lettering import DeadLettering
@@ -79,7 +79,7 @@ class VHostContext(NamedTuple):
     body_ids: count[int]
     queues_by_id: dict[int, Queue]
     chance: Random
-    generation: Generation
+    cache_epoch: CacheEpoch
     """Of what is remembered of permissions and routes."""
     recorder: Recorder | None
     """Where events are recorded, what gathers them."""

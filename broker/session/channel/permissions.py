@@ -25,12 +25,12 @@ class Target:
 
     `summary` is what the last publish's `header` said, None when that was too long to be kept.
     `queues` is None when each message has to be routed by itself or, unless it is `routed`, looked up by name.
-    The rest holds as long as neither the exchange's version nor the permissions' generation has changed.
+    The rest holds as long as neither the exchange's version nor the permissions' cache_epoch has changed.
     """
 
     __slots__ = (
+        "cache_epoch",
         "exchange",
-        "generation",
         "header",
         "key",
         "mandatory",
@@ -49,15 +49,15 @@ class Target:
         self.route = route
         self.exchange: Exchange | None = None
         self.version = -1
-        self.generation = -1
+        self.cache_epoch = -1
         self.routed = bool(name)
         self.queues: tuple[Queue, ...] | None = None
         self.header = b""
         self.summary: PropertySummary | None = None
 
-    def is_stale(self, generation: int) -> bool:
+    def is_stale(self, cache_epoch: int) -> bool:
         """It has to be resolved anew: what it names may be gone."""
-        return self.exchange is None or self.exchange.version != self.version or self.generation != generation
+        return self.exchange is None or self.exchange.version != self.version or self.cache_epoch != cache_epoch
 
 
 class Access:
@@ -73,8 +73,8 @@ class Access:
         self.targets: dict[bytes, Target] = {}
         self._targets_due = TARGETS_LEAST
         self._allowed: set[tuple[str, str]] = set()
-        self.generation = users.generation
-        self._known = self.generation.number
+        self.cache_epoch = users.cache_epoch
+        self._known = self.cache_epoch.number
 
     def remember(self, arguments: bytes, target: Target) -> None:
         """Keep a target for further publishes with these arguments.
@@ -87,7 +87,7 @@ class Access:
         self.targets[arguments] = target
 
     def _forget_targets(self) -> None:
-        now = self.generation.number
+        now = self.cache_epoch.number
         kept = {arguments: target for arguments, target in self.targets.items() if not target.is_stale(now)}
         if len(kept) >= TARGETS_MAX:
             kept = dict(islice(kept.items(), TARGETS_MAX // 2, None))
@@ -134,9 +134,9 @@ class Access:
             raise ChannelException(ReplyCode.ACCESS_REFUSED, f"access to {what} refused for user '{self.user}'")
 
     def _check(self, action: str, kind: str, name: str) -> None:
-        if self._known != self.generation.number:
+        if self._known != self.cache_epoch.number:
             self._allowed.clear()
-            self._known = self.generation.number
+            self._known = self.cache_epoch.number
         if (action, name) in self._allowed:
             return
         if not self.users.may(self.user, self.vhost, action, name):

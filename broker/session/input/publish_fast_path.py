@@ -151,7 +151,7 @@ def _queues_for_run(channel: Channel, target: Target, header: bytes, body_size: 
         not summary.ordinary
         or exchange is None
         or exchange.version != target.version
-        or channel.access.generation.number != target.generation
+        or channel.access.cache_epoch.number != target.cache_epoch
         or channel.transaction is not None
         or connection.broker.alarms.raised
         or body_size > connection.settings.message_bytes_max

@@ -40,7 +40,7 @@ def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> i
     access = channel.access
     target = access.targets.get(arguments) or _parse(channel, arguments)
     exchange = target.exchange
-    if exchange is None or exchange.version != target.version or access.generation.number != target.generation:
+    if exchange is None or exchange.version != target.version or access.cache_epoch.number != target.cache_epoch:
         _resolve(channel, target)
     if len(body) > channel.connection.settings.message_bytes_max:
         raise _too_large(channel, body)
@@ -110,7 +110,7 @@ def _resolve(channel: Channel, target: Target) -> None:
         routes = channel.vhost.route(exchange, (target.key,), {})
         target.queues = routes.queues if routes.lasting and not channel.vhost.traced else None
     target.routed = bool(target.name) or channel.vhost.traced
-    target.exchange, target.version, target.generation = exchange, exchange.version, access.generation.number
+    target.exchange, target.version, target.cache_epoch = exchange, exchange.version, access.cache_epoch.number
 
 
 def by_name(channel: Channel, target: Target) -> tuple[Queue, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.entities.scheduling.cache_epoch import Generation
+from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.vhosts.users import Permission, TopicPermission, User, Users
 from broker.session.channel.permissions import REMEMBERED_MAX, Access
 from broker.wire.amqp_errors import ChannelException
@@ -29,7 +29,7 @@ from harness.clients.shorthand import (
 
 @pytest.fixture
 def users() -> Users:
-    users = Users(Generation())
+    users = Users(CacheEpoch())
     users.by_name["u"] = User("u", "", "", ())
     return users
 

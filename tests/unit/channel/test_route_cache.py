@@ -37,5 +37,5 @@ def test_what_is_there_stays_remembered(client: Conversation) -> None:
     for number in range(NAMES):
         client.publish(b"x", exchange="amq.topic", key=str(number))
     assert len(targets(client)) == NAMES
-    now = client.connection.access.generation.number
+    now = client.connection.access.cache_epoch.number
     assert not any(target.is_stale(now) for target in targets(client))

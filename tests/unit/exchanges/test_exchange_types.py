@@ -323,15 +323,15 @@ def test_exchanges_that_go_with_a_queue_leave_the_others_alone(core: Core) -> No
     bystander, queue = core.exchange("bystander"), core.queue()
     for number in range(3):
         core.bind(core.exchange(f"goes {number}", auto_delete=True), queue)
-    before = bystander.version, core.broker.generation.number
+    before = bystander.version, core.broker.cache_epoch.number
     core.vhost.delete_queue(queue)
     assert [name for name in core.vhost.exchanges if name.startswith("goes")] == []
-    assert (bystander.version, core.broker.generation.number) == before
+    assert (bystander.version, core.broker.cache_epoch.number) == before
 
 
 def test_what_changes_behind_another_exchange_is_one_step(core: Core) -> None:
     bystander, first, second = core.exchange("bystander"), core.exchange("first"), core.exchange("second")
     core.bind(first, second)
-    before = bystander.version, core.broker.generation.number
+    before = bystander.version, core.broker.cache_epoch.number
     core.bind(second, core.queue())
-    assert (bystander.version, core.broker.generation.number) == (before[0], before[1] + 1)
+    assert (bystander.version, core.broker.cache_epoch.number) == (before[0], before[1] + 1)

@@ -296,7 +296,7 @@ def test_a_time_to_live_is_for_messages_to_come(core: Core) -> None:
 
 def held_by(core: Core, exchange: Exchange) -> tuple[int, int]:
     """What a remembered route of an exchange holds as long as this stays the same."""
-    return exchange.version, core.broker.generation.number
+    return exchange.version, core.broker.cache_epoch.number
 
 
 def test_a_remembered_route_does_not_outlast_a_policy(core: Core) -> None:
