@@ -14,7 +14,8 @@ from storage.definitions.definition_changes import DeletePolicy, PolicyRow, PutP
 
 
 async def _set(administration: Administration, arguments: Arguments, *, operator: bool) -> None:
-    """Set a policy, or replace the one of its name. The same once more changes nothing, so no lease begins anew."""
+    """Set a policy, or replace the one of its name. The same once more changes nothing, so no time of expiry begins
+    anew."""
     vhost = administration.vhost(arguments.text("vhost"))
     name, definition, priority = arguments.text("name"), arguments.value("definition"), arguments.value("priority")
     if not isinstance(definition, dict):

@@ -126,7 +126,7 @@ def audit(promises: Promises, queues: dict[int, Queue]) -> None:
         if recipe.limit and not recipe.overflow and grown_up and queue.ready > recipe.limit:
             raise Broken(f"queue {queue.name} holds {queue.ready} messages, its limit is {recipe.limit}")
         _look_for_the_idle(promises, place)
-        _look_at_the_lease(promises, place)
+        _look_at_the_expiry(promises, place)
 
 
 def _which(promises: Promises, place: Place) -> str:
@@ -144,7 +144,7 @@ def _look_for_the_idle(promises: Promises, place: Place) -> None:
             raise Broken(f"{promises.tell(copy)} waits, although a consumer has credit")
 
 
-def _look_at_the_lease(promises: Promises, place: Place) -> None:
+def _look_at_the_expiry(promises: Promises, place: Place) -> None:
     lease = place.recipe.expires
     if lease and not place.takers and place.used + lease < promises.now - 10 * TOLERANCE:
         raise Broken(f"queue {place.recipe.name} outlives its lease")

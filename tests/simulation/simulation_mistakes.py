@@ -262,7 +262,7 @@ def those_that_stand_by_are_served(patch: Patch) -> None:
     patch(Consumers, "active", lambda consumers, consumer: True)
 
 
-def a_lease_ends_although_the_queue_is_used(patch: Patch) -> None:
+def an_expiry_comes_although_the_queue_is_used(patch: Patch) -> None:
     """Nobody's interest in a queue counts."""
     patch(Queue, "use", lambda queue: None)
 
@@ -300,7 +300,7 @@ MISTAKES = {
         (a_delay_is_released_in_two_writes, 2),
         (a_stream_is_read_before_it_is_synced, 2),
         (those_that_stand_by_are_served, 5),
-        (a_lease_ends_although_the_queue_is_used, 7),
+        (an_expiry_comes_although_the_queue_is_used, 7),
         (acknowledgements_are_late_too_soon, 6),
     ]
 }

@@ -157,7 +157,7 @@ class Queue:
         return self.ready_messages.bytes
 
     def use(self) -> None:
-        """Somebody has an interest in the queue: its lease, if it has one, begins anew."""
+        """Somebody has an interest in the queue: the time of its expiry, if it has one, begins anew."""
         self.last_used = self._context.now()
 
     def touch(self) -> None:

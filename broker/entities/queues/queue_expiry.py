@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 def begin(queue: Queue, timers: Timers, now: Callable[[], int], end: Callable[[Queue], object]) -> None:
     """Call `end` once the queue has been out of use for as long as its arguments say, counted from now.
 
-    When its arguments are others, by a change of policies, this lease is over; begin the next one then.
+    When its arguments are others, by a change of policies, this expires is over; begin the next one then.
     """
-    lease = queue.arguments.expires
-    if lease is not None:
+    expires = queue.arguments.expires
+    if expires is not None:
         queue.use()
-        timers.at(now() + lease, partial(_check, queue, queue.arguments, timers, now, end), queue)
+        timers.at(now() + expires, partial(_check, queue, queue.arguments, timers, now, end), queue)
 
 
 def _check(

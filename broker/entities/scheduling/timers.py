@@ -1,4 +1,4 @@
-"""What is due when, in milliseconds of the broker's clock: expiry, leases, delays, what is tried again."""
+"""What is due when, in milliseconds of the broker's clock: expiry, queue expiry, delays, what is tried again."""
 
 from __future__ import annotations
 

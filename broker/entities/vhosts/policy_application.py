@@ -43,7 +43,7 @@ class PolicyApplication:
     def queue_appears(self, queue: Queue) -> None:
         """Tell a queue that has come to be, or come back, what holds for it. Its messages wait for `Limits.resume`."""
         _tell_queue(queue, self.policies.match(queue.type.name, queue.name))
-        self._begin_lease(queue)
+        self._start_expiry(queue)
 
     def _changed(self, *versions: Policy) -> None:
         """Match again what a policy has applied to, and what it applies to now."""
@@ -61,18 +61,19 @@ class PolicyApplication:
             self._vhost.bindings.alternate_changed(exchange)
 
     def _match_queue(self, queue: Queue) -> None:
-        """As RabbitMQ does: a lease begins anew, and oldest messages go if that was or is what becomes of too many."""
+        """As RabbitMQ does: the time of expiry begins anew, and oldest messages go if that was or is what becomes of
+        too many."""
         in_force = self.policies.match(queue.type.name, queue.name)
         if in_force == queue.policies:
             return
         overflow = queue.arguments.overflow
         _tell_queue(queue, in_force)
-        self._begin_lease(queue)
+        self._start_expiry(queue)
         if "drop-head" in (overflow, queue.arguments.overflow):
             queue.limits.make_room()
         queue.touch()
 
-    def _begin_lease(self, queue: Queue) -> None:
+    def _start_expiry(self, queue: Queue) -> None:
         context = self._vhost.context.queue
         queue_expiry.begin(queue, context.timers, context.now, self._vhost.delete_queue)
 

@@ -7,7 +7,7 @@ from harness.clients.session_client import Party
 from harness.clients.shorthand import consume, queue_declare
 
 
-def test_the_lease_begins_when_the_last_consumer_goes(party: Party) -> None:
+def test_the_expiry_begins_when_the_last_consumer_goes(party: Party) -> None:
     """However long the queue had been consumed from before (RabbitMQ documentation, Queue TTL)."""
     client = party.join()
     client.ask(queue_declare("q", arguments={"x-expires": 1000}))
@@ -20,7 +20,7 @@ def test_the_lease_begins_when_the_last_consumer_goes(party: Party) -> None:
     assert "q" not in party.core.vhost.queues
 
 
-def test_the_lease_begins_when_the_consumers_connection_is_lost(party: Party) -> None:
+def test_the_expiry_begins_when_the_consumers_connection_is_lost(party: Party) -> None:
     client = party.join()
     client.ask(queue_declare("q", arguments={"x-expires": 1000}))
     client.ask(consume("q", "t"))
@@ -41,7 +41,7 @@ def test_a_consumer_keeps_the_queue(party: Party) -> None:
     assert "q" in party.core.vhost.queues
 
 
-def test_asking_for_the_queue_renews_the_lease(party: Party) -> None:
+def test_asking_for_the_queue_renews_the_expiry(party: Party) -> None:
     """A passive declaration counts as use (3.10.8 on the wire)."""
     client = party.join()
     client.ask(queue_declare("q", arguments={"x-expires": 1000}))

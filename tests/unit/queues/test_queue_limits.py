@@ -264,7 +264,7 @@ def test_a_queue_nobody_uses_goes(core: Core) -> None:
     assert "q" not in core.vhost.queues
 
 
-def test_declaring_and_getting_renew_the_lease(core: Core) -> None:
+def test_declaring_and_getting_renew_the_expiry(core: Core) -> None:
     core.queue(expires=1000)
     core.advance(900)
     core.queue(expires=1000)
@@ -276,7 +276,7 @@ def test_declaring_and_getting_renew_the_lease(core: Core) -> None:
     assert "q" not in core.vhost.queues
 
 
-def test_publishing_does_not_renew_the_lease(core: Core) -> None:
+def test_publishing_does_not_renew_the_expiry(core: Core) -> None:
     queue = core.queue(expires=1000)
     core.advance(900)
     core.deposit(queue, b"a")
@@ -291,7 +291,7 @@ def test_a_queue_that_expires_leaves_no_dead_letters(core: Core) -> None:
     assert len(graveyard.ready_messages) == 0
 
 
-def test_a_restart_renews_the_lease(core: Core) -> None:
+def test_a_restart_renews_the_expiry(core: Core) -> None:
     core.queue(expires=1000)
     core.advance(900)
     core.restart()

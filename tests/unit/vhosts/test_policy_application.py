@@ -250,7 +250,7 @@ def test_a_lease_begins_anew_with_every_change(core: Core, again: dict[str, Any]
     assert "q" not in core.vhost.queues
 
 
-def test_a_lease_goes_on_when_nothing_of_its_queue_changes(core: Core) -> None:
+def test_an_expiry_goes_on_when_nothing_of_its_queue_changes(core: Core) -> None:
     core.queue()
     impose(core, policy(expires=100))
     core.advance(60)
