@@ -322,7 +322,7 @@ async def _stop(server: Server, doors: Doors, events: Events | None) -> None:
         trio.lowlevel.notify_closing(listener)  # ends its accept task
         listener.close()
     await server.close_clients()
-    server.broker.portions.finish()
+    server.broker.background_work.finish()
     with trio.CancelScope(
         shield=True, deadline=trio.current_time() + server.config.shutdown.timeout_seconds
     ) as writing:

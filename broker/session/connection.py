@@ -256,7 +256,7 @@ class Connection:
             channels, self.channels = list(self.channels.values()), {}
             for channel in channels:
                 channel.fall_silent()
-            self._released = self.broker.portions.begin(self._give_back(channels))
+            self._released = self.broker.background_work.begin(self._give_back(channels))
         return self._released
 
     def _give_back(self, channels: list[Channel]) -> Iterator[None]:

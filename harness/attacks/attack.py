@@ -90,7 +90,7 @@ def underway(attack: Attack) -> Iterator[Attack]:
 
 
 class Work(Attack):
-    """What costs the broker much is asked for in portions; the next one comes when the one before is done with.
+    """What costs the broker much is asked for in chunks; the next one comes when the one before is done with.
 
     Otherwise megabytes of it would lie in the sockets' buffers, to be worked off after the attacker has gone.
     """
@@ -102,12 +102,12 @@ class Work(Attack):
         """Set the scene; the bytes of one blow, where it is always the same."""
         raise NotImplementedError
 
-    def portion(self) -> bytes:
+    def chunk(self) -> bytes:
         """The bytes of one blow."""
         return self.data
 
     def blow(self) -> None:
-        self.line.tell(self.portion())
+        self.line.tell(self.chunk())
         self.line.ask(ChannelFlowOk, ChannelFlow(True))
 
 

@@ -49,7 +49,7 @@ class Patterns(Work):
         self._numbers = count()
         return b""
 
-    def portion(self) -> bytes:
+    def chunk(self) -> bytes:
         keys = (".".join(["a"] * WORDS) + f".{next(self._numbers)}" for _ in range(20))
         return b"".join(publication(key, b"x", exchange="hostile.topic") for key in keys)
 
@@ -88,7 +88,7 @@ class Ring(Work):
         self._numbers = count()
         return b""
 
-    def portion(self) -> bytes:
+    def chunk(self) -> bytes:
         keys = (str(next(self._numbers)) for _ in range(100))
         return b"".join(publication(key, b"x", exchange="hostile.ring.0") for key in keys)
 
@@ -105,7 +105,7 @@ class Alternates(Work):
         self._numbers = count()
         return b""
 
-    def portion(self) -> bytes:
+    def chunk(self) -> bytes:
         keys = (str(next(self._numbers)) for _ in range(100))
         return b"".join(publication(key, b"x", exchange="hostile.alternate.0") for key in keys)
 

@@ -12,7 +12,7 @@ from harness.attacks.raw_connection import NOTHING, OPEN, START_OK, Line, public
 
 LORIS_CONNECTIONS = 500
 CONNECTIONS = 10_000
-PORTION = 50
+CHUNK = 50
 
 
 class SlowLoris(Attack):
@@ -27,14 +27,14 @@ class SlowLoris(Attack):
         self._more()
 
     def _more(self) -> None:
-        for _ in range(min(PORTION, self.scaled(LORIS_CONNECTIONS) - len(self.lines))):
+        for _ in range(min(CHUNK, self.scaled(LORIS_CONNECTIONS) - len(self.lines))):
             line = self.open(greet=False)
             line.tell(self.said)
             self._spoken[line] = 0
 
     def blow(self) -> None:
         self._more()
-        for line in self.lines[self._at : self._at + PORTION]:
+        for line in self.lines[self._at : self._at + CHUNK]:
             place = self._spoken[line]
             try:
                 if place < len(self.dragged) - 1:
@@ -44,7 +44,7 @@ class SlowLoris(Attack):
             except OSError:
                 line.close()
                 self.lines.remove(line)
-        self._at = (self._at + PORTION) % max(1, len(self.lines))
+        self._at = (self._at + CHUNK) % max(1, len(self.lines))
 
 
 class SlowStartOk(SlowLoris):
@@ -130,5 +130,5 @@ class Crowd(Attack):
     """Ten thousand connections, kept."""
 
     def blow(self) -> None:
-        for _ in range(min(PORTION, self.scaled(CONNECTIONS) - len(self.lines))):
+        for _ in range(min(CHUNK, self.scaled(CONNECTIONS) - len(self.lines))):
             self.open()

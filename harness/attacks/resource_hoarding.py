@@ -25,7 +25,7 @@ from harness.attacks.non_reading_clients import fresh
 from harness.attacks.raw_connection import CHANNEL_MAX, NOTHING, Line, frames_of, publication
 
 HOARD = 100_000
-PORTION = 1000
+CHUNK = 1000
 
 
 class Channels(Attack):
@@ -41,10 +41,10 @@ class Channels(Attack):
 
 
 class Hoard(Attack):
-    """Portion after portion of something, up to `worst`; then the connection is dropped, and it begins anew."""
+    """Portion after chunk of something, up to `worst`; then the connection is dropped, and it begins anew."""
 
     worst = HOARD
-    portion = PORTION
+    chunk = CHUNK
 
     def begin(self) -> None:
         self.numbers = count()
@@ -62,7 +62,7 @@ class Hoard(Attack):
         return frames_of(1, tuple(self.methods(number)))
 
     def blow(self) -> None:
-        size = min(self.portion, self.scaled(self.worst))
+        size = min(self.chunk, self.scaled(self.worst))
         numbers = [next(self.numbers) for _ in range(size)]
         if numbers[-1] >= self.scaled(self.worst):
             self.end()
@@ -120,7 +120,7 @@ class DurableQueues(Hoard):
     """Queues that outlast the broker."""
 
     worst = 10_000
-    portion = 200
+    chunk = 200
 
     def methods(self, number: int) -> Iterable[Method]:
         table = from_python({"x-expires": 60_000})
@@ -171,7 +171,7 @@ class LargeBindings(Bindings):
     """Bindings whose arguments are as large as a frame allows."""
 
     worst = 500
-    portion = 10
+    chunk = 10
     exchange_type = "headers"
 
     def arguments(self, number: int) -> Table:
@@ -182,7 +182,7 @@ class LargeTables(Hoard):
     """Queues whose arguments have as many fields as a frame holds."""
 
     worst = 200
-    portion = 2
+    chunk = 2
 
     def prepare(self, line: Line) -> None:
         self._table: Table = {"many": Field("A", [Field("b", 1)] * 65_000)}

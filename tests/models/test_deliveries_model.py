@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from broker.entities.messages.message import Entry
 from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.queue import Queue
-from broker.session.channel.deliveries import PORTION_BYTES, PORTION_MESSAGES, DeliveryLedger
+from broker.session.channel.deliveries import CHUNK_BYTES, CHUNK_MESSAGES, DeliveryLedger
 from broker.wire.amqp_errors import ChannelException
 from harness.brokers.broker_core import Core, Reader, message
 
@@ -100,14 +100,14 @@ def test_tags_against_a_dictionary(queues: list[Queue], run: list[tuple[str, int
 
 
 def test_contents_on_disk_are_let_go_after_a_while(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """However many are out, no more than two portions of them keep their content; what is not on disk keeps it."""
+    """However many are out, no more than two chunks of them keep their content; what is not on disk keeps it."""
     core = Core(tmp_path_factory.mktemp("release") / "messages")
     queue = core.queue()
     stored, unstored, ledger = Reader(), Reader(), DeliveryLedger()
-    core.deposit(queue, *(b"%d" % number for number in range(3 * PORTION_MESSAGES)))
+    core.deposit(queue, *(b"%d" % number for number in range(3 * CHUNK_MESSAGES)))
     core.commit()
-    core.deposit(queue, *(b"unstored %d" % number for number in range(2 * PORTION_MESSAGES)))
-    while len(stored.held) < 3 * PORTION_MESSAGES:
+    core.deposit(queue, *(b"unstored %d" % number for number in range(2 * CHUNK_MESSAGES)))
+    while len(stored.held) < 3 * CHUNK_MESSAGES:
         stored.get(queue)
     while unstored.get(queue) is not None:
         pass
@@ -121,13 +121,13 @@ def test_contents_on_disk_are_let_go_after_a_while(tmp_path_factory: pytest.Temp
 def test_large_contents_are_let_go_sooner(tmp_path_factory: pytest.TempPathFactory) -> None:
     core = Core(tmp_path_factory.mktemp("large") / "messages")
     queue, reader, ledger = core.queue(), Reader(), DeliveryLedger()
-    core.deposit(queue, *[bytes(PORTION_BYTES // 4)] * 40)
+    core.deposit(queue, *[bytes(CHUNK_BYTES // 4)] * 40)
     core.commit()
     for _ in range(40):
         reader.get(queue)
         ledger.add(reader.held[-1])
     kept = [entry.size for entry in reader.held if entry.message is not None]
-    assert sum(kept) <= 2 * PORTION_BYTES
+    assert sum(kept) <= 2 * CHUNK_BYTES
     core.close()
 
 
@@ -138,7 +138,7 @@ def test_contents_that_reach_the_disk_after_their_delivery_are_let_go_then(
     queue, reader, ledger = core.queue(), Reader(), DeliveryLedger()
 
     def deliver(count: int) -> None:
-        core.deposit(queue, *[bytes(PORTION_BYTES // 4)] * count)
+        core.deposit(queue, *[bytes(CHUNK_BYTES // 4)] * count)
         for _ in range(count):
             reader.get(queue)
             ledger.add(reader.held[-1])

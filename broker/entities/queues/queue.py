@@ -249,10 +249,10 @@ class Queue:
         """A consumer does not want messages and does not want them back in the queue."""
         self.unacked -= len(entries)
         if not self.deleted:
-            for portion in _portions(entries):
+            for chunk in _chunks(entries):
                 if self.arguments.dead_letter_exchange is not None:
-                    self.store.load([entry for entry in portion if entry.message is None])
-                self.discard(portion, "rejected")
+                    self.store.load([entry for entry in chunk if entry.message is None])
+                self.discard(chunk, "rejected")
 
     def forget(self, outlet: Outlet) -> None:
         """A channel is gone, and everything it held has been given back."""
@@ -334,18 +334,18 @@ def deliver_now(queue: Queue) -> None:
         queue.deliver()
 
 
-def _portions(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+def _chunks(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
     """Entries a few at a time, so that their contents may be in memory together."""
-    portion: list[Entry] = []
+    chunk: list[Entry] = []
     size_bytes = 0
     for entry in entries:
-        portion.append(entry)
+        chunk.append(entry)
         size_bytes += entry.size
-        if len(portion) >= LOAD_MESSAGES or size_bytes >= LOAD_BYTES:
-            yield portion
-            portion, size_bytes = [], 0
-    if portion:
-        yield portion
+        if len(chunk) >= LOAD_MESSAGES or size_bytes >= LOAD_BYTES:
+            yield chunk
+            chunk, size_bytes = [], 0
+    if chunk:
+        yield chunk
 
 
 def _take(queue: Queue, limit: int) -> list[Entry]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def begin(queue: Queue, timers: Timers, now: Callable[[], int], end: Callable[[Queue], object]) -> None:
     """Call `end` once the queue has been out of use for as long as its arguments say, counted from now.
 
-    When its arguments are others, by a change of policies, this expires is over; begin the next one then.
+    When its arguments are others, by a change of policies, this time is over; begin the next one then.
     """
     expires = queue.arguments.expires
     if expires is not None:

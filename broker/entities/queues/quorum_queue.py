@@ -279,12 +279,12 @@ class QuorumQueue(Queue):
     def _put_at_the_end(self, entries: Sequence[QuorumEntry]) -> None:
         self.unacked -= len(entries)
         for start in range(0, len(entries), LOAD_MESSAGES):
-            portion = entries[start : start + LOAD_MESSAGES]
-            self.store.load([entry for entry in portion if entry.message is None])
-            for entry in portion:
+            chunk = entries[start : start + LOAD_MESSAGES]
+            self.store.load([entry for entry in chunk if entry.message is None])
+            for entry in chunk:
                 if entry.message is not None:
                     self._append_again(entry)
-            self.store.settle(portion)
+            self.store.settle(chunk)
         if self.limits.on_length:
             self.limits.make_room_for_returned()
         self.touch()

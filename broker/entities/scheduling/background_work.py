@@ -1,7 +1,7 @@
-"""Long work, a portion of it at a time: others have their turns in between.
+"""Long work, a step of it at a time: others have their turns in between.
 
-The first portion is done at once, and that is nearly always all. What is left stands in a line, and each millisecond
-one portion of one work is done, so that many who have much to do cost the others no more than one of them.
+The first step is done at once, and that is nearly always all. What is left stands in a line, and each millisecond
+one step of one work is done, so that many who have much to do cost the others no more than one of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from broker.entities.scheduling.future import Future
 from broker.entities.scheduling.timers import Timers
 
-log = logging.getLogger("leveret.portions")
+log = logging.getLogger("leveret.background_work")
 
 PORTION_STEPS = 256
 """How many steps, of some ten microseconds each, are done in one turn."""
@@ -28,7 +28,7 @@ class Work(NamedTuple):
     done: Future[None]
 
 
-class Portions:
+class BackgroundWork:
     """The works of a broker that are under way. Each is an iterator: taking its next item does a step."""
 
     def __init__(self, timers: Timers, now: Callable[[], int]) -> None:
@@ -37,7 +37,7 @@ class Portions:
         self._line: deque[Work] = deque()
 
     def begin(self, steps: Iterator[object]) -> Future[None]:
-        """Do the first portion; what is returned is settled once everything is done."""
+        """Do the first step; what is returned is settled once everything is done."""
         work = Work(steps, Future())
         if not _advance(work):
             self._line.append(work)
@@ -64,7 +64,7 @@ class Portions:
 
 
 def _advance(work: Work) -> bool:
-    """Do a portion. True if that was the last one."""
+    """Do a step. True if that was the last one."""
     try:
         if sum(1 for _ in islice(work.steps, PORTION_STEPS)) == PORTION_STEPS:
             return False

@@ -14,7 +14,7 @@ from broker.entities.queues.queue import Queue, QueueContext
 from broker.entities.queues.queue_store import MessageSource
 from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.alarms import Alarms
-from broker.entities.scheduling.background_work import Portions
+from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.clock import Clock
 from broker.entities.scheduling.timers import Timers
@@ -52,7 +52,7 @@ class Broker:
         self.recorder = recorder
         self.turn = Turn()
         self.timers = Timers()
-        self.portions = Portions(self.timers, clock.now)
+        self.background_work = BackgroundWork(self.timers, clock.now)
         self.alarms = Alarms()
         self.cache_epoch = CacheEpoch()
         self.users = Users(self.cache_epoch)

@@ -6,7 +6,7 @@ and tag 0 with it means all there are, even none (0-9-1 specification, basic.ack
 are kept in a dict in rising order, so "up to" is a walk from the front.
 
 A delivered message that is on disk need not stay in memory while the client thinks. Deliveries are counted in
-portions, so many messages or so many bytes each; whenever one is full, those of the portion before it are asked
+chunks, so many messages or so many bytes each; whenever one is full, those of the chunk before it are asked
 to let their content go.
 """
 
@@ -22,20 +22,20 @@ from broker.entities.queues.queue import Queue
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 
-PORTION_MESSAGES = 512
-PORTION_BYTES = 2 << 20
+CHUNK_MESSAGES = 512
+CHUNK_BYTES = 2 << 20
 
 
 class DeliveryLedger:
     """Unacknowledged deliveries of one channel, by tag."""
 
-    __slots__ = ("_before", "_bytes", "_portion", "consumed", "last", "unacked")
+    __slots__ = ("_before", "_bytes", "_chunk", "consumed", "last", "unacked")
 
     def __init__(self) -> None:
         self.unacked: dict[int, Entry] = {}
         self.last = 0
         self.consumed = 0
-        self._portion: list[int] = []
+        self._chunk: list[int] = []
         self._before: list[int] = []
         self._bytes = 0
 
@@ -51,10 +51,10 @@ class DeliveryLedger:
         self.unacked.update(zip(tags, entries, strict=True))
         if entries[0].consumer is not None:
             self.consumed += len(entries)
-        self._portion.extend(tags)
+        self._chunk.extend(tags)
         self._bytes += sum(entry.size for entry in entries)
-        if self._bytes >= PORTION_BYTES or len(self._portion) >= PORTION_MESSAGES:
-            self._end_portion()
+        if self._bytes >= CHUNK_BYTES or len(self._chunk) >= CHUNK_MESSAGES:
+            self._end_chunk()
 
     def skip(self, count: int = 1) -> int:
         """Messages go out with the next tags and want no acknowledgement; the last of these tags."""
@@ -95,7 +95,7 @@ class DeliveryLedger:
         """What is outstanding of one queue."""
         return (entry for entry in self.unacked.values() if entry.queue is queue)
 
-    def _end_portion(self) -> None:
+    def _end_chunk(self) -> None:
         on_their_way = []
         for tag in self._before:
             entry = self.unacked.get(tag)
@@ -103,7 +103,7 @@ class DeliveryLedger:
                 entry.release()
                 if entry.stored and entry.message is not None:
                     on_their_way.append(tag)  # to the disk: asked again next time
-        self._before, self._portion, self._bytes = on_their_way + self._portion, [], 0
+        self._before, self._chunk, self._bytes = on_their_way + self._chunk, [], 0
 
 
 def _unknown(tag: int) -> ChannelException:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from broker.session.channel.deliveries import PORTION_MESSAGES
+from broker.session.channel.deliveries import CHUNK_MESSAGES
 from broker.wire.methods import BasicGetEmpty, TxCommit, TxSelect
 from broker.wire.properties import decode_properties
 from harness.clients.session_client import Conversation, Party, publish_frames
 from harness.clients.shorthand import ack, consume, get, nack, prefetch, queue_declare
 from harness.clients.wire_client import Message
 
-MANY = 4 * PORTION_MESSAGES
+MANY = 4 * CHUNK_MESSAGES
 
 
 def bodies(client: Conversation, *, channel: int = 1) -> list[bytes]:
@@ -43,7 +43,7 @@ def contents_in_memory(holder: Conversation) -> int:
 
 
 def test_few_of_many_unacknowledged_contents_stay(holder: Conversation) -> None:
-    assert contents_in_memory(holder) <= 2 * PORTION_MESSAGES
+    assert contents_in_memory(holder) <= 2 * CHUNK_MESSAGES
 
 
 def test_what_is_given_back_is_read_back(party: Party, holder: Conversation) -> None:
@@ -56,7 +56,7 @@ def test_what_is_given_back_is_read_back(party: Party, holder: Conversation) -> 
     messages = [item for item in other.received() if isinstance(item, Message)]
     assert [message.body for message in messages] == numbers(MANY)
     assert all(message.method.redelivered for message in messages)
-    assert contents_in_memory(other) <= 2 * PORTION_MESSAGES
+    assert contents_in_memory(other) <= 2 * CHUNK_MESSAGES
 
 
 def test_one_in_the_middle_is_read_back(party: Party, holder: Conversation) -> None:
@@ -78,7 +78,7 @@ def test_a_dead_letter_is_read_back_with_its_properties(party: Party, holder: Co
 
 def test_acknowledging_needs_no_content(party: Party, holder: Conversation) -> None:
     before = contents_in_memory(holder)
-    holder.send(ack(PORTION_MESSAGES))
+    holder.send(ack(CHUNK_MESSAGES))
     assert contents_in_memory(holder) <= before
     holder.send(ack(MANY, multiple=True))
     party.core.restart()

@@ -1,4 +1,4 @@
-"""Contents that are on disk only: read when somebody needs them, in portions, and passed over if they cannot be."""
+"""Contents that are on disk only: read when somebody needs them, in chunks, and passed over if they cannot be."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Long work in portions: how many steps each turn does, and that nothing is heard meanwhile."""
+"""Long work in steps: how many steps each turn does, and that nothing is heard meanwhile."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from broker.entities.queues import queue_limits
 from broker.entities.queues.queue import DELIVER_MESSAGES
-from broker.entities.scheduling.background_work import PORTION_STEPS, Portions
+from broker.entities.scheduling.background_work import PORTION_STEPS, BackgroundWork
 from broker.entities.scheduling.timers import Timers
 from broker.wire.field_tables import Table
 from broker.wire.methods import BasicConsume, BasicRecover, BasicRecoverOk, ConnectionClose, ConnectionCloseOk
@@ -36,9 +36,9 @@ class Steps:
 def test_each_turn_does_one_portion_of_one_work() -> None:
     now = START
     timers = Timers()
-    portions = Portions(timers, lambda: now)
+    steps = BackgroundWork(timers, lambda: now)
     first, second = Steps(PORTION_STEPS * 3), Steps(PORTION_STEPS * 2 + 1)
-    pending = [portions.begin(iter(work)) for work in (first, second)]
+    pending = [steps.begin(iter(work)) for work in (first, second)]
     seen = [(first.done, second.done)]
     while not all(work.done for work in pending):
         now += 1
@@ -51,8 +51,8 @@ def test_each_turn_does_one_portion_of_one_work() -> None:
 
 
 def test_what_is_little_is_done_at_once() -> None:
-    portions = Portions(Timers(), lambda: START)
-    assert portions.begin(iter(Steps(PORTION_STEPS - 1))).done
+    steps = BackgroundWork(Timers(), lambda: START)
+    assert steps.begin(iter(Steps(PORTION_STEPS - 1))).done
 
 
 def test_a_work_that_fails_is_over_and_holds_up_nobody(caplog: pytest.LogCaptureFixture) -> None:
@@ -60,15 +60,15 @@ def test_a_work_that_fails_is_over_and_holds_up_nobody(caplog: pytest.LogCapture
         yield
         raise RuntimeError("no")
 
-    portions = Portions(Timers(), lambda: START)
-    assert portions.begin(failing()).done
+    steps = BackgroundWork(Timers(), lambda: START)
+    assert steps.begin(failing()).done
     assert "what was left to do is not done" in caplog.text
 
 
 def test_finishing_does_all_that_is_left() -> None:
-    portions, work = Portions(Timers(), lambda: START), Steps(PORTION_STEPS * 10)
-    pending = portions.begin(iter(work))
-    portions.finish()
+    steps, work = BackgroundWork(Timers(), lambda: START), Steps(PORTION_STEPS * 10)
+    pending = steps.begin(iter(work))
+    steps.finish()
     assert pending.done
     assert work.done == work.number
 
