@@ -29,9 +29,9 @@ def check(directory: Path) -> dict[str, Any]:
         problems.append("the two stores belong to different brokers: put the files of one broker together again")
     if messages.set_aside:
         problems.append(f"{messages.set_aside} records of messages could not be read and were set aside")
-    strangers = messages.queue_ids - definitions.queue_ids - definitions.delay_ids - definitions.tombstones
-    if strangers:
-        problems.append(f"the message store holds queues that no definition names: {sorted(strangers)}")
+    orphans = messages.queue_ids - definitions.queue_ids - definitions.delay_ids - definitions.tombstones
+    if orphans:
+        problems.append(f"the message store holds queues that no definition names: {sorted(orphans)}")
     return {
         "queues": len(definitions.queue_ids),
         "messages": messages.messages,

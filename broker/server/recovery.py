@@ -198,9 +198,9 @@ def _restore_binding(vhost: VHost, row: BindingRow) -> None:
 def _sweep(stores: Stores, found: Definitions, lanes: dict[int, dict[int, LaneState]]) -> None:
     stores.messages.delete_queues(found.tombstones)
     named = {queue.id for queue in found.queues} | {exchange.queue_id for exchange in found.exchanges}
-    strangers = lanes.keys() - named - found.tombstones
-    if strangers:
-        log.warning("the message store holds queues that no definition names; kept as they are: %s", sorted(strangers))
+    orphans = lanes.keys() - named - found.tombstones
+    if orphans:
+        log.warning("the message store holds queues that no definition names; kept as they are: %s", sorted(orphans))
 
 
 def _table(encoded: bytes) -> Table:

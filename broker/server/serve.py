@@ -44,7 +44,7 @@ from broker.server.resource_alarms import ResourceWatch
 from broker.session.connection import Peer
 from broker.session.consumer_timeout import Overdue
 from broker.session.login.certificate_names import Naming
-from broker.session.login.login_throttle import GuessLimits
+from broker.session.login.login_throttle import ThrottleLimits
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 
@@ -63,7 +63,7 @@ DESCRIPTORS_RESERVED = 64
 """Open files that clients do not get: the stores, the operator's socket, a backup."""
 
 
-class Doors(NamedTuple):
+class Listeners(NamedTuple):
     """Where clients come in: sockets that listen, for AMQP and for HTTP, and what TLS is spoken with."""
 
     plain: list[socket.socket]
@@ -113,51 +113,51 @@ class Server:
         assert isinstance(self.broker.definitions, DefinitionLog)
         return self.broker.definitions
 
-    def listen(self, doors: Doors) -> None:
+    def listen(self, bound: Listeners) -> None:
         """Take clients in, and look after memory, disk and heartbeats from now on."""
-        self.addresses = [listener.getsockname()[:2] for listener in doors.plain]
-        self.tls_addresses = [listener.getsockname()[:2] for listener in doors.secured]
+        self.addresses = [listener.getsockname()[:2] for listener in bound.plain]
+        self.tls_addresses = [listener.getsockname()[:2] for listener in bound.secured]
         for task in (self.resources.watch_memory, self.resources.watch_disk):
             self.nursery.start_soon(task)
         self.nursery.start_soon(beat_forever, self.transports, self.engine)
         Overdue(self.registry).watch()
-        for listener in doors.plain:
-            self.nursery.start_soon(listeners.accept_forever, listener, self.welcome, self.room)
-        if doors.security is not None:
-            welcome = partial(self.welcome_securely, doors.security)
-            for listener in doors.secured:
-                self.nursery.start_soon(listeners.accept_forever, listener, welcome, self.room)
+        for listener in bound.plain:
+            self.nursery.start_soon(listeners.accept_forever, listener, self.accept, self.has_capacity)
+        if bound.security is not None:
+            accept = partial(self.accept_tls, bound.security)
+            for listener in bound.secured:
+                self.nursery.start_soon(listeners.accept_forever, listener, accept, self.has_capacity)
 
-    def room(self) -> bool:
+    def has_capacity(self) -> bool:
         """There may be one more connection, and the broker still has descriptors for itself and its operator."""
         full = len(self.transports) >= self._sockets_max
         if full and not self._full:
             log.error("%d connections are all that open files allow: others wait", len(self.transports))
         self._full = full
         if full:
-            self._drop_strangers(0.9)
+            self._drop_handshaking(0.9)
         return not full
 
-    def _drop_strangers(self, part: float = 1.0) -> None:
+    def _drop_handshaking(self, part: float = 1.0) -> None:
         """Who is not through the handshake goes, the longest first, where there are more than may be at one time."""
-        strangers = self.registry.strangers
-        while len(strangers) > min(self.config.limits.handshakes_max, self._sockets_max // 2) * part:
-            stranger = next(iter(strangers))
-            log.warning("closing connection %s: too many others are in the handshake", stranger.peer)
-            strangers.pop(stranger)()
+        handshaking = self.registry.handshaking
+        while len(handshaking) > min(self.config.limits.handshakes_max, self._sockets_max // 2) * part:
+            oldest = next(iter(handshaking))
+            log.warning("closing connection %s: too many others are in the handshake", oldest.peer)
+            handshaking.pop(oldest)()
 
-    def welcome(self, sock: socket.socket, peer: Peer) -> None:
+    def accept(self, sock: socket.socket, peer: Peer) -> None:
         """Serve a new client."""
         self._serve(Transport(sock, peer, self.registry, self.engine, self.committer, self._settings, self.nursery))
 
-    def welcome_securely(self, security: Security, sock: socket.socket, peer: Peer) -> None:
+    def accept_tls(self, security: Security, sock: socket.socket, peer: Peer) -> None:
         """Serve a new client that speaks TLS."""
         shared = self.registry, self.engine, self.committer, self._settings, self.nursery
         self._serve(SecureTransport(sock, peer, *shared, security))
 
     def _serve(self, transport: Transport) -> None:
         self.transports[transport] = None
-        self._drop_strangers()
+        self._drop_handshaking()
         self.nursery.start_soon(self._serve_client, transport)
 
     async def _serve_client(self, transport: Transport) -> None:
@@ -210,7 +210,7 @@ async def _serve(config: Config) -> int:
     imported = read_file(Path(config.definitions.file)) if config.definitions.file else None
     resource_alarms.raise_open_files_limit()
     resource_alarms.keep_freed_memory()
-    doors = _doors(config)
+    bound = _bind_listeners(config)
     try:
         stores = recovery.open_stores(directory)
         keep_private(directory)
@@ -231,24 +231,24 @@ async def _serve(config: Config) -> int:
                 trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
                 closing_log(events),
             ):
-                await _run(config, stores, recovered, doors, imported, signals, events)
+                await _run(config, stores, recovered, bound, imported, signals, events)
         finally:
             stores.definitions.close()
             stores.messages.close()
             os.close(stores.lock)
     finally:
-        for listener in doors.all:
+        for listener in bound.all:
             listener.close()
     return 0
 
 
-def _doors(config: Config) -> Doors:
+def _bind_listeners(config: Config) -> Listeners:
     """Read the certificates and listen. Raises ConfigError and ListenError, with nothing open."""
     security = Security(config.tls) if config.tls.listen or config.http.tls_listen else None
     kinds = config.server.addresses, config.tls.addresses, config.http.addresses, config.http.tls_addresses
     sockets = iter(listeners.bind([address for kind in kinds for address in kind], config.server.backlog))
     plain, secured, http, https = (list(islice(sockets, len(kind))) for kind in kinds)
-    return Doors(plain, secured, http, https, security)
+    return Listeners(plain, secured, http, https, security)
 
 
 def _wants_default_user(config: Config, imported: DefinitionsFile | None) -> bool:
@@ -261,7 +261,7 @@ async def _run(
     config: Config,
     stores: Stores,
     recovered: Recovered,
-    doors: Doors,
+    bound: Listeners,
     imported: DefinitionsFile | None,
     signals: AsyncIterator[int],
     events: Events | None,
@@ -279,21 +279,21 @@ async def _run(
             writers.start_soon(events.run, server.broker)
         with admin_socket.listening(config.server.directory) as operators:
             clients.start_soon(admin_socket.serve, administration, operators)
-            server.listen(doors)
-            if doors.http or doors.https:
-                _open_http(server, doors)
+            server.listen(bound)
+            if bound.http or bound.https:
+                _open_http(server, bound)
             _announce(server)
             async for number in signals:
                 if number != signal.SIGHUP:
                     log.info("stopping on %s", signal.Signals(number).name)
                     break
-                _reload(doors)
-            await _stop(server, doors, events)
+                _reload(bound)
+            await _stop(server, bound, events)
         clients.cancel_scope.cancel()
         writers.cancel_scope.cancel()
 
 
-def _open_http(server: Server, doors: Doors) -> None:
+def _open_http(server: Server, bound: Listeners) -> None:
     # Imported here: who wants no HTTP does not pay for loading it.
     from broker.server.http.event_log_routes import EventPages
     from broker.server.http.http_server import WebServer
@@ -301,7 +301,7 @@ def _open_http(server: Server, doors: Doors) -> None:
 
     files = SegmentFiles(server.config.events_directory, server.config.http.reads_max)
     web = WebServer(server.config.http, EventPages(server.registry, files).answer, server.nursery)
-    for scheme, sockets, security in (("http", doors.http, None), ("https", doors.https, doors.security)):
+    for scheme, sockets, security in (("http", bound.http, None), ("https", bound.https, bound.security)):
         for listener in sockets:
             host, port = listener.getsockname()[:2]
             web.listen(listener, security)
@@ -309,16 +309,16 @@ def _open_http(server: Server, doors: Doors) -> None:
             log.info("listening for HTTP on %s://%s:%d", scheme, _host(host), port)
 
 
-def _reload(doors: Doors) -> None:
+def _reload(bound: Listeners) -> None:
     """SIGHUP: the certificates are read again. There is nothing else to reload."""
-    if doors.security is None:
+    if bound.security is None:
         log.info("nothing to reload on SIGHUP: there is no TLS")
     else:
-        doors.security.reload()
+        bound.security.reload()
 
 
-async def _stop(server: Server, doors: Doors, events: Events | None) -> None:
-    for listener in doors.all:
+async def _stop(server: Server, bound: Listeners, events: Events | None) -> None:
+    for listener in bound.all:
         trio.lowlevel.notify_closing(listener)  # ends its accept task
         listener.close()
     await server.close_clients()
@@ -374,7 +374,7 @@ def session_settings(config: Config) -> SessionSettings:
         cluster_name=identity.shown_cluster_name,
         stamp_message_ids=config.events.enabled and config.events.stamp_message_ids,
         loopback_users=frozenset(config.defaults.loopback_users),
-        guesses=GuessLimits(
+        throttle=ThrottleLimits(
             limits.wrong_passwords_max,
             limits.wrong_passwords_window_seconds,
             limits.wrong_passwords_wait_seconds_max,

@@ -157,10 +157,10 @@ class Connection:
         Confirms do not count, they are not written out while nobody reads. Returns and answers do.
         """
         held_max = self.settings.held_bytes_max
-        return not (self.deaf or self._held_bytes > held_max or (self.blocked and self.gathered > held_max))
+        return not (self.write_blocked or self._held_bytes > held_max or (self.blocked and self.gathered > held_max))
 
     @property
-    def deaf(self) -> bool:
+    def write_blocked(self) -> bool:
         """The client does not read what it has been told."""
         return self.output.pending > UNREAD_OUTPUTS * self.settings.output_bytes_max
 
@@ -180,7 +180,7 @@ class Connection:
             self.block()
         limit = self.settings.gathered_bytes_max
         if limit and self.registry.gathered > limit:
-            self.registry.relieve()
+            self.registry.shed_load()
 
     def block(self) -> None:
         """The client publishes while a resource is short: it is told, if it understands."""
@@ -255,7 +255,7 @@ class Connection:
             self.output.refuse_deliveries()
             channels, self.channels = list(self.channels.values()), {}
             for channel in channels:
-                channel.fall_silent()
+                channel.stop()
             self._released = self.broker.background_work.begin(self._give_back(channels))
         return self._released
 

@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from broker.entities.vhosts.broker import Broker
 from broker.session.channel.permissions import Access
-from broker.session.login.login_throttle import Guessing
+from broker.session.login.login_throttle import LoginThrottle
 from broker.session.session_settings import SessionSettings
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
@@ -28,10 +28,10 @@ class Registry:
         self.broker = broker
         self.settings = settings
         self.connections: dict[Connection, None] = {}
-        self.strangers: dict[Connection, Callable[[], None]] = {}
+        self.handshaking: dict[Connection, Callable[[], None]] = {}
         """Connections that are not through the handshake, oldest first, and what drops each."""
         self.reply_channels: dict[str, Channel] = {}
-        self.guessing = Guessing(settings.guesses)
+        self.login_throttle = LoginThrottle(settings.throttle)
         self.gathered = 0
         """Bytes that all connections together have sent of messages that are not whole, or not committed."""
         self._accesses: WeakValueDictionary[tuple[str, str], Access] = WeakValueDictionary()
@@ -55,12 +55,12 @@ class Registry:
         channels = (connection.channels.values() for connection in self.connections if connection.user == user)
         return sum(not channel.closing for of_one in channels for channel in of_one)
 
-    def relieve(self) -> None:
+    def shed_load(self) -> None:
         """Send away the connection that has most of messages that are not whole: they take too much memory."""
-        greediest = max(self.connections, key=attrgetter("gathered"), default=None)
-        if greediest is not None:
-            text = f"{greediest.gathered} bytes of messages that are not complete are more than there is memory for"
-            greediest.fail(ConnectionException(ReplyCode.RESOURCE_ERROR, text))
+        largest = max(self.connections, key=attrgetter("gathered"), default=None)
+        if largest is not None:
+            text = f"{largest.gathered} bytes of messages that are not complete are more than there is memory for"
+            largest.fail(ConnectionException(ReplyCode.RESOURCE_ERROR, text))
 
     def close_connections(self, text: str, *, user: str | None = None, vhost: str | None = None) -> None:
         """Send connections away with 320 and a reason: all of them, or those of a user or a virtual host."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker.session.login.certificate_names import Naming
-from broker.session.login.login_throttle import GuessLimits
+from broker.session.login.login_throttle import ThrottleLimits
 
 
 class SessionSettings(NamedTuple):
@@ -31,5 +31,5 @@ class SessionSettings(NamedTuple):
     cluster_name: str = "leveret"
     stamp_message_ids: bool = False  # only where events are recorded
     loopback_users: frozenset[str] = frozenset({"guest"})
-    guesses: GuessLimits = GuessLimits()
+    throttle: ThrottleLimits = ThrottleLimits()
     naming: Naming = Naming()  # where a client's certificate has the name to log in by

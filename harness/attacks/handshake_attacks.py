@@ -85,7 +85,7 @@ class HalfOpen(Attack):
 
 
 class WrongPassword(Attack):
-    """Guesses: each is answered by silence, for which the broker keeps the socket."""
+    """Wrong passwords: each is answered by silence, for which the broker keeps the socket."""
 
     def blow(self) -> None:
         line = self.open(greet=False)

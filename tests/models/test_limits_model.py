@@ -70,19 +70,19 @@ class Rules:
     def refuses(self, size: int) -> bool:
         return self.overflow != "drop-head" and self.full(1, size)
 
-    def bury(self, item: Item, reason: str) -> None:
+    def drop_exhausted(self, item: Item, reason: str) -> None:
         if self.buries:
             self.buried.append((item.serial, reason))
 
     def shorten(self) -> None:
         """The head goes while there is too much."""
         while self.overflow == "drop-head" and self.ready and self.full():
-            self.bury(self.ready.pop(0), "maxlen")
+            self.drop_exhausted(self.ready.pop(0), "maxlen")
 
     def expire(self, now: int) -> None:
         """At the head only, what is due goes; behind one that stays everything stays."""
         while self.ready and 0 < self.ready[0].expires_at <= now:
-            self.bury(self.ready.pop(0), "expired")
+            self.drop_exhausted(self.ready.pop(0), "expired")
 
     def hand_out(self, now: int) -> None:
         """Consumers with credit get the head, even in the moment it expires in; then what is due goes."""
@@ -100,7 +100,7 @@ class Rules:
         """One message is published."""
         if self.refuses(item.size):
             if self.overflow == "reject-publish-dlx":
-                self.bury(item, "maxlen")
+                self.drop_exhausted(item, "maxlen")
             return
         insort(self.ready, item)
         if self.overflow == "drop-head" and self.full():
@@ -226,7 +226,7 @@ class LimitsMachine(RuleBasedStateMachine):
                     self.queue.settle([entry])
                 else:
                     self.queue.reject([entry])
-                    self.rules.bury(item, "rejected")
+                    self.rules.drop_exhausted(item, "rejected")
                 self._count_settled(entry)
         self._end_turn()
 

@@ -93,7 +93,7 @@ class PoliciesMachine(LimitsMachine):
         if "drop-head" in (overflow, rules.overflow) and rules.full():
             rules.hand_out(now)
             while rules.ready and rules.full():
-                rules.bury(rules.ready.pop(0), "maxlen")
+                rules.drop_exhausted(rules.ready.pop(0), "maxlen")
 
 
 TestPoliciesMachine = pytest.mark.slow(PoliciesMachine.TestCase)

@@ -51,7 +51,7 @@ class Lists:
         """A message is ready in the main queue, whether for the first time or again."""
         insort(self.ready[MAIN], serial, key=self.place)
 
-    def bury(self, serial: int) -> None:
+    def drop_exhausted(self, serial: int) -> None:
         """A message is the latest of its priority in the graveyard."""
         ready = self.ready[GRAVE]
         insort(ready, serial, key=lambda other: -self.levels[other])
@@ -150,12 +150,12 @@ class Pair:
                 self.lists.add(serial)
             else:
                 entry.queue.reject((entry,))
-                self.lists.bury(serial)
+                self.lists.drop_exhausted(serial)
             if consumer is not None:
                 consumer.settled()
         self._end_turn()
 
-    def bury(self) -> None:
+    def drop_exhausted(self) -> None:
         """Take the first message out of the graveyard for good."""
         body = self.reader.get(self.grave, no_ack=True)
         ready = self.lists.ready[GRAVE]
@@ -240,7 +240,7 @@ class Pair:
             while self.lists.ready[MAIN]:
                 self.get()
             while self.lists.ready[GRAVE]:
-                self.bury()
+                self.drop_exhausted()
             self.settle("ack", [0] * len(self.lists.held))
             self.check_disk()
             self.core.close()
@@ -312,8 +312,8 @@ class QueueMachine(RuleBasedStateMachine):
         self.pair.settle(how, picks)
 
     @rule()
-    def bury(self) -> None:
-        self.pair.bury()
+    def drop_exhausted(self) -> None:
+        self.pair.drop_exhausted()
 
     @rule()
     def purge(self) -> None:
@@ -388,7 +388,7 @@ def walk(seed: int, steps: int, *, priorities: bool = False) -> None:
         (18, lambda: pair.settle("ack", some())),
         (5, lambda: pair.settle("requeue", some())),
         (3, lambda: pair.settle("reject", some())),
-        (3, pair.bury),
+        (3, pair.drop_exhausted),
         (1, pair.purge),
         (3, pair.forget_contents),
         (4, pair.seal),

@@ -155,7 +155,7 @@ def _settle(
     def obeyed() -> None:
         if client.listening(channel):
             channel.limbo = [copy for copy in channel.limbo if copy not in copies]
-            channel.relieve(tags)
+            channel.shed_load(tags)
             effect(client, [copy for copy in copies if copy.out is channel])
 
     client.line.send(data, obeyed)
@@ -296,7 +296,7 @@ def recover(client: Client, channel: Channel, chance: Random) -> None:
     def obeyed() -> None:
         tags = list(channel.out)
         client.world.promises.returned(channel.strike(tags))
-        channel.relieve(tags)
+        channel.shed_load(tags)
 
     client.ask(channel, methods.BasicRecover(True), nothing, obeyed)
 

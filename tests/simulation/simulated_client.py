@@ -97,7 +97,7 @@ class Channel:
                 struck.append(copy)
         return struck
 
-    def relieve(self, tags: Iterable[int]) -> None:
+    def shed_load(self, tags: Iterable[int]) -> None:
         """The broker has taken in what has become of deliveries: their consumers have credit for others."""
         for tag in tags:
             owner = self.owners.pop(tag, None)
@@ -275,7 +275,7 @@ class Client:
             world.promises.strayed(parcel, [named[name] for name in sorted(perhaps) if name in named])
         acked, channel.acked = channel.acked, {}
         world.promises.acked([copy for copy in acked.values() if copy.out is channel], group)
-        channel.relieve(acked)
+        channel.shed_load(acked)
         channel.acked_since.clear()
         return parcels
 

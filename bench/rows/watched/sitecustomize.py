@@ -28,7 +28,7 @@ PARTS = (
     "broker.session.connection:Connection.release",
     "broker.session.channel.channel:Channel.release",
     "broker.session.channel.channel:Channel.fail",
-    "broker.session.registry:Registry.relieve",
+    "broker.session.registry:Registry.shed_load",
     "broker.session.input.publish_fast_path:obey_run",
     "broker.session.input.dispatch:obey",
     "broker.entities.exchanges.routing:route",

@@ -292,7 +292,7 @@ class Queue:
         self.limits = GONE
         return self.ready_messages.end()
 
-    def bid_farewell(self) -> None:
+    def notify_consumers(self) -> None:
         """The deletion is certain: consumers are told, after whoever asked for it."""
         orphans, self._orphans = self._orphans, []
         for consumer in orphans:

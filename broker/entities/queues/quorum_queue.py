@@ -170,7 +170,7 @@ class QuorumLimits(Limits):
         queue = self._queue
         while (entry := queue.ready_messages.peek()) is not None and queue.exhausted(entry):
             queue.ready_messages.pop()
-            queue.bury(entry)
+            queue.drop_exhausted(entry)
         super().expire(strictly=strictly)
 
     def _look_at_level(self) -> None:
@@ -237,7 +237,7 @@ class QuorumQueue(Queue):
                 if entry.redelivered:
                     _ours(entry).show(_ours(entry).deliveries)
                 return entry
-            self.bury(entry)
+            self.drop_exhausted(entry)
             self.limits.expire(strictly=True)
         return None
 
@@ -258,7 +258,7 @@ class QuorumQueue(Queue):
             entry.conceal()
             if self.exhausted(entry) and not self.deleted:
                 self.unacked -= 1
-                self.bury(entry)
+                self.drop_exhausted(entry)
             else:
                 returned.append(entry)
         if self.deleted or abandoned or self.arguments.delivery_limit is not None:
@@ -271,7 +271,7 @@ class QuorumQueue(Queue):
         limit = self.arguments.delivery_limit
         return limit is not None and _ours(entry).deliveries > limit
 
-    def bury(self, entry: Entry) -> None:
+    def drop_exhausted(self, entry: Entry) -> None:
         """A message was handed out too often."""
         load(self, entry)
         self.discard((entry,), "delivery_limit")

@@ -256,7 +256,9 @@ class DelayQueue(Queue):
             self.touch()
 
 
-def equip(vhost: VHost, exchange: Exchange, queue_id: int | None = None, state: LaneState | None = None) -> Exchange:
+def attach_delays(
+    vhost: VHost, exchange: Exchange, queue_id: int | None = None, state: LaneState | None = None
+) -> Exchange:
     """Give an exchange that delays messages the place for them: a new one, or with a number the one it had."""
     if exchange.type != DELAYED_TYPE:
         return exchange

@@ -32,7 +32,7 @@ from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.bindings import Bindings
 from broker.entities.vhosts.dead_lettering import DeadLettering
 from broker.entities.vhosts.declarations import Creations, Plan
-from broker.entities.vhosts.delayed_exchange import equip
+from broker.entities.vhosts.delayed_exchange import attach_delays
 from broker.entities.vhosts.durable_definitions import Definitions
 from broker.entities.vhosts.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
 from broker.entities.vhosts.policy_application import PolicyApplication
@@ -153,7 +153,7 @@ class VHost:
             arguments=arguments,
         )
         plan = Plan(
-            make=lambda: equip(self, make()),
+            make=lambda: attach_delays(self, make()),
             compare=lambda found: assert_exchange_equivalent(found, self.name, type_, flags, arguments),
             write=partial(self._definitions.exchange_declared, self.name),
             durable=durable,
@@ -201,7 +201,7 @@ class VHost:
         exchange = self._new_exchange(
             name, type_, durable=True, auto_delete=auto_delete, internal=internal, arguments=arguments
         )
-        self._exchange_appears(equip(self, exchange, queue_id, states.get(0) or LaneState()))
+        self._exchange_appears(attach_delays(self, exchange, queue_id, states.get(0) or LaneState()))
         return exchange
 
     def _make_queue(self, spec: QueueSpec, owner: object | None) -> Queue:
@@ -282,7 +282,7 @@ class VHost:
             deleted = self._definitions.queue_deleted(self.name, queue, queue.store.drop)
         else:
             queue.store.drop()
-        deleted.then(lambda _: queue.bid_farewell())  # written or not: for its consumers it is gone
+        deleted.then(lambda _: queue.notify_consumers())  # written or not: for its consumers it is gone
         return deleted.chain(lambda _: Future.resolved(messages))
 
     def end(self) -> None:
@@ -293,7 +293,7 @@ class VHost:
             self.context.queues_by_id.pop(queue.store.queue_id, None)
             queue.delete()
             queue.store.drop()
-            queue.bid_farewell()
+            queue.notify_consumers()
         self.queues.clear()
         self.exchanges.clear()
         self._owned.clear()

@@ -1,7 +1,7 @@
 """Who may read by HTTP: users of the broker, by the rules and in the words of RabbitMQ's management plugin.
 
-Guessing is slowed down by what slows it down over AMQP. Only who has to wait is told so, with 429: RabbitMQ knows no
-such thing, and a program with the right password must not take it for the wrong one.
+LoginThrottle is slowed down by what slows it down over AMQP. Only who has to wait is told so, with 429: RabbitMQ knows
+no such thing, and a program with the right password must not take it for the wrong one.
 """
 
 from __future__ import annotations

@@ -63,10 +63,10 @@ class WebServer:
 
     def listen(self, listener: socket.socket, security: Security | None) -> None:
         """Take clients in on a socket, until it is closed."""
-        welcome = partial(self._welcome, security)
-        self._nursery.start_soon(accept_forever, listener, welcome, self._room)
+        accept = partial(self._accept, security)
+        self._nursery.start_soon(accept_forever, listener, accept, self._has_capacity)
 
-    def _room(self) -> bool:
+    def _has_capacity(self) -> bool:
         most = self._settings.connections_max
         if len(self.connections) < most:
             return True
@@ -76,7 +76,7 @@ class WebServer:
             each.drop()
         return False
 
-    def _welcome(self, security: Security | None, sock: socket.socket, peer: Peer) -> None:
+    def _accept(self, security: Security | None, sock: socket.socket, peer: Peer) -> None:
         stream: trio.abc.Stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
         if security is not None:
             stream = trio.SSLStream(stream, security.context, server_side=True)

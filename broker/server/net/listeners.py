@@ -53,13 +53,16 @@ def _bind(address: Address, backlog: int) -> socket.socket:
 
 
 async def accept_forever(
-    listener: socket.socket, welcome: Callable[[socket.socket, Peer], None], room: Callable[[], bool] = lambda: True
+    listener: socket.socket,
+    accept: Callable[[socket.socket, Peer], None],
+    has_capacity: Callable[[], bool] = lambda: True,
 ) -> None:
-    """Take connections in until the listener is closed. Without `room` or a free descriptor new clients wait."""
+    """Take connections in until the listener is closed. Without `has_capacity` or a free descriptor new clients
+    wait."""
     while listener.fileno() >= 0:
         try:
             await trio.lowlevel.wait_readable(listener)
-            if not room():
+            if not has_capacity():
                 await trio.sleep(RETRY_SECONDS)
                 continue
             sock, address = listener.accept()
@@ -80,7 +83,7 @@ async def accept_forever(
         except OSError:
             sock.close()  # gone before it was here
             continue
-        welcome(sock, peer)
+        accept(sock, peer)
 
 
 def _keep_alive(sock: socket.socket) -> None:

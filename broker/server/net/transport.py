@@ -73,7 +73,7 @@ class Transport:
         self._ending = trio.CancelScope()
         self.connection = Connection(registry, peer, self.flush)
         self._take = self.connection.output.take
-        registry.strangers[self.connection] = self.abort
+        registry.handshaking[self.connection] = self.abort
 
     async def serve(self) -> None:
         """Serve the client until either side has had enough."""
@@ -96,7 +96,7 @@ class Transport:
                 self._part()
         finally:
             self._lost = True
-            connection.registry.strangers.pop(connection, None)
+            connection.registry.handshaking.pop(connection, None)
             connection.release()
             self._engine.end_turn()
             connection.output.end()

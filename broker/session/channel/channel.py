@@ -20,7 +20,7 @@ from broker.entities.scheduling.future import Future
 from broker.session.channel import deliveries
 from broker.session.channel.confirms import ConfirmLedger
 from broker.session.channel.deliveries import DeliveryLedger
-from broker.session.channel.direct_reply import Replies
+from broker.session.channel.direct_reply import DirectReplyTo
 from broker.session.channel.transaction import Transaction
 from broker.session.output import content_frames
 from broker.wire import methods
@@ -74,7 +74,7 @@ class Channel:
         self.prefetch = 0
         self.prefetch_all = 0
         self.last_queue = ""
-        self.replies = Replies(self)
+        self.direct_reply = DirectReplyTo(self)
         self.closing = False
         self.ended = False
         self.gates = 0
@@ -220,11 +220,11 @@ class Channel:
 
     # End
 
-    def fall_silent(self) -> None:
+    def stop(self) -> None:
         """The connection is at its end: nothing more is obeyed or said, and what the channel holds is about to go."""
         self.ended = True
         self.confirms = None
-        self.replies.stop()
+        self.direct_reply.stop()
 
     def release(self, *, failed: bool = False) -> None:
         """Give everything back: consumers end, what is unacknowledged returns to its queues.
@@ -249,7 +249,7 @@ class Channel:
         for queue in list(self.drawn_from):
             if not any(self.deliveries.of_queue(queue)):
                 queue.forget(self)
-        self.replies.stop()
+        self.direct_reply.stop()
         self.confirms = None
         self.connection.hold(-sum(held.size for held in self.held))
         self.held.clear()

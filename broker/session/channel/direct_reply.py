@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.session.channel.channel import Channel
 
 
-class Replies:
+class DirectReplyTo:
     """Where the answers to one channel's requests go. `address` and `tag` are empty while it expects none."""
 
     def __init__(self, channel: Channel) -> None:
@@ -44,7 +44,7 @@ class Replies:
 
     def deliver(self, message: Message) -> None:
         """Send an answer to the client; one that does not read what it has been told gets no more."""
-        if self._channel.connection.deaf:
+        if self._channel.connection.write_blocked:
             return
         channel, prefix = self._channel, content_frames.deliver_prefix(self.tag)
         # As in RabbitMQ an answer uses up no tag: the next delivery has the same one.

@@ -26,16 +26,16 @@ class Refusal(NamedTuple):
 
 def refusal(registry: Registry, peer: Peer, login: sasl.Login) -> Refusal | None:
     """Look at a login, and remember a wrong password; None when it is taken."""
-    guessing, now = registry.guessing, registry.broker.clock.now()
-    wait = guessing.wait(peer.host, login, now)
+    throttle, now = registry.login_throttle, registry.broker.clock.now()
+    wait = throttle.wait(peer.host, login, now)
     if wait:
         counts = f"the next one counts in {math.ceil(wait)} s"
         return Refusal(f"too many wrong passwords from {peer.host}, {counts}", unseen=wait)
     user = registry.broker.users.by_name.get(login.user)
     reason = sasl.refusal(user, login, registry.settings.loopback_users, loopback=peer.loopback)
     if reason is None:
-        guessing.right(peer.host, login)
+        throttle.right(peer.host, login)
         return None
     wrong = reason == sasl.INVALID
-    longer = guessing.wrong(peer.host, login, now, loopback=peer.loopback) if wrong else 0.0
+    longer = throttle.wrong(peer.host, login, now, loopback=peer.loopback) if wrong else 0.0
     return Refusal(reason, longer=longer)

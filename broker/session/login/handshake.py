@@ -190,7 +190,7 @@ def _open(connection: Connection, method: methods.ConnectionOpen) -> None:
     connection.vhost, connection.vhost_name = vhost, name
     connection.access = connection.registry.access(user, name)
     connection.phase = Phase.OPEN
-    connection.registry.strangers.pop(connection, None)
+    connection.registry.handshaking.pop(connection, None)
     connection.send(methods.ConnectionOpenOk())
     log.info("connection %s: user '%s' authenticated and granted access to vhost '%s'", connection.peer, user, name)
 

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from broker.session.login.sasl import Login
 
 KEPT_BEYOND_LIMIT = 16
-"""Guesses beyond the limit that are remembered: the wait has reached any sensible maximum by then."""
+"""Wrong passwords beyond the limit that are remembered: the wait has reached any sensible maximum by then."""
 WATCHED_MAX = 2048
 USERS_OF_ADDRESS = 10
 FIRST_WAIT = 1000
@@ -34,7 +34,7 @@ IPV6_SITE_BITS = 64
 """Whoever has one IPv6 address has at least so many bits of them."""
 
 
-class GuessLimits(NamedTuple):
+class ThrottleLimits(NamedTuple):
     """How many guesses are free (0: all of them) within `window` seconds; `wait_max`: the longest wait in seconds."""
 
     free: int = 10
@@ -42,61 +42,63 @@ class GuessLimits(NamedTuple):
     wait_max: float = 60.0
 
 
-class Suspect:
-    """The guesses of one who is watched, by digest of user and password, with their times; `until`: the wait's end."""
+class Throttled:
+    """The wrong passwords of one address, user or pair, by digest, with their times; `until`: the wait's end."""
 
-    __slots__ = ("guesses", "until")
+    __slots__ = ("until", "wrong_passwords")
 
     def __init__(self) -> None:
-        self.guesses: dict[bytes, int] = {}
+        self.wrong_passwords: dict[bytes, int] = {}
         self.until = 0
 
 
 class Watch:
-    """Guesses of many, apart by a name for each. Times are milliseconds."""
+    """Wrong passwords by a name for each. Times are milliseconds."""
 
     def __init__(self, free: int, window: int, wait_max: int) -> None:
         self._free = free
         self._window = window
         self._wait_max = wait_max
-        self.suspects: dict[str, Suspect] = {}
+        self.throttled: dict[str, Throttled] = {}
 
     def wait(self, name: str, now: int) -> int:
         """How long this one still has to wait; 0: not at all."""
-        suspect = self.suspects.get(name)
-        return 0 if suspect is None else max(0, suspect.until - now)
+        entry = self.throttled.get(name)
+        return 0 if entry is None else max(0, entry.until - now)
 
-    def guessed(self, name: str, digest: bytes, now: int) -> None:
+    def failed(self, name: str, digest: bytes, now: int) -> None:
         """A wrong password was tried."""
-        suspect = self.suspects.pop(name, None) or Suspect()
-        self.suspects[name] = suspect  # the latest last
-        if len(self.suspects) > WATCHED_MAX:
-            del self.suspects[next(iter(self.suspects))]
-        guesses = suspect.guesses = {old: at for old, at in suspect.guesses.items() if at > now - self._window}
-        if digest in guesses:
+        entry = self.throttled.pop(name, None) or Throttled()
+        self.throttled[name] = entry  # the latest last
+        if len(self.throttled) > WATCHED_MAX:
+            del self.throttled[next(iter(self.throttled))]
+        wrong = entry.wrong_passwords = {
+            old: at for old, at in entry.wrong_passwords.items() if at > now - self._window
+        }
+        if digest in wrong:
             return
-        guesses[digest] = now
-        if len(guesses) > self._free + KEPT_BEYOND_LIMIT:
-            del guesses[next(iter(guesses))]
-        if len(guesses) > self._free:
-            suspect.until = now + min(self._wait_max, FIRST_WAIT << (len(guesses) - self._free - 1))
+        wrong[digest] = now
+        if len(wrong) > self._free + KEPT_BEYOND_LIMIT:
+            del wrong[next(iter(wrong))]
+        if len(wrong) > self._free:
+            entry.until = now + min(self._wait_max, FIRST_WAIT << (len(wrong) - self._free - 1))
 
     def forget(self, name: str, user: bytes) -> None:
-        """Forget the guesses for a user, whose digest begins all of them."""
-        suspect = self.suspects.get(name)
-        if suspect is None:
+        """Forget the wrong passwords for a user, whose digest begins all of them."""
+        entry = self.throttled.get(name)
+        if entry is None:
             return
-        suspect.guesses = {old: at for old, at in suspect.guesses.items() if not old.startswith(user)}
-        if not suspect.guesses:
-            del self.suspects[name]
-        elif len(suspect.guesses) <= self._free:
-            suspect.until = 0
+        entry.wrong_passwords = {old: at for old, at in entry.wrong_passwords.items() if not old.startswith(user)}
+        if not entry.wrong_passwords:
+            del self.throttled[name]
+        elif len(entry.wrong_passwords) <= self._free:
+            entry.until = 0
 
 
-class Guessing:
+class LoginThrottle:
     """What is known of wrong passwords. Times come in as milliseconds, waits go out as seconds."""
 
-    def __init__(self, limits: GuessLimits) -> None:
+    def __init__(self, limits: ThrottleLimits) -> None:
         window, wait_max = int(limits.window * 1000), int(limits.wait_max * 1000)
         self._on = limits.free > 0
         self._secret = os.urandom(16)
@@ -106,7 +108,7 @@ class Guessing:
 
     def wait(self, host: str, login: Login, now: int) -> float:
         """Seconds in which logins like this one are refused unseen; 0: it is to be looked at."""
-        if login.password is None or not (self.pairs.suspects or self.addresses.suspects):
+        if login.password is None or not (self.pairs.throttled or self.addresses.throttled):
             return 0.0
         address = site(host)
         return max(self.pairs.wait(_pair(address, login), now), self.addresses.wait(address, now)) / 1000
@@ -118,14 +120,14 @@ class Guessing:
         user = self._digest(login.user.encode("utf-8", "surrogateescape"))
         digest = user + self._digest(user + login.password)
         address = site(host)
-        self.pairs.guessed(_pair(address, login), digest, now)
-        self.addresses.guessed(address, digest, now)
-        self.users.guessed(login.user, digest, now)
+        self.pairs.failed(_pair(address, login), digest, now)
+        self.addresses.failed(address, digest, now)
+        self.users.failed(login.user, digest, now)
         return self.users.wait(login.user, now) / 1000
 
     def right(self, host: str, login: Login) -> None:
         """The password was right: its owner may have mistyped it before."""
-        if login.password is None or not (self.pairs.suspects or self.addresses.suspects):
+        if login.password is None or not (self.pairs.throttled or self.addresses.throttled):
             return
         address, user = site(host), self._digest(login.user.encode("utf-8", "surrogateescape"))
         self.pairs.forget(_pair(address, login), user)

@@ -117,12 +117,12 @@ def _check_exclusive(queue: Queue, method: methods.BasicConsume, vhost: str) -> 
 
 def _consume_replies(channel: Channel, method: methods.BasicConsume) -> None:
     """Direct reply-to: the consumer of a queue that does not exist, one per channel."""
-    if channel.replies.tag:
+    if channel.direct_reply.tag:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, "reply consumer already set")
     if not method.no_ack:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
     tag = _consumer_tag(channel, method)
-    channel.replies.expect(tag)
+    channel.direct_reply.expect(tag)
     if not method.no_wait:
         channel.send(methods.BasicConsumeOk(tag))
 
@@ -134,8 +134,8 @@ def cancel(channel: Channel, method: methods.BasicCancel) -> None:
         channel.send(methods.BasicCancelOk(method.consumer_tag))
     if consumer is not None:
         channel.end_consumer(consumer)
-    elif method.consumer_tag and method.consumer_tag == channel.replies.tag:
-        channel.replies.stop()
+    elif method.consumer_tag and method.consumer_tag == channel.direct_reply.tag:
+        channel.direct_reply.stop()
 
 
 def get(channel: Channel, method: methods.BasicGet) -> None:

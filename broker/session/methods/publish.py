@@ -232,9 +232,9 @@ def _without_blind_copies(message: Message) -> bytes:
 
 
 def _promise_reply(channel: Channel, message: Message) -> None:
-    if not channel.replies.address:
+    if not channel.direct_reply.address:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist")
-    changes: dict[str, Any] = {"reply_to": channel.replies.address}
+    changes: dict[str, Any] = {"reply_to": channel.direct_reply.address}
     message.header = encode_header(len(message.body), decode_properties(message.header)._replace(**changes))
 
 
@@ -243,7 +243,7 @@ def _reply(channel: Channel, key: str, message: Message) -> tuple[Queue, ...]:
     if key.startswith(REPLY_TO + "."):
         asking = channel.connection.registry.reply_channels.get(key)
         if asking is not None and asking.vhost is channel.vhost:
-            asking.replies.deliver(message)
+            asking.direct_reply.deliver(message)
     return ()
 
 

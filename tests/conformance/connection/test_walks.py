@@ -85,7 +85,7 @@ class Walker:
             insort(self.rules.ready, item)
             self.rules.shorten()
         else:
-            self.rules.bury(item, "rejected")
+            self.rules.drop_exhausted(item, "rejected")
 
     def purge(self) -> None:
         """Drop what is ready."""

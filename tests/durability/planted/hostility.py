@@ -23,7 +23,7 @@ def turns_without_end() -> None:
 
 def unread_output_not_bounded() -> None:
     """Go on reading from a client that does not read."""
-    Connection.deaf = property(lambda connection: False)  # type: ignore[method-assign, assignment]
+    Connection.write_blocked = property(lambda connection: False)  # type: ignore[method-assign, assignment]
 
 
 def half_bodies_not_counted() -> None:

@@ -22,7 +22,7 @@ from broker.server.http.event_log_routes import EventPages
 from broker.server.http.http_server import HttpConnection
 from broker.server.http.segment_files import SegmentFiles
 from broker.session.connection import Peer
-from broker.session.login.login_throttle import GuessLimits
+from broker.session.login.login_throttle import ThrottleLimits
 from broker.session.login.passwords import SHA256, hash_password
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
@@ -47,7 +47,7 @@ def registry(core: Core) -> Registry:
     users = core.broker.users.by_name
     users["guest"] = User("guest", hash_password(b"guest"), SHA256, ("administrator",))
     users["mon"] = User("mon", hash_password(b"right"), SHA256, ("monitoring",))
-    return Registry(core.broker, SessionSettings(guesses=GuessLimits(3, 3600.0, 60.0)))
+    return Registry(core.broker, SessionSettings(throttle=ThrottleLimits(3, 3600.0, 60.0)))
 
 
 class Visitor:

@@ -102,4 +102,4 @@ def test_where_no_certificates_are_asked_for_it_is_not_offered(party: Party, cap
 def test_certificates_are_not_guesses(party: Party) -> None:
     for _ in range(100):
         log_in(party, NOBODY)
-    assert party.registry.guessing.users.suspects == {}
+    assert party.registry.login_throttle.users.throttled == {}

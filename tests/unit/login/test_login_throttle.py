@@ -1,4 +1,4 @@
-"""Guessing passwords is slow, and costs nobody but the guesser."""
+"""Trying passwords is slow, and costs nobody but the one who tries."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from broker.entities.vhosts.users import User
 from broker.session.connection import Connection, Peer
 from broker.session.login.handshake import SILENT_SECONDS, Phase
-from broker.session.login.login_throttle import KEPT_BEYOND_LIMIT, WATCHED_MAX, Guessing, GuessLimits, site
+from broker.session.login.login_throttle import KEPT_BEYOND_LIMIT, WATCHED_MAX, LoginThrottle, ThrottleLimits, site
 from broker.session.login.passwords import ALGORITHMS, SHA256, hash_password
 from broker.session.login.sasl import Login
 from broker.session.session_settings import SessionSettings
@@ -19,14 +19,14 @@ from broker.wire.methods import ConnectionClose, ConnectionStartOk
 from harness.brokers.broker_core import Core
 from harness.clients.session_client import PEER, Party
 
-LIMITS = GuessLimits(free=3, window=3600, wait_max=60)
+LIMITS = ThrottleLimits(free=3, window=3600, wait_max=60)
 ELSEWHERE, BEYOND = (Peer(host, 50000, "192.0.2.99", 5672, loopback=False) for host in ("192.0.2.1", "198.51.100.1"))
 POLITE = from_python({"capabilities": {"authentication_failure_close": True}})
 
 
 @pytest.fixture
 def party(tmp_path: Path) -> Party:
-    party = Party(Core(tmp_path / "messages"), SessionSettings(guesses=LIMITS, loopback_users=frozenset()))
+    party = Party(Core(tmp_path / "messages"), SessionSettings(throttle=LIMITS, loopback_users=frozenset()))
     party.core.broker.users.by_name["other"] = User("other", hash_password(b"other"), SHA256, ())
     return party
 
@@ -71,10 +71,10 @@ def test_what_waits_is_not_looked_at(party: Party, monkeypatch: pytest.MonkeyPat
 
 def test_the_wait_doubles_up_to_its_longest(party: Party) -> None:
     guess(party, LIMITS.free)
-    guessing, waits = party.registry.guessing, []
+    throttle, waits = party.registry.login_throttle, []
     for number in range(9):
         log_in(party, b"further guess %d" % number)
-        waits.append(guessing.wait(ELSEWHERE.host, Login("guest", b"x"), party.core.clock.now()))
+        waits.append(throttle.wait(ELSEWHERE.host, Login("guest", b"x"), party.core.clock.now()))
         party.core.advance(int(waits[-1] * 1000))
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
@@ -147,24 +147,26 @@ def test_what_is_long_past_is_forgotten(party: Party) -> None:
 
 
 def test_without_a_limit_nobody_waits(tmp_path: Path) -> None:
-    party = Party(Core(tmp_path / "messages"), SessionSettings(guesses=GuessLimits(free=0), loopback_users=frozenset()))
+    party = Party(
+        Core(tmp_path / "messages"), SessionSettings(throttle=ThrottleLimits(free=0), loopback_users=frozenset())
+    )
     guess(party, 100)
     assert is_in(log_in(party, b"guest"))
-    assert party.registry.guessing.pairs.suspects == {}
+    assert party.registry.login_throttle.pairs.throttled == {}
 
 
 def test_what_is_remembered_is_bounded_and_holds_no_password() -> None:
-    guessing = Guessing(LIMITS)
+    throttle = LoginThrottle(LIMITS)
     for number in range(3 * WATCHED_MAX):
-        guessing.wrong(
+        throttle.wrong(
             f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}", Login("u", b"secret"), number, loopback=False
         )
-        guessing.wrong("192.0.2.1", Login(f"user {number}", b"secret"), number, loopback=False)
-    watches = (guessing.pairs, guessing.addresses, guessing.users)
-    assert [len(watch.suspects) <= WATCHED_MAX for watch in watches] == [True] * 3
-    kept = [len(suspect.guesses) for watch in watches for suspect in watch.suspects.values()]
+        throttle.wrong("192.0.2.1", Login(f"user {number}", b"secret"), number, loopback=False)
+    watches = (throttle.pairs, throttle.addresses, throttle.users)
+    assert [len(watch.throttled) <= WATCHED_MAX for watch in watches] == [True] * 3
+    kept = [len(entry.wrong_passwords) for watch in watches for entry in watch.throttled.values()]
     assert max(kept) <= 10 * LIMITS.free + KEPT_BEYOND_LIMIT
-    digests = [digest for watch in watches for suspect in watch.suspects.values() for digest in suspect.guesses]
+    digests = [digest for watch in watches for entry in watch.throttled.values() for digest in entry.wrong_passwords]
     assert all(len(digest) == 16 and b"secret" not in digest for digest in digests)
 
 

@@ -17,7 +17,7 @@ from broker.server.http.event_log_routes import EventPages
 from broker.server.http.http_server import HttpConnection
 from broker.server.http.segment_files import SegmentFiles
 from broker.session.connection import Peer
-from broker.session.login.login_throttle import GuessLimits
+from broker.session.login.login_throttle import ThrottleLimits
 from broker.session.login.passwords import SHA256, hash_password
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
@@ -202,5 +202,5 @@ def _pages(core: Core, directory: Path) -> EventPages:
     users = core.broker.users.by_name
     for name, tags in (("mon", ("monitoring",)), ("plain", ())):
         users[name] = User(name, hash_password(SECRET.encode()), SHA256, tags)
-    registry = Registry(core.broker, SessionSettings(guesses=GuessLimits(0, 1.0, 1.0)))
+    registry = Registry(core.broker, SessionSettings(throttle=ThrottleLimits(0, 1.0, 1.0)))
     return EventPages(registry, SegmentFiles(directory / "events", 2))
