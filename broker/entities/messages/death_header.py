@@ -24,11 +24,11 @@ Deaths = list[Field]
 COUNT_MAX = (1 << 63) - 1
 
 DEATHS_MAX = 64
-"""In how many ways a message may have died, by queue and reason: its letter grows with each, and one that falls from
-queue to queue does so in one turn. Then it is gone."""
+"""In how many ways a message may have died, by queue and reason: its dead_letter grows with each, and one that falls
+from queue to queue does so in one turn. Then it is gone."""
 
 REMEMBERED_BYTES_MAX = 1024
-"""Of longer headers the letter is written anew for each message."""
+"""Of longer headers the dead_letter is written anew for each message."""
 
 
 def alike(messages: Sequence[Message]) -> list[list[Message]]:
@@ -36,13 +36,13 @@ def alike(messages: Sequence[Message]) -> list[list[Message]]:
     return [list(group) for _, group in groupby(messages, _what_letters_share)]
 
 
-class Letter(NamedTuple):
+class DeadLetter(NamedTuple):
     """What the dead letters of alike messages have in common: all but the body."""
 
     route: bytes
     header: bytes
     flags: int
-    """As the publisher said. Some queues keep what was published as transient; its letter is transient again."""
+    """As the publisher said. Some queues keep what was published as transient; its dead_letter is transient again."""
     priority: int
     open_keys: tuple[str, ...]
     blind_keys: tuple[str, ...]
@@ -56,7 +56,7 @@ class Letter(NamedTuple):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Every key the letter is routed by."""
+        """Every key the dead_letter is routed by."""
         return self.open_keys + self.blind_keys
 
     def in_circle(self, queue: str) -> bool:
@@ -69,8 +69,8 @@ class Letter(NamedTuple):
         return all(_text(death, "reason") != "rejected" for death in circle)
 
 
-def write(message: Message, queue: str, reason: str, now: int, exchange: str, routing_key: str | None) -> Letter:
-    """The letter to publish to `exchange` for a message that died in a queue. `now` is in milliseconds."""
+def write(message: Message, queue: str, reason: str, now: int, exchange: str, routing_key: str | None) -> DeadLetter:
+    """The dead_letter to publish to `exchange` for a message that died in a queue. `now` is in milliseconds."""
     writer = _write_again if len(message.header) <= REMEMBERED_BYTES_MAX else _write
     blind_keys = tuple(message.blind_keys)
     return writer(message.route, message.header, blind_keys, queue, reason, now // 1000, exchange, routing_key)
@@ -88,7 +88,7 @@ def _write(
     now: int,
     exchange: str,
     routing_key: str | None,
-) -> Letter:
+) -> DeadLetter:
     dead = Message(route, header, b"", 0)
     properties = decode_properties(header)
     headers = dict(properties.headers or {})
@@ -101,7 +101,7 @@ def _write(
         headers.pop("CC", None)
     changes: dict[str, Any] = {"headers": dict(sorted(headers.items())), "expiration": None}
     key = dead.routing_key if routing_key is None else routing_key
-    return Letter(
+    return DeadLetter(
         route_of(exchange, key),
         encode_header(body_size(header), properties._replace(**changes)),
         PERSISTENT if properties.delivery_mode == 2 else 0,

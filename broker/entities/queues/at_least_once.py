@@ -1,6 +1,6 @@
-"""Dead letters at least once: a message that died stays in its queue until all targets of its letter have it.
+"""Dead letters at least once: a message that died stays in its queue until all targets of its dead_letter have it.
 
-That is `x-dead-letter-strategy` at-least-once of quorum queues. Where the targets take the letter, its publishes
+That is `x-dead-letter-strategy` at-least-once of quorum queues. Where the targets take the dead_letter, its publishes
 and the settlement of the original go to disk in one batch, as with any dead letter. Where they do not - no such
 exchange, no route, a queue that is full and refuses - the message moves to a lane of its own in the store, with the
 reason why it died, and is tried again from time to time. It is no longer ready, and nothing delivers it.
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from broker.entities.queues.quorum_queue import QuorumQueue
 
 RETRY_MILLISECONDS = 1000
-"""How long after a letter was not taken it is tried again."""
+"""How long after a dead_letter was not taken it is tried again."""
 
 TRIED_AT_ONCE = 32
-"""So many of the oldest letters are tried each time; RabbitMQ has as many on their way."""
+"""So many of the oldest dead_letters are tried each time; RabbitMQ has as many on their way."""
 
 REASONS = ("rejected", "expired", "maxlen", "delivery_limit")
 REASON_SHIFT = 8
-"""The record of a waiting letter has its reason in its flags from this bit on: the place in REASONS, from 1."""
+"""The record of a waiting dead_letter has its reason in its flags from this bit on: the place in REASONS, from 1."""
 
 
-class Letters:
+class AtLeastOnce:
     """The dead letters of one queue that have not been taken yet."""
 
     def __init__(self, queue: QuorumQueue, store: QueueStore, context: QueueContext) -> None:
@@ -44,7 +44,7 @@ class Letters:
 
     @property
     def bytes(self) -> int:
-        """The bodies of the letters that wait."""
+        """The bodies of the dead_letters that wait."""
         return self._ready_messages.bytes
 
     @property
@@ -63,18 +63,18 @@ class Letters:
             self._wait(message, reason)
 
     def end(self) -> None:
-        """The queue ends, and the letters with it."""
+        """The queue ends, and the dead_letters with it."""
         self._ready_messages.end()
         del self._queue
 
     def restore(self) -> None:
-        """Start with the letters that are on disk."""
+        """Start with the dead_letters that are on disk."""
         self._store.restore()
         self._ready_messages.restore(self._store.state.messages, self._store.state.bytes)
         self._retry_later()
 
     def stored(self, up_to: int) -> None:
-        """Letters up to a position are on disk."""
+        """AtLeastOnce up to a position are on disk."""
         self._ready_messages.stored(up_to)
 
     def _send(self, message: Message, reason: str) -> bool:
@@ -83,9 +83,9 @@ class Letters:
     def _wait(self, message: Message, reason: str) -> None:
         waiting = copy(message)
         waiting.flags |= (REASONS.index(reason) + 1) << REASON_SHIFT
-        letter = Entry(self._queue, self._queue.next_position(), waiting, len(message.body), 0)
-        self._store.put(letter, durable=True)
-        self._ready_messages.append(letter)
+        dead_letter = Entry(self._queue, self._queue.next_position(), waiting, len(message.body), 0)
+        self._store.put(dead_letter, durable=True)
+        self._ready_messages.append(dead_letter)
         self._retry_later()
 
     def _retry_later(self, milliseconds: int = RETRY_MILLISECONDS) -> None:
@@ -94,28 +94,28 @@ class Letters:
             self._context.timers.at(self._context.now() + milliseconds, self._retry)
 
     def _retry(self) -> None:
-        """Try the oldest letters. When some went, there is room to try others at once."""
+        """Try the oldest dead_letters. When some went, there is room to try others at once."""
         self._retrying = False
         if not len(self._ready_messages):
             return  # the queue is gone, for instance
         waiting, sent = [], 0
         for _ in range(TRIED_AT_ONCE):
-            letter = self._ready_messages.pop()
-            if letter is None:
+            dead_letter = self._ready_messages.pop()
+            if dead_letter is None:
                 break
-            if self._sent(letter):
-                self._let_go(letter)
+            if self._sent(dead_letter):
+                self._let_go(dead_letter)
                 sent += 1
             else:
-                waiting.append(letter)
+                waiting.append(dead_letter)
         self._ready_messages.give_back(waiting)
         self._retry_later(1 if sent else RETRY_MILLISECONDS)
 
-    def _let_go(self, letter: Entry) -> None:
-        self._store.settle((letter,))
+    def _let_go(self, dead_letter: Entry) -> None:
+        self._store.settle((dead_letter,))
 
-    def _sent(self, letter: Entry) -> bool:
-        message = letter.message
-        assert message is not None, "a letter that waits keeps its content"
+    def _sent(self, dead_letter: Entry) -> bool:
+        message = dead_letter.message
+        assert message is not None, "a dead_letter that waits keeps its content"
         reason = REASONS[(message.flags >> REASON_SHIFT) - 1]
         return self._send(message, reason)

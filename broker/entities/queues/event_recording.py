@@ -25,7 +25,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.at_least_once import Letters
+from broker.entities.queues.at_least_once import AtLeastOnce
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum_queue import QuorumEntry, QuorumQueue
 from broker.entities.queues.stream_queue import Stream
@@ -131,7 +131,7 @@ def watch(recorder: Recorder, vhost: str, queue: Queue) -> None:
         setattr(queue, name, partial(hook, watched))
     if isinstance(queue, QuorumQueue):
         for name, hook in _LETTERS_HOOKS.items():
-            setattr(queue.letters, name, partial(hook, watched, queue.letters))
+            setattr(queue.dead_letters, name, partial(hook, watched, queue.dead_letters))
 
 
 class _Watched(NamedTuple):
@@ -243,7 +243,7 @@ def _delete(watched: _Watched) -> int:
         vars(watched.queue).pop(name, None)  # they hold the queue, which shall be free now
     if isinstance(watched.queue, QuorumQueue):
         for name in _LETTERS_HOOKS:
-            vars(watched.queue.letters).pop(name, None)
+            vars(watched.queue.dead_letters).pop(name, None)
     return watched.queue.delete()
 
 
@@ -270,17 +270,17 @@ def _next_position(watched: _Watched) -> int:
     return queue._position
 
 
-def _letter_waits(watched: _Watched, letters: Letters, message: Message, reason: str) -> None:
+def _dead_letter_waits(watched: _Watched, dead_letters: AtLeastOnce, message: Message, reason: str) -> None:
     """A dead letter that nobody takes gets a place of its own, in the queue where its message died."""
     recorder = watched.recorder
     recorder.place = place = recorder.draw()
     watched.route(getattr(message, "number", place), place, 1, kept=True)
-    Letters._wait(letters, message, reason)
+    AtLeastOnce._wait(dead_letters, message, reason)
 
 
-def _letter_taken(watched: _Watched, letters: Letters, letter: Entry) -> None:
-    watched.recorder.settled(RELEASE, watched.place, [letter.position])
-    Letters._let_go(letters, letter)
+def _dead_letter_taken(watched: _Watched, dead_letters: AtLeastOnce, dead_letter: Entry) -> None:
+    watched.recorder.settled(RELEASE, watched.place, [dead_letter.position])
+    AtLeastOnce._let_go(dead_letters, dead_letter)
 
 
 def _let_go(watched: _Watched, entry: Entry) -> None:
@@ -305,7 +305,7 @@ _QUORUM_HOOKS: dict[str, Callable[..., Any]] = {
     "_append_again": _append_again,
 }
 _DELAY_HOOKS: dict[str, Callable[..., Any]] = {"_let_go": _let_go}
-_LETTERS_HOOKS: dict[str, Callable[..., Any]] = {"_wait": _letter_waits, "_let_go": _letter_taken}
+_LETTERS_HOOKS: dict[str, Callable[..., Any]] = {"_wait": _dead_letter_waits, "_let_go": _dead_letter_taken}
 
 
 def _nothing() -> None:

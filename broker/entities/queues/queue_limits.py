@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 ROOM_MESSAGES = 1024
 """How many messages are dropped in one turn to make room."""
 
-LETTERS_DEEP_MAX = 2
+DEAD_LETTER_DEPTH_MAX = 2
 """So many dead letters, each the reason of the next, are published in one turn. Then the message waits where it is."""
 
 EXPIRED_AT_ONCE = 1024
@@ -99,7 +99,7 @@ class Limits:
         for _ in range(ROOM_MESSAGES):
             if not (self.over() and len(self._queue.ready_messages)):
                 return
-            if self._turn.letters_deep >= LETTERS_DEEP_MAX:
+            if self._turn.dead_letter_depth >= DEAD_LETTER_DEPTH_MAX:
                 break  # who falls from queue to queue falls on in another turn: each letter is longer than the last
             self._discard_first("maxlen")
         if not self._making_room:

@@ -27,7 +27,7 @@ from typing import cast
 from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.arguments.queue_types import QUORUM
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.at_least_once import Letters
+from broker.entities.queues.at_least_once import AtLeastOnce
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.consumers import Outlet
 from broker.entities.queues.queue import LOAD_MESSAGES, Queue, QueueContext, QueueSpec, load
@@ -38,7 +38,7 @@ from broker.wire.field_tables import Field
 from broker.wire.properties import decode_properties, encode_header
 from storage.batch import PERSISTENT, LaneState, StoredMessage
 
-MAIN_LANE, LETTERS_LANE = 0, 1
+MAIN_LANE, DEAD_LETTERS_LANE = 0, 1
 """The lanes of the store in which a queue keeps its messages, and those that are dead and not yet taken elsewhere."""
 
 DELIVERY_COUNT = "x-delivery-count"
@@ -112,7 +112,9 @@ class QuorumStore(QueueStore):
         self, batches: BatchQueue, source: MessageSource, queue_id: int, states: Mapping[int, LaneState]
     ) -> None:
         super().__init__(batches, source, queue_id, MAIN_LANE, states.get(MAIN_LANE) or LaneState())
-        self.letters = QueueStore(batches, source, queue_id, LETTERS_LANE, states.get(LETTERS_LANE) or LaneState())
+        self.dead_letters = QueueStore(
+            batches, source, queue_id, DEAD_LETTERS_LANE, states.get(DEAD_LETTERS_LANE) or LaneState()
+        )
 
     def ready_messages(self, queue: Queue, window: Window) -> QuorumReadyMessages:
         """A queue's ready messages, to be read back from here."""
@@ -124,8 +126,8 @@ class QuorumStore(QueueStore):
 
     def lost(self, number: int, messages: int, size_bytes: int) -> None:
         """The store has set aside records of one lane that it could not read."""
-        if number == LETTERS_LANE:
-            self.letters.lost(number, messages, size_bytes)
+        if number == DEAD_LETTERS_LANE:
+            self.dead_letters.lost(number, messages, size_bytes)
         else:
             super().lost(number, messages, size_bytes)
 
@@ -174,15 +176,18 @@ class QuorumLimits(Limits):
         super().expire(strictly=strictly)
 
     def _look_at_level(self) -> None:
-        letters = self._queue.letters
-        if self.over(len(letters), letters.bytes):
+        dead_letters = self._queue.dead_letters
+        if self.over(len(dead_letters), dead_letters.bytes):
             self._refusing = True
         elif self._refusing:
-            self._refusing = not self._sunk(len(letters), letters.bytes)
+            self._refusing = not self._sunk(len(dead_letters), dead_letters.bytes)
 
-    def _sunk(self, letters: int, letter_bytes: int) -> bool:
+    def _sunk(self, dead_letters: int, letter_bytes: int) -> bool:
         ready_messages = self._queue.ready_messages
-        levels = (len(ready_messages) + letters, self._messages), (ready_messages.bytes + letter_bytes, self._bytes)
+        levels = (
+            (len(ready_messages) + dead_letters, self._messages),
+            (ready_messages.bytes + letter_bytes, self._bytes),
+        )
         return all(limit is None or level <= limit * LOW_WATER for level, limit in levels)
 
 
@@ -195,7 +200,7 @@ class QuorumQueue(Queue):
     def __init__(self, spec: QueueSpec, store: QuorumStore, context: QueueContext, owner: object | None = None) -> None:
         super().__init__(spec, store, context, owner)
         self.limits = QuorumLimits(self, context)
-        self.letters = Letters(self, store.letters, context)
+        self.dead_letters = AtLeastOnce(self, store.dead_letters, context)
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end. A confirm of it always waits for the disk."""
@@ -299,31 +304,31 @@ class QuorumQueue(Queue):
     # Gone
 
     def discard(self, entries: Sequence[Entry], reason: str) -> None:
-        """Messages leave without having been acknowledged: see `Letters` for what may keep them here."""
+        """Messages leave without having been acknowledged: see `AtLeastOnce` for what may keep them here."""
         for ours in map(_ours, entries):
             ours.conceal()
-        if not self.letters.wanted:
+        if not self.dead_letters.wanted:
             super().discard(entries, reason)
             return
         for entry in entries:
             if entry.message is not None:
-                self.letters.add(entry.message, reason)
+                self.dead_letters.add(entry.message, reason)
         self.finish(entries)
 
     def delete(self) -> int:
         """End: nobody consumes any more, messages are gone. The number of ready messages."""
-        self.letters.end()
+        self.dead_letters.end()
         return super().delete()
 
     def restore(self) -> None:
         """Start with what the store says is there."""
         super().restore()
-        self.letters.restore()
+        self.dead_letters.restore()
 
     def stored(self, lane: int, up_to: int) -> None:
         """Everything this queue gave to one lane up to a position is on disk."""
-        if lane == LETTERS_LANE:
-            self.letters.stored(up_to)
+        if lane == DEAD_LETTERS_LANE:
+            self.dead_letters.stored(up_to)
         else:
             super().stored(lane, up_to)
 

@@ -35,7 +35,7 @@ class Turn:
         self.queues: list[Queue] = []
         self.outbound: list[Outbound] = []
         self._last: list[Callable[[], None]] = []
-        self.letters_deep = 0
+        self.dead_letter_depth = 0
         """Of how many dead letters, each the reason of the next, the last one is being published now."""
 
     def last(self, action: Callable[[], None]) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.entities.exchanges.routing import hand_over
 from broker.entities.messages import death_header
-from broker.entities.messages.death_header import Letter
+from broker.entities.messages.death_header import DeadLetter
 from broker.entities.messages.message import SHORT_STRING_BYTES, Message
 from broker.entities.vhosts.delayed_exchange import DelayQueue
 
@@ -29,23 +29,23 @@ class DeadLettering:
         if exchange is None:
             return
         turn = self._vhost.context.queue.turn
-        turn.letters_deep += 1
+        turn.dead_letter_depth += 1
         try:
             for alike in death_header.alike(messages):
-                letter = self._write(queue, alike[0], reason, exchange)
-                self._post(exchange, letter, [letter.of(message) for message in alike])
+                dead_letter = self._write(queue, alike[0], reason, exchange)
+                self._post(exchange, dead_letter, [dead_letter.of(message) for message in alike])
         finally:
-            turn.letters_deep -= 1
+            turn.dead_letter_depth -= 1
 
     def publish_for_certain(self, queue: Queue, message: Message, reason: str) -> bool:
         """The same with one; False, and nothing published, unless it has targets and all of them take it."""
         exchange = self._exchange(queue)
         if exchange is None:
             return False
-        letter = self._write(queue, message, reason, exchange)
-        copy = letter.of(message)
-        routes = self._vhost.route(exchange, letter.keys, letter.headers, copy)
-        targets = [target for target in routes.queues if not _in_circle(letter, target)]
+        dead_letter = self._write(queue, message, reason, exchange)
+        copy = dead_letter.of(message)
+        routes = self._vhost.route(exchange, dead_letter.keys, dead_letter.headers, copy)
+        targets = [target for target in routes.queues if not _in_circle(dead_letter, target)]
         if not targets or any(target.limits.refuses(copy) for target in targets):
             return False
         self._vhost.share_body(copy, targets)
@@ -60,18 +60,18 @@ class DeadLettering:
         name = queue.arguments.dead_letter_exchange
         return None if name is None else self._vhost.exchanges.get(name)
 
-    def _write(self, queue: Queue, message: Message, reason: str, exchange: Exchange) -> Letter:
+    def _write(self, queue: Queue, message: Message, reason: str, exchange: Exchange) -> DeadLetter:
         now, key = self._vhost.context.queue.now(), queue.arguments.dead_letter_routing_key
         return death_header.write(message, queue.name, reason, now, exchange.name, key)
 
-    def _post(self, exchange: Exchange, letter: Letter, copies: Sequence[Message]) -> None:
+    def _post(self, exchange: Exchange, dead_letter: DeadLetter, copies: Sequence[Message]) -> None:
         """Route dead letters that differ in their bodies only."""
-        routes = self._vhost.route(exchange, letter.keys, letter.headers, copies[0])
+        routes = self._vhost.route(exchange, dead_letter.keys, dead_letter.headers, copies[0])
         if len(copies) > 1 and not routes.lasting:  # each may go elsewhere
             for copy in copies:
-                self._post(exchange, letter, (copy,))
+                self._post(exchange, dead_letter, (copy,))
             return
-        targets = [target for target in routes.queues if not _in_circle(letter, target)]
+        targets = [target for target in routes.queues if not _in_circle(dead_letter, target)]
         for copy in copies:
             self._vhost.share_body(copy, targets)
         for target in targets:
@@ -82,5 +82,5 @@ class DeadLettering:
                 hand_over(copy, target)
 
 
-def _in_circle(letter: Letter, target: Queue) -> bool:
-    return not isinstance(target, DelayQueue) and letter.in_circle(target.name)
+def _in_circle(dead_letter: DeadLetter, target: Queue) -> bool:
+    return not isinstance(target, DelayQueue) and dead_letter.in_circle(target.name)

@@ -140,16 +140,16 @@ def test_letters_wait_and_go_in_their_order(core: Core) -> None:
     take_all(queue, reader)
     reader.reject()
     core.commit()
-    assert (len(queue.letters), len(queue.ready_messages), queue.unacked) == (count, 0, 0)
+    assert (len(queue.dead_letters), len(queue.ready_messages), queue.unacked) == (count, 0, 0)
     core.crash()
     queue = again(core)
-    assert (len(queue.letters), len(queue.ready_messages)) == (count, 0)
+    assert (len(queue.dead_letters), len(queue.ready_messages)) == (count, 0)
     core.advance(RETRY_MILLISECONDS)
-    assert len(queue.letters) == count
+    assert len(queue.dead_letters) == count
     dead = core.queue("dead")
     core.advance(RETRY_MILLISECONDS)
     core.advance(10)
-    assert len(queue.letters) == 0
+    assert len(queue.dead_letters) == 0
     core.commit()
     core.crash()
     reader = Reader()

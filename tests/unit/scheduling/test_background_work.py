@@ -152,7 +152,9 @@ def test_a_message_falls_through_few_queues_in_a_turn(party: Party) -> None:
         core.advance(1)
         places.append(_place(core))
         assert sum(queue.ready for queue in core.vhost.queues.values()) == 1
-    assert max(later - earlier for earlier, later in itertools.pairwise(places)) <= queue_limits.LETTERS_DEEP_MAX + 1
+    assert (
+        max(later - earlier for earlier, later in itertools.pairwise(places)) <= queue_limits.DEAD_LETTER_DEPTH_MAX + 1
+    )
 
 
 def _place(core: Core) -> int:

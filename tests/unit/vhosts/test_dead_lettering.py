@@ -51,8 +51,8 @@ def dying(core: Core, name: str = "q", **arguments: Any) -> Queue:
 def test_the_first_death_in_full(core: Core, graveyard: Queue) -> None:
     core.deposit(dying(core), b"x", headers={"z": 1}, message_id="m")
     reject_all(core, core.queue_named("q"))
-    (letter,) = letters(graveyard)
-    assert list(letter.headers or {}) == [
+    (dead_letter,) = letters(graveyard)
+    assert list(dead_letter.headers or {}) == [
         "x-death",
         "x-first-death-exchange",
         "x-first-death-queue",
@@ -62,7 +62,7 @@ def test_the_first_death_in_full(core: Core, graveyard: Queue) -> None:
         "x-last-death-reason",
         "z",
     ]
-    assert list(deaths(letter)[0].items()) == [
+    assert list(deaths(dead_letter)[0].items()) == [
         ("count", Field("l", 1)),
         ("reason", Field("S", b"rejected")),
         ("queue", Field("S", b"q")),
@@ -70,7 +70,7 @@ def test_the_first_death_in_full(core: Core, graveyard: Queue) -> None:
         ("exchange", Field("S", b"")),
         ("routing-keys", Field("A", [Field("S", b"q")])),
     ]
-    assert letter.message_id == "m"
+    assert dead_letter.message_id == "m"
 
 
 @pytest.mark.parametrize("reason", ["rejected", "expired", "maxlen"])
@@ -82,9 +82,9 @@ def test_the_time_to_live_goes_into_the_death(core: Core, graveyard: Queue, reas
     if reason == "rejected":
         reject_all(core, queue)
     core.advance(1000)
-    (letter,) = letters(graveyard)
-    assert letter.expiration is None
-    (death,) = deaths(letter)
+    (dead_letter,) = letters(graveyard)
+    assert dead_letter.expiration is None
+    (death,) = deaths(dead_letter)
     assert death["reason"] == Field("S", reason.encode())
     assert list(death)[-1] == "original-expiration"
     assert death["original-expiration"] == Field("S", b"1000")
@@ -95,21 +95,22 @@ def test_a_second_death_of_the_same_kind_counts_on_and_comes_first(core: Core, g
     other = {"queue": "elsewhere", "reason": "expired", "count": 2}
     core.deposit(dying(core), b"x", headers={"x-death": [other, first]})
     reject_all(core, core.queue_named("q"))
-    (letter,) = letters(graveyard)
-    latest, earlier = deaths(letter)
+    (dead_letter,) = letters(graveyard)
+    latest, earlier = deaths(dead_letter)
     assert latest["count"].value == 6
     assert latest["queue"].value == b"q"
     assert (earlier["queue"].value, earlier["count"].value) == (b"elsewhere", 2)
 
 
 def test_the_last_death_is_named_and_the_first_remembered(core: Core, graveyard: Queue) -> None:
-    """RabbitMQ 3.13 documentation, Dead Letter Exchanges: `x-last-death-*` changes, `x-first-death-*` never does."""
+    """RabbitMQ 3.13 documentation, Dead DeadLetter Exchanges: `x-last-death-*` changes, `x-first-death-*` never
+    does."""
     first, second = dying(core, "one", max_length=0), dying(core, "two")
     first.arguments = first.arguments._replace(dead_letter_routing_key="two")
     core.deposit(first, b"x")
     reject_all(core, second)
-    (letter,) = letters(graveyard)
-    said = {name: field.value for name, field in (letter.headers or {}).items() if "-death-" in name}
+    (dead_letter,) = letters(graveyard)
+    said = {name: field.value for name, field in (dead_letter.headers or {}).items() if "-death-" in name}
     assert said == {
         "x-first-death-exchange": b"",
         "x-first-death-queue": b"one",
@@ -124,9 +125,9 @@ def test_a_later_death_has_its_fields_in_alphabetical_order(core: Core, graveyar
     """As RabbitMQ 3.10.8 writes every death but a message's first."""
     core.deposit(dying(core), b"x", headers={"x-death": [{"queue": "elsewhere", "reason": "expired", "count": 1}]})
     reject_all(core, core.queue_named("q"))
-    (letter,) = letters(graveyard)
-    assert list(deaths(letter)[0]) == ["count", "exchange", "queue", "reason", "routing-keys", "time"]
-    assert "x-first-death-queue" not in (letter.headers or {}), "it was not the first"
+    (dead_letter,) = letters(graveyard)
+    assert list(deaths(dead_letter)[0]) == ["count", "exchange", "queue", "reason", "routing-keys", "time"]
+    assert "x-first-death-queue" not in (dead_letter.headers or {}), "it was not the first"
 
 
 @pytest.mark.parametrize(
@@ -145,17 +146,17 @@ def test_what_publishers_write_into_x_death_breaks_nothing(
 ) -> None:
     core.deposit(dying(core), b"x", headers={"x-death": [written]})
     reject_all(core, core.queue_named("q"))
-    (letter,) = letters(graveyard)
+    (dead_letter,) = letters(graveyard)
     if counted is not None:
-        assert deaths(letter)[0]["count"] == Field("l", counted)
+        assert deaths(dead_letter)[0]["count"] == Field("l", counted)
 
 
 @pytest.mark.parametrize("written", ["text", 1, [1], [], {"a": 1}, None])
 def test_an_x_death_that_is_no_array_of_tables_breaks_nothing(core: Core, graveyard: Queue, written: object) -> None:
     core.deposit(dying(core), b"x", headers={"x-death": written})
     reject_all(core, core.queue_named("q"))
-    (letter,) = letters(graveyard)
-    assert deaths(letter)[0]["queue"] == Field("S", b"q")
+    (dead_letter,) = letters(graveyard)
+    assert deaths(dead_letter)[0]["queue"] == Field("S", b"q")
 
 
 def test_a_routing_key_too_long_for_a_short_string_breaks_nothing(core: Core) -> None:
@@ -174,17 +175,17 @@ def test_without_a_key_of_its_own_a_letter_keeps_its_keys(core: Core) -> None:
     core.deposit(queue, b"x", headers={"CC": ["k2"]})
     reject_all(core, queue)
     assert [len(core.queue_named(name).ready_messages) for name in ("from-q", "from-k2", "from-other")] == [1, 1, 0]
-    (letter,) = letters(core.queue_named("from-k2"))
-    assert deaths(letter)[0]["routing-keys"] == Field("A", [Field("S", b"q"), Field("S", b"k2")])
-    assert "CC" in (letter.headers or {})
+    (dead_letter,) = letters(core.queue_named("from-k2"))
+    assert deaths(dead_letter)[0]["routing-keys"] == Field("A", [Field("S", b"q"), Field("S", b"k2")])
+    assert "CC" in (dead_letter.headers or {})
 
 
 def test_with_a_key_of_its_own_copies_are_forgotten(core: Core, graveyard: Queue) -> None:
     core.queue("k2")
     core.deposit(dying(core), b"x", headers={"CC": ["k2"]})
     reject_all(core, core.queue_named("q"))
-    (letter,) = letters(graveyard)
-    assert "CC" not in (letter.headers or {})
+    (dead_letter,) = letters(graveyard)
+    assert "CC" not in (dead_letter.headers or {})
     assert len(core.queue_named("k2").ready_messages) == 0
     (entry,) = graveyard.ready_messages.resident()
     assert entry.message is not None
@@ -216,8 +217,8 @@ def test_a_circle_with_a_rejection_goes_on(core: Core) -> None:
     for round_ in (1, 2, 3):
         core.advance(10)
         reject_all(core, two)
-        (letter,) = letters(one)
-        assert [death["count"].value for death in deaths(letter)] == [round_, round_]
+        (dead_letter,) = letters(one)
+        assert [death["count"].value for death in deaths(dead_letter)] == [round_, round_]
 
 
 def test_a_queue_may_be_its_own_graveyard_for_rejected_messages(core: Core) -> None:
@@ -246,7 +247,7 @@ def test_a_letter_survives_a_crash_and_its_original_does_not(core: Core, graveya
 
 
 def test_a_letter_that_a_crash_undid_is_written_again(core: Core, graveyard: Queue) -> None:
-    """Death and letter are one write: neither without the other."""
+    """Death and dead_letter are one write: neither without the other."""
     core.deposit(dying(core, message_ttl=1000), b"x")
     core.commit()
     core.advance(1000)
