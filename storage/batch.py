@@ -89,7 +89,7 @@ class LaneCounters(NamedTuple):
 
 
 class LaneWrites:
-    """What one lane of one queue wants written with the gathering batch.
+    """What one lane of one queue wants written with the open batch.
 
     `puts` maps positions, ascending, to records; taking one out again is `puts.pop(position)`.
     `settled` lists positions written earlier that are finished with. `deliveries` says how often messages,

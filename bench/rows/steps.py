@@ -65,7 +65,7 @@ class Client:
         self._core.end_turn()
 
     def feed(self, data: bytes) -> None:
-        """Have all of it obeyed, in as many turns as that takes, without ending any."""
+        """Have all of it handled, in as many turns as that takes, without ending any."""
         self.connection.receive(data)
         while self.connection.unfinished:
             self.connection.receive(b"")

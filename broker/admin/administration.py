@@ -80,7 +80,7 @@ class Administration:
 
 
 class _Written:
-    """Waits for the batch that was gathering when it was made."""
+    """Waits for the batch that was open when it was made."""
 
     def __init__(self) -> None:
         self.event = trio.Event()

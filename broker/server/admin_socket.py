@@ -77,7 +77,7 @@ async def _answer(administration: Administration, lines: Lines) -> tuple[dict[st
     if line is None:
         return None, True
     try:
-        return {"ok": await _obey(administration, line)}, False
+        return {"ok": await _handle(administration, line)}, False
     except AdministrationError as error:
         return _refusal(error), False
     except Exception:
@@ -85,7 +85,7 @@ async def _answer(administration: Administration, lines: Lines) -> tuple[dict[st
         return _refusal(AdministrationError("failed", "internal error, the broker's log has the details")), False
 
 
-async def _obey(administration: Administration, line: bytes) -> object:
+async def _handle(administration: Administration, line: bytes) -> object:
     try:
         request = json.loads(line)
     except (ValueError, RecursionError):

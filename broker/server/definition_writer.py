@@ -60,7 +60,7 @@ class DefinitionLog(Definitions):
     def __init__(self, store: DefinitionStore, highest_queue_id: int) -> None:
         self._store = store
         self._queue_id = highest_queue_id
-        self._gathered: list[Group] = []
+        self._waiting: list[Group] = []
         self._owed: list[Group] = []
         self._turn = trio.Lock()
         self._arrived = trio.Event()
@@ -69,14 +69,14 @@ class DefinitionLog(Definitions):
 
     def write(self, *changes: Change) -> Future[None]:
         """Have changes written together; settles when they are on disk."""
-        return self._gather(Group(changes, Future()))
+        return self._add(Group(changes, Future()))
 
     def erase(self, *deletions: Change, gone: Callable[[], None] | None = None) -> Future[None]:
         """Have deletions written, as `write` does, and when that fails, later; `gone` is called when they are."""
-        return self._gather(Group(deletions, Future(), gone or _nothing))
+        return self._add(Group(deletions, Future(), gone or _nothing))
 
-    def _gather(self, group: Group) -> Future[None]:
-        self._gathered.append(group)
+    def _add(self, group: Group) -> Future[None]:
+        self._waiting.append(group)
         self._arrived.set()
         return group.future
 
@@ -97,10 +97,10 @@ class DefinitionLog(Definitions):
         """Return when everything that has come is written, and what is owed has been tried once more."""
         async with self._turn:
             owing = bool(self._owed)
-            while self._gathered or owing:
+            while self._waiting or owing:
                 owing = False
                 self._arrived = trio.Event()
-                groups, self._gathered = self._gathered, []
+                groups, self._waiting = self._waiting, []
                 with trio.CancelScope(shield=True):
                     await self._commit(groups)
                 self.after_commit()

@@ -42,7 +42,7 @@ class Events:
         self.recorder = Recorder(store.boot, self._hand_over)
         self._store = store
         self._gathering = trio.Event()
-        self.recorder.first_gathered = self._wake_up
+        self.recorder.first_pending = self._wake_up
         self._record_boot(last, store.last_event)
 
     def _record_boot(self, logged: LastEvent | None, committed: LastEvent | None) -> None:

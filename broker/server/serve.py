@@ -365,7 +365,7 @@ def session_settings(config: Config) -> SessionSettings:
         initial_frame_max=limits.initial_frame_max_bytes,
         queues_max=limits.queues_max,
         exchanges_max=limits.exchanges_max,
-        gathered_bytes_max=limits.incomplete_bytes_max or resource_alarms.memory_limit(config) // 4,
+        incomplete_bytes_max=limits.incomplete_bytes_max or resource_alarms.memory_limit(config) // 4,
         turn_seconds=limits.turn_milliseconds / 1000,
         output_bytes_max=limits.output_bytes_max,
         held_bytes_max=limits.held_bytes_max,

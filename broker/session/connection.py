@@ -1,6 +1,6 @@
 """One connection: bytes in, bytes out.
 
-`receive` takes whatever has arrived and obeys it; what there is to say gathers in `output`. Nothing here waits.
+`receive` takes whatever has arrived and handles it; what there is to say gathers in `output`. Nothing here waits.
 An error is answered in one place, `guard`: a ChannelException ends its channel, a ConnectionException the
 connection.
 """
@@ -83,7 +83,7 @@ class Connection:
         self.channel_max = 0
         self.heartbeat = 0
         self.channels: dict[int, Channel] = {}
-        self.obeying = 0
+        self.handling = 0
         self.copies = 1
         self.output = Output(registry.broker.turn, registry.settings.output_bytes_max, on_flush, self._replenish)
         self.ended = False
@@ -93,8 +93,8 @@ class Connection:
         self.confirmed = False
         """Whether its latest publish is to be answered: with a confirm, or with the end of its transaction."""
         self.unfinished = False
-        self.gathered = 0
-        """Bytes of messages that are not whole, or not committed: registry.gathered is the sum of all."""
+        self.incomplete_bytes = 0
+        """Bytes of messages that are not whole, or not committed: registry.incomplete_bytes is the sum of all."""
         self._held_bytes = 0
         self._released: Future[None] | None = None
         self._rest = b""
@@ -113,7 +113,7 @@ class Connection:
             if rest:
                 missing = incoming_frames.missing_of_large(rest)
                 if 0 < missing < len(data):
-                    incoming_frames.obey_frames(self, rest + data[:missing])
+                    incoming_frames.handle_frames(self, rest + data[:missing])
                     start = missing
                 else:
                     data = rest + data
@@ -122,23 +122,23 @@ class Connection:
                 if self.phase is handshake.Phase.HEADER:  # the rest of it is still to come
                     self._rest = data
                     return
-            self._rest = data[incoming_frames.obey_frames(self, data, start) :]
+            self._rest = data[incoming_frames.handle_frames(self, data, start) :]
         except ConnectionException as error:
             self.fail(error)
 
     def guard(self, channel: Channel, key: int, action: Action) -> None:
         """Do something for a channel; an error is answered here and nowhere else."""
         if key:
-            self.obeying = key
+            self.handling = key
         try:
             action()
         except ChannelException as error:
-            channel.fail(error, self.obeying)
+            channel.fail(error, self.handling)
         except ConnectionException as error:
-            self.fail(error, self.obeying)
+            self.fail(error, self.handling)
         except Exception:
             log.exception("error on connection %s, channel %d", self.peer, channel.number)
-            self.fail(ConnectionException(ReplyCode.INTERNAL_ERROR, ""), self.obeying)
+            self.fail(ConnectionException(ReplyCode.INTERNAL_ERROR, ""), self.handling)
 
     def send(self, method: Method) -> None:
         """Send a method on channel 0."""
@@ -157,7 +157,9 @@ class Connection:
         Confirms do not count, they are not written out while nobody reads. Returns and answers do.
         """
         held_max = self.settings.held_bytes_max
-        return not (self.write_blocked or self._held_bytes > held_max or (self.blocked and self.gathered > held_max))
+        return not (
+            self.write_blocked or self._held_bytes > held_max or (self.blocked and self.incomplete_bytes > held_max)
+        )
 
     @property
     def write_blocked(self) -> bool:
@@ -170,16 +172,16 @@ class Connection:
         if size < 0:
             self.output.touch()  # whoever reads for us may go on
 
-    def gather(self, size: int) -> None:
+    def count_incomplete(self, size: int) -> None:
         """Count what has come of messages that are not whole; whoever has most of it goes when it is too much."""
-        self.gathered += size
-        self.registry.gathered += size
+        self.incomplete_bytes += size
+        self.registry.incomplete_bytes += size
         if size <= 0:
             return
-        if self.gathered > self.settings.held_bytes_max and self.broker.alarms.raised:
+        if self.incomplete_bytes > self.settings.held_bytes_max and self.broker.alarms.raised:
             self.block()
-        limit = self.settings.gathered_bytes_max
-        if limit and self.registry.gathered > limit:
+        limit = self.settings.incomplete_bytes_max
+        if limit and self.registry.incomplete_bytes > limit:
             self.registry.shed_load()
 
     def block(self) -> None:

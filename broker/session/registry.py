@@ -32,7 +32,7 @@ class Registry:
         """Connections that are not through the handshake, oldest first, and what drops each."""
         self.reply_channels: dict[str, Channel] = {}
         self.login_throttle = LoginThrottle(settings.throttle)
-        self.gathered = 0
+        self.incomplete_bytes = 0
         """Bytes that all connections together have sent of messages that are not whole, or not committed."""
         self._accesses: WeakValueDictionary[tuple[str, str], Access] = WeakValueDictionary()
 
@@ -57,9 +57,11 @@ class Registry:
 
     def shed_load(self) -> None:
         """Send away the connection that has most of messages that are not whole: they take too much memory."""
-        largest = max(self.connections, key=attrgetter("gathered"), default=None)
+        largest = max(self.connections, key=attrgetter("incomplete_bytes"), default=None)
         if largest is not None:
-            text = f"{largest.gathered} bytes of messages that are not complete are more than there is memory for"
+            text = (
+                f"{largest.incomplete_bytes} bytes of messages that are not complete are more than there is memory for"
+            )
             largest.fail(ConnectionException(ReplyCode.RESOURCE_ERROR, text))
 
     def close_connections(self, text: str, *, user: str | None = None, vhost: str | None = None) -> None:

@@ -22,7 +22,7 @@ class SessionSettings(NamedTuple):
     connections_max: int = 0
     output_bytes_max: int = 1 << 20  # beyond it a connection's consumers are given nothing
     held_bytes_max: int = 4 << 20  # beyond it a connection is not read
-    gathered_bytes_max: int = 0  # of messages that are not whole, over all connections
+    incomplete_bytes_max: int = 0  # of messages that are not whole, over all connections
     consumer_timeout: float = 1800.0  # until a delivery has to be acknowledged
     turn_copies_max: int = 500  # routed copies before others have their turn
     turn_seconds: float = 0.002  # the same in time, for what is not counted in copies

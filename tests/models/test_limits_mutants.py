@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.entities.messages.death_header import Letter
+from broker.entities.messages.death_header import DeadLetter
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues import queue
 from broker.entities.queues.priority_queue import PriorityReadyMessages
@@ -78,14 +78,14 @@ def the_publishers_time_is_forgotten(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_letter_dies_again(patch: pytest.MonkeyPatch) -> None:
-    real = Letter.of
+    real = DeadLetter.of
 
-    def of(letter: Letter, dead: Message) -> Message:
+    def of(letter: DeadLetter, dead: Message) -> Message:
         message = real(letter, dead)
         message.expiration = dead.expiration
         return message
 
-    patch.setattr(Letter, "of", of)
+    patch.setattr(DeadLetter, "of", of)
     patch.setattr(Queue, "publish_all", lambda queue, messages: max(map(queue.publish, messages)))
 
 

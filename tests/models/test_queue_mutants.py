@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from broker.entities.messages.death_header import Letter
+from broker.entities.messages.death_header import DeadLetter
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.priority_queue import PriorityReadyMessages, PriorityStore
 from broker.entities.queues.queue import Queue
@@ -155,14 +155,14 @@ def a_purge_reaches_the_lowest_level_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_letter_has_no_priority(patch: pytest.MonkeyPatch) -> None:
-    real = Letter.of
+    real = DeadLetter.of
 
-    def of(letter: Letter, dead: Message) -> Message:
+    def of(letter: DeadLetter, dead: Message) -> Message:
         message = real(letter, dead)
         message.priority = 0
         return message
 
-    patch.setattr(Letter, "of", of)
+    patch.setattr(DeadLetter, "of", of)
 
 
 def found(seed: int, *, priorities: bool) -> bool:

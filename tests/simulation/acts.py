@@ -152,13 +152,13 @@ def _settle(
     copies = channel.strike(tags)
     channel.limbo += copies
 
-    def obeyed() -> None:
+    def handled() -> None:
         if client.listening(channel):
             channel.limbo = [copy for copy in channel.limbo if copy not in copies]
             channel.shed_load(tags)
             effect(client, [copy for copy in copies if copy.out is channel])
 
-    client.line.send(data, obeyed)
+    client.line.send(data, handled)
 
 
 def commit(client: Client, channel: Channel, chance: Random) -> None:
@@ -171,7 +171,7 @@ def commit(client: Client, channel: Channel, chance: Random) -> None:
     done: list[Parcel] = []
     _endanger(client, "messages", chance, STRIKES_AT_COMMITS)
 
-    def obeyed() -> None:
+    def handled() -> None:
         done.extend(client.committed(channel))
 
     def answered(_: Any) -> None:
@@ -179,7 +179,7 @@ def commit(client: Client, channel: Channel, chance: Random) -> None:
             client.world.promises.confirmed(parcel)
         client.world.promises.certain(client.transactions.pop(channel, None))
 
-    client.ask(channel, methods.TxCommit(), answered, obeyed)
+    client.ask(channel, methods.TxCommit(), answered, handled)
 
 
 def get(client: Client, channel: Channel, chance: Random) -> None:
@@ -197,11 +197,11 @@ def get(client: Client, channel: Channel, chance: Random) -> None:
             method, properties, body = answer
             client.take(channel, place, method, properties, body, no_ack=no_ack)
 
-    def obeyed() -> None:
+    def handled() -> None:
         place.used = client.world.promises.now
 
     place.asked.append(channel)
-    client.ask(channel, methods.BasicGet(place.recipe.name, no_ack), answered, obeyed)
+    client.ask(channel, methods.BasicGet(place.recipe.name, no_ack), answered, handled)
 
 
 def consume(client: Client, channel: Channel, chance: Random) -> None:
@@ -256,11 +256,11 @@ def read_on_stream(client: Client, channel: Channel, chance: Random) -> None:
     for tag in tags:
         channel.out_since.pop(tag, None)
 
-    def obeyed() -> None:
+    def handled() -> None:
         for reading in tags.values():
             reading.out -= 1
 
-    client.line.send(data, obeyed)
+    client.line.send(data, handled)
 
 
 def cancel(client: Client, channel: Channel, chance: Random) -> None:
@@ -293,12 +293,12 @@ def recover(client: Client, channel: Channel, chance: Random) -> None:
     if not client.free(channel) or channel.mode == "tx" or channel.read_tags or channel.readings:
         return
 
-    def obeyed() -> None:
+    def handled() -> None:
         tags = list(channel.out)
         client.world.promises.returned(channel.strike(tags))
         channel.shed_load(tags)
 
-    client.ask(channel, methods.BasicRecover(True), nothing, obeyed)
+    client.ask(channel, methods.BasicRecover(True), nothing, handled)
 
 
 def purge(client: Client, channel: Channel, chance: Random) -> None:
@@ -310,14 +310,14 @@ def purge(client: Client, channel: Channel, chance: Random) -> None:
         return
     gone: list[Copy] = []
 
-    def obeyed() -> None:
+    def handled() -> None:
         gone.extend(client.world.promises.purged(place))
 
     def answered(_: Any) -> None:
         for copy in gone:
             copy.left = 0
 
-    client.ask(channel, methods.QueuePurge(place.recipe.name, False), answered, obeyed)
+    client.ask(channel, methods.QueuePurge(place.recipe.name, False), answered, handled)
 
 
 def declare(client: Client, channel: Channel, chance: Random) -> None:
@@ -375,7 +375,7 @@ def delete(client: Client, channel: Channel, chance: Random) -> None:
 
     _endanger(client, "definitions", chance)
 
-    def obeyed() -> None:
+    def handled() -> None:
         place.ending = True
         client.world.promises.bound.discard(place.number)
         client.world.look()
@@ -383,7 +383,7 @@ def delete(client: Client, channel: Channel, chance: Random) -> None:
     def answered(_: Any) -> None:
         place.ended = True
 
-    client.ask(channel, methods.QueueDelete(place.recipe.name, False, False, False), answered, obeyed)
+    client.ask(channel, methods.QueueDelete(place.recipe.name, False, False, False), answered, handled)
 
 
 def close_channel(client: Client, channel: Channel, chance: Random) -> None:
@@ -393,14 +393,14 @@ def close_channel(client: Client, channel: Channel, chance: Random) -> None:
 
     mode = chance.choice(MODES)
 
-    def obeyed() -> None:
+    def handled() -> None:
         channel.closing = True
         channel.give_up(client.all_out(channel))
 
     def answered(_: Any) -> None:
         client.world.agenda.after(0, lambda: client.reopen(channel, mode))
 
-    client.ask(channel, methods.ChannelClose(200, "", 0, 0), answered, obeyed)
+    client.ask(channel, methods.ChannelClose(200, "", 0, 0), answered, handled)
 
 
 def acknowledge_twice(client: Client, channel: Channel, chance: Random) -> None:

@@ -51,7 +51,7 @@ class Taker(Holder, Protocol):
 
 
 class Parcel:
-    """One publish. `held` says that it was sent while publishers had to wait, and is not known to be obeyed."""
+    """One publish. `held` says that it was sent while publishers had to wait, and is not known to be handled."""
 
     __slots__ = (
         "alarm",
@@ -81,7 +81,7 @@ class Parcel:
         self.reached: set[str] = set()
         """In a transaction: the names of the queues that it is for."""
         self.perhaps: set[str] = set()
-        """The names of those among and beside them that it is for if it was obeyed at another moment."""
+        """The names of those among and beside them that it is for if it was handled at another moment."""
         self.held = False
         self.alarm = 0
         self.copies: list[Copy] = []

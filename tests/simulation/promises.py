@@ -139,7 +139,7 @@ class Promises:
             copy.expires_by = 0 if parcel.held else now + min(lives) + TOLERANCE
 
     def released(self, parcel: Parcel) -> None:
-        """A publish that had to wait has been obeyed by now."""
+        """A publish that had to wait has been handled by now."""
         if not parcel.held:
             return
         parcel.held = False
@@ -153,11 +153,11 @@ class Promises:
         self.strayed(parcel, targets)
 
     def loosened(self, parcel: Parcel) -> None:
-        """A publish that had to wait need not wait any more: it may have been obeyed, or will be."""
+        """A publish that had to wait need not wait any more: it may have been handled, or will be."""
         self.strayed(parcel, self.targets(*parcel.target))
 
     def strayed(self, parcel: Parcel, targets: Iterable[Place]) -> None:
-        """A publish may have reached these queues, because it was obeyed at a moment that nobody knows."""
+        """A publish may have reached these queues, because it was handled at a moment that nobody knows."""
         for place in targets:
             if place.recipe.kind == "stream":
                 self.stream.sent[parcel.number] = parcel
@@ -210,7 +210,7 @@ class Promises:
             raise Broken(f"{self.tell(copy)} comes with redelivered {redelivered}, out {copy.times_out} times before")
         copy.sure, copy.shaky = True, False
         if copy.parcel.held:
-            copy.came = self.batch()  # it was obeyed at some moment until now
+            copy.came = self.batch()  # it was handled at some moment until now
         if copy.waits:
             copy.waits, copy.released = False, self.batch()
         self._seen_anew(copy, reason)
@@ -341,7 +341,7 @@ class Promises:
                 self._tie(letter, copy)
 
     def dropped(self, parcels: Iterable[Parcel]) -> None:
-        """A channel has ended, and with it the publishes that had to wait and have not been obeyed.
+        """A channel has ended, and with it the publishes that had to wait and have not been handled.
 
         As long as the alarm lasts for which they waited, that is all of them. After it nobody has said how far the
         broker has come.
@@ -361,7 +361,7 @@ class Promises:
         ready = [copy for copy in place.copies.values() if copy.possibly_ready(self.now)]
         gone = [copy for copy in ready if not copy.parcel.held]
         for copy in ready:
-            copy.astray |= copy.parcel.held  # it may have been obeyed before, and be gone with the others
+            copy.astray |= copy.parcel.held  # it may have been handled before, and be gone with the others
         for copy in gone:
             copy.end("purged", self.batch())
             for group in (copy.group, *copy.groups_left):

@@ -120,7 +120,7 @@ class Channel:
     # Publishes that the broker has read and had to keep: publishers wait, or something before them does
 
     def release_held(self) -> None:
-        """All of them have been obeyed."""
+        """All of them have been handled."""
         for parcel in self.held:
             if self.mode == "tx":
                 self.obey_some_held()
@@ -130,7 +130,7 @@ class Channel:
         self.held.clear()
 
     def obey_some_held(self) -> None:
-        """Some of them may have been obeyed, nobody knows which: they went where publishes go now, or went before."""
+        """Some of them may have been handled, nobody knows which: they went where publishes go now, or went before."""
         world = self.client.world
         for parcel in self.held:
             if self.mode == "tx":
@@ -140,7 +140,7 @@ class Channel:
                 world.promises.loosened(parcel)
 
     def drop_held(self) -> None:
-        """The channel is over, and those that have not been obeyed come to nothing."""
+        """The channel is over, and those that have not been handled come to nothing."""
         if self.mode != "tx":
             self.client.world.promises.dropped(self.held)
         self.held.clear()
@@ -173,21 +173,21 @@ class Client:
         self.send(0, methods.ConnectionTuneOk(2047, FRAME_MAX, 0))
         self.send(0, methods.ConnectionOpen("/"))
 
-    def send(self, channel: int, method: Method, obeyed: Callable[[], None] | None = None) -> None:
-        """Send a method; `obeyed` is called when the broker has taken it in, its turn not yet over."""
-        self.line.send(method_frame(channel, method), obeyed)
+    def send(self, channel: int, method: Method, handled: Callable[[], None] | None = None) -> None:
+        """Send a method; `handled` is called when the broker has taken it in, its turn not yet over."""
+        self.line.send(method_frame(channel, method), handled)
 
     def ask(
         self,
         channel: Channel,
         method: Method,
         answered: Callable[[Any], None],
-        obeyed: Callable[[], None] | None = None,
+        handled: Callable[[], None] | None = None,
     ) -> None:
         """Send a method that is answered."""
         self.world.note(f"{self.name}.{channel.number} > {_told(method, b'')}")
         channel.expected.append(answered)
-        self.send(channel.number, method, obeyed)
+        self.send(channel.number, method, handled)
 
     def open(self, number: int, mode: str) -> Channel:
         """Open a channel, in a mode."""
@@ -214,7 +214,8 @@ class Client:
             action()
 
     def free(self, channel: Channel) -> bool:
-        """The broker obeys at once what is sent on this channel, and there is nothing that the client has not seen."""
+        """The broker handles at once what is sent on this channel, and there is nothing that the client has not
+        seen."""
         if self.gone or self.closing or channel.closing or self.line.waiting or not self.line.taken_in:
             return False
         theirs = self.line.connection.channels.get(channel.number)
@@ -226,7 +227,7 @@ class Client:
         return theirs is not None and not theirs.closing and not self.line.connection.ended
 
     def settles(self, channel: Channel) -> bool:
-        """The broker obeys an acknowledgement on this channel as soon as it has read it."""
+        """The broker handles an acknowledgement on this channel as soon as it has read it."""
         if self.closing or not self.listening(channel) or not self.line.taken_in:
             return False
         return not self.line.connection.channels[channel.number].gates

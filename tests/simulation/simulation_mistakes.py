@@ -162,12 +162,12 @@ def an_alarm_lets_publishers_through(patch: Patch) -> None:
 
 def an_alarm_holds_acknowledgements(patch: Patch) -> None:
     """What frees memory waits until there is memory."""
-    obey = Channel.obey
+    handle = Channel.handle
 
     def wait(channel: Channel, key: int, action: Any, size: int, *, may_pass: bool = False) -> None:
-        obey(channel, key, action, size)
+        handle(channel, key, action, size)
 
-    patch(Channel, "obey", wait)
+    patch(Channel, "handle", wait)
 
 
 def a_declaration_does_not_wait(patch: Patch) -> None:

@@ -24,11 +24,11 @@ Deaths = list[Field]
 COUNT_MAX = (1 << 63) - 1
 
 DEATHS_MAX = 64
-"""In how many ways a message may have died, by queue and reason: its dead_letter grows with each, and one that falls
+"""In how many ways a message may have died, by queue and reason: its dead letter grows with each, and one that falls
 from queue to queue does so in one turn. Then it is gone."""
 
 REMEMBERED_BYTES_MAX = 1024
-"""Of longer headers the dead_letter is written anew for each message."""
+"""Of longer headers the dead letter is written anew for each message."""
 
 
 def alike(messages: Sequence[Message]) -> list[list[Message]]:
@@ -42,7 +42,7 @@ class DeadLetter(NamedTuple):
     route: bytes
     header: bytes
     flags: int
-    """As the publisher said. Some queues keep what was published as transient; its dead_letter is transient again."""
+    """As the publisher said. Some queues keep what was published as transient; its dead letter is transient again."""
     priority: int
     open_keys: tuple[str, ...]
     blind_keys: tuple[str, ...]
@@ -56,7 +56,7 @@ class DeadLetter(NamedTuple):
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """Every key the dead_letter is routed by."""
+        """Every key the dead letter is routed by."""
         return self.open_keys + self.blind_keys
 
     def in_circle(self, queue: str) -> bool:
@@ -70,7 +70,7 @@ class DeadLetter(NamedTuple):
 
 
 def write(message: Message, queue: str, reason: str, now: int, exchange: str, routing_key: str | None) -> DeadLetter:
-    """The dead_letter to publish to `exchange` for a message that died in a queue. `now` is in milliseconds."""
+    """The dead letter to publish to `exchange` for a message that died in a queue. `now` is in milliseconds."""
     writer = _write_again if len(message.header) <= REMEMBERED_BYTES_MAX else _write
     blind_keys = tuple(message.blind_keys)
     return writer(message.route, message.header, blind_keys, queue, reason, now // 1000, exchange, routing_key)

@@ -1,6 +1,6 @@
-"""Dead letters at least once: a message that died stays in its queue until all targets of its dead_letter have it.
+"""Dead letters at least once: a message that died stays in its queue until all targets of its dead letter have it.
 
-That is `x-dead-letter-strategy` at-least-once of quorum queues. Where the targets take the dead_letter, its publishes
+That is `x-dead-letter-strategy` at-least-once of quorum queues. Where the targets take the dead letter, its publishes
 and the settlement of the original go to disk in one batch, as with any dead letter. Where they do not - no such
 exchange, no route, a queue that is full and refuses - the message moves to a lane of its own in the store, with the
 reason why it died, and is tried again from time to time. It is no longer ready, and nothing delivers it.
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from broker.entities.queues.quorum_queue import QuorumQueue
 
 RETRY_MILLISECONDS = 1000
-"""How long after a dead_letter was not taken it is tried again."""
+"""How long after a dead letter was not taken it is tried again."""
 
 TRIED_AT_ONCE = 32
-"""So many of the oldest dead_letters are tried each time; RabbitMQ has as many on their way."""
+"""So many of the oldest dead letters are tried each time; RabbitMQ has as many on their way."""
 
 REASONS = ("rejected", "expired", "maxlen", "delivery_limit")
 REASON_SHIFT = 8
-"""The record of a waiting dead_letter has its reason in its flags from this bit on: the place in REASONS, from 1."""
+"""The record of a waiting dead letter has its reason in its flags from this bit on: the place in REASONS, from 1."""
 
 
 class AtLeastOnce:
@@ -44,7 +44,7 @@ class AtLeastOnce:
 
     @property
     def bytes(self) -> int:
-        """The bodies of the dead_letters that wait."""
+        """The bodies of the dead letters that wait."""
         return self._ready_messages.bytes
 
     @property
@@ -63,12 +63,12 @@ class AtLeastOnce:
             self._wait(message, reason)
 
     def end(self) -> None:
-        """The queue ends, and the dead_letters with it."""
+        """The queue ends, and the dead letters with it."""
         self._ready_messages.end()
         del self._queue
 
     def restore(self) -> None:
-        """Start with the dead_letters that are on disk."""
+        """Start with the dead letters that are on disk."""
         self._store.restore()
         self._ready_messages.restore(self._store.state.messages, self._store.state.bytes)
         self._retry_later()
@@ -94,7 +94,7 @@ class AtLeastOnce:
             self._context.timers.at(self._context.now() + milliseconds, self._retry)
 
     def _retry(self) -> None:
-        """Try the oldest dead_letters. When some went, there is room to try others at once."""
+        """Try the oldest dead letters. When some went, there is room to try others at once."""
         self._retrying = False
         if not len(self._ready_messages):
             return  # the queue is gone, for instance

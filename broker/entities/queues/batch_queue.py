@@ -1,4 +1,4 @@
-"""The gathering batch, and the sealed ones that wait for the disk."""
+"""The open batch, and the sealed ones that wait for the disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BatchQueue:
         return self.current.number
 
     def seal(self) -> None:
-        """Close the gathering batch, to be stored after those closed before it."""
+        """Close the open batch, to be stored after those closed before it."""
         last_event = 0 if self._recorder is None else self._recorder.last_event
         self.sealed.append(self.current.seal(last_event))
         self.current = WriteBatch(self.current.number + 1)

@@ -57,7 +57,7 @@ class Recorder:
         self.last_event = 0
         self.discarding: Queue | None = None
         self.place = 0
-        self.first_gathered: Callable[[], None] = _nothing
+        self.first_pending: Callable[[], None] = _nothing
         """Called when there is something to hand over, before long, and was nothing before."""
         self.purged: set[int] | None = set()
         """Queues, by their ids, that were purged while it is being recorded what was there at the start. Then None."""
@@ -75,7 +75,7 @@ class Recorder:
     def add(self, kind: int, events: int, *values: object) -> None:
         """Take in a record that stands for so many events."""
         if not self._records:
-            self.first_gathered()
+            self.first_pending()
         self._records.append((kind, time.time_ns() // 1000, *values))
         self.last_event += events
         self._gathered += events

@@ -165,7 +165,7 @@ class PriorityStore:
         return PriorityReadyMessages(window, lambda number: partial(self._read, queue, number))
 
     def put(self, entry: Entry, *, durable: bool) -> None:
-        """Have a message written with the gathering batch: see `QueueStore.put`."""
+        """Have a message written with the open batch: see `QueueStore.put`."""
         self.lane(entry.level).put(entry, durable=durable)
 
     def settle(self, entries: Iterable[Entry]) -> None:

@@ -69,7 +69,7 @@ class QueueStore:
         return ReadyMessages(window, partial(self.read, queue))
 
     def put(self, entry: Entry, *, durable: bool) -> None:
-        """Have a message written with the gathering batch, to survive a restart if it is `durable`."""
+        """Have a message written with the open batch, to survive a restart if it is `durable`."""
         message = entry.message
         assert message is not None, "only what is in memory can be written"
         self._open().puts[entry.position] = (message, entry.expires_at)

@@ -48,7 +48,7 @@ class StreamStore(QueueStore):
         super().__init__(batches, source, queue_id, 0, state)
 
     def append(self, offset: int, message: Message, time: int) -> None:
-        """Have a message written with the gathering batch."""
+        """Have a message written with the open batch."""
         state = self.state
         self._open().puts[offset] = (message, time)
         self._batches.current.bytes += len(message.body) + len(message.header) + RECORD_BYTES

@@ -1,6 +1,6 @@
 """What one turn of the broker leaves to its end.
 
-A turn is everything that happens between two waits: some bytes of one client are taken apart and obeyed, or
+A turn is everything that happens between two waits: some bytes of one client are taken apart and handled, or
 a batch has reached the disk. Queues that were touched deliver once, at the end of it, and every connection
 that has something to say says it in one piece.
 """

@@ -22,7 +22,7 @@ CHALLENGE = ("WWW-Authenticate", 'Basic realm="Leveret"')
 
 
 def refusal(registry: Registry, request: Request) -> Answer | None:
-    """Why a request is not obeyed; None when its user may see the whole broker."""
+    """Why a request is not handled; None when its user may see the whole broker."""
     scheme, _, credentials = request.headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() != b"basic":
         return _unauthorized("not_authorized", "Login failed")

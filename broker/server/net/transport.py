@@ -140,7 +140,7 @@ class Transport:
             if self._in_line:
                 await self._stand_in_line(data)
             else:
-                await self._obey(data)
+                await self._handle(data)
             while connection.unfinished and not connection.ended:
                 await self._hold_back()
                 await self._stand_in_line(b"")
@@ -152,9 +152,9 @@ class Transport:
     async def _stand_in_line(self, data: bytes) -> None:
         """A turn for who had more to do than one allows; so it goes on until all that came with one reading is done."""
         async with self._engine.line:
-            await self._obey(data)
+            await self._handle(data)
 
-    async def _obey(self, data: bytes) -> None:
+    async def _handle(self, data: bytes) -> None:
         began = thread_time()
         self.connection.receive(data)
         self._engine.end_turn()

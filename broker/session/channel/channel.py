@@ -1,7 +1,7 @@
-"""One channel: its state, and the order in which it obeys.
+"""One channel: its state, and the order in which it handles.
 
-A channel obeys its methods one after the other. When one has to wait - a durable declaration for its commit,
-a transaction for the disk - the channel is *gated*: what comes later is held, and obeyed when the gate opens,
+A channel handles its methods one after the other. When one has to wait - a durable declaration for its commit,
+a transaction for the disk - the channel is *gated*: what comes later is held, and handled when the gate opens,
 so that a publish right after a declaration without reply still finds its queue. Publishes are held too while
 memory or disk run short; acknowledgements pass by them, because they are what makes room.
 """
@@ -84,10 +84,10 @@ class Channel:
 
     @property
     def free(self) -> bool:
-        """Whatever comes can be obeyed at once."""
+        """Whatever comes can be handled at once."""
         return not (self.gates or self.held or self.closing)
 
-    def obey(self, key: int, action: Action, size: int, *, may_pass: bool = False) -> None:
+    def handle(self, key: int, action: Action, size: int, *, may_pass: bool = False) -> None:
         """Do something now, or once everything before it is done; what `may_pass` does not wait for publishes."""
         if self.free or (may_pass and not self.gates):
             action()
@@ -109,7 +109,7 @@ class Channel:
             go_on(future.result())
             return
         self.gates += 1
-        failing = self.connection.obeying
+        failing = self.connection.handling
 
         def settled(outcome: Future[T]) -> None:
             self.gates -= 1
@@ -120,7 +120,7 @@ class Channel:
         future.then(settled)
 
     def go_on(self) -> None:
-        """Obey what was held, up to the next gate."""
+        """Handle what was held, up to the next gate."""
         while self.held and not self.gates and not self.ended:
             if self.held[0].key == methods.BasicPublish.KEY and self.connection.broker.alarms.raised:
                 self.connection.block()
@@ -195,7 +195,7 @@ class Channel:
     # Confirms
 
     def confirm_later(self, ledger: ConfirmLedger, count: int = 1) -> None:
-        """The publishes just made are confirmed with the batch that is gathering."""
+        """The publishes just made are confirmed with the open batch."""
         batches = self.connection.broker.batches
         if ledger.wait_for(batches.current.number, count):
             batches.wait(ledger)
@@ -221,7 +221,7 @@ class Channel:
     # End
 
     def stop(self) -> None:
-        """The connection is at its end: nothing more is obeyed or said, and what the channel holds is about to go."""
+        """The connection is at its end: nothing more is handled or said, and what the channel holds is about to go."""
         self.ended = True
         self.confirms = None
         self.direct_reply.stop()
@@ -233,10 +233,10 @@ class Channel:
         does not consume from.
         """
         outstanding = self.deliveries.take(0, multiple=True)
-        self.connection.gather(-self.assembler.bytes)
+        self.connection.count_incomplete(-self.assembler.bytes)
         self.assembler = Assembler(BODY_BYTES_MAX)
         if self.transaction is not None:
-            self.connection.gather(-self.transaction.bytes)
+            self.connection.count_incomplete(-self.transaction.bytes)
             outstanding |= self.transaction.settled
             self.transaction = None
         if failed:

@@ -1,4 +1,4 @@
-"""The protocol on one page: which function obeys which method."""
+"""The protocol on one page: which function handles which method."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ HANDLERS: dict[type[Method], Callable[[Channel, Any], None]] = {
 }
 
 MAKES_ROOM = frozenset({methods.BasicAck, methods.BasicNack, methods.BasicReject})
-"""What is obeyed even while publishes before it are held."""
+"""What is handled even while publishes before it are held."""
 
 
-def obey(channel: Channel, command: Command) -> None:
-    """Obey a whole command on an open channel."""
+def handle(channel: Channel, command: Command) -> None:
+    """Handle a whole command on an open channel."""
     if type(command.method) is methods.BasicPublish:
         assert command.header_payload is not None
         channel.connection.publishes, channel.connection.confirmed = True, channel.confirmed
@@ -71,7 +71,7 @@ def obey(channel: Channel, command: Command) -> None:
     handler(channel, command.method)
 
 
-def obey_unopened(connection: Connection, number: int, channel: Channel | None, method: Method | None) -> None:
+def handle_unopened(connection: Connection, number: int, channel: Channel | None, method: Method | None) -> None:
     """A frame for a channel that is not open: before channel.open, or between channel.close and its answer."""
     if channel is None:
         if isinstance(method, methods.ChannelOpen):

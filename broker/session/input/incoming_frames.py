@@ -1,7 +1,7 @@
-"""From received bytes to obeyed methods.
+"""From received bytes to handled methods.
 
 Frames are cut where they lie. A publish that is there whole - method, header and one body frame - and an
-acknowledgement are obeyed on the spot, with all of their kind behind them (`runs`); everything else takes the
+acknowledgement are handled on the spot, with all of their kind behind them (`runs`); everything else takes the
 general way: decoded, assembled into a command, dispatched by its type.
 """
 
@@ -47,8 +47,8 @@ def missing_of_large(rest: bytes) -> int:
     return _OVERHEAD + size - len(rest) if size >= LARGE_BYTES else 0
 
 
-def obey_frames(connection: Connection, data: bytes, start: int = 0) -> int:
-    """Obey whole frames from `start` on until the turn's budget is spent, in copies or in time; how far that was.
+def handle_frames(connection: Connection, data: bytes, start: int = 0) -> int:
+    """Handle whole frames from `start` on until the turn's budget is spent, in copies or in time; how far that was.
 
     It ends as well when too much has been said that the client has not read. Raises ConnectionException for a broken
     frame. Long and flat because each frame passes here.
@@ -69,7 +69,7 @@ def obey_frames(connection: Connection, data: bytes, start: int = 0) -> int:
             if channel is not None and channel.free and channel.assembler.idle:
                 name = data[at + 7 : at + 11]
                 if name in (_PUBLISH, _ACK):
-                    after = publish_fast_path.obey_run(channel, data, at, budget, until)
+                    after = publish_fast_path.handle_batch(channel, data, at, budget, until)
                     if after > at:
                         at = after
                         budget -= connection.copies
@@ -78,7 +78,7 @@ def obey_frames(connection: Connection, data: bytes, start: int = 0) -> int:
                             break
                         continue
         try:
-            _obey_frame(connection, kind, number, data, at + 7, stop)
+            _handle_frame(connection, kind, number, data, at + 7, stop)
         except ConnectionException as error:  # the frames behind it are in step still: connection.close-ok among them
             connection.fail(error)
         at = stop + 1
@@ -88,7 +88,7 @@ def obey_frames(connection: Connection, data: bytes, start: int = 0) -> int:
     return at
 
 
-def _obey_frame(connection: Connection, kind: int, number: int, data: bytes, start: int, stop: int) -> None:
+def _handle_frame(connection: Connection, kind: int, number: int, data: bytes, start: int, stop: int) -> None:
     least = frames.PAYLOAD_BYTES_MIN.get(kind)
     if least is None or stop - start < least:
         raise frames.unknown_frame(kind, data[start:stop])
@@ -98,17 +98,17 @@ def _obey_frame(connection: Connection, kind: int, number: int, data: bytes, sta
         if number:
             raise frames.unexpected_frame(kind, data[start:stop])
     elif number == 0:
-        _obey_on_connection(connection, kind, data[start:stop])
+        _handle_on_connection(connection, kind, data[start:stop])
     elif connection.phase is handshake.Phase.OPEN:
         if kind == FRAME_BODY and stop - start >= LARGE_BYTES:
-            _obey_body(connection, number, memoryview(data)[start:stop])
+            _handle_body(connection, number, memoryview(data)[start:stop])
         else:
-            _obey_on_channel(connection, kind, number, data[start:stop])
+            _handle_on_channel(connection, kind, number, data[start:stop])
     elif connection.phase is not handshake.Phase.CLOSING:
         handshake.refuse(connection, f"frame on channel {number} before the connection was open")
 
 
-def _obey_on_connection(connection: Connection, kind: int, payload: bytes) -> None:
+def _handle_on_connection(connection: Connection, kind: int, payload: bytes) -> None:
     if kind != FRAME_METHOD:
         raise frames.unexpected_frame(kind, payload)
     try:
@@ -118,47 +118,47 @@ def _obey_on_connection(connection: Connection, kind: int, payload: bytes) -> No
     if method is None:
         return
     try:
-        handshake.obey(connection, method)
+        handshake.handle(connection, method)
     except ChannelException as error:  # on channel 0 every error is the connection's
         raise ConnectionException(error.code, error.text, method.CLASS_ID, method.METHOD_ID) from error
 
 
-def _obey_on_channel(connection: Connection, kind: int, number: int, payload: bytes) -> None:
+def _handle_on_channel(connection: Connection, kind: int, number: int, payload: bytes) -> None:
     channel = connection.channels.get(number)
     method = _decode(connection, payload) if kind == FRAME_METHOD else None
     if kind == FRAME_METHOD and method is None:
         return
     if channel is None or channel.closing:
-        dispatch.obey_unopened(connection, number, channel, method)
+        dispatch.handle_unopened(connection, number, channel, method)
         return
     if method is not None:
         command = channel.assembler.method(method)
     elif kind == FRAME_HEADER:
         command = channel.assembler.header(payload)
     else:
-        _obey_body(connection, number, payload)
+        _handle_body(connection, number, payload)
         return
     if command is not None:
-        _obey_command(channel, command, len(payload))
+        _handle_command(channel, command, len(payload))
 
 
-def _obey_body(connection: Connection, number: int, payload: bytes | memoryview) -> None:
+def _handle_body(connection: Connection, number: int, payload: bytes | memoryview) -> None:
     channel = connection.channels.get(number)
     if channel is None or channel.closing:
-        dispatch.obey_unopened(connection, number, channel, None)
+        dispatch.handle_unopened(connection, number, channel, None)
         return
     waiting = channel.assembler.bytes
     command = channel.assembler.body(payload)
-    connection.gather(channel.assembler.bytes - waiting)
+    connection.count_incomplete(channel.assembler.bytes - waiting)
     if command is not None:
-        _obey_command(channel, command, 0)
+        _handle_command(channel, command, 0)
 
 
-def _obey_command(channel: Channel, command: Command, payload_bytes: int) -> None:
+def _handle_command(channel: Channel, command: Command, payload_bytes: int) -> None:
     key, size = command.method.KEY, len(command.body) + payload_bytes + HELD_OVERHEAD_BYTES
-    action = partial(dispatch.obey, channel, command)
+    action = partial(dispatch.handle, channel, command)
     may_pass = type(command.method) in dispatch.MAKES_ROOM and channel.transaction is None
-    channel.connection.guard(channel, key, lambda: channel.obey(key, action, size, may_pass=may_pass))
+    channel.connection.guard(channel, key, lambda: channel.handle(key, action, size, may_pass=may_pass))
 
 
 def _decode(connection: Connection, payload: bytes) -> Method | None:

@@ -1,4 +1,4 @@
-"""Runs: what a busy client sends in a row, obeyed in one go.
+"""Runs: what a busy client sends in a row, handled in one go.
 
 Publishes and acknowledgements come many at a time. What is the same for all of a run - the queues that are
 reached, the batch that is waited for, the consumer whose credit returns - is seen to once for the run, not once for
@@ -46,12 +46,13 @@ _ACK_FRAME = struct.Struct(">11sQ2s")
 _SINGLE = bytes((0, FRAME_END))
 
 
-def obey_run(channel: Channel, data: bytes, at: int, copies_max: int, until: float) -> int:
-    """Obey the publishes and acknowledgements that lie whole in `data` from `at` on; where they end.
+def handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until: float) -> int:
+    """Handle the publishes and acknowledgements that lie whole in `data` from `at` on; where they end.
 
     No more are begun once so many copies are made, nor, of those that go one by one, after the moment `until`. That is
     `at` when it begins with none of them: a publish whose body is empty or comes in several frames goes another way.
-    Publishes wait in `gathered`, acknowledged messages in `settled`, until something needs them to be obeyed before it.
+    Publishes wait in `gathered`, acknowledged messages in `settled`, until something needs them to be handled before
+    it.
     """
     connection, targets = channel.connection, channel.access.targets
     number, frame_max = channel.number, connection.frame_max
@@ -66,10 +67,10 @@ def obey_run(channel: Channel, data: bytes, at: int, copies_max: int, until: flo
                 tags, after = _cut_acks(data, at, number)
                 if after == at or channel.transaction is not None:
                     break
-                connection.obeying, at = _ACK, after
+                connection.handling, at = _ACK, after
                 channel.deliveries.take_each(tags, settled)
                 continue
-            connection.obeying, connection.publishes, connection.confirmed = _PUBLISH, True, channel.confirmed
+            connection.handling, connection.publishes, connection.confirmed = _PUBLISH, True, channel.confirmed
             stop, header_stop, body_stop = cuts
             arguments, header = data[at + 11 : stop], data[stop + 8 : header_stop]
             start, at, body_at = at, body_stop + 1, header_stop + 8
@@ -98,16 +99,16 @@ def obey_run(channel: Channel, data: bytes, at: int, copies_max: int, until: flo
         _end(channel, gathered, into, settled)
     except ChannelException as error:
         _end(channel, gathered, into, settled)
-        channel.fail(error, connection.obeying)
+        channel.fail(error, connection.handling)
     except ConnectionException as error:
         _end(channel, gathered, into, settled)
-        connection.fail(error, connection.obeying)
+        connection.fail(error, connection.handling)
     connection.copies = copies
     return at
 
 
 def _end(channel: Channel, messages: list[Message], queues: tuple[Queue, ...], settled: list[Entry]) -> None:
-    """Obey what is left of a run."""
+    """Handle what is left of a run."""
     _enqueue(channel, messages, queues)
     if settled:
         acknowledge(settled)

@@ -111,8 +111,8 @@ def refuse(connection: Connection, reason: str, longer: float = 0.0) -> None:
     connection.end(SILENT_SECONDS + longer if waiting else 0.0)
 
 
-def obey(connection: Connection, method: Method) -> None:
-    """Obey a method on channel 0."""
+def handle(connection: Connection, method: Method) -> None:
+    """Handle a method on channel 0."""
     if connection.phase is Phase.CLOSING:
         _while_closing(connection, method)
         return

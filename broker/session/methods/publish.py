@@ -30,7 +30,7 @@ _BASIC_PUBLISH = BasicPublish.KEY.to_bytes(4, "big")
 
 
 def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> int:
-    """Obey basic.publish; how many copies it made.
+    """Handle basic.publish; how many copies it made.
 
     `arguments` are the method's, undecoded. Raises ChannelException and ConnectionException as RabbitMQ does.
     """
@@ -66,7 +66,7 @@ def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> i
         size = len(header) + len(body) + HELD_OVERHEAD_BYTES
         channel.transaction.bytes += size
         channel.transaction.publishes.append(partial(_enqueue_at_commit, channel, target, message, queues))
-        channel.connection.gather(size)
+        channel.connection.count_incomplete(size)
         return 1
     return _enqueue(channel, target, message, queues)
 

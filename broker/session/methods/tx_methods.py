@@ -30,7 +30,7 @@ def commit(channel: Channel, method: methods.TxCommit) -> None:
     """tx.commit. Raises ChannelException 406 when a queue refuses a message; all else is committed, as in RabbitMQ."""
     transaction = _transaction(channel)
     publishes, settlements = transaction.publishes, transaction.settlements
-    channel.connection.gather(-transaction.bytes)
+    channel.connection.count_incomplete(-transaction.bytes)
     transaction.clear()
     for action in (*publishes, *settlements):
         action()
@@ -51,7 +51,7 @@ def rollback(channel: Channel, method: methods.TxRollback) -> None:
     """tx.rollback: publishes are forgotten, settled deliveries are outstanding again."""
     transaction = _transaction(channel)
     channel.deliveries.put_back(transaction.settled)
-    channel.connection.gather(-transaction.bytes)
+    channel.connection.count_incomplete(-transaction.bytes)
     transaction.clear()
     channel.send(methods.TxRollbackOk())
 

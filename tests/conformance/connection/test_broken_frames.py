@@ -108,7 +108,7 @@ def test_a_broken_frame_ends_the_connection(client: Client, case: str) -> None:
 
 @pytest.mark.parametrize("weight", [0, 5])
 def test_a_weight_is_noticed_within_a_run(client: Client, weight: int) -> None:
-    """Many publishes that lie one after the other are obeyed at once, but not otherwise."""
+    """Many publishes that lie one after the other are handled at once, but not otherwise."""
     whole = PUBLISH + header(0, size=1) + frame(3, 1, b"x")
     client.send_raw(whole * 3 + PUBLISH + header(0, size=1, weight=weight) + frame(3, 1, b"x") + whole)
     if weight:

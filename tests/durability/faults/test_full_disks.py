@@ -100,7 +100,7 @@ class Station:
             assert number == len(self.acked)
             consumer.send(ack(message.method.delivery_tag))
             self.acked.add(number)
-        consumer.ask(queue_declare("q", passive=True), channel=2)  # so the acknowledgements have been obeyed
+        consumer.ask(queue_declare("q", passive=True), channel=2)  # so the acknowledgements have been handled
 
     def consumer(self) -> Client:
         client = self.connect()

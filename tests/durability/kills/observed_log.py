@@ -1,6 +1,6 @@
 """The broker's event log, and its audit, held against what the witnesses have written down.
 
-A channel's publishes, deliveries and settlements are in the log in the order in which the broker obeyed them, and the
+A channel's publishes, deliveries and settlements are in the log in the order in which the broker handled them, and the
 log of a boot has no holes. So it has a beginning of what each client did, and where it ends before the client did, the
 boot's end must be missing.
 """

@@ -100,8 +100,10 @@ def waiting(store: MessageStore, delays: DelayQueue) -> list[int]:
 
 def letters_of(queue: QuorumQueue) -> list[int]:
     """The numbers of the dead letters that wait in a queue."""
-    found = queue.store.letters.read(queue, 0, END, EVERYTHING)
-    assert len(found) == len(queue.letters), f"{len(queue.letters)} letters are counted, {len(found)} are there"
+    found = queue.store.dead_letters.read(queue, 0, END, EVERYTHING)
+    assert len(found) == len(queue.dead_letters), (
+        f"{len(queue.dead_letters)} letters are counted, {len(found)} are there"
+    )
     return [number_of(letter.message.body) for letter in found if letter.message is not None]
 
 

@@ -12,7 +12,7 @@ FOR_EVER_SECONDS = 1e9
 
 
 def turns_without_end() -> None:
-    """Obey everything that has come in one piece before anybody else has a turn."""
+    """Handle everything that has come in one piece before anybody else has a turn."""
     settings = serve.session_settings
 
     def without_budget(config: Config) -> SessionSettings:
@@ -29,10 +29,10 @@ def unread_output_not_bounded() -> None:
 def half_bodies_not_counted() -> None:
     """Keep whatever comes of messages that are not whole."""
 
-    def gather(connection: Connection, size: int) -> None:
+    def ignore(connection: Connection, size: int) -> None:
         """Do nothing."""
 
-    Connection.gather = gather  # type: ignore[method-assign]
+    Connection.count_incomplete = ignore  # type: ignore[method-assign]
 
 
 MISTAKES = {

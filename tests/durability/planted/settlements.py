@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.at_least_once import Letters
+from broker.entities.queues.at_least_once import AtLeastOnce
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.stream_queue import Stream
 from broker.entities.vhosts.delayed_exchange import DelayQueue
@@ -108,10 +108,10 @@ def read_before_sync() -> None:
 def letter_lost_while_it_waits() -> None:
     """Write nothing of a dead letter that nobody takes; its message is settled all the same."""
 
-    def wait_in_memory(letters: Letters, message: Message, reason: str) -> None:
+    def wait_in_memory(letters: AtLeastOnce, message: Message, reason: str) -> None:
         """Do nothing."""
 
-    Letters._wait = wait_in_memory  # type: ignore[method-assign]
+    AtLeastOnce._wait = wait_in_memory  # type: ignore[method-assign]
 
 
 def no_directory_sync() -> None:

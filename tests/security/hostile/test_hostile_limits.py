@@ -128,7 +128,7 @@ def test_who_reads_no_answers_is_not_read(limited: Started, ends: Ends, mistake:
 
 
 def test_answers_to_gets_stop_within_what_was_received(limited: Started, ends: Ends) -> None:
-    """Three thousand gets of a mebibyte come in one piece; the broker obeys as many as there is room for."""
+    """Three thousand gets of a mebibyte come in one piece; the broker handles as many as there is room for."""
     broker = limited(output_bytes_max=MIB // 4)
     attack = ends(DeafGetter(broker.address, 0.01))
     assert taken(attack, 8 * MIB) < 8 * MIB

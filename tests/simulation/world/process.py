@@ -230,7 +230,7 @@ class Process:
     # Definitions to disk
 
     def _start_writing(self) -> None:
-        if not self._writing and self.log._gathered:
+        if not self._writing and self.log._waiting:
             self._writing = True
             takes = self.disk.commit_milliseconds()
             if self.disk.kills("definitions"):

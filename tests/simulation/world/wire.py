@@ -25,7 +25,7 @@ class Line:
         self._on_bytes = on_bytes
         self._on_end = on_end
         self._sending: deque[tuple[bytes, Callable[[], None] | None]] = deque()
-        self._obeyed: Callable[[], None] | None = None
+        self._handleed: Callable[[], None] | None = None
         self._buffered = 0
         self._unsent = b""
         self._pumping = False
@@ -53,12 +53,12 @@ class Line:
 
     @property
     def taken_in(self) -> bool:
-        """The broker has obeyed everything that was sent."""
+        """The broker has handled everything that was sent."""
         return not (self._sending or self.connection.unfinished)
 
     @property
     def taken_in_so_far(self) -> bool:
-        """Nothing of what the broker has read waits to be obeyed."""
+        """Nothing of what the broker has read waits to be handled."""
         return not self.connection.unfinished
 
     @property
@@ -68,9 +68,9 @@ class Line:
 
     # To the broker
 
-    def send(self, data: bytes, obeyed: Callable[[], None] | None = None) -> None:
-        """Send; `obeyed` is called when the broker has taken the last of these bytes, or holds what it took."""
-        self._sending.append((data, obeyed))
+    def send(self, data: bytes, handled: Callable[[], None] | None = None) -> None:
+        """Send; `handled` is called when the broker has taken the last of these bytes, or holds what it took."""
+        self._sending.append((data, handled))
         self.pump()
 
     def pump(self) -> None:
@@ -82,11 +82,11 @@ class Line:
             if self.connection.unfinished:
                 self.connection.receive(b"")
             else:
-                data, self._obeyed = self._sending.popleft()
+                data, self._handleed = self._sending.popleft()
                 self.connection.receive(data)
-            obeyed, self._obeyed = self._obeyed, None
-            if obeyed is not None and not self.closed:
-                obeyed()
+            handled, self._handleed = self._handleed, None
+            if handled is not None and not self.closed:
+                handled()
             self._process.end_turn()
         self._pumping = False
 

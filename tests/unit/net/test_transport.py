@@ -312,7 +312,7 @@ async def test_who_asks_without_reading_is_no_longer_read(place: Station) -> Non
 
 @pytest.mark.slow
 async def test_a_flood_takes_turns_with_others(place: Station) -> None:
-    """What has been received at once is obeyed in portions: whoever asks meanwhile is answered between two of them."""
+    """What has been received at once is handled in portions: whoever asks meanwhile is answered between two of them."""
     flood, other = await place.join(), await place.join()
     await other.ask(queue_declare("q"))
     frames, count = publish_frames(b"", key="q"), 60_000

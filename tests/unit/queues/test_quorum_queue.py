@@ -156,7 +156,7 @@ def test_letters_wait_and_go_in_their_order(core: Core) -> None:
     dead = core.queue_named("dead")
     assert [reader.get(dead) for _ in range(count)] == bodies(count)
     assert reader.get(dead) is None
-    assert len(again(core).letters) == 0
+    assert len(again(core).dead_letters) == 0
     field = (decode_properties(reader.held[0].message.header).headers or {})["x-first-death-reason"]  # type: ignore[union-attr]
     assert field.value == b"rejected"
 

@@ -56,7 +56,7 @@ class Writer:
         expires_at: int = 0,
         position: int | None = None,
     ) -> int:
-        """Put a message into the gathering batch; its position."""
+        """Put a message into the open batch; its position."""
         position = self.next_position() if position is None else position
         writes = self._lane(queue_id, lane)
         writes.puts[position] = (Message(body, persistent=persistent, body_id=body_id), expires_at)
@@ -112,7 +112,7 @@ class Writer:
         self._lane(queue_id, lane).deliveries[position] = deliveries
 
     def seal(self) -> SealedBatch:
-        """Close the gathering batch."""
+        """Close the open batch."""
         sealed = self.batch.seal()
         self.batch = WriteBatch(self.batch.number + 1)
         return sealed

@@ -103,7 +103,7 @@ def test_a_second_death_of_the_same_kind_counts_on_and_comes_first(core: Core, g
 
 
 def test_the_last_death_is_named_and_the_first_remembered(core: Core, graveyard: Queue) -> None:
-    """RabbitMQ 3.13 documentation, Dead DeadLetter Exchanges: `x-last-death-*` changes, `x-first-death-*` never
+    """RabbitMQ 3.13 documentation, Dead Letter Exchanges: `x-last-death-*` changes, `x-first-death-*` never
     does."""
     first, second = dying(core, "one", max_length=0), dying(core, "two")
     first.arguments = first.arguments._replace(dead_letter_routing_key="two")
@@ -247,7 +247,7 @@ def test_a_letter_survives_a_crash_and_its_original_does_not(core: Core, graveya
 
 
 def test_a_letter_that_a_crash_undid_is_written_again(core: Core, graveyard: Queue) -> None:
-    """Death and dead_letter are one write: neither without the other."""
+    """Death and dead letter are one write: neither without the other."""
     core.deposit(dying(core, message_ttl=1000), b"x")
     core.commit()
     core.advance(1000)
