@@ -48,7 +48,7 @@ class Setting(NamedTuple):
         """
         if source is not None:
             source.require()
-        jobs, places, page = map(pipeline_module, ("jobs", "places", "report.page"))
+        jobs, places, page = map(pipeline_module, ("jobs.audit_job", "spark.file_places", "report.page"))
         progress = sys.stderr.isatty()
         try:
             with jobs.spark_for(job, master=self.master, settings=self.settings, progress=progress) as spark:
