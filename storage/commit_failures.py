@@ -26,7 +26,7 @@ _UNKNOWN = "its outcome is unknown: look at the disk, then restart"
 
 
 @final
-class Judge:
+class FailureClassifier:
     """Says what errors of one environment mean. Opened together with it, so that no failed sync goes unheard."""
 
     def __init__(self, directory: Path) -> None:
@@ -34,13 +34,13 @@ class Judge:
         self._data = directory / "data.mdb"
         self._probe = directory / "probe"
         self._probe.unlink(missing_ok=True)
-        self._witness = os.open(self._data, os.O_RDONLY | os.O_CLOEXEC)
+        self._sync_probe = os.open(self._data, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
         """Let go of the file."""
-        os.close(self._witness)
+        os.close(self._sync_probe)
 
-    def judge(self, error: lmdb.Error) -> StoreError:
+    def classify(self, error: lmdb.Error) -> StoreError:
         """What a failed transaction means for the broker; to be asked at once, and once for each error.
 
         StoreFull and StoreCutShort: nothing was changed. After a full disk the batch may be tried again at any time,
@@ -65,7 +65,7 @@ class Judge:
 
     def _failed_sync(self) -> str:
         try:
-            os.fsync(self._witness)
+            os.fsync(self._sync_probe)
         except OSError as error:
             return str(error.strerror)
         return ""
@@ -84,7 +84,7 @@ class Judge:
             return False
 
 
-def twice(attempt: Callable[[], Result]) -> Result:
+def retry_once(attempt: Callable[[], Result]) -> Result:
     """Do what ends in a commit, and do it once more when a write was cut short although there is room.
 
     The disk was full for a moment, most likely. Raises StoreCutShort when the second attempt ends like the first.

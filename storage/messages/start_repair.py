@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import lmdb
 
 
-def mend(txn: lmdb.Transaction[memoryview], boot: int) -> None:
+def repair(txn: lmdb.Transaction[memoryview], boot: int) -> None:
     """Remove damaged bitmaps and sweeps, and count their lanes again, as well as those with damaged counters."""
     damaged = [key for kind in (SETTLED, SWEEP) for key, value in records(txn, kind) if not _sound(value)]
     for key in damaged:
