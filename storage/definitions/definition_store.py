@@ -4,7 +4,7 @@ SQLite is reached through aiosqlite, which lives on asyncio. The store runs an a
 thread and everything here is handed to it whole, so a caller of any kind (a thread, a test, a worker of another
 event loop) just calls and waits. One connection, one lock, one function per transaction.
 
-The batches is a write-ahead log synced at every commit (`synchronous = FULL`); less has been seen to lose the
+The journal is a write-ahead log synced at every commit (`synchronous = FULL`); less has been seen to lose the
 last commit when the power fails. The file is held exclusively: nobody changes it behind a running broker's back.
 """
 
