@@ -236,7 +236,7 @@ ENVIRONMENT = (
 """Fields of `[defaults]` and the variables that override them, the first that is set and not empty."""
 KEY_PASSWORD = "LEVERET_TLS_KEY_PASSWORD"
 SECRETS = ("password", "key_password")
-"""Settings whose values are shown to nobody."""
+"""Settings whose values are secret: never shown or logged."""
 
 
 def load(

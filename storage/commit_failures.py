@@ -1,10 +1,12 @@
 """What a failed commit means: may the batch be tried again, or is its outcome unknown?
 
-LMDB tells three things apart by nothing but the error's number, and two of them have the same one. A write that failed
-or was cut short was made before anything refers to its pages: nothing has changed. A sync that failed may have lost
-what was written, and a second one may succeed without having written it: nothing is known any more. Linux tells of a
-failed sync once through each descriptor of the file that was open when it happened. So a descriptor of our own, through
-which nothing is ever written, knows whether it was the sync.
+LMDB reports three kinds of failure by an error number alone, and two kinds share one number:
+
+- A failed or short write happens before any record refers to its pages: nothing has changed, the batch may be retried.
+- A failed sync may have lost written pages, and a second sync may succeed without writing them: the outcome is unknown.
+
+Linux reports a failed sync once on each descriptor that was open when it happened. So a read-only descriptor of our own
+tells a failed sync from a failed write.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ _UNKNOWN = "its outcome is unknown: look at the disk, then restart"
 
 @final
 class FailureClassifier:
-    """Says what errors of one environment mean. Opened together with it, so that no failed sync goes unheard."""
+    """Classifies the errors of one LMDB environment. Open it with the environment, so that no failed sync is missed."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -44,8 +46,8 @@ class FailureClassifier:
         """What a failed transaction means for the broker; to be asked at once, and once for each error.
 
         StoreFull and StoreCutShort: nothing was changed. After a full disk the batch may be tried again at any time,
-        after a write that was cut short although there is room, once. StoreFailed: nobody knows; or LMDB, having
-        failed in the last write of an earlier commit, refuses to go on.
+        after a write that was cut short although there is room, once. StoreFailed: the outcome is unknown, or LMDB
+        refuses further commits after a failed meta page write.
         """
         unsynced = self._failed_sync()
         if unsynced:
@@ -85,9 +87,10 @@ class FailureClassifier:
 
 
 def retry_once(attempt: Callable[[], Result]) -> Result:
-    """Do what ends in a commit, and do it once more when a write was cut short although there is room.
+    """Run a commit, and once more when a write was cut short although the disk has room.
 
-    The disk was full for a moment, most likely. Raises StoreCutShort when the second attempt ends like the first.
+    The likely cause is a disk that was full for a moment. Raises StoreCutShort when the second attempt ends like the
+    first.
     """
     try:
         return attempt()

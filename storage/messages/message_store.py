@@ -69,7 +69,7 @@ class MessageStore:
     """Messages on disk. Made by `open`; one at a time for a directory.
 
     `corrupt` lists what could not be read since it was last cleared. The store takes those records out of their
-    lanes with its next commit and keeps their bytes; whoever counts a lane's messages has to subtract them.
+    lanes with its next commit and keeps their bytes; the queue has to subtract them from its counters.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class MessageStore:
     ) -> MessageStore:
         """Open the store in a directory, or make it there; count the boot, and sync that before returning.
 
-        `store_uuid` (16 bytes) is whose messages they must be. Messages that end with their boot are dead from here
+        `store_uuid` (16 bytes) must be the store's owner. Messages that end with their boot are dead from here
         on. Raises StoreLocked, StoreIncompatible and StoreCorrupt, each before anything was changed; StoreFull; and
-        StoreError when the system does not let us.
+        StoreError when the system refuses.
         """
         lock = lmdb_environment.lock(directory)
         try:

@@ -1,7 +1,7 @@
-"""What a start puts right before anybody reads: records whose damage would make a count wrong.
+"""What a start repairs before the first read: records whose damage would make a count wrong.
 
 A queue asks the store for as many messages as its lane's counters say. Damage to a bitmap or a sweep brings messages
-back that the counters do not know of; they would be given out in the place of others, which nobody would see again. So
+back that the counters do not know of; they would be given out in the place of others, which would be lost. So
 such a record goes, as if nothing had been settled or purged, and its lane is counted again.
 """
 
