@@ -156,7 +156,7 @@ class SecureTransport(Transport):
                 self._tls.write(data[start : start + PIECE_BYTES])
                 parts.append(self._outgoing.read())
         except ssl.SSLError as error:
-            log.warning("connection %s: cannot seal what it is sent: %s", self._peer, words(error))
+            log.warning("connection %s: cannot encrypt its output: %s", self._peer, words(error))
             self._fail()
         parts.append(self._outgoing.read())
         return b"".join(parts)
