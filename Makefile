@@ -1,11 +1,13 @@
 # One command per purpose. Needs make and a Python from 3.11 up; everything else goes into .venv.
 SHELL := /bin/sh
 VENV := .venv
-STAMP := $(VENV)/.installed
-FUZZ_STAMP := $(VENV)/.fuzz-installed
 BIN := $(VENV)/bin
+# What .venv holds: what running needs, what tests, checks and measurements need beyond it, and the fuzzer.
+RUN_STAMP := $(VENV)/.run-installed
+TEST_STAMP := $(VENV)/.test-installed
+FUZZ_STAMP := $(VENV)/.fuzz-installed
 # Where the system has no C compiler, one is installed for the crash recorder and the failing disks.
-EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; done >/dev/null; echo ,compiler)
+TEST_EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; done >/dev/null; echo ,compiler)
 # Two test processes, a file each at a time; WORKERS= for one.
 WORKERS ?= -n 2 --dist loadfile
 SOURCES := broker storage migrations pipeline leveret_spark tools harness tests bench
@@ -17,9 +19,13 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 unexport PYTHONDONTWRITEBYTECODE
 
 # The first interpreter that is new enough; PYTHON=/path/to/python overrides it.
-PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
 	"$$HOME"/.pyenv/versions/3.13*/bin/python3 "$$HOME"/.pyenv/versions/3.12*/bin/python3 "$$HOME"/.pyenv/versions/3.11*/bin/python3; do \
 	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+endif
+
+INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
 
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
 SECONDS ?= 60
@@ -30,6 +36,8 @@ MINUTES ?= 60
 SEEDS ?= 200
 HOURS ?= 10
 
+# Two installations into one environment would meet.
+.NOTPARALLEL:
 .PHONY: help venv run test check format bench wire crash-states fuzz crash-kill crash-audit soak disk-faults simulate clean
 
 help:
@@ -47,18 +55,26 @@ help:
 	@echo "make wire          generate broker/wire from the specification's XML"
 	@echo "make format        rewrite the sources in the house format"
 
-$(STAMP): pyproject.toml
-	@if [ -z "$(PYTHON)" ]; then echo "leveret: no Python from 3.11 up was found; install one, or run: make PYTHON=/path/to/python3" >&2; exit 1; fi
-	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
-	@touch $(STAMP)
+$(RUN_STAMP): pyproject.toml
+	$(INSTALL) --editable .
+	@touch $@
 
-venv: $(STAMP)
+$(TEST_STAMP): pyproject.toml
+	$(INSTALL) --editable '.[$(TEST_EXTRAS)]'
+	@touch $(RUN_STAMP) $@
 
-run: $(STAMP)
+# Atheris has wheels for some interpreters only, and building it takes a compiler with libFuzzer.
+$(FUZZ_STAMP): $(TEST_STAMP)
+	@$(INSTALL) --only-binary atheris --editable '.[test,fuzz]' || \
+		{ echo "leveret: no wheel of atheris was found for $$($(BIN)/python --version); try make clean fuzz PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@touch $@
+
+venv: $(TEST_STAMP)
+
+run: $(RUN_STAMP)
 	$(BIN)/leveret serve
 
-check: $(STAMP)
+check: $(TEST_STAMP)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
@@ -66,44 +82,38 @@ check: $(STAMP)
 	$(BIN)/python tools/generate_wire.py --check
 	$(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
-test: $(STAMP)
+test: $(TEST_STAMP)
 	$(BIN)/python -m pytest -q $(WORKERS)
 
-crash-states: $(STAMP)
+crash-states: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.crash run --jobs $(JOBS)
-
-# Atheris has wheels for some interpreters only, and building it takes a compiler with libFuzzer.
-$(FUZZ_STAMP): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris --editable '.[test,fuzz]' || \
-		{ echo "leveret: no wheel of atheris was found for $$($(BIN)/python --version); try make clean fuzz PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@touch $(FUZZ_STAMP)
 
 fuzz: $(FUZZ_STAMP)
 	$(BIN)/python -m tests.security.fuzz --seconds $(SECONDS) $(TARGET)
 
-crash-kill: $(STAMP)
+crash-kill: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.kills --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
 
-crash-audit: $(STAMP)
+crash-audit: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.kills --audit --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
 
-soak: $(STAMP)
+soak: $(TEST_STAMP)
 	$(BIN)/python -m bench.soak.soak --minutes $(MINUTES)
 
-disk-faults: $(STAMP)
+disk-faults: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.faults.matrix
 
-simulate: $(STAMP)
+simulate: $(TEST_STAMP)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --hours $(HOURS)
 
-bench: $(STAMP)
+bench: $(TEST_STAMP)
 	$(BIN)/python -m bench.scenarios
 	$(BIN)/python -m bench
 
-wire: $(STAMP)
+wire: $(TEST_STAMP)
 	$(BIN)/python tools/generate_wire.py
 
-format: $(STAMP)
+format: $(TEST_STAMP)
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
