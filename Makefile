@@ -38,11 +38,12 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run test check format bench wire crash-states fuzz crash-kill crash-audit soak disk-faults simulate clean
+.PHONY: help venv run test check lint format bench wire crash-states fuzz crash-kill crash-audit soak disk-faults simulate clean
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
-	@echo "make check         format, lint, strict types, import layers, fast tests"
+	@echo "make check         make lint, and the fast tests"
+	@echo "make lint          format, lint, strict types, import contracts, generated sources"
 	@echo "make test          every test: crash states, client libraries, restarts"
 	@echo "make crash-states  the crash explorer on and on, on JOBS= cores; goes on where it was"
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
@@ -74,12 +75,15 @@ venv: $(TEST_STAMP)
 run: $(RUN_STAMP)
 	$(BIN)/leveret serve
 
-check: $(TEST_STAMP)
+# What needs no run: format, lint, types, import contracts, generated sources.
+lint: $(TEST_STAMP)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_wire.py --check
+
+check: lint
 	$(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 test: $(TEST_STAMP)
