@@ -30,7 +30,7 @@ INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
 SECONDS ?= 60
 TARGET ?=
-# make crash-kill, crash-audit and soak: how often, and for how long.
+# make crash-kill and crash-audit: how often; prove and soak: for how long; simulate: how many, how long each.
 CYCLES ?= 300
 MINUTES ?= 60
 SEEDS ?= 200
@@ -38,13 +38,14 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run test check lint format bench wire crash-states fuzz crash-kill crash-audit soak disk-faults simulate clean
+.PHONY: help venv run test check lint format bench wire crash-states fuzz crash-kill crash-audit soak disk-faults simulate prove clean
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
 	@echo "make check         make lint, and the fast tests"
 	@echo "make lint          format, lint, strict types, import contracts, generated sources"
 	@echo "make test          every test: crash states, client libraries, restarts"
+	@echo "make prove         all the campaigns below but soak in turn, MINUTES=60; one page of figures in build/prove.md"
 	@echo "make crash-states  the crash explorer on and on, on JOBS= cores; goes on where it was"
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
 	@echo "make crash-kill    kill -9 under real clients, CYCLES=300 times and more, SEED="
@@ -109,6 +110,11 @@ disk-faults: $(TEST_STAMP)
 
 simulate: $(TEST_STAMP)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --hours $(HOURS)
+
+# Without a wheel of atheris the page says that fuzz was not run.
+prove: $(TEST_STAMP)
+	-@$(MAKE) --silent $(FUZZ_STAMP)
+	$(BIN)/python -m tests.prove --minutes $(MINUTES)
 
 bench: $(TEST_STAMP)
 	$(BIN)/python -m bench.scenarios
