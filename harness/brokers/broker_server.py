@@ -188,5 +188,5 @@ class Caller:
             data = b""
         if not data:
             raise EOFError("the broker closed the socket")
-        for frame in self._reader.feed(data):
+        for frame in self._reader.feed(bytes(data)):
             self.inbox.put(frame)
