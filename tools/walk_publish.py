@@ -23,12 +23,14 @@ from typing import NamedTuple
 
 import trio
 
+from broker.wire.frames import method_frame
 from broker.wire.methods import BasicAck, ConfirmSelect, QueueDeclare
 from harness.brokers.broker_server import Caller, station
 from harness.clients.session_client import publish_frames
 from harness.project import ROOT
 
 PACKAGES = ("broker", "storage")
+CONFIRMS = [{method_frame(1, BasicAck(tag, multiple)) for multiple in (False, True)} for tag in (1, 2)]
 END_IN_THREAD = "Committer._tell"
 """What the committer's thread does behind this is no longer on the way to the confirm."""
 
@@ -142,17 +144,17 @@ async def walk_publish(directory: Path) -> list[Call]:
             caller = await place.join()
             await caller.ask(QueueDeclare("q", False, True, False, False, False, {}))
             await caller.ask(ConfirmSelect(False))
-            await _confirmed(caller, frames)
+            await _confirmed(caller, frames, 1)
             walk.begin()
-            await _confirmed(caller, frames)
+            await _confirmed(caller, frames, 2)
             walk.end()
     return walk.calls
 
 
-async def _confirmed(caller: Caller, frames: bytes) -> None:
+async def _confirmed(caller: Caller, frames: bytes, tag: int) -> None:
     await caller.say(frames)
-    answer = await caller.receive()
-    assert isinstance(answer, BasicAck), f"{answer} instead of a confirm"
+    answer = await caller.stream.receive_some()
+    assert answer in CONFIRMS[tag - 1], f"{answer!r} instead of a confirm"
 
 
 def main() -> None:
