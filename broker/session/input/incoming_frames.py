@@ -145,51 +145,53 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
     """
     if channel.gates or channel.held or channel.closing or not channel.assembler.idle:
         return at, 0
-    connection, number = channel.connection, channel.number
-    batch = PublishBatch(channel)
+    connection = channel.connection
+    batch: PublishBatch | None = None
     settled: list[Entry] = []
-    end, copies, frame_max = len(data), 0, connection.frame_max
+    end, copies = len(data), 0
     try:
-        while at < end and copies < copies_max:
-            cuts = _cut_publish(data, at, number, frame_max)
-            if cuts is None:
-                tags, after = _cut_acks(data, at, number)
-                if after == at or channel.transaction is not None:
-                    break
-                connection.handling, at = _ACK, after
-                channel.deliveries.take_each(tags, settled)
-                continue
-            connection.handling = _PUBLISH
-            stop, header_stop, body_stop = cuts
-            arguments, header = data[at + 11 : stop], data[stop + 8 : header_stop]
-            start, at, body_at = at, body_stop + 1, header_stop + 8
-            queues = batch.plain_queues(arguments, header, body_stop - body_at)
-            if not queues:
-                copies += batch.publish_special(arguments, header, data[body_at:body_stop])
-                if monotonic() > until:
-                    copies = max(copies, copies_max)
-                continue
-            bodies = [data[body_at:body_stop]]
-            if data.startswith(data[start:body_at], at):
-                at = _cut_bodies(data, start, body_at, at, bodies, 1 + (copies_max - copies) // len(queues))
-            copies += len(bodies) * len(queues)
-            batch.add(queues, header, bodies)
-        _end_batch(channel, batch, settled)
+        try:
+            while at < end and copies < copies_max:
+                cuts = _cut_publish(data, at, channel.number, connection.frame_max)
+                if cuts is None:
+                    tags, after = _cut_acks(data, at, channel.number)
+                    if after == at or channel.transaction is not None:
+                        break
+                    connection.handling, at = _ACK, after
+                    channel.deliveries.take_each(tags, settled)
+                    continue
+                connection.handling = _PUBLISH
+                batch = batch or PublishBatch(channel)
+                stop, header_stop, body_stop = cuts
+                arguments, header = data[at + 11 : stop], data[stop + 8 : header_stop]
+                start, at, body_at = at, body_stop + 1, header_stop + 8
+                queues = batch.plain_queues(arguments, header, body_stop - body_at)
+                if not queues:
+                    copies += batch.publish_special(arguments, header, data[body_at:body_stop])
+                    if monotonic() > until:
+                        copies = max(copies, copies_max)
+                    continue
+                bodies = [data[body_at:body_stop]]
+                if data.startswith(data[start:body_at], at):
+                    at = _cut_bodies(data, start, body_at, at, bodies, 1 + (copies_max - copies) // len(queues))
+                copies += len(bodies) * len(queues)
+                batch.add(queues, header, bodies)
+        finally:  # what came before an error has been done before the error is answered
+            if batch is not None:
+                batch.enqueue()
+            if settled:
+                _acknowledge(channel, settled)
     except ChannelException as error:
-        _end_batch(channel, batch, settled)
         channel.fail(error, connection.handling)
     except ConnectionException as error:
-        _end_batch(channel, batch, settled)
         connection.fail(error, connection.handling)
     return at, copies
 
 
-def _end_batch(channel: Channel, batch: PublishBatch, settled: list[Entry]) -> None:
-    batch.enqueue()
-    if settled:
-        acknowledge(settled)
-        if channel.prefetch_all:
-            channel.replenish()
+def _acknowledge(channel: Channel, settled: list[Entry]) -> None:
+    acknowledge(settled)
+    if channel.prefetch_all:
+        channel.replenish()
 
 
 def _cut_publish(data: bytes, at: int, channel: int, frame_max: int) -> tuple[int, int, int] | None:
