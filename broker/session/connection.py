@@ -224,6 +224,20 @@ class Connection:
             self._released = self.broker.background_work.begin(self._give_back(channels))
         return self._released
 
+    def check(self) -> None:
+        """Raise AssertionError unless channels are sound, and what they hold is counted; between two turns."""
+        channels = self.channels.values()
+        for channel in channels:
+            channel.check()
+        held = sum(each.size for channel in channels for each in channel.held)
+        assert self._held_bytes == held, f"{self._held_bytes} held bytes are counted, there are {held}"
+        incomplete = sum(
+            channel.assembler.bytes + (tx.bytes if (tx := channel.transaction) else 0) for channel in channels
+        )
+        assert self._released is not None or self.incomplete_bytes == incomplete, (
+            f"{self.incomplete_bytes} bytes of incomplete messages are counted, there are {incomplete}"
+        )
+
     def _give_back(self, channels: list[Channel]) -> Iterator[None]:
         while channels:
             channel = channels.pop()

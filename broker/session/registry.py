@@ -16,6 +16,7 @@ from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
 if TYPE_CHECKING:
+    from broker.entities.vhosts.vhost import VHost
     from broker.session.channel.channel import Channel
     from broker.session.connection import Connection
 
@@ -53,6 +54,20 @@ class Registry:
         """How many channels a user has open, over all its connections."""
         channels = (connection.channels.values() for connection in self.connections if connection.user == user)
         return sum(not channel.closing for of_one in channels for channel in of_one)
+
+    def check(self) -> None:
+        """Raise AssertionError unless all open connections and their cached routes are sound, between two turns."""
+        caches: dict[RouteCache, VHost] = {}
+        for connection in self.connections:
+            connection.check()
+            if connection.vhost_name:
+                caches[connection.routes] = connection.vhost
+        for routes, vhost in caches.items():
+            routes.check(vhost)
+        incomplete = sum(connection.incomplete_bytes for connection in self.connections)
+        assert incomplete <= self.incomplete_bytes, (
+            f"{self.incomplete_bytes} bytes of incomplete messages are counted, connections have {incomplete}"
+        )
 
     def shed_load(self) -> None:
         """Send away the connection that has most of messages that are not whole: they take too much memory."""

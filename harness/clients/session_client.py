@@ -105,6 +105,7 @@ class Conversation:
                 self.party.core.end_turn()
                 self.feed(b"")
             self.party.core.end_turn()
+            self.connection.check()
 
     def send(self, *methods: Method, channel: int = 1) -> None:
         """Send methods in one piece."""

@@ -80,10 +80,12 @@ class Publisher:
                 self.store()
             else:
                 self.read()
+            self.ledger.check()
         self.batch += 1
         while self.waiting:
             self.store()
         self.read()
+        self.ledger.check()
         assert not self.unanswered
 
 

@@ -8,7 +8,7 @@ memory or disk run short; acknowledgements pass by them, because they are what m
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
@@ -265,6 +265,21 @@ class Channel:
         if self.confirms is not None:
             self.confirms.end()
             self.confirms = None
+
+    def check(self) -> None:
+        """Raise AssertionError unless ledgers and consumers are sound and agree, between two turns."""
+        self.deliveries.check()
+        if self.confirms is not None:
+            self.confirms.check()
+        assert self.prefixes.keys() == set(self.consumers.values()), "consumers and their prefixes differ"
+        tx = self.transaction
+        out = Counter(
+            entry.consumer for entry in (*self.deliveries.unacked.values(), *(tx.settled.values() if tx else ()))
+        )
+        for tag, consumer in self.consumers.items():
+            assert consumer.unacked == out[consumer], (
+                f"consumer '{tag}' counts {consumer.unacked} deliveries, {out[consumer]} are out"
+            )
 
     # End
 

@@ -66,6 +66,7 @@ class Listener:
             self._party.core.end_turn()
             self._frames.receive(b"")
         self._party.core.end_turn()
+        self.connection.check()
 
     def ask(self, method: Method, answer: type[AnyMethod], *, channel: int = 1) -> AnyMethod:
         """Send a method; the answer, which must be of this kind."""

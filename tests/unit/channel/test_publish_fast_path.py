@@ -64,6 +64,7 @@ def joined(settings: SessionSettings | None = None, window: Window = WIDE) -> It
             client.ask(queue_bind(name, "by headers", arguments={"h": 1}))
         try:
             yield client
+            client.party.registry.check()
         finally:
             core.close()
 
