@@ -79,7 +79,7 @@ class PublishBatch:
         routes = channel.routes
         route = self._route = routes.by_arguments.get(arguments) or routes.parse(arguments)
         exchange = route.exchange
-        if (
+        if (  # as `route.is_stale`, which here would be a call for each publish
             exchange is None
             or exchange.version != route.version
             or routes.access.cache_epoch.number != route.cache_epoch
