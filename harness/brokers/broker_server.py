@@ -21,8 +21,9 @@ from broker.server.engine import Engine
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport, TransportSettings
-from broker.session.connection import Connection, Peer
+from broker.session.connection import Connection
 from broker.session.login.passwords import SHA256, hash_password
+from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import from_python
@@ -188,5 +189,5 @@ class Caller:
             data = b""
         if not data:
             raise EOFError("the broker closed the socket")
-        for frame in self._reader.feed(data):
+        for frame in self._reader.feed(bytes(data)):
             self.inbox.put(frame)

@@ -27,7 +27,7 @@ from broker.server.http.segment_files import FileSlice
 from broker.server.net.listeners import accept_forever
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import words
-from broker.session.connection import Peer
+from broker.session.peer import Peer
 
 log = logging.getLogger("leveret.http")
 

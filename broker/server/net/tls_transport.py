@@ -18,8 +18,8 @@ from broker.server.committer import Committer
 from broker.server.engine import Engine
 from broker.server.net.tls_context import Security
 from broker.server.net.transport import RECEIVE_BYTES, Transport, TransportSettings
-from broker.session.connection import Peer, Secured
 from broker.session.login.handshake import HTTP_VERBS
+from broker.session.peer import Peer, Secured
 from broker.session.registry import Registry
 
 log = logging.getLogger("leveret.connection")
