@@ -31,8 +31,8 @@ from bench.load.measured_broker import (
     report,
     target_of,
 )
-from bench.rows.idle import allow_open_files
 from harness.attacks.attack_catalogue import ATTACKS
+from harness.open_files import allow_open_files
 from harness.project import ROOT
 
 SECONDS = 10.0
@@ -99,8 +99,8 @@ def _benign_line(wanted: Wanted) -> list[Benign]:
     for rate in RATES if wanted.part >= 1 else RATES[:2]:
         with own_broker() as broker:
             target = target_of(broker)
-            link = generator.connect(target)
-            generator.declare_fresh(link, "bench.honest")
+            client = generator.connect(target)
+            generator.declare_fresh(client, "bench.honest")
             with good_queue(target) as good:
                 seconds = wanted.seconds(SECONDS)
                 options = {"key": "bench.honest", "queue": "bench.honest", "rate": rate, "seconds": seconds + 2}
@@ -108,7 +108,7 @@ def _benign_line(wanted: Wanted) -> list[Benign]:
                 found = good(seconds)
                 if load is not None:
                     load.stop()
-            link.sock.close()
+            client.close()
         point = Benign(found["broker_cores"], found["confirm_ms"]["p50"], found["confirm_ms"]["p99"])
         report(f"benign, {rate} messages a second", cores=point.cores, p50=point.p50, p99=point.p99)
         line.append(point)
@@ -118,15 +118,15 @@ def _benign_line(wanted: Wanted) -> list[Benign]:
 @contextmanager
 def good_queue(target: Target) -> Iterator[Callable[[float], generator.Figures]]:
     """A function that has the good client work for so many seconds; its queue is there as long as the context."""
-    link = generator.connect(target)
-    generator.declare_fresh(link, "bench.good")
+    client = generator.connect(target)
+    generator.declare_fresh(client, "bench.good")
 
     def good(seconds: float) -> generator.Figures:
         return generator.run(target, key="bench.good", queue="bench.good", seconds=seconds, **GOOD)
 
     yield good
-    generator.delete(link, "bench.good")
-    link.sock.close()
+    generator.delete(client, "bench.good")
+    client.close()
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from bench.load.measured_broker import Target, Wanted, chosen, mib, own_memory, report
 from bench.rows.attacks import descriptors, good_queue
-from bench.rows.idle import allow_open_files
+from harness.open_files import allow_open_files
 from harness.project import ROOT
 from harness.waiting import eventually
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.load import generator
 from bench.load.generator import Figures
 from bench.load.measured_broker import Target, Wanted, chosen, report
-from bench.rows.idle import allow_open_files
+from harness.open_files import allow_open_files
 
 QUEUES = 1000
 RATE = 2000
@@ -25,12 +25,12 @@ def crowd(wanted: Wanted) -> None:
 
 
 def _paced(target: Target, queues: int, wanted: Wanted) -> Figures:
-    link = generator.connect(target)
+    client = generator.connect(target)
     names = (
         [f"bench.rows.many_queues.{number}" for number in range(queues)] if queues > 1 else ["bench.rows.many_queues"]
     )
     for name in names:
-        generator.declare_fresh(link, name)
+        generator.declare_fresh(client, name)
     found = generator.run(
         target,
         label="crowd",
@@ -43,6 +43,6 @@ def _paced(target: Target, queues: int, wanted: Wanted) -> Figures:
         warm=wanted.seconds(2.0),
         seconds=wanted.seconds(SECONDS),
     )
-    generator.delete(link, *names)
-    link.sock.close()
+    generator.delete(client, *names)
+    client.close()
     return found

@@ -68,15 +68,13 @@ def _said(broker: BrokerProcess) -> str:
 
 
 def _seconds_to_first_delivery(target: Target) -> float:
-    link = generator.connect(target)
-    loadgen.tell(link, methods.BasicQos(0, 100, False))
-    loadgen.expect(link, methods.BasicQosOk)
+    client = generator.connect(target)
+    client.ask(methods.BasicQos(0, 100, False))
     started = time.monotonic()
-    loadgen.tell(link, methods.BasicConsume("bench.restart", "c", False, False, False, False, {}))
-    loadgen.expect(link, methods.BasicConsumeOk)
-    loadgen.expect(link, methods.BasicDeliver)
+    client.ask(methods.BasicConsume("bench.restart", "c", False, False, False, False, {}))
+    client.expect_message(methods.BasicDeliver)
     elapsed = time.monotonic() - started
-    link.sock.close()
+    client.close()
     return elapsed
 
 

@@ -20,9 +20,10 @@ import trustme
 from bench.load import generator, loadgen
 from bench.load.generator import Figures
 from bench.load.measured_broker import Target, Wanted, median, own_broker, report
-from bench.rows.idle import allow_open_files
 from broker.wire import methods
 from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Client
+from harness.open_files import allow_open_files
 
 SECONDS = 4.0
 STRANGERS = 1000
@@ -60,8 +61,8 @@ def _broker() -> Iterator[tuple[BrokerProcess, ssl.SSLContext]]:
 
 
 def _rate(target: Target, size: int, wanted: Wanted) -> Figures:
-    link = generator.connect(target)
-    generator.declare_fresh(link, "bench.tls")
+    client = generator.connect(target)
+    generator.declare_fresh(client, "bench.tls")
     window = 1000 if size < COPY_BYTES else 8
     found = generator.run(
         target,
@@ -73,8 +74,8 @@ def _rate(target: Target, size: int, wanted: Wanted) -> Figures:
         seconds=wanted.seconds(SECONDS),
         warm=wanted.seconds(1.0),
     )
-    generator.delete(link, "bench.tls")
-    link.sock.close()
+    generator.delete(client, "bench.tls")
+    client.close()
     return found
 
 
@@ -156,8 +157,8 @@ def _carry(source: _End, sink: _End) -> None:
 
 def _handshakes(broker: BrokerProcess, context: ssl.SSLContext, strangers: int) -> Figures:
     """Round trips of one client, alone and while so many others begin their handshakes all at once."""
-    link = loadgen.connect(broker.address, "")
-    alone = [_round_trip(link) for _ in range(500)]
+    client = loadgen.connect(broker.address)
+    alone = [_round_trip(client) for _ in range(500)]
     hello = _hello(context)
     crowd = [socket.create_connection(broker.tls_address) for _ in range(strangers)]
     began = time.monotonic()
@@ -165,11 +166,11 @@ def _handshakes(broker: BrokerProcess, context: ssl.SSLContext, strangers: int) 
     greeting.start()
     meanwhile = []
     while greeting.is_alive():
-        meanwhile.append(_round_trip(link))
+        meanwhile.append(_round_trip(client))
     seconds = time.monotonic() - began
     for stranger in crowd:
         stranger.close()
-    link.sock.close()
+    client.close()
     return {
         "handshakes": strangers,
         "seconds": round(seconds, 2),
@@ -178,11 +179,10 @@ def _handshakes(broker: BrokerProcess, context: ssl.SSLContext, strangers: int) 
     }
 
 
-def _round_trip(link: loadgen.Link) -> float:
+def _round_trip(client: Client) -> float:
     """Milliseconds that a question takes which needs no disk."""
     began = time.monotonic()
-    loadgen.tell(link, methods.BasicQos(0, 1, False))
-    loadgen.expect(link, methods.BasicQosOk)
+    client.ask(methods.BasicQos(0, 1, False))
     return (time.monotonic() - began) * 1000
 
 

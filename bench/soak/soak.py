@@ -23,9 +23,9 @@ from typing import Any
 from bench.load import loadgen
 from bench.load.measured_broker import Target, Wanted, mib, own_broker, own_memory, report, resident_memory, target_of
 from bench.rows.churn import Churn
-from bench.rows.idle import allow_open_files
 from bench.soak.accounts import Account
 from bench.soak.mixture import BACKLOG_SECONDS, Mixture
+from harness.open_files import allow_open_files
 
 HOUR_SECONDS = 3600.0
 SAMPLE_SECONDS = 10.0

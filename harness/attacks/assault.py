@@ -9,8 +9,8 @@ import argparse
 import sys
 import threading
 
-from bench.rows.idle import allow_open_files
 from harness.attacks.attack_catalogue import ATTACKS
+from harness.open_files import allow_open_files
 
 
 def main() -> None:

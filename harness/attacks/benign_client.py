@@ -7,9 +7,10 @@ from pathlib import Path
 
 from broker.wire.methods import BasicAck, BasicDeliver, ConfirmSelect, QueueDelete
 from harness.attacks.raw_connection import Address
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT
 from harness.clients.shorthand import consume, queue_declare
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 
 
 class Good:

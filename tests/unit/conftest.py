@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.brokers.broker_core import Core
-from harness.clients.session_client import Party
+from harness.clients.session_client import SessionLayer
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def core(tmp_path: Path) -> Iterator[Core]:
 
 
 @pytest.fixture
-def party(tmp_path: Path) -> Iterator[Party]:
+def session_layer(tmp_path: Path) -> Iterator[SessionLayer]:
     """A broker with sessions and without sockets. Durable things are on disk when the test says so."""
     core = Core(tmp_path / "messages")
-    yield Party(core)
+    yield SessionLayer(core)
     core.close()

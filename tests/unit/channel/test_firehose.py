@@ -12,39 +12,39 @@ import pytest
 from broker.session import firehose
 from broker.wire.field_tables import Field, to_python
 from broker.wire.methods import BasicNack, ChannelOpen, TxRollback, TxSelect
-from harness.clients.session_client import Conversation, Party
+from harness.clients.amqp_peer import Message
+from harness.clients.session_client import SessionClient, SessionLayer
 from harness.clients.shorthand import consume, exchange_declare, get, queue_bind, queue_declare, queue_delete
-from harness.clients.wire_client import Message
 
 CONNECTION = "127.0.0.1:50000 -> 127.0.0.1:5672"
 PLACE = {"node": "leveret", "vhost": "/", "connection": CONNECTION, "channel": 1, "user": "guest"}
 
 
 @pytest.fixture
-def client(party: Party) -> Conversation:
-    client = party.join()
+def client(session_layer: SessionLayer) -> SessionClient:
+    client = session_layer.connect()
     client.ask(queue_declare("q"))
     return client
 
 
 @pytest.fixture
-def witness(party: Party) -> Conversation:
+def witness(session_layer: SessionLayer) -> SessionClient:
     """Somebody with a queue that hears everything."""
-    witness = party.join()
+    witness = session_layer.connect()
     witness.ask(queue_declare("told"))
     witness.ask(queue_bind("told", "amq.rabbitmq.trace", "#"))
     return witness
 
 
-def start(party: Party) -> None:
-    firehose.start(party.registry, party.core.vhost)
+def start(session_layer: SessionLayer) -> None:
+    firehose.start(session_layer.registry, session_layer.core.vhost)
 
 
-def stop(party: Party) -> None:
-    firehose.stop(party.registry, party.core.vhost)
+def stop(session_layer: SessionLayer) -> None:
+    firehose.stop(session_layer.registry, session_layer.core.vhost)
 
 
-def told(witness: Conversation) -> list[Message]:
+def told(witness: SessionClient) -> list[Message]:
     """What has been told since last asked."""
     found = []
     while isinstance(item := witness.ask(get("told", no_ack=True)), Message):
@@ -62,8 +62,8 @@ def keys(messages: list[Message]) -> list[str]:
     return [message.method.routing_key for message in messages]
 
 
-def test_a_publish_is_told(party: Party, client: Conversation, witness: Conversation) -> None:
-    start(party)
+def test_a_publish_is_told(session_layer: SessionLayer, client: SessionClient, witness: SessionClient) -> None:
+    start(session_layer)
     client.ask(exchange_declare("x", "fanout"))
     client.ask(queue_bind("q", "x"))
     client.publish(b"body", exchange="x", key="k")
@@ -75,10 +75,12 @@ def test_a_publish_is_told(party: Party, client: Conversation, witness: Conversa
     assert (message.properties.headers or {})["channel"] == Field("I", 1)
 
 
-def test_a_delivery_and_a_get_are_told(party: Party, client: Conversation, witness: Conversation) -> None:
+def test_a_delivery_and_a_get_are_told(
+    session_layer: SessionLayer, client: SessionClient, witness: SessionClient
+) -> None:
     client.publish(b"1", key="q")
     client.publish(b"2", key="q")
-    start(party)
+    start(session_layer)
     client.ask(get("q", no_ack=True))
     client.send(consume("q", "c"))
     delivered = client.received()[-1]
@@ -99,9 +101,11 @@ def test_a_delivery_and_a_get_are_told(party: Party, client: Conversation, witne
     assert headers(third) == {**expected, "redelivered": 1}
 
 
-def test_properties_come_the_last_first(party: Party, client: Conversation, witness: Conversation) -> None:
+def test_properties_come_the_last_first(
+    session_layer: SessionLayer, client: SessionClient, witness: SessionClient
+) -> None:
     """And of a timestamp the lower 32 bits, signed."""
-    start(party)
+    start(session_layer)
     client.publish(
         b"",
         key="q",
@@ -128,8 +132,10 @@ def test_properties_come_the_last_first(party: Party, client: Conversation, witn
     assert found["routed_queues"] == ["b", "q", "secret"], "the default exchange routes to names, there or not"
 
 
-def test_what_reaches_nobody_is_told_too(party: Party, client: Conversation, witness: Conversation) -> None:
-    start(party)
+def test_what_reaches_nobody_is_told_too(
+    session_layer: SessionLayer, client: SessionClient, witness: SessionClient
+) -> None:
+    start(session_layer)
     client.publish(b"x", exchange="amq.direct", key="k")
     client.publish(b"x", key="nowhere")
     direct, default = told(witness)
@@ -139,22 +145,24 @@ def test_what_reaches_nobody_is_told_too(party: Party, client: Conversation, wit
 
 
 def test_a_delayed_message_is_told_of_when_it_comes_and_when_it_goes_out(
-    party: Party, client: Conversation, witness: Conversation
+    session_layer: SessionLayer, client: SessionClient, witness: SessionClient
 ) -> None:
     client.ask(exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"}))
     client.ask(queue_bind("q", "later"))
-    start(party)
+    start(session_layer)
     client.publish(b"x", exchange="later", key="k", headers={"x-delay": 1000})
     (message,) = told(witness)
     assert (message.method.routing_key, headers(message)["routed_queues"]) == ("publish.later", [])
-    party.core.advance(1000)
+    session_layer.core.advance(1000)
     assert told(witness) == []
     client.ask(get("q"))
     assert keys(told(witness)) == ["deliver.q"]
 
 
-def test_a_transaction_is_told_as_it_is_made(party: Party, client: Conversation, witness: Conversation) -> None:
-    start(party)
+def test_a_transaction_is_told_as_it_is_made(
+    session_layer: SessionLayer, client: SessionClient, witness: SessionClient
+) -> None:
+    start(session_layer)
     client.ask(TxSelect())
     client.publish(b"x", key="q")
     assert keys(told(witness)) == ["publish."]
@@ -162,8 +170,10 @@ def test_a_transaction_is_told_as_it_is_made(party: Party, client: Conversation,
     assert told(witness) == []
 
 
-def test_channels_opened_later_are_watched(party: Party, client: Conversation, witness: Conversation) -> None:
-    start(party)
+def test_channels_opened_later_are_watched(
+    session_layer: SessionLayer, client: SessionClient, witness: SessionClient
+) -> None:
+    start(session_layer)
     client.ask(ChannelOpen(), channel=2)
     client.send(consume("q", "c", no_ack=True), channel=2)
     client.publish(b"x", key="q")
@@ -172,8 +182,10 @@ def test_channels_opened_later_are_watched(party: Party, client: Conversation, w
     assert (headers(published)["channel"], headers(delivered)["channel"]) == (1, 2)
 
 
-def test_what_is_told_is_not_told_again(party: Party, client: Conversation, witness: Conversation) -> None:
-    start(party)
+def test_what_is_told_is_not_told_again(
+    session_layer: SessionLayer, client: SessionClient, witness: SessionClient
+) -> None:
+    start(session_layer)
     witness.send(consume("told", "c", no_ack=True))
     client.publish(b"x", key="q")
     (_, message) = witness.received()
@@ -181,9 +193,11 @@ def test_what_is_told_is_not_told_again(party: Party, client: Conversation, witn
     assert witness.received() == []
 
 
-def test_a_queue_may_have_both_what_is_published_and_what_is_told_of_it(party: Party, client: Conversation) -> None:
+def test_a_queue_may_have_both_what_is_published_and_what_is_told_of_it(
+    session_layer: SessionLayer, client: SessionClient
+) -> None:
     client.ask(queue_bind("q", "amq.rabbitmq.trace", "publish.#"))
-    start(party)
+    start(session_layer)
     client.send(consume("q", "c", no_ack=True))
     client.publish(b"x", key="q")
     bodies = [item.method.routing_key for item in client.received() if isinstance(item, Message)]
@@ -191,9 +205,9 @@ def test_a_queue_may_have_both_what_is_published_and_what_is_told_of_it(party: P
 
 
 def test_a_queue_whose_name_leaves_no_room_for_a_key_is_left_out(
-    party: Party, client: Conversation, witness: Conversation
+    session_layer: SessionLayer, client: SessionClient, witness: SessionClient
 ) -> None:
-    start(party)
+    start(session_layer)
     long = "q" * 250
     client.ask(queue_declare(long))
     client.publish(b"x", key=long)
@@ -202,14 +216,14 @@ def test_a_queue_whose_name_leaves_no_room_for_a_key_is_left_out(
     assert keys(told(witness)) == ["publish."]
 
 
-def test_off_it_leaves_no_trace(party: Party, client: Conversation, witness: Conversation) -> None:
+def test_off_it_leaves_no_trace(session_layer: SessionLayer, client: SessionClient, witness: SessionClient) -> None:
     """Routes are remembered again, and channels deliver by themselves."""
     client.ask(queue_bind("q", "amq.direct", "k"))
-    start(party)
+    start(session_layer)
     client.publish(b"x", exchange="amq.direct", key="k")
     client.publish(b"x", key="q")
     assert keys(told(witness)) == ["publish.amq.direct", "publish."]
-    stop(party)
+    stop(session_layer)
     for _ in range(3):
         client.publish(b"x", exchange="amq.direct", key="k")
         client.publish(b"x", key="q")
@@ -222,8 +236,10 @@ def test_off_it_leaves_no_trace(party: Party, client: Conversation, witness: Con
     assert all("deliver" not in vars(channel) for channel in client.connection.channels.values())
 
 
-def test_another_virtual_host_is_not_told_of(party: Party, client: Conversation, witness: Conversation) -> None:
-    firehose.start(party.registry, party.core.broker.add_vhost("other"))
+def test_another_virtual_host_is_not_told_of(
+    session_layer: SessionLayer, client: SessionClient, witness: SessionClient
+) -> None:
+    firehose.start(session_layer.registry, session_layer.core.broker.add_vhost("other"))
     client.publish(b"x", key="q")
     client.ask(get("q"))
     assert told(witness) == []

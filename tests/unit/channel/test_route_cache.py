@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from broker.session.channel.permissions import TARGETS_LEAST, Target
-from harness.clients.session_client import Conversation, Party
+from harness.clients.session_client import SessionClient, SessionLayer
 from harness.clients.shorthand import queue_bind, queue_declare, queue_delete
 
 NAMES = 8 * TARGETS_LEAST
 
 
 @pytest.fixture
-def client(party: Party) -> Conversation:
-    return party.join()
+def client(session_layer: SessionLayer) -> SessionClient:
+    return session_layer.connect()
 
 
-def targets(client: Conversation) -> list[Target]:
+def targets(client: SessionClient) -> list[Target]:
     return list(client.connection.access.targets.values())
 
 
-def test_deleted_queues_are_let_go(client: Conversation) -> None:
+def test_deleted_queues_are_let_go(client: SessionClient) -> None:
     """A queue of its own for every conversation, bound by a key of its own: few of those that are gone are held."""
     for number in range(NAMES):
         name = f"q{number}"
@@ -31,7 +31,7 @@ def test_deleted_queues_are_let_go(client: Conversation) -> None:
     assert len(targets(client)) <= TARGETS_LEAST
 
 
-def test_what_is_there_stays_remembered(client: Conversation) -> None:
+def test_what_is_there_stays_remembered(client: SessionClient) -> None:
     client.ask(queue_declare("q"))
     client.ask(queue_bind("q", "amq.topic", "#"))
     for number in range(NAMES):
