@@ -63,7 +63,7 @@ def measure(target: Target, wanted: Wanted, name: str, line: list[Benign]) -> di
     """One attack: what the good client waits, and what the broker holds meanwhile and after."""
     with good_queue(target) as good:
         before, open_before = own_memory(target.pid), descriptors(target)
-        with MemoryWatch(target.pid) as memory, assault(target, name, wanted):
+        with MemoryWatch(target.pid) as memory, attacking(target, name, wanted):
             found = good(wanted.seconds(SECONDS))
             held = descriptors(target)
         time.sleep(SETTLE_SECONDS)
@@ -130,11 +130,11 @@ def good_queue(target: Target) -> Iterator[Callable[[float], generator.Figures]]
 
 
 @contextmanager
-def assault(target: Target, name: str, wanted: Wanted) -> Iterator[None]:
+def attacking(target: Target, name: str, wanted: Wanted) -> Iterator[None]:
     """An attack from a process of its own, for as long as the context."""
     host, port = target.address
     size = str(max(0.01, min(1.0, wanted.part)))
-    command = [sys.executable, "-m", "harness.attacks.assault", f"{host}:{port}", name, "--size", size]
+    command = [sys.executable, "-m", "harness.attacks.attack_process", f"{host}:{port}", name, "--size", size]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None

@@ -24,7 +24,7 @@ FILES = 4
 """How many files of its own the broker may have opened meanwhile."""
 
 
-def throng(wanted: Wanted) -> None:
+def connections(wanted: Wanted) -> None:
     """Connections with a channel and a heartbeat each: memory of each, a good client's confirms, what stays."""
     allow_open_files()
     count = wanted.sized(CONNECTIONS)
@@ -61,7 +61,7 @@ def throng(wanted: Wanted) -> None:
         )
 
 
-def comings(wanted: Wanted) -> None:
+def connection_churn(wanted: Wanted) -> None:
     """A thousand connections a second for a minute, each through the whole handshake: what is held at several looks."""
     allow_open_files()
     with chosen(wanted) as target:

@@ -12,7 +12,7 @@ RATE = 2000
 SECONDS = 6.0
 
 
-def crowd(wanted: Wanted) -> None:
+def many_queues(wanted: Wanted) -> None:
     """Confirm latencies of 2,000 messages a second: on one queue, then spread evenly over a thousand."""
     allow_open_files()
     queues = wanted.sized(QUEUES)
@@ -33,7 +33,7 @@ def _paced(target: Target, queues: int, wanted: Wanted) -> Figures:
         generator.declare_fresh(client, name)
     found = generator.run(
         target,
-        label="crowd",
+        label="many queues",
         key="bench.rows.many_queues",
         queue="bench.rows.many_queues",
         queues=queues,

@@ -49,8 +49,8 @@ Costs = dict[str, list[float]]
 class DiscardingClient(SessionClient):
     """One connection with channel 1; whatever is said to it is taken and thrown away."""
 
-    def __init__(self, session_layer: SessionLayer) -> None:
-        super().__init__(session_layer)
+    def __init__(self, sessions: SessionLayer) -> None:
+        super().__init__(sessions)
         self.say(b"".join(Login(capabilities={}).at_once()))
         self.send(methods.ChannelOpen())
 

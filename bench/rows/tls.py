@@ -1,4 +1,4 @@
-"""TLS beside plain sockets, and what a crowd of handshakes costs those who are already in.
+"""TLS beside plain sockets, and what many handshakes at once cost those who are already in.
 
 The generator speaks no TLS. So it goes through a tunnel, threads of this process that carry bytes; both figures do.
 """
@@ -32,7 +32,7 @@ COPY_BYTES = 256 * 1024
 Address = tuple[str, int]
 
 
-def secured(wanted: Wanted) -> None:
+def tls(wanted: Wanted) -> None:
     """Rates with a window of 1,000 through a tunnel, plain and sealed; round trips during a thousand handshakes."""
     allow_open_files()
     with _broker() as (broker, context):
@@ -152,27 +152,27 @@ def _carry(source: _End, sink: _End) -> None:
     sink.end()
 
 
-# The crowd
+# Many handshakes
 
 
-def _handshakes(broker: BrokerProcess, context: ssl.SSLContext, strangers: int) -> Figures:
+def _handshakes(broker: BrokerProcess, context: ssl.SSLContext, others: int) -> Figures:
     """Round trips of one client, alone and while so many others begin their handshakes all at once."""
     client = loadgen.connect(broker.address)
     alone = [_round_trip(client) for _ in range(500)]
     hello = _hello(context)
-    crowd = [socket.create_connection(broker.tls_address) for _ in range(strangers)]
+    clients = [socket.create_connection(broker.tls_address) for _ in range(others)]
     began = time.monotonic()
-    greeting = threading.Thread(target=_greet, args=(crowd, hello))
+    greeting = threading.Thread(target=_greet, args=(clients, hello))
     greeting.start()
     meanwhile = []
     while greeting.is_alive():
         meanwhile.append(_round_trip(client))
     seconds = time.monotonic() - began
-    for stranger in crowd:
-        stranger.close()
+    for other in clients:
+        other.close()
     client.close()
     return {
-        "handshakes": strangers,
+        "handshakes": others,
         "seconds": round(seconds, 2),
         "round_trip_ms_alone": {"p50": median(alone), "max": round(max(alone), 2)},
         "round_trip_ms_meanwhile": {"p50": median(meanwhile or [0.0]), "max": round(max(meanwhile, default=0.0), 2)},
@@ -195,9 +195,9 @@ def _hello(context: ssl.SSLContext) -> bytes:
     return outgoing.read()
 
 
-def _greet(crowd: list[socket.socket], hello: bytes) -> None:
+def _greet(clients: list[socket.socket], hello: bytes) -> None:
     """Say hello for everybody, then wait for all answers."""
-    for stranger in crowd:
-        stranger.sendall(hello)
-    for stranger in crowd:
-        stranger.recv(1 << 16)
+    for other in clients:
+        other.sendall(hello)
+    for other in clients:
+        other.recv(1 << 16)

@@ -1,4 +1,4 @@
-"""What every attack can be told: begin, strike again, end.
+"""What every attack can be told: begin, go on, end.
 
 An attack goes on until it is stopped. When the broker has had enough of a connection, the attacker comes back.
 """
@@ -14,7 +14,7 @@ from broker.wire.methods import ChannelFlow, ChannelFlowOk
 from harness.attacks.raw_connection import Address, RawConnection
 
 PAUSE_SECONDS = 0.001
-"""Between two blows, so that an attacker who waits for nothing does not take the tests' own processor."""
+"""Between two rounds, so that an attacker who waits for nothing does not take the tests' own processor."""
 
 
 class Attack:
@@ -24,12 +24,12 @@ class Attack:
         self.address = address
         self.size = size
         self.connections: list[RawConnection] = []
-        self.blows = 0
+        self.rounds = 0
 
     def begin(self) -> None:
         """Connect, and prepare the worst."""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         """Do it once more; takes no longer than some tenths of a second."""
 
     def end(self) -> None:
@@ -38,15 +38,15 @@ class Attack:
             connection.close()
         self.connections.clear()
 
-    def strike(self) -> None:
-        """One blow; who was thrown out comes back, and what he had prepared is prepared anew."""
+    def attempt(self) -> None:
+        """One round; who was thrown out comes back, and what he had prepared is prepared anew."""
         try:
             if not self.connections:
                 self.begin()
-            self.blow()
+            self.round()
         except OSError:
             self.end()
-        self.blows += 1
+        self.rounds += 1
 
     def scaled(self, worst: int) -> int:
         """How many of something, at this size."""
@@ -72,7 +72,7 @@ def underway(attack: Attack) -> Iterator[Attack]:
     def go_on() -> None:
         try:
             while not stopped.is_set():
-                attack.strike()
+                attack.attempt()
                 time.sleep(PAUSE_SECONDS)
         except BaseException as error:
             errors.append(error)
@@ -99,14 +99,14 @@ class Work(Attack):
         self.data = self.prepare(self.open())
 
     def prepare(self, connection: RawConnection) -> bytes:
-        """Set the scene; the bytes of one blow, where it is always the same."""
+        """Set the scene; the bytes of one round, where it is always the same."""
         raise NotImplementedError
 
     def chunk(self) -> bytes:
-        """The bytes of one blow."""
+        """The bytes of one round."""
         return self.data
 
-    def blow(self) -> None:
+    def round(self) -> None:
         self.connection.tell(self.chunk())
         self.connection.ask(ChannelFlowOk, ChannelFlow(True))
 
@@ -126,10 +126,10 @@ class Flood(Attack):
         self.data = self.prepare(connection)
 
     def prepare(self, connection: RawConnection) -> bytes:
-        """Set the scene; the bytes of one blow."""
+        """Set the scene; the bytes of one round."""
         raise NotImplementedError
 
-    def blow(self) -> None:
+    def round(self) -> None:
         self.connection.press(self.data)
         if not self.deaf:
             self.connection.hear()

@@ -126,7 +126,7 @@ class DeadLetterCircle(Flood):
         self._tag = 1
         return b""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         tags = range(self._tag, self._tag + 100)
         self._tag += 100
         self.connection.await_methods(BasicDeliver, 100)

@@ -34,7 +34,7 @@ class SlowLoris(Attack):
             connection.tell(self.said)
             self._spoken[connection] = 0
 
-    def blow(self) -> None:
+    def round(self) -> None:
         self._more()
         for connection in self.connections[self._at : self._at + CHUNK]:
             place = self._spoken[connection]
@@ -91,7 +91,7 @@ class HalfOpen(Attack):
 class WrongPassword(Attack):
     """Wrong passwords: each is answered by silence, for which the broker keeps the socket."""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         connection = self.open(greet=False)
         guess = method_frame(0, Login(password="guess", capabilities={}).start_ok())
         connection.tell(HEADER + guess)
@@ -102,7 +102,7 @@ class WrongPassword(Attack):
 class Strangers(Attack):
     """Who speaks something else: a browser, TLS, noise."""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         for greeting in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01" + bytes(200), bytes(range(256)) * 4):
             connection = RawConnection(self.address, greet=False)
             connection.tell(greeting)
@@ -112,7 +112,7 @@ class Strangers(Attack):
 class Churn(Attack):
     """Connect, shake hands, and drop the socket; every other one says goodbye, every fourth sends an RST."""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         for number in range(10):
             connection = RawConnection(self.address)
             if number % 2:
@@ -125,14 +125,14 @@ class Churn(Attack):
 class SilentChurn(Attack):
     """Connect and drop, without a byte."""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         for _ in range(50):
             RawConnection(self.address, greet=False).close()
 
 
-class Crowd(Attack):
+class ManyConnections(Attack):
     """Ten thousand connections, kept."""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         for _ in range(min(CHUNK, self.scaled(CONNECTIONS) - len(self.connections))):
             self.open()

@@ -34,9 +34,9 @@ class HalfBodies(Flood):
         connection.tell(b"".join(map(announcement, range(1, self.channels + 1))))
         return b"".join(frame(FRAME_BODY, number, bytes(self.piece)) for number in range(1, self.channels + 1))
 
-    def blow(self) -> None:
+    def round(self) -> None:
         for _ in range(10):
-            super().blow()
+            super().round()
 
 
 class HalfBodiesByTheByte(HalfBodies):
@@ -48,7 +48,7 @@ class HalfBodiesByTheByte(HalfBodies):
 class SilentBodies(HalfBodies):
     """The same, and nothing ever comes."""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         self.connection.press(HEARTBEAT)
 
 
@@ -92,7 +92,7 @@ class SingleBytes(Flood):
         self._at = 0
         return HEARTBEAT
 
-    def blow(self) -> None:
+    def round(self) -> None:
         for _ in range(1000):
             self.connection.tell(HEARTBEAT[self._at : self._at + 1])
             self._at = (self._at + 1) % len(HEARTBEAT)
@@ -108,4 +108,4 @@ class BrokenFrames(Flood):
             b"\x01\x00\x01" + struct.pack(">I", 4) + bytes(4) + b"\x00",
             frame(FRAME_BODY, 1, b"unexpected"),
         )
-        return kinds[self.blows % len(kinds)]
+        return kinds[self.rounds % len(kinds)]

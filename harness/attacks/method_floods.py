@@ -34,7 +34,7 @@ HELD = 20_000
 PIECE = 3000
 
 
-class Storm(Flood):
+class MethodFlood(Flood):
     """The same few methods, thousands of times in one piece."""
 
     methods: tuple[Method, ...] = ()
@@ -47,15 +47,15 @@ class Storm(Flood):
         """Make what the methods are about."""
 
 
-class Flow(Storm):
+class Flow(MethodFlood):
     methods = (ChannelFlow(True),)
 
 
-class Qos(Storm):
+class Qos(MethodFlood):
     methods = (BasicQos(0, 1, False), BasicQos(0, 0, True))
 
 
-class Rollbacks(Storm):
+class Rollbacks(MethodFlood):
     """Transactions of one publish each, taken back."""
 
     methods = (TxRollback(),)
@@ -65,18 +65,18 @@ class Rollbacks(Storm):
         return (publish_frames(b"x", key="hostile.nobody") + method_frame(1, TxRollback())) * PIECE
 
 
-class EmptyGets(Storm):
+class EmptyGets(MethodFlood):
     methods = (BasicGet("hostile.empty", True),)
 
     def set_up(self, connection: RawConnection) -> None:
         fresh(connection, "hostile.empty")
 
 
-class ChannelChurn(Storm):
+class ChannelChurn(MethodFlood):
     methods = (ChannelClose(200, "", 0, 0), ChannelOpen())
 
 
-class QueueChurn(Storm):
+class QueueChurn(MethodFlood):
     """A transient queue, made and deleted."""
 
     methods = (
@@ -85,7 +85,7 @@ class QueueChurn(Storm):
     )
 
 
-class DurableChurn(Storm):
+class DurableChurn(MethodFlood):
     """A durable queue, made and deleted: each time the disk is written to."""
 
     methods = (
@@ -94,7 +94,7 @@ class DurableChurn(Storm):
     )
 
 
-class ConsumerChurn(Storm):
+class ConsumerChurn(MethodFlood):
     methods = (
         BasicConsume("hostile.visited", "c", False, False, False, False, NOTHING),
         BasicCancel("c", False),
@@ -104,7 +104,7 @@ class ConsumerChurn(Storm):
         fresh(connection, "hostile.visited")
 
 
-class Purges(Storm):
+class Purges(MethodFlood):
     """A durable queue that is emptied again and again: each time the disk is written to."""
 
     methods = (QueuePurge("hostile.purged", False),)
@@ -113,7 +113,7 @@ class Purges(Storm):
         fresh(connection, "hostile.purged", durable=True)
 
 
-class Recovers(Storm):
+class Recovers(MethodFlood):
     """Twenty thousand deliveries that are given back all at once, and again as soon as they have come."""
 
     methods = (BasicRecover(True),)
@@ -134,7 +134,7 @@ class Rejects(Flood):
         self.tag = 0
         return method_frame(1, BasicGet("hostile.rejected", False)) * self.held
 
-    def blow(self) -> None:
+    def round(self) -> None:
         tags = range(self.tag + self.held, self.tag, -1)
         back = b"".join(method_frame(1, BasicReject(tag, True)) for tag in tags)
         self.tag += self.held
@@ -162,7 +162,7 @@ class LongNames(Flood):
         self._number = 0
         return b""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         self._number += 1
         keys = (f"{self._number}.{number}.".ljust(255, "x") for number in range(500))
         publishes = (method_frame(1, BasicPublish("amq.topic", key, False, False)) + _CONTENT for key in keys)

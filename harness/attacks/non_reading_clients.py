@@ -102,7 +102,7 @@ class DeafToReplies(Flood):
         at = data.index(b"amq.rabbitmq.reply-to.")
         return data[at : at + data[at - 1]].decode()
 
-    def blow(self) -> None:
+    def round(self) -> None:
         self.connections[1].press(self.data)
         self.connections[1].hear()
 

@@ -25,26 +25,26 @@ from harness.attacks.non_reading_clients import fresh
 from harness.attacks.raw_connection import NOTHING, RawConnection
 from harness.clients.amqp_peer import CHANNEL_MAX, method_frames, publish_frames
 
-HOARD = 100_000
+HELD_MAX = 100_000
 CHUNK = 1000
 
 
 class Channels(Attack):
     """As many channels as there may be, connection after connection, and one more, which is refused."""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         opens = b"".join(method_frame(number, ChannelOpen()) for number in range(1, CHANNEL_MAX + 1))
-        if len(self.connections) * CHANNEL_MAX >= self.scaled(HOARD):
+        if len(self.connections) * CHANNEL_MAX >= self.scaled(HELD_MAX):
             self.connections.pop(0).close()
         connection = self.open(channels=0)
         connection.tell(opens)
         connection.hear()
 
 
-class Hoard(Attack):
+class Hoarding(Attack):
     """Portion after chunk of something, up to `worst`; then the connection is dropped, and it begins anew."""
 
-    worst = HOARD
+    worst = HELD_MAX
     chunk = CHUNK
 
     def begin(self) -> None:
@@ -62,7 +62,7 @@ class Hoard(Attack):
         """The same as it goes on the wire."""
         return method_frames(1, *self.methods(number))
 
-    def blow(self) -> None:
+    def round(self) -> None:
         size = min(self.chunk, self.scaled(self.worst))
         numbers = [next(self.numbers) for _ in range(size)]
         if numbers[-1] >= self.scaled(self.worst):
@@ -76,7 +76,7 @@ class Hoard(Attack):
         self.connection.hear()
 
 
-class Consumers(Hoard):
+class Consumers(Hoarding):
     """A hundred thousand consumers of one queue on one channel."""
 
     def prepare(self, connection: RawConnection) -> None:
@@ -97,7 +97,7 @@ class ConsumersOverChannels(Consumers):
         return method_frames(number % 1000 + 1, *self.methods(number))
 
 
-class UnackedGets(Hoard):
+class UnackedGets(Hoarding):
     """A hundred thousand messages, got and never acknowledged."""
 
     def prepare(self, connection: RawConnection) -> None:
@@ -107,7 +107,7 @@ class UnackedGets(Hoard):
         return publish_frames(b"x", key="hostile.unacked") + method_frame(1, BasicGet("hostile.unacked", False))
 
 
-class Queues(Hoard):
+class Queues(Hoarding):
     """A million queues, asked for without waiting."""
 
     worst = 1_000_000
@@ -117,7 +117,7 @@ class Queues(Hoard):
         return (QueueDeclare(f"hostile.queue.{number}", False, False, False, False, True, table),)
 
 
-class DurableQueues(Hoard):
+class DurableQueues(Hoarding):
     """Queues that outlast the broker."""
 
     worst = 10_000
@@ -128,14 +128,14 @@ class DurableQueues(Hoard):
         return (QueueDeclare(f"hostile.durable.{number}", False, True, False, False, True, table),)
 
 
-class ExclusiveQueues(Hoard):
+class ExclusiveQueues(Hoarding):
     """Queues that end with their connection, all at once."""
 
     def methods(self, number: int) -> Iterable[Method]:
         return (QueueDeclare(f"hostile.exclusive.{number}", False, False, True, False, True, NOTHING),)
 
 
-class Exchanges(Hoard):
+class Exchanges(Hoarding):
     """Exchanges that go when the one queue does that they are bound to."""
 
     def prepare(self, connection: RawConnection) -> None:
@@ -149,7 +149,7 @@ class Exchanges(Hoard):
         )
 
 
-class Bindings(Hoard):
+class Bindings(Hoarding):
     """Bindings of one queue, each with another key."""
 
     exchange_type = "topic"
@@ -179,7 +179,7 @@ class LargeBindings(Bindings):
         return {"number": Field("I", number), "large": Field("S", bytes(130_000))}
 
 
-class LargeTables(Hoard):
+class LargeTables(Hoarding):
     """Queues whose arguments have as many fields as a frame holds."""
 
     worst = 200
@@ -192,7 +192,7 @@ class LargeTables(Hoard):
         return (QueueDeclare(f"hostile.table.{number}", False, False, True, False, True, self._table),)
 
 
-class DeepTables(Hoard):
+class DeepTables(Hoarding):
     """Tables within tables, as deep as they are taken; each in a message of its own."""
 
     depth = 64
@@ -224,7 +224,7 @@ class LargeHeaders(Flood):
         return publish_frames(b"x", exchange="amq.headers", headers=many) * 4
 
 
-class Transaction(Hoard):
+class Transaction(Hoarding):
     """Publishes in a transaction that is never committed."""
 
     worst = 1_000_000

@@ -47,11 +47,11 @@ class SessionLayer:
 class SessionClient:
     """One connection. With `reading` set to False the client takes nothing that is sent to it."""
 
-    def __init__(self, session_layer: SessionLayer, peer: Peer = PEER) -> None:
-        self.session_layer = session_layer
+    def __init__(self, sessions: SessionLayer, peer: Peer = PEER) -> None:
+        self.sessions = sessions
         self.peer = AmqpPeer()
         self.reading = True
-        self.connection = Connection(session_layer.registry, peer, self._flushed)
+        self.connection = Connection(sessions.registry, peer, self._flushed)
 
     def shake_hands(self, login: Login | None = None, channels: Iterable[int] = ()) -> None:
         """The whole handshake, as guest unless told otherwise, and the channels opened."""
@@ -69,9 +69,9 @@ class SessionClient:
         for start in range(0, max(1, len(data)), chunk):
             self.connection.receive(data[start : start + chunk])
             while self.connection.unfinished and not self.connection.ended:
-                self.session_layer.core.end_turn()
+                self.sessions.core.end_turn()
                 self.connection.receive(b"")
-            self.session_layer.core.end_turn()
+            self.sessions.core.end_turn()
 
     def send(self, *methods: Method, channel: int = 1) -> None:
         """Send methods in one piece."""
@@ -106,7 +106,7 @@ class SessionClient:
     def drop(self) -> None:
         """The socket is gone."""
         self.connection.release()
-        self.session_layer.core.end_turn()
+        self.sessions.core.end_turn()
 
     def _flushed(self) -> None:
         if self.reading:

@@ -20,7 +20,7 @@ def core(tmp_path: Path) -> Iterator[Core]:
 
 
 @pytest.fixture
-def session_layer(tmp_path: Path) -> Iterator[SessionLayer]:
+def sessions(tmp_path: Path) -> Iterator[SessionLayer]:
     """A broker with sessions and without sockets. Durable things are on disk when the test says so."""
     core = Core(tmp_path / "messages")
     yield SessionLayer(core)

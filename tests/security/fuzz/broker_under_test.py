@@ -110,8 +110,8 @@ class Floor:
     def _renew(self) -> None:
         self.definitions = RecordedDefinitions()
         self.core = Core(self._directory / "messages", definitions=self.definitions)
-        self.session_layer = SessionLayer(self.core, SETTINGS)
-        self.bystander = FuzzClient(self.session_layer)
+        self.sessions = SessionLayer(self.core, SETTINGS)
+        self.bystander = FuzzClient(self.sessions)
         self.bystander.shake_hands(SMALL_FRAMES, (1,))
         self.bystander.ask(QueueDeclare(BYSTANDER, False, False, True, False, False, {}), QueueDeclareOk)
         self.bystander.ask(BasicConsume(BYSTANDER, "", False, True, False, False, {}), BasicConsumeOk)
@@ -172,7 +172,7 @@ class Floor:
 
     def _check_nobody(self) -> None:
         """No connection, consumer, unacknowledged message or exclusive queue is left of clients that went."""
-        registry, vhost = self.session_layer.registry, self.core.vhost
+        registry, vhost = self.sessions.registry, self.core.vhost
         assert list(registry.connections) == [self.bystander.connection]
         assert not registry.reply_channels
         for queue in vhost.queues.values():

@@ -32,8 +32,8 @@ class FuzzClient(SessionClient):
     `heard` has the methods that came, `tags` what was delivered, by channel; `closed_channels` wait for an answer.
     """
 
-    def __init__(self, session_layer: SessionLayer) -> None:
-        super().__init__(session_layer)
+    def __init__(self, sessions: SessionLayer) -> None:
+        super().__init__(sessions)
         self.heard: list[tuple[int, Method]] = []
         self.bodies: list[bytes] = []
         self.tags: dict[int, list[int]] = {}
@@ -53,13 +53,13 @@ class FuzzClient(SessionClient):
         """Take what waited while nothing was read."""
         self.reading = True
         self._flushed()
-        self.session_layer.core.end_turn()
+        self.sessions.core.end_turn()
 
     def drop(self) -> None:
         """The socket is gone."""
         self.connection.release()
         self.connection.ended = True
-        self.session_layer.core.end_turn()
+        self.sessions.core.end_turn()
         self._flushed()
 
     def _take(self, data: bytes) -> None:

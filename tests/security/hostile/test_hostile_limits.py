@@ -212,14 +212,14 @@ def test_a_stranger_may_not_send_large_frames(limited: Started, ends: Ends) -> N
 def test_clients_do_not_get_the_last_descriptors(limited: Started, ends: Ends) -> None:
     broker = limited(prefix=("sh", "-c", 'ulimit -n 160; exec "$@"', "sh"))
     good = ends(Good(broker.address))
-    crowd = [ends(RawConnection(broker.address)) for _ in range(95)]
-    crowd += [ends(RawConnection(broker.address, greet=False)) for _ in range(100)]
+    many = [ends(RawConnection(broker.address)) for _ in range(95)]
+    many += [ends(RawConnection(broker.address, greet=False)) for _ in range(100)]
     eventually(lambda: "others wait" in broker.log(), "the broker to have no more room")
     good.round_trip()
     command = [sys.executable, "-m", "broker", "status", "--data-dir", str(broker.data_dir)]
     status = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert status.returncode == 0, status.stderr
-    for connection in crowd:
+    for connection in many:
         connection.close()
     ends(Good(broker.address)).round_trip()
     good.round_trip()

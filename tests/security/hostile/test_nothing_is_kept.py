@@ -13,7 +13,7 @@ SIZE = 0.05
 SIZE_OF_LARGE_BODIES = 0.01
 """The C library keeps gaps between others' memory for the next large body: a plateau whose height is a few bodies."""
 ROUNDS = 8
-BLOWS = 4
+ROUNDS = 4
 SLACK_BYTES = 12 << 20
 """What the allocator may need more by chance; four rounds of each of these attacks take twice that or more."""
 
@@ -43,8 +43,8 @@ def test_memory_does_not_grow(target: BrokerProcess, good: Good, name: str) -> N
     highest = []
     for _ in range(ROUNDS):
         attack = ATTACKS[name](target.address, SIZE_OF_LARGE_BODIES if name == "deaf getter" else SIZE)
-        for _ in range(BLOWS):
-            attack.strike()
+        for _ in range(ROUNDS):
+            attack.attempt()
         attack.end()
         eventually(lambda: descriptors(target.pid) <= before, "the connections to be gone", seconds=30)
         good.round_trip()

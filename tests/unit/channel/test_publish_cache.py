@@ -26,8 +26,8 @@ from harness.clients.shorthand import (
 
 
 @pytest.fixture
-def client(session_layer: SessionLayer) -> SessionClient:
-    return session_layer.connect()
+def client(sessions: SessionLayer) -> SessionClient:
+    return sessions.connect()
 
 
 def drained(client: SessionClient, queue: str) -> list[bytes]:
@@ -107,10 +107,10 @@ def test_an_exchange_made_anew_is_not_taken_for_the_old_one(client: SessionClien
     assert drained(client, "q") == [b"old"]
 
 
-def test_a_permission_that_is_taken_away_counts_at_once(session_layer: SessionLayer, client: SessionClient) -> None:
+def test_a_permission_that_is_taken_away_counts_at_once(sessions: SessionLayer, client: SessionClient) -> None:
     client.ask(queue_declare("q"))
     client.publish(b"before", key="q")
-    users = session_layer.core.broker.users
+    users = sessions.core.broker.users
     users.permissions["/", "guest"] = Permission(".*", "^nothing$", ".*")
     users.changed()
     client.publish(b"after", key="q")
@@ -175,37 +175,35 @@ def test_one_refusal_refuses_the_publish(client: SessionClient) -> None:
 # Transactions
 
 
-def test_a_transaction_publishes_nothing_to_a_queue_that_is_gone(
-    session_layer: SessionLayer, client: SessionClient
-) -> None:
+def test_a_transaction_publishes_nothing_to_a_queue_that_is_gone(sessions: SessionLayer, client: SessionClient) -> None:
     """RabbitMQ looks the queues up by name at the commit: gone means unroutable (3.10.8 on the wire)."""
-    session_layer.core.queue("q")
+    sessions.core.queue("q")
     client.ask(TxSelect())
     client.publish(b"x" * 10, key="q", mandatory=True, persistent=True)
-    session_layer.core.vhost.delete_queue(session_layer.core.queue_named("q"))
-    session_layer.core.commit()
+    sessions.core.vhost.delete_queue(sessions.core.queue_named("q"))
+    sessions.core.commit()
     client.send(TxCommit())
-    session_layer.core.commit()
+    sessions.core.commit()
     returned, done = client.received()
     assert isinstance(returned, Message)
     assert returned.method.reply_code == 312
     assert isinstance(done, TxCommitOk)
-    while session_layer.core.store.reclaim():
+    while sessions.core.store.reclaim():
         pass
-    assert session_layer.core.store.lanes() == {}, "nothing is written for a queue that does not exist"
+    assert sessions.core.store.lanes() == {}, "nothing is written for a queue that does not exist"
 
 
 def test_a_transaction_publishes_to_the_queue_of_that_name_at_the_commit(
-    client: SessionClient, session_layer: SessionLayer
+    client: SessionClient, sessions: SessionLayer
 ) -> None:
-    other = session_layer.connect()
+    other = sessions.connect()
     other.ask(queue_declare("q"))
     client.ask(TxSelect())
     client.publish(b"x", key="q")
     other.ask(queue_delete("q"))
     other.ask(queue_declare("q"))
     client.send(TxCommit())
-    session_layer.core.commit()
+    sessions.core.commit()
     assert isinstance(client.expect_one(), TxCommitOk)
     assert drained(other, "q") == [b"x"]
 

@@ -70,14 +70,14 @@ def joined(settings: SessionSettings | None = None, window: Window = WIDE) -> It
 
 def queue_contents(client: SessionClient) -> dict[str, list[tuple[Any, ...]]]:
     """What lies in the queues, in order, as the store and the broker's memory have it."""
-    client.session_layer.core.commit()
+    client.sessions.core.commit()
     return {
         name: [
             (entry.message.body, entry.message.header, entry.message.route, entry.message.priority, entry.expires_at)
             for entry in queue.ready_messages.resident()
             if entry.message is not None
         ]
-        for name, queue in client.session_layer.core.vhost.queues.items()
+        for name, queue in client.sessions.core.vhost.queues.items()
     }
 
 
@@ -123,7 +123,7 @@ def test_acks_and_publishes_in_one_piece_are_the_same_as_one_by_one(kinds: list[
         with joined() as client:
             client.ask(consume("q", tag="t"), channel=2)
             client.say(b"".join(publish_frames(b"%d" % number, key="q", persistent=True) for number in range(16)))
-            client.session_layer.core.commit()
+            client.sessions.core.commit()
             client.received(channel=2)
             frames, tag = [], 0
             for kind in kinds:
@@ -135,7 +135,7 @@ def test_acks_and_publishes_in_one_piece_are_the_same_as_one_by_one(kinds: list[
                 frames.append(method_frame(2, ack))
             for piece in [b"".join(frames)] if in_one_piece else frames:
                 client.say(piece)
-            queue = client.session_layer.core.vhost.queues["q"]
+            queue = client.sessions.core.vhost.queues["q"]
             counts = queue.unacked, queue.store.state.messages, len(queue.ready_messages)
             outcomes.append((client.received(channel=2), counts, queue_contents(client)["r"]))
     assert outcomes[0] == outcomes[1]
@@ -180,8 +180,8 @@ def test_a_run_longer_than_the_window_is_paged_and_comes_back_in_order(persisten
     with joined(window=SMALL) as client:
         for part in (bodies[:10], bodies[10:20], bodies[20:]):
             client.say(b"".join(publish_frames(body, key="q", persistent=persistent) for body in part))
-            client.session_layer.core.commit()
-        assert len(client.session_layer.core.vhost.queues["q"].ready_messages.resident()) < 30
+            client.sessions.core.commit()
+        assert len(client.sessions.core.vhost.queues["q"].ready_messages.resident()) < 30
         assert [client.ask(get("q", no_ack=True), channel=2).body for _ in bodies] == bodies
 
 

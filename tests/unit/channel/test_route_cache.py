@@ -12,8 +12,8 @@ NAMES = 8 * TARGETS_LEAST
 
 
 @pytest.fixture
-def client(session_layer: SessionLayer) -> SessionClient:
-    return session_layer.connect()
+def client(sessions: SessionLayer) -> SessionClient:
+    return sessions.connect()
 
 
 def targets(client: SessionClient) -> list[Target]:

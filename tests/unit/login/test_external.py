@@ -25,14 +25,14 @@ GUEST, APP, NOBODY = (certificate((NameOID.COMMON_NAME, name)) for name in ("gue
 
 
 @pytest.fixture
-def session_layer(tmp_path: Path) -> SessionLayer:
-    session_layer = SessionLayer(Core(tmp_path / "messages"), SessionSettings(naming=Naming("common_name")))
-    session_layer.core.broker.users.by_name["app"] = User("app", "", SHA256, ())
-    return session_layer
+def sessions(tmp_path: Path) -> SessionLayer:
+    sessions = SessionLayer(Core(tmp_path / "messages"), SessionSettings(naming=Naming("common_name")))
+    sessions.core.broker.users.by_name["app"] = User("app", "", SHA256, ())
+    return sessions
 
 
 def log_in(
-    session_layer: SessionLayer,
+    sessions: SessionLayer,
     shown: bytes | None,
     *,
     asked: bool = True,
@@ -42,7 +42,7 @@ def log_in(
 ) -> tuple[Any, Any, list[Any]]:
     """The connection, what it was offered, and what it was told after connection.start-ok."""
     secured = Secured("TLSv1.3", "TLS_AES_256_GCM_SHA384", shown, asked)
-    client = session_layer.client(Peer("192.0.2.1", 50000, "192.0.2.99", 5671, loopback, secured))
+    client = sessions.client(Peer("192.0.2.1", 50000, "192.0.2.99", 5671, loopback, secured))
     client.say(PROTOCOL_HEADER)
     start = client.expect_one(channel=0)
     properties = from_python({"capabilities": {"authentication_failure_close": capable}})
@@ -51,16 +51,16 @@ def log_in(
     return client.connection, start.mechanisms, client.received(channel=0)
 
 
-def test_a_user_without_a_password_gets_in(session_layer: SessionLayer) -> None:
-    connection, offered, told = log_in(session_layer, APP)
+def test_a_user_without_a_password_gets_in(sessions: SessionLayer) -> None:
+    connection, offered, told = log_in(sessions, APP)
     assert offered == b"PLAIN AMQPLAIN EXTERNAL"
     assert isinstance(told[0], ConnectionTune)
     assert connection.user == "app"
 
 
-def test_what_the_client_says_its_name_is_does_not_matter(session_layer: SessionLayer) -> None:
+def test_what_the_client_says_its_name_is_does_not_matter(sessions: SessionLayer) -> None:
     """RabbitMQ 3.10.8 does not look at the response either."""
-    connection, _, _ = log_in(session_layer, APP, response=b"guest")
+    connection, _, _ = log_in(sessions, APP, response=b"guest")
     assert connection.user == "app"
 
 
@@ -75,9 +75,9 @@ def test_what_the_client_says_its_name_is_does_not_matter(session_layer: Session
     ],
 )
 def test_refusals_are_rabbitmqs(
-    session_layer: SessionLayer, caplog: pytest.LogCaptureFixture, shown: bytes | None, logged: str
+    sessions: SessionLayer, caplog: pytest.LogCaptureFixture, shown: bytes | None, logged: str
 ) -> None:
-    _, _, told = log_in(session_layer, shown)
+    _, _, told = log_in(sessions, shown)
     assert isinstance(told[0], ConnectionClose)
     assert (told[0].reply_code, told[0].reply_text) == (
         403,
@@ -87,27 +87,27 @@ def test_refusals_are_rabbitmqs(
         ),
     )
     assert logged in caplog.text
-    connection, _, told = log_in(session_layer, shown, capable=False)
+    connection, _, told = log_in(sessions, shown, capable=False)
     assert told == []
     assert (connection.ended, connection.linger) == (True, SILENT_SECONDS)
 
 
-def test_guest_may_come_from_this_machine(session_layer: SessionLayer) -> None:
-    connection, _, _ = log_in(session_layer, GUEST, loopback=True)
+def test_guest_may_come_from_this_machine(sessions: SessionLayer) -> None:
+    connection, _, _ = log_in(sessions, GUEST, loopback=True)
     assert connection.user == "guest"
 
 
 def test_where_no_certificates_are_asked_for_it_is_not_offered(
-    session_layer: SessionLayer, caplog: pytest.LogCaptureFixture
+    sessions: SessionLayer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    connection, offered, told = log_in(session_layer, None, asked=False)
+    connection, offered, told = log_in(sessions, None, asked=False)
     assert offered == b"PLAIN AMQPLAIN"
     assert told == []
     assert (connection.ended, connection.linger) == (True, SILENT_SECONDS)
     assert "unknown authentication mechanism 'EXTERNAL'" in caplog.text
 
 
-def test_certificates_are_not_guesses(session_layer: SessionLayer) -> None:
+def test_certificates_are_not_guesses(sessions: SessionLayer) -> None:
     for _ in range(100):
-        log_in(session_layer, NOBODY)
-    assert session_layer.registry.login_throttle.users.throttled == {}
+        log_in(sessions, NOBODY)
+    assert sessions.registry.login_throttle.users.throttled == {}

@@ -45,8 +45,8 @@ def silent_end(client: SessionClient, seconds: float) -> bool:
 
 
 @pytest.fixture
-def client(session_layer: SessionLayer) -> SessionClient:
-    return session_layer.client()
+def client(sessions: SessionLayer) -> SessionClient:
+    return sessions.client()
 
 
 def come_to(client: SessionClient, phase: Phase) -> None:
@@ -161,8 +161,8 @@ def test_any_cuts_say_the_same(tmp_path_factory: pytest.TempPathFactory, expecte
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 64])
-def test_the_handshake_in_small_pieces(session_layer: SessionLayer, size: int) -> None:
-    client = session_layer.client()
+def test_the_handshake_in_small_pieces(sessions: SessionLayer, size: int) -> None:
+    client = sessions.client()
     client.say(b"".join(CONVERSATION[:9]), chunk=size)
     assert [type(item) for item in client.received(channel=0)] == [ConnectionStart, ConnectionTune, ConnectionOpenOk]
     assert len(client.received(channel=1)) == 3
@@ -208,22 +208,20 @@ def test_a_method_too_soon_or_too_late(client: SessionClient, phase: Phase, said
 
 
 @pytest.mark.parametrize("phase", [Phase.START, Phase.TUNE, Phase.OPENING])
-def test_channels_are_not_for_those_who_are_not_in(
-    session_layer: SessionLayer, client: SessionClient, phase: Phase
-) -> None:
+def test_channels_are_not_for_those_who_are_not_in(sessions: SessionLayer, client: SessionClient, phase: Phase) -> None:
     come_to(client, phase)
     client.send(ChannelOpen(), queue_declare("q"))
     assert client.connection.ended
     assert client.received() == []
-    assert "q" not in session_layer.core.vhost.queues
+    assert "q" not in sessions.core.vhost.queues
 
 
-def test_nothing_is_heard_after_the_end(session_layer: SessionLayer, client: SessionClient) -> None:
+def test_nothing_is_heard_after_the_end(sessions: SessionLayer, client: SessionClient) -> None:
     come_to(client, Phase.START)
     frames = (TUNE_OK, START_OK, TUNE_OK, ConnectionOpen("/"))
     client.say(b"".join(method_frame(0, method) for method in frames))
     assert silent_end(client, SILENT_SECONDS)
-    assert session_layer.registry.connections == {}
+    assert sessions.registry.connections == {}
 
 
 # Tune
@@ -294,11 +292,11 @@ def test_logins(client: SessionClient, mechanism: str, response: bytes, may: boo
         assert silent_end(client, SILENT_SECONDS)
 
 
-def test_a_password_of_any_bytes(session_layer: SessionLayer, client: SessionClient) -> None:
+def test_a_password_of_any_bytes(sessions: SessionLayer, client: SessionClient) -> None:
     """RFC 4616 forbids NUL alone; names that are not UTF-8 keep their bytes."""
     name = b"caf\xe9"
     text = name.decode("utf-8", "surrogateescape")
-    session_layer.core.broker.users.by_name[text] = User(text, hash_password(b"\xff \xfe"), SHA256, ())
+    sessions.core.broker.users.by_name[text] = User(text, hash_password(b"\xff \xfe"), SHA256, ())
     come_to(client, Phase.START)
     client.send(ConnectionStartOk({}, "PLAIN", b"\0" + name + b"\0\xff \xfe", "en_US"), channel=0)
     assert isinstance(client.expect_one(channel=0), ConnectionTune)
@@ -324,10 +322,8 @@ def test_a_login_that_is_refused_in_words(client: SessionClient) -> None:
         ("closed", "NOT_ALLOWED - access to vhost 'closed' refused for user 'guest'"),
     ],
 )
-def test_virtual_hosts_that_are_closed(
-    session_layer: SessionLayer, client: SessionClient, vhost: str, text: str
-) -> None:
-    session_layer.core.broker.add_vhost("closed")
+def test_virtual_hosts_that_are_closed(sessions: SessionLayer, client: SessionClient, vhost: str, text: str) -> None:
+    sessions.core.broker.add_vhost("closed")
     come_to(client, Phase.OPENING)
     client.send(ConnectionOpen(vhost), channel=0)
     close = client.expect_one(channel=0)
@@ -339,9 +335,9 @@ def test_virtual_hosts_that_are_closed(
 
 def test_no_more_connections_than_the_settings_allow(tmp_path: Path) -> None:
     core = Core(tmp_path / "messages")
-    session_layer = SessionLayer(core, SessionSettings(connections_max=2))
-    first, _ = session_layer.connect(), session_layer.connect()
-    client = session_layer.client()
+    sessions = SessionLayer(core, SessionSettings(connections_max=2))
+    first, _ = sessions.connect(), sessions.connect()
+    client = sessions.client()
     come_to(client, Phase.OPENING)
     client.send(ConnectionOpen("/"), channel=0)
     close = client.expect_one(channel=0)
@@ -351,5 +347,5 @@ def test_no_more_connections_than_the_settings_allow(tmp_path: Path) -> None:
     )
     client.drop()
     first.drop()
-    session_layer.connect()
+    sessions.connect()
     core.close()

@@ -25,17 +25,15 @@ POLITE = from_python({"capabilities": {"authentication_failure_close": True}})
 
 
 @pytest.fixture
-def session_layer(tmp_path: Path) -> SessionLayer:
-    session_layer = SessionLayer(
-        Core(tmp_path / "messages"), SessionSettings(throttle=LIMITS, loopback_users=frozenset())
-    )
-    session_layer.core.broker.users.by_name["other"] = User("other", hash_password(b"other"), SHA256, ())
-    return session_layer
+def sessions(tmp_path: Path) -> SessionLayer:
+    sessions = SessionLayer(Core(tmp_path / "messages"), SessionSettings(throttle=LIMITS, loopback_users=frozenset()))
+    sessions.core.broker.users.by_name["other"] = User("other", hash_password(b"other"), SHA256, ())
+    return sessions
 
 
-def log_in(session_layer: SessionLayer, password: bytes, peer: Peer = ELSEWHERE, user: bytes = b"guest") -> Connection:
+def log_in(sessions: SessionLayer, password: bytes, peer: Peer = ELSEWHERE, user: bytes = b"guest") -> Connection:
     """Try a password; the connection as it is then."""
-    client = session_layer.client(peer)
+    client = sessions.client(peer)
     client.say(PROTOCOL_HEADER)
     client.send(ConnectionStartOk(POLITE, "PLAIN", b"\0" + user + b"\0" + password, "en_US"), channel=0)
     answers = client.received(channel=0)[1:]
@@ -47,116 +45,116 @@ def is_in(connection: Connection) -> bool:
     return connection.phase is Phase.TUNE and not connection.ended
 
 
-def guess(session_layer: SessionLayer, count: int, peer: Peer = ELSEWHERE, user: bytes = b"guest") -> None:
+def guess(sessions: SessionLayer, count: int, peer: Peer = ELSEWHERE, user: bytes = b"guest") -> None:
     for number in range(count):
-        assert not is_in(log_in(session_layer, b"guess %d" % number, peer, user))
+        assert not is_in(log_in(sessions, b"guess %d" % number, peer, user))
 
 
-def test_a_few_mistakes_are_free(session_layer: SessionLayer) -> None:
-    guess(session_layer, LIMITS.free)
-    assert is_in(log_in(session_layer, b"guest"))
+def test_a_few_mistakes_are_free(sessions: SessionLayer) -> None:
+    guess(sessions, LIMITS.free)
+    assert is_in(log_in(sessions, b"guest"))
 
 
 def test_beyond_them_even_the_right_password_has_to_wait(
-    session_layer: SessionLayer, caplog: pytest.LogCaptureFixture
+    sessions: SessionLayer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    guess(session_layer, LIMITS.free + 1)
-    assert not is_in(log_in(session_layer, b"guest"))
+    guess(sessions, LIMITS.free + 1)
+    assert not is_in(log_in(sessions, b"guest"))
     assert "too many wrong passwords from 192.0.2.1, the next one counts in 1 s" in caplog.text
-    session_layer.core.advance(1000)
-    assert is_in(log_in(session_layer, b"guest"))
+    sessions.core.advance(1000)
+    assert is_in(log_in(sessions, b"guest"))
 
 
-def test_what_waits_is_not_looked_at(session_layer: SessionLayer, monkeypatch: pytest.MonkeyPatch) -> None:
-    guess(session_layer, LIMITS.free + 1)
+def test_what_waits_is_not_looked_at(sessions: SessionLayer, monkeypatch: pytest.MonkeyPatch) -> None:
+    guess(sessions, LIMITS.free + 1)
     monkeypatch.setitem(ALGORITHMS, SHA256, lambda data: pytest.fail("a password was looked at"))
-    assert not is_in(log_in(session_layer, b"guest"))
+    assert not is_in(log_in(sessions, b"guest"))
 
 
-def test_the_wait_doubles_up_to_its_longest(session_layer: SessionLayer) -> None:
-    guess(session_layer, LIMITS.free)
-    throttle, waits = session_layer.registry.login_throttle, []
+def test_the_wait_doubles_up_to_its_longest(sessions: SessionLayer) -> None:
+    guess(sessions, LIMITS.free)
+    throttle, waits = sessions.registry.login_throttle, []
     for number in range(9):
-        log_in(session_layer, b"further guess %d" % number)
-        waits.append(throttle.wait(ELSEWHERE.host, Login("guest", b"x"), session_layer.core.clock.now()))
-        session_layer.core.advance(int(waits[-1] * 1000))
+        log_in(sessions, b"further guess %d" % number)
+        waits.append(throttle.wait(ELSEWHERE.host, Login("guest", b"x"), sessions.core.clock.now()))
+        sessions.core.advance(int(waits[-1] * 1000))
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
-def test_coming_too_early_makes_it_no_longer(session_layer: SessionLayer) -> None:
+def test_coming_too_early_makes_it_no_longer(sessions: SessionLayer) -> None:
     """A client that tries again and again gets in when the time has passed."""
-    guess(session_layer, LIMITS.free + 1)
+    guess(sessions, LIMITS.free + 1)
     for _ in range(9):
-        session_layer.core.advance(100)
-        assert not is_in(log_in(session_layer, b"guest"))
-    session_layer.core.advance(100)
-    assert is_in(log_in(session_layer, b"guest"))
+        sessions.core.advance(100)
+        assert not is_in(log_in(sessions, b"guest"))
+    sessions.core.advance(100)
+    assert is_in(log_in(sessions, b"guest"))
 
 
-def test_an_old_password_again_and_again_is_one_guess(session_layer: SessionLayer) -> None:
+def test_an_old_password_again_and_again_is_one_guess(sessions: SessionLayer) -> None:
     """A program that was forgotten when the password changed must not keep the others at its address out."""
     for _ in range(1000):
-        assert not is_in(log_in(session_layer, b"the old one"))
-    assert is_in(log_in(session_layer, b"guest"))
+        assert not is_in(log_in(sessions, b"the old one"))
+    assert is_in(log_in(sessions, b"guest"))
 
 
-def test_the_right_password_forgets_the_mistakes(session_layer: SessionLayer) -> None:
-    guess(session_layer, LIMITS.free)
-    assert is_in(log_in(session_layer, b"guest"))
-    guess(session_layer, LIMITS.free)
-    assert is_in(log_in(session_layer, b"guest"))
+def test_the_right_password_forgets_the_mistakes(sessions: SessionLayer) -> None:
+    guess(sessions, LIMITS.free)
+    assert is_in(log_in(sessions, b"guest"))
+    guess(sessions, LIMITS.free)
+    assert is_in(log_in(sessions, b"guest"))
 
 
-def test_an_account_of_one_s_own_forgets_no_guesses_for_others(session_layer: SessionLayer) -> None:
+def test_an_account_of_one_s_own_forgets_no_guesses_for_others(sessions: SessionLayer) -> None:
     for number in range(20):
-        log_in(session_layer, b"guess %d" % number)
-        log_in(session_layer, b"other", user=b"other")
-    assert not is_in(log_in(session_layer, b"guest"))
-    assert is_in(log_in(session_layer, b"other", user=b"other"))
+        log_in(sessions, b"guess %d" % number)
+        log_in(sessions, b"other", user=b"other")
+    assert not is_in(log_in(sessions, b"guest"))
+    assert is_in(log_in(sessions, b"other", user=b"other"))
 
 
-def test_nobody_is_kept_out_by_guesses_from_elsewhere(session_layer: SessionLayer) -> None:
-    guess(session_layer, 50, BEYOND)
-    assert not is_in(log_in(session_layer, b"guest", BEYOND))
-    assert is_in(log_in(session_layer, b"guest"))
+def test_nobody_is_kept_out_by_guesses_from_elsewhere(sessions: SessionLayer) -> None:
+    guess(sessions, 50, BEYOND)
+    assert not is_in(log_in(sessions, b"guest", BEYOND))
+    assert is_in(log_in(sessions, b"guest"))
 
 
-def test_guesses_for_many_users_are_guesses_of_an_address(session_layer: SessionLayer) -> None:
+def test_guesses_for_many_users_are_guesses_of_an_address(sessions: SessionLayer) -> None:
     for number in range(10 * LIMITS.free + 1):
-        log_in(session_layer, b"password1", user=b"user %d" % number)
-    assert not is_in(log_in(session_layer, b"guest"))
-    assert is_in(log_in(session_layer, b"guest", BEYOND))
+        log_in(sessions, b"password1", user=b"user %d" % number)
+    assert not is_in(log_in(sessions, b"guest"))
+    assert is_in(log_in(sessions, b"guest", BEYOND))
 
 
-def test_guesses_from_many_addresses_are_refused_slowly(session_layer: SessionLayer) -> None:
+def test_guesses_from_many_addresses_are_refused_slowly(sessions: SessionLayer) -> None:
     """And without a word, which says when a guess was wrong; while the right password is taken at once."""
     lingers = []
     for number in range(LIMITS.free + 4):
         peer = ELSEWHERE._replace(host=f"192.0.2.{number}")
-        lingers.append(log_in(session_layer, b"guess %d" % number, peer).linger)
+        lingers.append(log_in(sessions, b"guess %d" % number, peer).linger)
     assert lingers == [0, 0, 0, *(SILENT_SECONDS + longer for longer in (1, 2, 4, 8))]
-    assert is_in(log_in(session_layer, b"guest", BEYOND))
+    assert is_in(log_in(sessions, b"guest", BEYOND))
 
 
-def test_this_machine_is_not_watched(session_layer: SessionLayer) -> None:
-    guess(session_layer, 50, PEER)
-    assert is_in(log_in(session_layer, b"guest", PEER))
+def test_this_machine_is_not_watched(sessions: SessionLayer) -> None:
+    guess(sessions, 50, PEER)
+    assert is_in(log_in(sessions, b"guest", PEER))
 
 
-def test_what_is_long_past_is_forgotten(session_layer: SessionLayer) -> None:
-    guess(session_layer, LIMITS.free)
-    session_layer.core.advance(3_600_000)
-    guess(session_layer, LIMITS.free)
-    assert is_in(log_in(session_layer, b"guest"))
+def test_what_is_long_past_is_forgotten(sessions: SessionLayer) -> None:
+    guess(sessions, LIMITS.free)
+    sessions.core.advance(3_600_000)
+    guess(sessions, LIMITS.free)
+    assert is_in(log_in(sessions, b"guest"))
 
 
 def test_without_a_limit_nobody_waits(tmp_path: Path) -> None:
-    session_layer = SessionLayer(
+    sessions = SessionLayer(
         Core(tmp_path / "messages"), SessionSettings(throttle=ThrottleLimits(free=0), loopback_users=frozenset())
     )
-    guess(session_layer, 100)
-    assert is_in(log_in(session_layer, b"guest"))
-    assert session_layer.registry.login_throttle.pairs.throttled == {}
+    guess(sessions, 100)
+    assert is_in(log_in(sessions, b"guest"))
+    assert sessions.registry.login_throttle.pairs.throttled == {}
 
 
 def test_what_is_remembered_is_bounded_and_holds_no_password() -> None:

@@ -73,9 +73,9 @@ def test_finishing_does_all_that_is_left() -> None:
     assert work.done == work.number
 
 
-def test_exclusive_queues_go_some_at_a_time_and_close_ok_comes_when_none_is_left(session_layer: SessionLayer) -> None:
-    core = session_layer.core
-    client = session_layer.connect()
+def test_exclusive_queues_go_some_at_a_time_and_close_ok_comes_when_none_is_left(sessions: SessionLayer) -> None:
+    core = sessions.core
+    client = sessions.connect()
     for number in range(PORTION_STEPS * 2):
         client.ask(queue_declare(f"q{number}", exclusive=True))
     client.send(ConnectionClose(200, "", 0, 0), channel=0)
@@ -89,9 +89,9 @@ def test_exclusive_queues_go_some_at_a_time_and_close_ok_comes_when_none_is_left
     assert client.received(channel=0) == [ConnectionCloseOk()]
 
 
-def test_consumers_of_a_lost_connection_go_some_at_a_time_and_get_nothing(session_layer: SessionLayer) -> None:
-    core = session_layer.core
-    queue, client = core.queue(), session_layer.connect()
+def test_consumers_of_a_lost_connection_go_some_at_a_time_and_get_nothing(sessions: SessionLayer) -> None:
+    core = sessions.core
+    queue, client = core.queue(), sessions.connect()
     for number in range(PORTION_STEPS * 2):
         client.send(BasicConsume("q", f"c{number}", False, True, False, True, NOTHING))
     core.end_turn()
@@ -108,8 +108,8 @@ def test_consumers_of_a_lost_connection_go_some_at_a_time_and_get_nothing(sessio
     assert queue.ready == 1
 
 
-def test_a_queue_delivers_some_at_a_time(session_layer: SessionLayer) -> None:
-    core = session_layer.core
+def test_a_queue_delivers_some_at_a_time(sessions: SessionLayer) -> None:
+    core = sessions.core
     queue, reader = core.queue(), Reader()
     for number in range(DELIVER_MESSAGES * 2 + 1):
         core.deposit(queue, str(number).encode(), persistent=False)
@@ -124,9 +124,9 @@ def test_a_queue_delivers_some_at_a_time(session_layer: SessionLayer) -> None:
     assert max(after - before for before, after in itertools.pairwise(counts)) <= DELIVER_MESSAGES
 
 
-def test_what_is_recovered_comes_back_in_its_order(session_layer: SessionLayer) -> None:
-    core = session_layer.core
-    queue, client = core.queue(), session_layer.connect()
+def test_what_is_recovered_comes_back_in_its_order(sessions: SessionLayer) -> None:
+    core = sessions.core
+    queue, client = core.queue(), sessions.connect()
     bodies = [str(number).encode() for number in range(DELIVER_MESSAGES * 2)]
     for body in bodies:
         core.deposit(queue, body, persistent=False)
@@ -139,8 +139,8 @@ def test_what_is_recovered_comes_back_in_its_order(session_layer: SessionLayer) 
     assert all(item.method.redelivered for item in again)
 
 
-def test_a_message_falls_through_few_queues_in_a_turn(session_layer: SessionLayer) -> None:
-    core = session_layer.core
+def test_a_message_falls_through_few_queues_in_a_turn(sessions: SessionLayer) -> None:
+    core = sessions.core
     count = 40
     for number in range(count):
         core.queue(f"q{number}", max_length=0, dead_letter_exchange="", dead_letter_routing_key=f"q{number + 1}")

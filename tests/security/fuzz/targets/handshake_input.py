@@ -108,7 +108,7 @@ def opened() -> Iterator[Callable[[Choices], None]]:
     with floor() as place:
 
         def greet(choices: Choices) -> None:
-            client = FuzzClient(place.session_layer)
+            client = FuzzClient(place.sessions)
             try:
                 _say(client, choices, _words(choices))
             finally:

@@ -81,7 +81,7 @@ class Scene:
         self._land()
 
     def _enter(self) -> FuzzClient:
-        client = FuzzClient(self._floor.session_layer)
+        client = FuzzClient(self._floor.sessions)
         client.shake_hands(SMALL_FRAMES, (1, 2))
         return client
 
