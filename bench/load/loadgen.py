@@ -13,7 +13,6 @@ import socket
 import struct
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from broker.wire import frames, methods
 from broker.wire.constants import FRAME_METHOD
@@ -21,6 +20,7 @@ from broker.wire.properties import BasicProperties, encode_header
 from harness.clients.amqp_peer import message_frames, publish_frames
 from harness.clients.shorthand import consume, exchange_declare, prefetch, queue_bind, queue_declare
 from harness.clients.wire_client import Address, Client
+from harness.process_figures import cpu_seconds
 
 ANSWER_SECONDS = 600.0
 """How long an answer may take: a queue of millions is purged within one."""
@@ -81,12 +81,6 @@ def connect(address: Address, *, heartbeat: int = 0) -> Client:
     if not ipaddress.ip_address(address[0]).is_loopback:
         raise ValueError(f"{address[0]} is not a loopback address")
     return Client.connect(address, capabilities={}, heartbeat=heartbeat, timeout=ANSWER_SECONDS)
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
 
 
 class Load:

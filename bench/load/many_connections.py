@@ -15,7 +15,7 @@ import time
 from bench.load.measured_broker import Target
 from bench.rows.idle import HEARTBEAT_SECONDS, connect, is_open
 from broker.wire.frames import HEARTBEAT
-from harness.open_files import allow_open_files
+from harness.process_figures import allow_open_files
 
 WORKERS = 8
 """Threads that connect at the same time: most of a handshake is waiting."""

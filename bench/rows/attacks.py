@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.load import generator
@@ -27,12 +26,11 @@ from bench.load.measured_broker import (
     chosen,
     mib,
     own_broker,
-    own_memory,
     report,
     target_of,
 )
 from harness.attacks.attack_catalogue import ATTACKS
-from harness.open_files import allow_open_files
+from harness.process_figures import allow_open_files, descriptors, own_memory
 from harness.project import ROOT
 
 SECONDS = 10.0
@@ -62,10 +60,10 @@ def attacks(wanted: Wanted) -> None:
 def measure(target: Target, wanted: Wanted, name: str, line: list[Benign]) -> dict[str, Any]:
     """One attack: what the good client waits, and what the broker holds meanwhile and after."""
     with good_queue(target) as good:
-        before, open_before = own_memory(target.pid), descriptors(target)
+        before, open_before = own_memory(target.pid), descriptors(target.pid)
         with MemoryWatch(target.pid) as memory, attacking(target, name, wanted):
             found = good(wanted.seconds(SECONDS))
-            held = descriptors(target)
+            held = descriptors(target.pid)
         time.sleep(SETTLE_SECONDS)
         alike = benign_at(line, found["broker_cores"])
         figures = {
@@ -78,7 +76,7 @@ def measure(target: Target, wanted: Wanted, name: str, line: list[Benign]) -> di
             "mib_more": round(mib(memory.highest) - mib(before), 1),
             "mib_kept": round(mib(own_memory(target.pid)) - mib(before), 1),
             "descriptors_more": held - open_before,
-            "descriptors_kept": descriptors(target) - open_before,
+            "descriptors_kept": descriptors(target.pid) - open_before,
         }
     report(name, **figures)
     return figures
@@ -148,8 +146,3 @@ def attacking(target: Target, name: str, wanted: Wanted) -> Iterator[None]:
         except subprocess.TimeoutExpired:
             process.kill()
         process.wait()
-
-
-def descriptors(target: Target) -> int:
-    """How many files and sockets the broker has open."""
-    return sum(1 for _ in Path(f"/proc/{target.pid}/fd").iterdir())

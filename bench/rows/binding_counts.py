@@ -15,10 +15,11 @@ from typing import NamedTuple
 
 from bench.load import generator
 from bench.load.generator import Figures
-from bench.load.measured_broker import Target, Wanted, mib, own_broker, own_memory, report, target_of
+from bench.load.measured_broker import Target, Wanted, mib, own_broker, report, target_of
 from bench.rows.restarts import seconds_to_ready
 from broker.wire import frames, methods
 from harness.clients.wire_client import Client
+from harness.process_figures import own_memory
 
 FEW = 100
 MANY = 100_000

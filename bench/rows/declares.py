@@ -7,12 +7,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.load import generator, loadgen
-from bench.load.measured_broker import Target, Wanted, median, mib, own_broker, own_memory, report, target_of
+from bench.load import generator
+from bench.load.measured_broker import Target, Wanted, median, mib, own_broker, report, target_of
 from bench.rows.restarts import seconds_to_ready
 from broker.wire import frames, methods
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.wire_client import Client
+from harness.process_figures import cpu_seconds, own_memory
 
 QUEUES = 10_000
 ALONE = 1_000
@@ -43,7 +44,7 @@ def _both(wanted: Wanted, target: Target, counter: Path | None) -> None:
 def _declare(target: Target, count: int, queues: int, prefix: str, counter: Path | None) -> float:
     """Declarations per second of clients that each wait for an answer before they ask for the next queue."""
     clients = [generator.connect(target) for _ in range(count)]
-    syncs, cpu, started = _count(counter), loadgen.cpu_seconds(target.pid), time.monotonic()
+    syncs, cpu, started = _count(counter), cpu_seconds(target.pid), time.monotonic()
     done = _take_turns(clients, [f"bench.{prefix}.{number}" for number in range(queues)])
     elapsed = time.monotonic() - started
     rate = done / elapsed
@@ -52,7 +53,7 @@ def _declare(target: Target, count: int, queues: int, prefix: str, counter: Path
         queues=done,
         per_s=round(rate),
         syncs_each=None if counter is None else round((_count(counter) - syncs) / done, 3),
-        cpu_us_each=round((loadgen.cpu_seconds(target.pid) - cpu) / done * 1e6),
+        cpu_us_each=round((cpu_seconds(target.pid) - cpu) / done * 1e6),
     )
     for client in clients:
         client.close()

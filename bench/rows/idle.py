@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 
 from bench.load import loadgen
-from bench.load.measured_broker import Target, Wanted, chosen, mib, own_memory, report
+from bench.load.measured_broker import Target, Wanted, chosen, mib, report
 from broker.wire.frames import HEARTBEAT
 from harness.clients.wire_client import Client
-from harness.open_files import allow_open_files
+from harness.process_figures import allow_open_files, cpu_seconds, own_memory
 
 CONNECTIONS = 5000
 HEARTBEAT_SECONDS = 60
@@ -20,10 +20,10 @@ def idle_connections(wanted: Wanted) -> None:
     count = wanted.sized(CONNECTIONS)
     allow_open_files()
     with chosen(wanted) as target:
-        before, cpu, started = own_memory(target.pid), loadgen.cpu_seconds(target.pid), time.monotonic()
+        before, cpu, started = own_memory(target.pid), cpu_seconds(target.pid), time.monotonic()
         clients = [connect(target) for _ in range(count)]
         connecting = time.monotonic() - started
-        connecting_cpu = loadgen.cpu_seconds(target.pid) - cpu
+        connecting_cpu = cpu_seconds(target.pid) - cpu
         time.sleep(1)
         after = own_memory(target.pid)
         cores, alive = _watch(target, clients, max(2.0, wanted.seconds(WATCHED_SECONDS)))
@@ -48,7 +48,7 @@ def connect(target: Target) -> Client:
 
 def _watch(target: Target, clients: list[Client], seconds: float) -> tuple[float, int]:
     """Each connection beats every half of its heartbeat, evenly spread. Cores used, and how many are still there."""
-    cpu, started = loadgen.cpu_seconds(target.pid), time.monotonic()
+    cpu, started = cpu_seconds(target.pid), time.monotonic()
     beaten = 0
     while (elapsed := time.monotonic() - started) < seconds:
         due = int(elapsed / (HEARTBEAT_SECONDS / 2) * len(clients))
@@ -56,7 +56,7 @@ def _watch(target: Target, clients: list[Client], seconds: float) -> tuple[float
             clients[number % len(clients)].send_raw(HEARTBEAT)
         beaten = due
         time.sleep(0.02)
-    cores = (loadgen.cpu_seconds(target.pid) - cpu) / (time.monotonic() - started)
+    cores = (cpu_seconds(target.pid) - cpu) / (time.monotonic() - started)
     return cores, sum(map(is_open, clients))
 
 

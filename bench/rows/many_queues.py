@@ -5,7 +5,7 @@ from __future__ import annotations
 from bench.load import generator
 from bench.load.generator import Figures
 from bench.load.measured_broker import Target, Wanted, chosen, report
-from harness.open_files import allow_open_files
+from harness.process_figures import allow_open_files
 
 QUEUES = 1000
 RATE = 2000

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 
-from bench.load import generator, loadgen
+from bench.load import generator
 from bench.load.generator import Figures, Load
 from bench.load.measured_broker import Target, Wanted, chosen, report
 from bench.rows.deep_queue import MESSAGES, fill
 from broker.wire import methods
 from broker.wire.method import Method
+from harness.process_figures import cpu_seconds
 
 RATE = 1000
 SECONDS = 3.0
@@ -44,10 +45,10 @@ def _disturbed(target: Target, seconds: float, method: Method) -> Figures:
     """The latencies of others, who begin before the method is sent and end well after it."""
     client, load = generator.connect(target), _others(target, seconds)
     threading.Event().wait(WARM_SECONDS + 0.3)
-    cpu, started = loadgen.cpu_seconds(target.pid), time.monotonic()
+    cpu, started = cpu_seconds(target.pid), time.monotonic()
     client.ask(method)
     answered = time.monotonic() - started
     found = load.figures()
     client.close()
-    used = loadgen.cpu_seconds(target.pid) - cpu
+    used = cpu_seconds(target.pid) - cpu
     return {"answered_ms": round(answered * 1e3, 2), "broker_cpu_s_afterwards": round(used, 2), **found}

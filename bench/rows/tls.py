@@ -23,7 +23,7 @@ from bench.load.measured_broker import Target, Wanted, median, own_broker, repor
 from broker.wire import methods
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.wire_client import Client
-from harness.open_files import allow_open_files
+from harness.process_figures import allow_open_files
 
 SECONDS = 4.0
 STRANGERS = 1000

@@ -10,7 +10,7 @@ import sys
 import threading
 
 from harness.attacks.attack_catalogue import ATTACKS
-from harness.open_files import allow_open_files
+from harness.process_figures import allow_open_files
 
 
 def main() -> None:

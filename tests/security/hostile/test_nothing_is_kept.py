@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from harness.attacks.attack_catalogue import ATTACKS
-from harness.attacks.benign_client import Good, descriptors, own_memory
+from harness.attacks.benign_client import Good
 from harness.brokers.broker_process import BrokerProcess
+from harness.process_figures import descriptors, own_memory
 from harness.waiting import eventually
 
 SIZE = 0.05

@@ -9,8 +9,9 @@ import pytest
 
 from harness.attacks.attack import underway
 from harness.attacks.attack_catalogue import ATTACKS
-from harness.attacks.benign_client import Good, descriptors
+from harness.attacks.benign_client import Good
 from harness.brokers.broker_process import BrokerProcess
+from harness.process_figures import descriptors
 from harness.waiting import eventually
 
 SIZE = 0.02
