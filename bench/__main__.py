@@ -14,18 +14,18 @@ from collections.abc import Callable
 from bench.load.measured_broker import Wanted, parse_target, report
 from bench.rows.attacks import attacks
 from bench.rows.binding_counts import routing
-from bench.rows.connections import comings, throng
+from bench.rows.connections import connection_churn, connections
 from bench.rows.declares import declares
 from bench.rows.deep_queue import backlog, unacknowledged
 from bench.rows.downloads import downloads
 from bench.rows.event_log_cost import events
 from bench.rows.idle import idle_connections
-from bench.rows.many_queues import crowd
+from bench.rows.many_queues import many_queues
 from bench.rows.purges import purges
 from bench.rows.rates import rates
 from bench.rows.restarts import restarts, starts
 from bench.rows.steps import steps
-from bench.rows.tls import secured
+from bench.rows.tls import tls
 from bench.rows.turns import turns
 from bench.soak.soak import soak
 
@@ -38,21 +38,21 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "starts": starts,
     "idle": idle_connections,
     "declares": declares,
-    "crowd": crowd,
+    "many-queues": many_queues,
     "routing": routing,
-    "secured": secured,
+    "tls": tls,
     "downloads": downloads,
     "events": events,
     "steps": steps,
     "soak": soak,
     "attacks": attacks,
     "turns": turns,
-    "throng": throng,
-    "comings": comings,
+    "connections": connections,
+    "connection-churn": connection_churn,
 }
-OWN = {"restarts", "starts", "secured", "downloads", "events", "steps", "soak", "turns"}
+OWN = {"restarts", "starts", "tls", "downloads", "events", "steps", "soak", "turns"}
 """Rows that start brokers, or parts of one, themselves."""
-LONG = {"soak", "attacks", "turns", "throng", "comings"}
+LONG = {"soak", "attacks", "turns", "connections", "connection-churn"}
 """Rows that take from a quarter of an hour up, and run only when they are named."""
 
 

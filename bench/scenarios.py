@@ -7,14 +7,9 @@ Without arguments a broker of this checkout is started on a data directory of it
 from __future__ import annotations
 
 import argparse
-import subprocess
-import sys
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from bench.load.loadgen import Load, Scenario
-from harness.project import ROOT
+from bench.load.measured_broker import Target, Wanted, chosen, parse_target
 
 SCENARIOS = (
     Scenario("confirm, 1 KiB, window 1000"),
@@ -25,24 +20,6 @@ SCENARIOS = (
     Scenario("fan-out to 10 queues, 256 B", 256, fanout=True, queues=10, consumers=10, window=500),
 )
 
-Target = tuple[tuple[str, int], int]
-
-
-@contextmanager
-def own_broker() -> Iterator[Target]:
-    """A broker of this checkout: its address and process id."""
-    with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
-        command = [sys.executable, "-m", "broker", "serve", "--data-dir", directory, "--listen", "127.0.0.1:0"]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT)
-        try:
-            assert process.stdout is not None
-            ready = process.stdout.readline()
-            port = int(ready.split()[2].rpartition(":")[2])
-            yield ("127.0.0.1", port), process.pid
-        finally:
-            process.terminate()
-            process.wait()
-
 
 def main() -> None:
     """Print the table."""
@@ -50,11 +27,8 @@ def main() -> None:
     parser.add_argument("--address", help="measure this broker instead of one of its own")
     parser.add_argument("--pid", type=int, help="its process id")
     options = parser.parse_args()
-    if options.address:
-        host, _, port = options.address.rpartition(":")
-        measure(((host, int(port)), options.pid))
-        return
-    with own_broker() as target:
+    named = parse_target(f"{options.address},{options.pid}") if options.address else None
+    with chosen(Wanted(named)) as target:
         measure(target)
 
 
@@ -63,7 +37,7 @@ def measure(target: Target) -> None:
     print("| scenario | published/s | delivered/s | CPU us/message | confirm p50 ms | p99 ms |")
     print("|---|---|---|---|---|---|")
     for scenario in SCENARIOS:
-        result = Load(scenario, *target).run()
+        result = Load(scenario, target.address, target.pid).run()
         print(
             f"| {scenario.name} | {result.published:,.0f} | {result.delivered:,.0f} | {result.cpu_us:.1f} "
             f"| {result.confirm_p50_ms:.2f} | {result.confirm_p99_ms:.2f} |",

@@ -25,8 +25,8 @@ import trio
 
 from broker.wire.frames import method_frame
 from broker.wire.methods import BasicAck, ConfirmSelect, QueueDeclare
-from harness.brokers.broker_server import Caller, station
-from harness.clients.session_client import publish_frames
+from harness.brokers.broker_server import ServerClient, serving
+from harness.clients.amqp_peer import publish_frames
 from harness.project import ROOT
 
 PACKAGES = ("broker", "storage")
@@ -140,20 +140,20 @@ async def walk_publish(directory: Path) -> list[Call]:
     walk = Walk()
     frames = publish_frames(b"x" * 1024, key="q", persistent=True)
     with observed(walk):
-        async with station(directory) as place:
-            caller = await place.join()
-            await caller.ask(QueueDeclare("q", False, True, False, False, False, {}))
-            await caller.ask(ConfirmSelect(False))
-            await _confirmed(caller, frames, 1)
+        async with serving(directory) as server:
+            client = await server.connect()
+            await client.ask(QueueDeclare("q", False, True, False, False, False, {}))
+            await client.ask(ConfirmSelect(False))
+            await _confirmed(client, frames, 1)
             walk.begin()
-            await _confirmed(caller, frames, 2)
+            await _confirmed(client, frames, 2)
             walk.end()
     return walk.calls
 
 
-async def _confirmed(caller: Caller, frames: bytes, tag: int) -> None:
-    await caller.say(frames)
-    answer = await caller.stream.receive_some()
+async def _confirmed(client: ServerClient, frames: bytes, tag: int) -> None:
+    await client.say(frames)
+    answer = await client.stream.receive_some()
     assert answer in CONFIRMS[tag - 1], f"{answer!r} instead of a confirm"
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.load import loadgen
-from bench.load.loadgen import Link
 from bench.load.measured_broker import Target
-from broker.wire import methods
-from broker.wire.field_tables import from_python
+from harness.clients.shorthand import queue_declare, queue_delete
+from harness.clients.wire_client import Client
 from tools.c_compiler import compiler
 
 BENCH = Path(__file__).parent
@@ -67,28 +66,25 @@ def run(target: Target, **options: Any) -> Figures:
     return Load(target, **options).figures()
 
 
-def connect(target: Target) -> Link:
+def connect(target: Target) -> Client:
     """A connection with one channel, for declarations."""
-    return loadgen.connect(target.address, "")
+    return loadgen.connect(target.address)
 
 
-def declare(link: Link, name: str, *, durable: bool = True, **arguments: Any) -> int:
+def declare(client: Client, name: str, *, durable: bool = True, **arguments: Any) -> int:
     """Declare a queue; `message_ttl=100` is x-message-ttl. How many messages it has."""
-    table = from_python({"x-" + key.replace("_", "-"): value for key, value in arguments.items()})
-    loadgen.tell(link, methods.QueueDeclare(name, False, durable, False, False, False, table))
-    answer = loadgen.expect(link, methods.QueueDeclareOk)
-    assert isinstance(answer, methods.QueueDeclareOk)
-    return answer.message_count
+    table = {"x-" + key.replace("_", "-"): value for key, value in arguments.items()}
+    count: int = client.ask(queue_declare(name, durable=durable, arguments=table)).message_count
+    return count
 
 
-def declare_fresh(link: Link, name: str, *, durable: bool = True, **arguments: Any) -> None:
+def declare_fresh(client: Client, name: str, *, durable: bool = True, **arguments: Any) -> None:
     """Delete a queue that an earlier run may have left, then declare it."""
-    delete(link, name)
-    declare(link, name, durable=durable, **arguments)
+    delete(client, name)
+    declare(client, name, durable=durable, **arguments)
 
 
-def delete(link: Link, *names: str) -> None:
+def delete(client: Client, *names: str) -> None:
     """Delete queues."""
     for name in names:
-        loadgen.tell(link, methods.QueueDelete(name, False, False, False))
-        loadgen.expect(link, methods.QueueDeleteOk)
+        client.ask(queue_delete(name))

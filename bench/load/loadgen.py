@@ -1,4 +1,4 @@
-"""A load generator that costs little: prebuilt frames out, frames counted on the way in.
+"""A load generator that costs little: prebuilt frames out, frames counted on the way in, once all is declared.
 
 Publishes carry a fixed body, so a delivery always has the same length and counting deliveries is a division; only
 confirms and acknowledgements are taken apart. One thread, one selector, any number of connections. It talks to
@@ -13,14 +13,17 @@ import socket
 import struct
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from broker.wire import frames, methods
 from broker.wire.constants import FRAME_METHOD
 from broker.wire.properties import BasicProperties, encode_header
+from harness.clients.amqp_peer import message_frames, publish_frames
+from harness.clients.shorthand import consume, exchange_declare, prefetch, queue_bind, queue_declare
+from harness.clients.wire_client import Address, Client
+from harness.process_figures import cpu_seconds
 
-FRAME = frames.FRAME_START
-FRAME_MAX = 131072
+ANSWER_SECONDS = 600.0
+"""How long an answer may take: a queue of millions is purged within one."""
 _ACK = struct.Struct(">HHQB")
 
 
@@ -56,9 +59,9 @@ class Result:
 
 @dataclass
 class Link:
-    """One connection with one open channel."""
+    """One connection of the load, and how far it has come. Once the load runs, its socket is read and written here."""
 
-    sock: socket.socket
+    client: Client
     queue: str
     received: bytearray = field(default_factory=bytearray)
     unsent: memoryview = field(default_factory=lambda: memoryview(b""))
@@ -68,64 +71,28 @@ class Link:
     acknowledged: int = 0
     sent_at: dict[int, float] = field(default_factory=dict)
 
+    @property
+    def sock(self) -> socket.socket:
+        return self.client.socket
 
-def connect(address: tuple[str, int], queue: str) -> Link:
-    """Open a connection and a channel. Raises ValueError for an address that is not on this machine."""
+
+def connect(address: Address, *, heartbeat: int = 0) -> Client:
+    """A connection with one channel. Raises ValueError for an address that is not on this machine."""
     if not ipaddress.ip_address(address[0]).is_loopback:
         raise ValueError(f"{address[0]} is not a loopback address")
-    link = Link(socket.create_connection(address), queue)
-    link.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    link.sock.sendall(frames.PROTOCOL_HEADER)
-    expect(link, methods.ConnectionStart)
-    tell(link, methods.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US"), channel=0)
-    expect(link, methods.ConnectionTune)
-    tell(link, methods.ConnectionTuneOk(2047, FRAME_MAX, 0), channel=0)
-    tell(link, methods.ConnectionOpen("/"), channel=0)
-    expect(link, methods.ConnectionOpenOk)
-    tell(link, methods.ChannelOpen())
-    expect(link, methods.ChannelOpenOk)
-    return link
-
-
-def tell(link: Link, method: methods.Method, channel: int = 1) -> None:
-    """Send a method."""
-    link.sock.sendall(frames.method_frame(channel, method))
-
-
-def expect(link: Link, kind: type[methods.Method]) -> methods.Method:
-    """Wait for a method. Raises ConnectionError when another comes, or none."""
-    while True:
-        if len(link.received) >= FRAME.size:
-            _, _, size = FRAME.unpack_from(link.received)
-            if len(link.received) >= FRAME.size + size + 1:
-                payload = bytes(link.received[FRAME.size : FRAME.size + size])
-                del link.received[: FRAME.size + size + 1]
-                method = methods.DECODERS[int.from_bytes(payload[:4], "big")](payload)
-                if not isinstance(method, kind):
-                    raise ConnectionError(f"expected {kind.NAME}, got {method}")
-                return method
-        data = link.sock.recv(1 << 16)
-        if not data:
-            raise ConnectionError("the broker closed the connection")
-        link.received += data
-
-
-def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / 100
+    return Client.connect(address, capabilities={}, heartbeat=heartbeat, timeout=ANSWER_SECONDS)
 
 
 class Load:
     """One scenario against one broker."""
 
-    def __init__(self, scenario: Scenario, address: tuple[str, int], pid: int) -> None:
+    def __init__(self, scenario: Scenario, address: Address, pid: int) -> None:
         self.scenario = scenario
         self._pid = pid
         self._exchange = "bench.fanout" if scenario.fanout else ""
         names = [f"bench.{scenario.name}.{number}" for number in range(scenario.queues)]
-        self._consumers = [connect(address, names[number % len(names)]) for number in range(scenario.consumers)]
-        self._producers = [connect(address, names[number % len(names)]) for number in range(scenario.producers)]
+        self._consumers = [Link(connect(address), names[number % len(names)]) for number in range(scenario.consumers)]
+        self._producers = [Link(connect(address), names[number % len(names)]) for number in range(scenario.producers)]
         self._latencies: list[float] = []
         self._declare(names)
         self._publish = {link.queue: self._frames(link.queue) for link in self._producers}
@@ -148,43 +115,32 @@ class Load:
         return Result(published / elapsed, delivered / elapsed, used / max(1, delivered) * 1e6, p50, p99)
 
     def _declare(self, names: list[str]) -> None:
-        scenario, link = self.scenario, self._producers[0]
+        """Everything that the load needs; the queues are empty then, so that consumers get nothing yet."""
+        scenario, client = self.scenario, self._producers[0].client
         if scenario.fanout:
-            tell(
-                link,
-                methods.ExchangeDeclare(self._exchange, "fanout", False, scenario.durable, False, False, False, {}),
-            )
-            expect(link, methods.ExchangeDeclareOk)
+            client.ask(exchange_declare(self._exchange, "fanout", durable=scenario.durable))
         for name in names:
-            tell(link, methods.QueueDeclare(name, False, scenario.durable, False, False, False, {}))
-            expect(link, methods.QueueDeclareOk)
+            client.ask(queue_declare(name, durable=scenario.durable))
+            client.ask(methods.QueuePurge(name, False))
             if scenario.fanout:
-                tell(link, methods.QueueBind(name, self._exchange, "", False, {}))
-                expect(link, methods.QueueBindOk)
+                client.ask(queue_bind(name, self._exchange))
         for consumer in self._consumers:
-            tell(consumer, methods.BasicQos(0, scenario.prefetch, False))
-            expect(consumer, methods.BasicQosOk)
-            tell(consumer, methods.BasicConsume(consumer.queue, "c", False, scenario.no_ack, False, False, {}))
-            expect(consumer, methods.BasicConsumeOk)
+            consumer.client.ask(prefetch(scenario.prefetch))
+            consumer.client.ask(consume(consumer.queue, "c", no_ack=scenario.no_ack))
         if scenario.confirms:
             for producer in self._producers:
-                tell(producer, methods.ConfirmSelect(False))
-                expect(producer, methods.ConfirmSelectOk)
+                producer.client.ask(methods.ConfirmSelect(False))
 
     def _frames(self, queue: str) -> bytes:
-        header = encode_header(
-            self.scenario.body_bytes, BasicProperties(delivery_mode=2 if self.scenario.persistent else 1)
-        )
-        method = methods.BasicPublish(self._exchange, "" if self.scenario.fanout else queue, False, False)
-        body = b"x" * self.scenario.body_bytes
-        return frames.method_frame(1, method) + frames.content_frames(1, header, body, FRAME_MAX)
+        key = "" if self.scenario.fanout else queue
+        mode = 2 if self.scenario.persistent else 1
+        return publish_frames(b"x" * self.scenario.body_bytes, exchange=self._exchange, key=key, delivery_mode=mode)
 
     def _delivery_size(self, queue: str) -> int:
         key = "" if self.scenario.fanout else queue
         header = encode_header(self.scenario.body_bytes, BasicProperties(delivery_mode=2))
         method = methods.BasicDeliver("c", 1, False, self._exchange, key)
-        content = frames.content_frames(1, header, b"x" * self.scenario.body_bytes, FRAME_MAX)
-        return len(frames.method_frame(1, method)) + len(content)
+        return len(message_frames(1, method, header, b"x" * self.scenario.body_bytes))
 
     def _drive(self, selector: selectors.BaseSelector, until: float) -> None:
         while (now := time.monotonic()) < until:

@@ -13,7 +13,9 @@ import threading
 import time
 
 from bench.load.measured_broker import Target
-from bench.rows.idle import HEARTBEAT, HEARTBEAT_SECONDS, allow_open_files, connect, is_open
+from bench.rows.idle import HEARTBEAT_SECONDS, connect, is_open
+from broker.wire.frames import HEARTBEAT
+from harness.process_figures import allow_open_files
 
 WORKERS = 8
 """Threads that connect at the same time: most of a handshake is waiting."""
@@ -29,15 +31,15 @@ def main() -> None:
 
 
 def _idle(target: Target, count: int) -> None:
-    links = [connect(target) for _ in range(count)]
+    clients = [connect(target) for _ in range(count)]
     print("begun", flush=True)
     beaten, started = 0, time.monotonic()
     while not _ended(0.05):
         due = int((time.monotonic() - started) / (HEARTBEAT_SECONDS / 2) * count)
         for number in range(beaten, due):
-            links[number % count].sock.sendall(HEARTBEAT)
+            clients[number % count].send_raw(HEARTBEAT)
         beaten = due
-    print(sum(map(is_open, links)), flush=True)
+    print(sum(map(is_open, clients)), flush=True)
 
 
 def _churn(target: Target, rate: int) -> None:
@@ -46,7 +48,7 @@ def _churn(target: Target, rate: int) -> None:
     def work(place: int) -> None:
         started = time.monotonic()
         while not stopped.is_set():
-            connect(target).sock.close()
+            connect(target).close()
             made[place] += 1
             stopped.wait(max(0.0, started + made[place] * WORKERS / rate - time.monotonic()))
 

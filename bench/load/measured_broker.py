@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.brokers.broker_process import BrokerProcess
+from harness.process_figures import own_memory
 
 MIB = 1 << 20
 
@@ -80,23 +81,6 @@ def parse_target(text: str) -> Target:
     address, _, pid = text.partition(",")
     host, _, port = address.rpartition(":")
     return Target((host, int(port)), int(pid))
-
-
-def own_memory(pid: int) -> int:
-    """Bytes that a process holds for itself (RssAnon): without pages of files, which the kernel may take back."""
-    return _status(pid, "RssAnon")
-
-
-def resident_memory(pid: int) -> int:
-    """Bytes of a process in memory, pages of mapped files included (VmRSS)."""
-    return _status(pid, "VmRSS")
-
-
-def _status(pid: int, name: str) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith(name + ":"):
-            return int(line.split()[1]) * 1024
-    raise ValueError(f"process {pid} has no {name}")
 
 
 class MemoryWatch:

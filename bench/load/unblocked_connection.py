@@ -7,42 +7,35 @@ from collections.abc import Callable
 
 from bench.load import loadgen
 from bench.load.measured_broker import Target
-from broker.wire import frames, methods
-from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
 from broker.wire.method import Method
-from broker.wire.properties import body_size
+from broker.wire.methods import BasicPublish
+from harness.clients.amqp_peer import Message, message_frames, method_frames
 
-START = frames.FRAME_START
 RECEIVED_AT_ONCE = 1 << 18
 
 Heard = Callable[[Method, bytes, bytes], None]
 """Takes a method, and the content header and the body that came with it (else empty)."""
 
 
-class Line:
+class UnblockedConnection:
     """One connection with channel 1 open, driven by a selector."""
 
     def __init__(self, target: Target, selector: selectors.BaseSelector) -> None:
-        self._sock = loadgen.connect(target.address, "").sock
+        client = loadgen.connect(target.address)
+        self._peer, self._sock = client.peer, client.socket
         self._sock.setblocking(False)
         self._selector = selector
         self._unsent = bytearray()
-        self._rest = b""
-        self._method: Method | None = None
-        self._header = b""
-        self._parts: list[bytes] = []
         self.heard: Heard = _refuse
         selector.register(self._sock, selectors.EVENT_READ, self)
 
     def say(self, *said: Method) -> None:
         """Send methods."""
-        for method in said:
-            self._unsent += frames.method_frame(1, method)
+        self._unsent += method_frames(1, *said)
 
     def publish(self, exchange: str, key: str, header: bytes, body: bytes) -> None:
         """Send one message."""
-        self._unsent += frames.method_frame(1, methods.BasicPublish(exchange, key, False, False))
-        self._unsent += frames.content_frames(1, header, body, loadgen.FRAME_MAX)
+        self._unsent += message_frames(1, BasicPublish(exchange, key, False, False), header, body)
 
     def flush(self) -> None:
         """Give the socket what it takes; the rest goes the next time."""
@@ -58,31 +51,11 @@ class Line:
         received = self._sock.recv(RECEIVED_AT_ONCE)
         if not received:
             raise ConnectionError("the broker closed the connection")
-        data, at = self._rest + received, 0
-        while len(data) - at >= START.size:
-            kind, _channel, size = START.unpack_from(data, at)
-            start = at + START.size
-            if start + size >= len(data):
-                break
-            self._take(kind, data[start : start + size])
-            at = start + size + 1
-        self._rest = data[at:]
-
-    def _take(self, kind: int, payload: bytes) -> None:
-        if kind == FRAME_METHOD:
-            method = methods.DECODERS[int.from_bytes(payload[:4], "big")](payload)
-            if method.HAS_CONTENT:
-                self._method, self._header, self._parts = method, b"", []
+        for _, item in self._peer.decode(received):
+            if isinstance(item, Message):
+                self.heard(item.method, item.header, item.body)
             else:
-                self.heard(method, b"", b"")
-            return
-        if kind == FRAME_HEADER:
-            self._header = payload
-        elif kind == FRAME_BODY:
-            self._parts.append(payload)
-        if self._method is not None and sum(map(len, self._parts)) == body_size(self._header):
-            method, self._method = self._method, None
-            self.heard(method, self._header, b"".join(self._parts))
+                self.heard(item, b"", b"")
 
     def close(self) -> None:
         """Drop the socket."""

@@ -24,8 +24,9 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from bench.load.measured_broker import mib, own_memory, report
+from bench.load.measured_broker import mib, report
 from harness.event_logs.made_up_log import VIOLATIONS, Made, write
+from harness.process_figures import own_memory
 from harness.project import ROOT
 
 EVENTS = (1_000_000, 3_000_000, 10_000_000)

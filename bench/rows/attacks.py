@@ -15,7 +15,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from bench.load import generator
@@ -27,12 +26,11 @@ from bench.load.measured_broker import (
     chosen,
     mib,
     own_broker,
-    own_memory,
     report,
     target_of,
 )
-from bench.rows.idle import allow_open_files
 from harness.attacks.attack_catalogue import ATTACKS
+from harness.process_figures import allow_open_files, descriptors, own_memory
 from harness.project import ROOT
 
 SECONDS = 10.0
@@ -62,10 +60,10 @@ def attacks(wanted: Wanted) -> None:
 def measure(target: Target, wanted: Wanted, name: str, line: list[Benign]) -> dict[str, Any]:
     """One attack: what the good client waits, and what the broker holds meanwhile and after."""
     with good_queue(target) as good:
-        before, open_before = own_memory(target.pid), descriptors(target)
-        with MemoryWatch(target.pid) as memory, assault(target, name, wanted):
+        before, open_before = own_memory(target.pid), descriptors(target.pid)
+        with MemoryWatch(target.pid) as memory, attacking(target, name, wanted):
             found = good(wanted.seconds(SECONDS))
-            held = descriptors(target)
+            held = descriptors(target.pid)
         time.sleep(SETTLE_SECONDS)
         alike = benign_at(line, found["broker_cores"])
         figures = {
@@ -78,7 +76,7 @@ def measure(target: Target, wanted: Wanted, name: str, line: list[Benign]) -> di
             "mib_more": round(mib(memory.highest) - mib(before), 1),
             "mib_kept": round(mib(own_memory(target.pid)) - mib(before), 1),
             "descriptors_more": held - open_before,
-            "descriptors_kept": descriptors(target) - open_before,
+            "descriptors_kept": descriptors(target.pid) - open_before,
         }
     report(name, **figures)
     return figures
@@ -99,8 +97,8 @@ def _benign_line(wanted: Wanted) -> list[Benign]:
     for rate in RATES if wanted.part >= 1 else RATES[:2]:
         with own_broker() as broker:
             target = target_of(broker)
-            link = generator.connect(target)
-            generator.declare_fresh(link, "bench.honest")
+            client = generator.connect(target)
+            generator.declare_fresh(client, "bench.honest")
             with good_queue(target) as good:
                 seconds = wanted.seconds(SECONDS)
                 options = {"key": "bench.honest", "queue": "bench.honest", "rate": rate, "seconds": seconds + 2}
@@ -108,7 +106,7 @@ def _benign_line(wanted: Wanted) -> list[Benign]:
                 found = good(seconds)
                 if load is not None:
                     load.stop()
-            link.sock.close()
+            client.close()
         point = Benign(found["broker_cores"], found["confirm_ms"]["p50"], found["confirm_ms"]["p99"])
         report(f"benign, {rate} messages a second", cores=point.cores, p50=point.p50, p99=point.p99)
         line.append(point)
@@ -118,23 +116,23 @@ def _benign_line(wanted: Wanted) -> list[Benign]:
 @contextmanager
 def good_queue(target: Target) -> Iterator[Callable[[float], generator.Figures]]:
     """A function that has the good client work for so many seconds; its queue is there as long as the context."""
-    link = generator.connect(target)
-    generator.declare_fresh(link, "bench.good")
+    client = generator.connect(target)
+    generator.declare_fresh(client, "bench.good")
 
     def good(seconds: float) -> generator.Figures:
         return generator.run(target, key="bench.good", queue="bench.good", seconds=seconds, **GOOD)
 
     yield good
-    generator.delete(link, "bench.good")
-    link.sock.close()
+    generator.delete(client, "bench.good")
+    client.close()
 
 
 @contextmanager
-def assault(target: Target, name: str, wanted: Wanted) -> Iterator[None]:
+def attacking(target: Target, name: str, wanted: Wanted) -> Iterator[None]:
     """An attack from a process of its own, for as long as the context."""
     host, port = target.address
     size = str(max(0.01, min(1.0, wanted.part)))
-    command = [sys.executable, "-m", "harness.attacks.assault", f"{host}:{port}", name, "--size", size]
+    command = [sys.executable, "-m", "harness.attacks.attack_process", f"{host}:{port}", name, "--size", size]
     process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin is not None
     assert process.stdout is not None
@@ -148,8 +146,3 @@ def assault(target: Target, name: str, wanted: Wanted) -> Iterator[None]:
         except subprocess.TimeoutExpired:
             process.kill()
         process.wait()
-
-
-def descriptors(target: Target) -> int:
-    """How many files and sockets the broker has open."""
-    return sum(1 for _ in Path(f"/proc/{target.pid}/fd").iterdir())

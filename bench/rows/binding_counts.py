@@ -13,12 +13,13 @@ from __future__ import annotations
 import time
 from typing import NamedTuple
 
-from bench.load import generator, loadgen
+from bench.load import generator
 from bench.load.generator import Figures
-from bench.load.loadgen import Link
-from bench.load.measured_broker import Target, Wanted, mib, own_broker, own_memory, report, target_of
+from bench.load.measured_broker import Target, Wanted, mib, own_broker, report, target_of
 from bench.rows.restarts import seconds_to_ready
 from broker.wire import frames, methods
+from harness.clients.wire_client import Client
+from harness.process_figures import own_memory
 
 FEW = 100
 MANY = 100_000
@@ -56,10 +57,10 @@ def routing(wanted: Wanted) -> None:
 
 
 def _measure(target: Target, many: int, wanted: Wanted) -> None:
-    link = generator.connect(target)
+    client = generator.connect(target)
     for number in range(QUEUES):
-        generator.declare(link, f"bench.routed.{number}")
-    link.sock.close()
+        generator.declare(client, f"bench.routed.{number}")
+    client.close()
     for kind in ("direct", "topic"):
         few_rates = _rates(target, kind, FEW, wanted)
         many_rates = _rates(target, kind, many, wanted)
@@ -107,39 +108,36 @@ def _ways(kind: str, bindings: int) -> list[Way]:
 
 def bind(target: Target, exchange: str, kind: str, bindings: int) -> float:
     """Declare a durable exchange and bind to it over many channels at once; the seconds that the bindings took."""
-    link = generator.connect(target)
-    _delete_exchange(link, exchange)
-    loadgen.tell(link, methods.ExchangeDeclare(exchange, kind, False, True, False, False, False, {}))
-    loadgen.expect(link, methods.ExchangeDeclareOk)
+    client = generator.connect(target)
+    _delete_exchange(client, exchange)
+    client.ask(methods.ExchangeDeclare(exchange, kind, False, True, False, False, False, {}))
     for channel in range(2, CHANNELS + 1):
-        loadgen.tell(link, methods.ChannelOpen(), channel)
-        loadgen.expect(link, methods.ChannelOpenOk)
+        client.open_channel(channel)
     started = time.monotonic()
     for first in range(0, bindings, BATCH):
-        _bind_some(link, exchange, kind, range(first, min(bindings, first + BATCH)))
+        _bind_some(client, exchange, kind, range(first, min(bindings, first + BATCH)))
     elapsed = time.monotonic() - started
-    link.sock.close()
+    client.close()
     return elapsed
 
 
-def _bind_some(link: Link, exchange: str, kind: str, numbers: range) -> None:
+def _bind_some(client: Client, exchange: str, kind: str, numbers: range) -> None:
     end = ".#" if kind == "topic" else ""
     asked = [methods.QueueBind(f"bench.routed.{n % QUEUES}", exchange, f"k.{n:08d}{end}", False, {}) for n in numbers]
-    link.sock.sendall(b"".join(frames.method_frame(1 + n % CHANNELS, method) for n, method in enumerate(asked)))
-    for _ in asked:
-        loadgen.expect(link, methods.QueueBindOk)
+    client.send_raw(b"".join(frames.method_frame(1 + n % CHANNELS, method) for n, method in enumerate(asked)))
+    for n in range(len(asked)):
+        client.expect(methods.QueueBindOk, channel=1 + n % CHANNELS)
 
 
 def _forget(target: Target, many: int) -> None:
     """Delete what was declared on a broker that is not ours."""
-    link = generator.connect(target)
+    client = generator.connect(target)
     for kind in ("direct", "topic"):
         for bindings in (FEW, many):
-            _delete_exchange(link, f"bench.{kind}.{bindings}")
-    generator.delete(link, *(f"bench.routed.{number}" for number in range(QUEUES)))
-    link.sock.close()
+            _delete_exchange(client, f"bench.{kind}.{bindings}")
+    generator.delete(client, *(f"bench.routed.{number}" for number in range(QUEUES)))
+    client.close()
 
 
-def _delete_exchange(link: Link, exchange: str) -> None:
-    loadgen.tell(link, methods.ExchangeDelete(exchange, False, False))
-    loadgen.expect(link, methods.ExchangeDeleteOk)
+def _delete_exchange(client: Client, exchange: str) -> None:
+    client.ask(methods.ExchangeDelete(exchange, False, False))

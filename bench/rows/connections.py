@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from bench.load.measured_broker import Target, Wanted, chosen, mib, own_memory, report
-from bench.rows.attacks import descriptors, good_queue
-from bench.rows.idle import allow_open_files
+from bench.load.measured_broker import Target, Wanted, chosen, mib, report
+from bench.rows.attacks import good_queue
+from harness.process_figures import allow_open_files, descriptors, own_memory
 from harness.project import ROOT
 from harness.waiting import eventually
 
@@ -24,25 +24,25 @@ FILES = 4
 """How many files of its own the broker may have opened meanwhile."""
 
 
-def throng(wanted: Wanted) -> None:
+def connections(wanted: Wanted) -> None:
     """Connections with a channel and a heartbeat each: memory of each, a good client's confirms, what stays."""
     allow_open_files()
     count = wanted.sized(CONNECTIONS)
     with chosen(wanted) as target, good_queue(target) as good:
         alone = good(wanted.seconds(GOOD_SECONDS))["confirm_ms"]
-        before, open_before = own_memory(target.pid), descriptors(target)
+        before, open_before = own_memory(target.pid), descriptors(target.pid)
         started = time.monotonic()
         with _generators(target, "idle", count // PROCESSES) as printed:
             connecting = time.monotonic() - started
             time.sleep(1)
-            held, opened = own_memory(target.pid), descriptors(target)
+            held, opened = own_memory(target.pid), descriptors(target.pid)
             beside = good(wanted.seconds(GOOD_SECONDS))["confirm_ms"]
-        eventually(lambda: descriptors(target) <= open_before + FILES, "the connections to be gone", seconds=60)
+        eventually(lambda: descriptors(target.pid) <= open_before + FILES, "the connections to be gone", seconds=60)
         time.sleep(1)
         after = own_memory(target.pid)
         with _generators(target, "idle", count // PROCESSES):
             again = own_memory(target.pid)
-        eventually(lambda: descriptors(target) <= open_before, "the connections to be gone", seconds=60)
+        eventually(lambda: descriptors(target.pid) <= open_before, "the connections to be gone", seconds=60)
         time.sleep(1)
         report(
             f"{opened - open_before:,} connections at once",
@@ -57,15 +57,15 @@ def throng(wanted: Wanted) -> None:
             mib_highest_again=mib(again),
             mib_after_again=mib(own_memory(target.pid)),
             descriptors_before=open_before,
-            descriptors_after=descriptors(target),
+            descriptors_after=descriptors(target.pid),
         )
 
 
-def comings(wanted: Wanted) -> None:
+def connection_churn(wanted: Wanted) -> None:
     """A thousand connections a second for a minute, each through the whole handshake: what is held at several looks."""
     allow_open_files()
     with chosen(wanted) as target:
-        before, open_before = own_memory(target.pid), descriptors(target)
+        before, open_before = own_memory(target.pid), descriptors(target.pid)
         looks = []
         with _generators(target, "churn", RATE // PROCESSES) as printed:
             started = time.monotonic()
@@ -73,7 +73,7 @@ def comings(wanted: Wanted) -> None:
                 time.sleep(wanted.seconds(CHURN_SECONDS) / LOOKS)
                 looks.append(mib(own_memory(target.pid)))
             seconds = time.monotonic() - started
-        eventually(lambda: descriptors(target) <= open_before + FILES, "the connections to be gone", seconds=60)
+        eventually(lambda: descriptors(target.pid) <= open_before + FILES, "the connections to be gone", seconds=60)
         report(
             "connections that come and go",
             connects=sum(printed),
@@ -82,7 +82,7 @@ def comings(wanted: Wanted) -> None:
             mib_meanwhile=looks,
             mib_after=mib(own_memory(target.pid)),
             descriptors_before=open_before,
-            descriptors_after=descriptors(target),
+            descriptors_after=descriptors(target.pid),
         )
 
 

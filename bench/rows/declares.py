@@ -7,12 +7,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.load import generator, loadgen
-from bench.load.loadgen import Link
-from bench.load.measured_broker import Target, Wanted, median, mib, own_broker, own_memory, report, target_of
+from bench.load import generator
+from bench.load.measured_broker import Target, Wanted, median, mib, own_broker, report, target_of
 from bench.rows.restarts import seconds_to_ready
 from broker.wire import frames, methods
 from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Client
+from harness.process_figures import cpu_seconds, own_memory
 
 QUEUES = 10_000
 ALONE = 1_000
@@ -40,39 +41,39 @@ def _both(wanted: Wanted, target: Target, counter: Path | None) -> None:
     report("16 clients declare", of_one_client=round(together / alone, 2))
 
 
-def _declare(target: Target, clients: int, queues: int, prefix: str, counter: Path | None) -> float:
+def _declare(target: Target, count: int, queues: int, prefix: str, counter: Path | None) -> float:
     """Declarations per second of clients that each wait for an answer before they ask for the next queue."""
-    links = [generator.connect(target) for _ in range(clients)]
-    syncs, cpu, started = _count(counter), loadgen.cpu_seconds(target.pid), time.monotonic()
-    done = _take_turns(links, [f"bench.{prefix}.{number}" for number in range(queues)])
+    clients = [generator.connect(target) for _ in range(count)]
+    syncs, cpu, started = _count(counter), cpu_seconds(target.pid), time.monotonic()
+    done = _take_turns(clients, [f"bench.{prefix}.{number}" for number in range(queues)])
     elapsed = time.monotonic() - started
     rate = done / elapsed
     report(
-        f"{clients} clients declare durable queues",
+        f"{count} clients declare durable queues",
         queues=done,
         per_s=round(rate),
         syncs_each=None if counter is None else round((_count(counter) - syncs) / done, 3),
-        cpu_us_each=round((loadgen.cpu_seconds(target.pid) - cpu) / done * 1e6),
+        cpu_us_each=round((cpu_seconds(target.pid) - cpu) / done * 1e6),
     )
-    for link in links:
-        link.sock.close()
+    for client in clients:
+        client.close()
     return rate
 
 
-def _take_turns(links: list[Link], names: list[str]) -> int:
+def _take_turns(clients: list[Client], names: list[str]) -> int:
     selector = selectors.DefaultSelector()
-    for link in links:
-        selector.register(link.sock, selectors.EVENT_READ, link)
+    for client in clients:
+        selector.register(client.socket, selectors.EVENT_READ, client)
     asked = [frames.method_frame(1, methods.QueueDeclare(name, False, True, False, False, False, {})) for name in names]
-    done, waiting = 0, min(len(links), len(asked))
-    for link in links[:waiting]:
-        link.sock.sendall(asked.pop())
+    done, waiting = 0, min(len(clients), len(asked))
+    for client in clients[:waiting]:
+        client.send_raw(asked.pop())
     while waiting:
         for key, _ in selector.select():
-            loadgen.expect(key.data, methods.QueueDeclareOk)
+            key.data.expect(methods.QueueDeclareOk)
             done += 1
             if asked:
-                key.data.sock.sendall(asked.pop())
+                key.data.send_raw(asked.pop())
             else:
                 waiting -= 1
     return done

@@ -25,9 +25,9 @@ HEADER_BYTES = 15
 
 def fill(target: Target, queue: str, messages: int, size: int = BODY_BYTES) -> generator.Figures:
     """Declare a queue anew and publish so many persistent messages to it, all of them confirmed."""
-    link = generator.connect(target)
-    generator.declare_fresh(link, queue)
-    link.sock.close()
+    client = generator.connect(target)
+    generator.declare_fresh(client, queue)
+    client.close()
     return generator.run(target, label="publish", key=queue, consumers=0, count=messages, size=size, window=5000)
 
 
@@ -64,9 +64,9 @@ def _publish_and_drain(target: Target, messages: int, data: Path | None) -> None
             **({} if data is None else _file_sizes(data, messages)),
             **found,
         )
-    link = generator.connect(target)
-    generator.delete(link, "bench.rows.deep_queue")
-    link.sock.close()
+    client = generator.connect(target)
+    generator.delete(client, "bench.rows.deep_queue")
+    client.close()
 
 
 def _file_sizes(data: Path, messages: int) -> dict[str, float]:
@@ -98,6 +98,6 @@ def unacknowledged(wanted: Wanted) -> None:
             bytes_each=round((watch.highest - before) / messages),
             **found,
         )
-        link = generator.connect(target)
-        generator.delete(link, "bench.unacked")
-        link.sock.close()
+        client = generator.connect(target)
+        generator.delete(client, "bench.unacked")
+        client.close()

@@ -32,8 +32,8 @@ def downloads(wanted: Wanted) -> None:
         broker.start()
         try:
             target, seconds = target_of(broker), wanted.seconds(SECONDS)
-            link = generator.connect(target)
-            generator.declare_fresh(link, "bench.others")
+            client = generator.connect(target)
+            generator.declare_fresh(client, "bench.others")
             report("undisturbed", **_others(target, seconds).figures())
             for scheme, security in (("http", None), ("https", authority.client())):
                 for readers in READERS:
@@ -42,7 +42,7 @@ def downloads(wanted: Wanted) -> None:
                         figures = _others(target, seconds).figures()
                         rate = reading.bytes / (time.monotonic() - began) / MIB
                     report(f"{readers} by {scheme}", mib_per_s=round(rate, 1), **figures)
-            link.sock.close()
+            client.close()
         finally:
             broker.kill()
 

@@ -30,12 +30,12 @@ Scenario = Callable[[Target, float], Figures]
 
 def _load(fresh: Mapping[str, Mapping[str, Any]], target: Target, seconds: float, **options: Any) -> Figures:
     """Fresh queues, and the generator from its first message to its last."""
-    link = generator.connect(target)
+    client = generator.connect(target)
     for name, arguments in fresh.items():
-        generator.declare_fresh(link, name, **arguments)
+        generator.declare_fresh(client, name, **arguments)
     found = generator.run(target, label="events", seconds=seconds, warm=0, **options)
-    generator.delete(link, *fresh)
-    link.sock.close()
+    generator.delete(client, *fresh)
+    client.close()
     return found
 
 

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import resource
-import socket
 import time
 
 from bench.load import loadgen
-from bench.load.loadgen import Link
-from bench.load.measured_broker import Target, Wanted, chosen, mib, own_memory, report
-from broker.wire import frames, methods
+from bench.load.measured_broker import Target, Wanted, chosen, mib, report
+from broker.wire.frames import HEARTBEAT
+from harness.clients.wire_client import Client
+from harness.process_figures import allow_open_files, cpu_seconds, own_memory
 
 CONNECTIONS = 5000
 HEARTBEAT_SECONDS = 60
 WATCHED_SECONDS = 60
-HEARTBEAT = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 
 def idle_connections(wanted: Wanted) -> None:
@@ -22,13 +20,13 @@ def idle_connections(wanted: Wanted) -> None:
     count = wanted.sized(CONNECTIONS)
     allow_open_files()
     with chosen(wanted) as target:
-        before, cpu, started = own_memory(target.pid), loadgen.cpu_seconds(target.pid), time.monotonic()
-        links = [connect(target) for _ in range(count)]
+        before, cpu, started = own_memory(target.pid), cpu_seconds(target.pid), time.monotonic()
+        clients = [connect(target) for _ in range(count)]
         connecting = time.monotonic() - started
-        connecting_cpu = loadgen.cpu_seconds(target.pid) - cpu
+        connecting_cpu = cpu_seconds(target.pid) - cpu
         time.sleep(1)
         after = own_memory(target.pid)
-        cores, alive = _watch(target, links, max(2.0, wanted.seconds(WATCHED_SECONDS)))
+        cores, alive = _watch(target, clients, max(2.0, wanted.seconds(WATCHED_SECONDS)))
         report(
             f"{count:,} idle connections",
             kib_each=round((after - before) / count / 1024, 1),
@@ -39,50 +37,34 @@ def idle_connections(wanted: Wanted) -> None:
             connects_per_s=round(count / connecting),
             cpu_us_per_connect=round(connecting_cpu / count * 1e6),
         )
-        for link in links:
-            link.sock.close()
+        for client in clients:
+            client.close()
 
 
-def allow_open_files() -> None:
-    """As many open files as the system lets this process have."""
-    highest = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (highest, highest))
-
-
-def connect(target: Target) -> Link:
+def connect(target: Target) -> Client:
     """A connection through the whole handshake, with one channel and a heartbeat."""
-    link = loadgen.Link(socket.create_connection(target.address), "")
-    link.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    link.sock.sendall(frames.PROTOCOL_HEADER)
-    loadgen.expect(link, methods.ConnectionStart)
-    loadgen.tell(link, methods.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US"), channel=0)
-    loadgen.expect(link, methods.ConnectionTune)
-    loadgen.tell(link, methods.ConnectionTuneOk(2047, loadgen.FRAME_MAX, HEARTBEAT_SECONDS), channel=0)
-    loadgen.tell(link, methods.ConnectionOpen("/"), channel=0)
-    loadgen.expect(link, methods.ConnectionOpenOk)
-    loadgen.tell(link, methods.ChannelOpen())
-    loadgen.expect(link, methods.ChannelOpenOk)
-    return link
+    return loadgen.connect(target.address, heartbeat=HEARTBEAT_SECONDS)
 
 
-def _watch(target: Target, links: list[Link], seconds: float) -> tuple[float, int]:
+def _watch(target: Target, clients: list[Client], seconds: float) -> tuple[float, int]:
     """Each connection beats every half of its heartbeat, evenly spread. Cores used, and how many are still there."""
-    cpu, started = loadgen.cpu_seconds(target.pid), time.monotonic()
+    cpu, started = cpu_seconds(target.pid), time.monotonic()
     beaten = 0
     while (elapsed := time.monotonic() - started) < seconds:
-        due = int(elapsed / (HEARTBEAT_SECONDS / 2) * len(links))
+        due = int(elapsed / (HEARTBEAT_SECONDS / 2) * len(clients))
         for number in range(beaten, due):
-            links[number % len(links)].sock.sendall(HEARTBEAT)
+            clients[number % len(clients)].send_raw(HEARTBEAT)
         beaten = due
         time.sleep(0.02)
-    cores = (loadgen.cpu_seconds(target.pid) - cpu) / (time.monotonic() - started)
-    return cores, sum(map(is_open, links))
+    cores = (cpu_seconds(target.pid) - cpu) / (time.monotonic() - started)
+    return cores, sum(map(is_open, clients))
 
 
-def is_open(link: Link) -> bool:
+def is_open(client: Client) -> bool:
     """The broker has not closed it."""
+    client.socket.setblocking(False)
     try:
-        return link.sock.recv(1 << 12, socket.MSG_DONTWAIT) != b""
+        return client.socket.recv(1 << 12) != b""
     except BlockingIOError:
         return True
     except ConnectionError:

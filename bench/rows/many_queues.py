@@ -5,14 +5,14 @@ from __future__ import annotations
 from bench.load import generator
 from bench.load.generator import Figures
 from bench.load.measured_broker import Target, Wanted, chosen, report
-from bench.rows.idle import allow_open_files
+from harness.process_figures import allow_open_files
 
 QUEUES = 1000
 RATE = 2000
 SECONDS = 6.0
 
 
-def crowd(wanted: Wanted) -> None:
+def many_queues(wanted: Wanted) -> None:
     """Confirm latencies of 2,000 messages a second: on one queue, then spread evenly over a thousand."""
     allow_open_files()
     queues = wanted.sized(QUEUES)
@@ -25,15 +25,15 @@ def crowd(wanted: Wanted) -> None:
 
 
 def _paced(target: Target, queues: int, wanted: Wanted) -> Figures:
-    link = generator.connect(target)
+    client = generator.connect(target)
     names = (
         [f"bench.rows.many_queues.{number}" for number in range(queues)] if queues > 1 else ["bench.rows.many_queues"]
     )
     for name in names:
-        generator.declare_fresh(link, name)
+        generator.declare_fresh(client, name)
     found = generator.run(
         target,
-        label="crowd",
+        label="many queues",
         key="bench.rows.many_queues",
         queue="bench.rows.many_queues",
         queues=queues,
@@ -43,6 +43,6 @@ def _paced(target: Target, queues: int, wanted: Wanted) -> Figures:
         warm=wanted.seconds(2.0),
         seconds=wanted.seconds(SECONDS),
     )
-    generator.delete(link, *names)
-    link.sock.close()
+    generator.delete(client, *names)
+    client.close()
     return found

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 import time
 
-from bench.load import generator, loadgen
+from bench.load import generator
 from bench.load.generator import Figures, Load
 from bench.load.measured_broker import Target, Wanted, chosen, report
 from bench.rows.deep_queue import MESSAGES, fill
 from broker.wire import methods
 from broker.wire.method import Method
+from harness.process_figures import cpu_seconds
 
 RATE = 1000
 SECONDS = 3.0
@@ -21,17 +22,17 @@ def purges(wanted: Wanted) -> None:
     """Confirm latencies of 1,000 messages a second on another queue: undisturbed, during a purge, during a deletion."""
     messages, seconds = wanted.sized(MESSAGES), max(1.0, wanted.seconds(SECONDS))
     with chosen(wanted) as target:
-        link = generator.connect(target)
-        generator.declare_fresh(link, "bench.others")
+        client = generator.connect(target)
+        generator.declare_fresh(client, "bench.others")
         report("undisturbed", **_others(target, seconds).figures())
-        for name, method, answer in (
-            ("purge", methods.QueuePurge("bench.victim", False), methods.QueuePurgeOk),
-            ("delete", methods.QueueDelete("bench.victim", False, False, False), methods.QueueDeleteOk),
+        for name, method in (
+            ("purge", methods.QueuePurge("bench.victim", False)),
+            ("delete", methods.QueueDelete("bench.victim", False, False, False)),
         ):
             fill(target, "bench.victim", messages)
-            report(f"{name} of {messages:,}", **_disturbed(target, seconds, method, answer))
-        generator.delete(link, "bench.others", "bench.victim")
-        link.sock.close()
+            report(f"{name} of {messages:,}", **_disturbed(target, seconds, method))
+        generator.delete(client, "bench.others", "bench.victim")
+        client.close()
 
 
 def _others(target: Target, seconds: float) -> Load:
@@ -40,15 +41,14 @@ def _others(target: Target, seconds: float) -> Load:
     )
 
 
-def _disturbed(target: Target, seconds: float, method: Method, answer: type[Method]) -> Figures:
+def _disturbed(target: Target, seconds: float, method: Method) -> Figures:
     """The latencies of others, who begin before the method is sent and end well after it."""
-    link, load = generator.connect(target), _others(target, seconds)
+    client, load = generator.connect(target), _others(target, seconds)
     threading.Event().wait(WARM_SECONDS + 0.3)
-    cpu, started = loadgen.cpu_seconds(target.pid), time.monotonic()
-    loadgen.tell(link, method)
-    loadgen.expect(link, answer)
+    cpu, started = cpu_seconds(target.pid), time.monotonic()
+    client.ask(method)
     answered = time.monotonic() - started
     found = load.figures()
-    link.sock.close()
-    used = loadgen.cpu_seconds(target.pid) - cpu
+    client.close()
+    used = cpu_seconds(target.pid) - cpu
     return {"answered_ms": round(answered * 1e3, 2), "broker_cpu_s_afterwards": round(used, 2), **found}

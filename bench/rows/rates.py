@@ -31,50 +31,50 @@ def kept(target: Target, seconds: float = 4.0) -> Figures:
 
 
 def _through(target: Target, queue: str, label: str, seconds: float, **arguments: Any) -> Figures:
-    link = generator.connect(target)
-    generator.declare_fresh(link, queue, **arguments)
+    client = generator.connect(target)
+    generator.declare_fresh(client, queue, **arguments)
     found = generator.run(target, label=label, key=queue, queue=queue, seconds=seconds)
-    generator.delete(link, queue)
-    link.sock.close()
+    generator.delete(client, queue)
+    client.close()
     return {**found, "messages_per_s": found["delivered_per_s"]}
 
 
 def expiry(target: Target, seconds: float = 4.0) -> Figures:
     """The same, but each message expires after 100 ms in a queue without consumers and is consumed as a dead letter."""
-    link = generator.connect(target)
-    generator.declare_fresh(link, "bench.dead")
+    client = generator.connect(target)
+    generator.declare_fresh(client, "bench.dead")
     generator.declare_fresh(
-        link,
+        client,
         "bench.ttl",
         message_ttl=TTL_MILLISECONDS,
         dead_letter_exchange="",
         dead_letter_routing_key="bench.dead",
     )
     found = generator.run(target, label="ttl + dlx, expired", key="bench.ttl", queue="bench.dead", seconds=seconds)
-    generator.delete(link, "bench.ttl", "bench.dead")
-    link.sock.close()
+    generator.delete(client, "bench.ttl", "bench.dead")
+    client.close()
     return {**found, "messages_per_s": found["delivered_per_s"]}
 
 
 def rejection(target: Target, seconds: float = 4.0) -> Figures:
     """The same, but the first consumer rejects every message and a second one gets it as a dead letter."""
-    link = generator.connect(target)
-    generator.declare_fresh(link, "bench.dead")
-    generator.declare_fresh(link, "bench.rejected", dead_letter_exchange="", dead_letter_routing_key="bench.dead")
+    client = generator.connect(target)
+    generator.declare_fresh(client, "bench.dead")
+    generator.declare_fresh(client, "bench.rejected", dead_letter_exchange="", dead_letter_routing_key="bench.dead")
     last = Load(target, label="dead letters", queue="bench.dead", producers=0, seconds=seconds)
     found = generator.run(
         target, label="reject + dlx", key="bench.rejected", queue="bench.rejected", reject=True, seconds=seconds
     )
     letters = last.figures()
-    generator.delete(link, "bench.rejected", "bench.dead")
-    link.sock.close()
+    generator.delete(client, "bench.rejected", "bench.dead")
+    client.close()
     return {**found, "messages_per_s": letters["delivered_per_s"]}
 
 
 def requests(target: Target, seconds: float = 4.0, clients: int = 16, window: int = 16) -> Figures:
     """16 clients with an exclusive reply queue each and 16 requests out, 4 servers; 1 KiB, transient."""
-    link = generator.connect(target)
-    generator.declare_fresh(link, "bench.requests", durable=False)
+    client = generator.connect(target)
+    generator.declare_fresh(client, "bench.requests", durable=False)
     found = generator.run(
         target,
         label=f"rpc, {clients} clients, window {window}",
@@ -87,8 +87,8 @@ def requests(target: Target, seconds: float = 4.0, clients: int = 16, window: in
         prefetch=100,
         seconds=seconds,
     )
-    generator.delete(link, "bench.requests")
-    link.sock.close()
+    generator.delete(client, "bench.requests")
+    client.close()
     return {**found, "messages_per_s": 2 * found["delivered_per_s"]}
 
 

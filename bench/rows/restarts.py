@@ -9,7 +9,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bench.load import generator, loadgen
+from bench.load import generator
 from bench.load.measured_broker import (
     Target,
     Wanted,
@@ -17,14 +17,13 @@ from bench.load.measured_broker import (
     median,
     mib,
     own_broker,
-    own_memory,
     report,
-    resident_memory,
     target_of,
 )
 from bench.rows.deep_queue import fill
 from broker.wire import methods
 from harness.brokers.broker_process import BrokerProcess
+from harness.process_figures import cpu_seconds, own_memory, resident_memory
 from harness.project import ROOT
 
 RESTARTS = 3
@@ -68,15 +67,13 @@ def _said(broker: BrokerProcess) -> str:
 
 
 def _seconds_to_first_delivery(target: Target) -> float:
-    link = generator.connect(target)
-    loadgen.tell(link, methods.BasicQos(0, 100, False))
-    loadgen.expect(link, methods.BasicQosOk)
+    client = generator.connect(target)
+    client.ask(methods.BasicQos(0, 100, False))
     started = time.monotonic()
-    loadgen.tell(link, methods.BasicConsume("bench.restart", "c", False, False, False, False, {}))
-    loadgen.expect(link, methods.BasicConsumeOk)
-    loadgen.expect(link, methods.BasicDeliver)
+    client.ask(methods.BasicConsume("bench.restart", "c", False, False, False, False, {}))
+    client.expect_message(methods.BasicDeliver)
     elapsed = time.monotonic() - started
-    link.sock.close()
+    client.close()
     return elapsed
 
 
@@ -128,9 +125,9 @@ def _most(costs: dict[str, float]) -> dict[str, float]:
 def _idle(seconds: float) -> None:
     with own_broker() as broker:
         time.sleep(1)  # whatever a start leaves to be done
-        before, switches = loadgen.cpu_seconds(broker.pid), _wakeups(broker.pid)
+        before, switches = cpu_seconds(broker.pid), _wakeups(broker.pid)
         time.sleep(seconds)
-        used = loadgen.cpu_seconds(broker.pid) - before
+        used = cpu_seconds(broker.pid) - before
         report(
             "idle",
             seconds=seconds,

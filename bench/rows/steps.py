@@ -32,12 +32,10 @@ from bench.load.measured_broker import Wanted, report
 from broker.entities.messages.message import Message
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.ready_messages import Window
-from broker.session.connection import Connection
-from broker.session.input.incoming_frames import IncomingFrames
 from broker.wire import frames, methods
-from broker.wire.method import Method
 from harness.brokers.broker_core import Core
-from harness.clients.session_client import PEER, Party, publish_frames
+from harness.clients.amqp_peer import Login, publish_frames
+from harness.clients.session_client import SessionClient, SessionLayer
 
 BODY = b"x" * 1024
 PIECE = 250
@@ -48,33 +46,22 @@ WINDOW = Window(4096, 8 << 20)
 Costs = dict[str, list[float]]
 
 
-class Client:
+class DiscardingClient(SessionClient):
     """One connection with channel 1; whatever is said to it is taken and thrown away."""
 
-    def __init__(self, party: Party) -> None:
-        self._core = party.core
-        self.connection = Connection(party.registry, PEER, self._take)
-        self._frames = IncomingFrames(self.connection)
-        self._frames.receive(frames.PROTOCOL_HEADER)
-        self.say(methods.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US"), channel=0)
-        self.say(methods.ConnectionTuneOk(2047, 131072, 0), channel=0)
-        self.say(methods.ConnectionOpen("/"), channel=0)
-        self.say(methods.ChannelOpen())
-
-    def say(self, *said: Method, channel: int = 1) -> None:
-        """Send methods, and end the turn."""
-        self._frames.receive(b"".join(frames.method_frame(channel, method) for method in said))
-        self._core.end_turn()
+    def __init__(self, sessions: SessionLayer) -> None:
+        super().__init__(sessions)
+        self.say(b"".join(Login(capabilities={}).at_once()))
+        self.send(methods.ChannelOpen())
 
     def feed(self, data: bytes) -> None:
         """Have all of it handled, in as many turns as that takes, without ending any."""
-        self._frames.receive(data)
-        while self._frames.unfinished:
-            self._frames.receive(b"")
+        self.frames.receive(data)
+        while self.frames.unfinished:
+            self.frames.receive(b"")
 
-    def _take(self) -> None:
-        self.connection.output.take()
-        self.connection.output.unsent(0)
+    def _take(self, data: bytes) -> None:
+        """Nothing is made of it."""
 
 
 class Receiver:
@@ -89,14 +76,14 @@ class Receiver:
         publishes = [publish_frames(BODY, key=key, persistent=persistent) for key in keys]
         self._piece = b"".join(publishes) * (PIECE // len(keys))
         if confirms:
-            self._client.say(methods.ConfirmSelect(False))
+            self._client.send(methods.ConfirmSelect(False))
 
     def run_batch(self) -> None:
         """Time one batch; its messages go to disk, and are purged."""
         with self._taking():
             _timed(self.costs, self._receive)
         self._core.commit()
-        self._client.say(methods.QueuePurge("steps", False))
+        self._client.send(methods.QueuePurge("steps", False))
         self._core.commit()
 
     def _receive(self) -> None:
@@ -162,13 +149,13 @@ def _nothing_taken() -> Iterator[None]:
 
 
 @contextmanager
-def _core() -> Iterator[tuple[Core, Client]]:
+def _core() -> Iterator[tuple[Core, DiscardingClient]]:
     with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
         core = Core(Path(directory) / "messages", WINDOW)
         try:
             core.queue("steps")
             core.queue("others")
-            yield core, Client(Party(core))
+            yield core, DiscardingClient(SessionLayer(core))
         finally:
             core.close()
 
@@ -186,15 +173,17 @@ def _whole_way(batches: int) -> Costs:
     costs: Costs = {name: [] for name in ("(receive)", "deliver", "seal", "commit", "confirm, telling", "ack")}
     costs["(commit, wall)"] = []
     with _core() as (core, client):
-        client.say(methods.ConfirmSelect(False))
-        reader = Client(Party(core))
-        reader.say(methods.BasicConsume("steps", "c", False, False, False, False, {}))
+        client.send(methods.ConfirmSelect(False))
+        reader = DiscardingClient(SessionLayer(core))
+        reader.send(methods.BasicConsume("steps", "c", False, False, False, False, {}))
         for number in range(batches):
             _one_batch(core, client, reader, piece, number, costs)
     return costs
 
 
-def _one_batch(core: Core, client: Client, reader: Client, piece: bytes, number: int, costs: Costs) -> None:
+def _one_batch(
+    core: Core, client: DiscardingClient, reader: DiscardingClient, piece: bytes, number: int, costs: Costs
+) -> None:
     received: list[float] = []
     delivered: list[float] = []
     for _ in range(BATCH // PIECE):

@@ -1,4 +1,4 @@
-"""TLS beside plain sockets, and what a crowd of handshakes costs those who are already in.
+"""TLS beside plain sockets, and what many handshakes at once cost those who are already in.
 
 The generator speaks no TLS. So it goes through a tunnel, threads of this process that carry bytes; both figures do.
 """
@@ -20,9 +20,10 @@ import trustme
 from bench.load import generator, loadgen
 from bench.load.generator import Figures
 from bench.load.measured_broker import Target, Wanted, median, own_broker, report
-from bench.rows.idle import allow_open_files
 from broker.wire import methods
 from harness.brokers.broker_process import BrokerProcess
+from harness.clients.wire_client import Client
+from harness.process_figures import allow_open_files
 
 SECONDS = 4.0
 STRANGERS = 1000
@@ -31,7 +32,7 @@ COPY_BYTES = 256 * 1024
 Address = tuple[str, int]
 
 
-def secured(wanted: Wanted) -> None:
+def tls(wanted: Wanted) -> None:
     """Rates with a window of 1,000 through a tunnel, plain and sealed; round trips during a thousand handshakes."""
     allow_open_files()
     with _broker() as (broker, context):
@@ -60,8 +61,8 @@ def _broker() -> Iterator[tuple[BrokerProcess, ssl.SSLContext]]:
 
 
 def _rate(target: Target, size: int, wanted: Wanted) -> Figures:
-    link = generator.connect(target)
-    generator.declare_fresh(link, "bench.tls")
+    client = generator.connect(target)
+    generator.declare_fresh(client, "bench.tls")
     window = 1000 if size < COPY_BYTES else 8
     found = generator.run(
         target,
@@ -73,8 +74,8 @@ def _rate(target: Target, size: int, wanted: Wanted) -> Figures:
         seconds=wanted.seconds(SECONDS),
         warm=wanted.seconds(1.0),
     )
-    generator.delete(link, "bench.tls")
-    link.sock.close()
+    generator.delete(client, "bench.tls")
+    client.close()
     return found
 
 
@@ -151,38 +152,37 @@ def _carry(source: _End, sink: _End) -> None:
     sink.end()
 
 
-# The crowd
+# Many handshakes
 
 
-def _handshakes(broker: BrokerProcess, context: ssl.SSLContext, strangers: int) -> Figures:
+def _handshakes(broker: BrokerProcess, context: ssl.SSLContext, others: int) -> Figures:
     """Round trips of one client, alone and while so many others begin their handshakes all at once."""
-    link = loadgen.connect(broker.address, "")
-    alone = [_round_trip(link) for _ in range(500)]
+    client = loadgen.connect(broker.address)
+    alone = [_round_trip(client) for _ in range(500)]
     hello = _hello(context)
-    crowd = [socket.create_connection(broker.tls_address) for _ in range(strangers)]
+    clients = [socket.create_connection(broker.tls_address) for _ in range(others)]
     began = time.monotonic()
-    greeting = threading.Thread(target=_greet, args=(crowd, hello))
+    greeting = threading.Thread(target=_greet, args=(clients, hello))
     greeting.start()
     meanwhile = []
     while greeting.is_alive():
-        meanwhile.append(_round_trip(link))
+        meanwhile.append(_round_trip(client))
     seconds = time.monotonic() - began
-    for stranger in crowd:
-        stranger.close()
-    link.sock.close()
+    for other in clients:
+        other.close()
+    client.close()
     return {
-        "handshakes": strangers,
+        "handshakes": others,
         "seconds": round(seconds, 2),
         "round_trip_ms_alone": {"p50": median(alone), "max": round(max(alone), 2)},
         "round_trip_ms_meanwhile": {"p50": median(meanwhile or [0.0]), "max": round(max(meanwhile, default=0.0), 2)},
     }
 
 
-def _round_trip(link: loadgen.Link) -> float:
+def _round_trip(client: Client) -> float:
     """Milliseconds that a question takes which needs no disk."""
     began = time.monotonic()
-    loadgen.tell(link, methods.BasicQos(0, 1, False))
-    loadgen.expect(link, methods.BasicQosOk)
+    client.ask(methods.BasicQos(0, 1, False))
     return (time.monotonic() - began) * 1000
 
 
@@ -195,9 +195,9 @@ def _hello(context: ssl.SSLContext) -> bytes:
     return outgoing.read()
 
 
-def _greet(crowd: list[socket.socket], hello: bytes) -> None:
+def _greet(clients: list[socket.socket], hello: bytes) -> None:
     """Say hello for everybody, then wait for all answers."""
-    for stranger in crowd:
-        stranger.sendall(hello)
-    for stranger in crowd:
-        stranger.recv(1 << 16)
+    for other in clients:
+        other.sendall(hello)
+    for other in clients:
+        other.recv(1 << 16)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.load.measured_broker import Target, Wanted, own_broker, report, target_of
-from bench.rows.attacks import assault
+from bench.rows.attacks import attacking
 from harness.attacks.attack_catalogue import ATTACKS
 from harness.waiting import eventually
 
@@ -38,7 +38,7 @@ def turns(wanted: Wanted) -> None:
             with own_broker(TURNS_FILE=str(path), PYTHONPATH=paths) as broker:
                 target = target_of(broker)
                 longest(target, path)  # of the start, which is not of interest
-                with assault(target, name, wanted):
+                with attacking(target, name, wanted):
                     time.sleep(wanted.seconds(SECONDS))
                     under_way = longest(target, path)
                 time.sleep(wanted.seconds(LATER_SECONDS))

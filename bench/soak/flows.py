@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.load.unblocked_connection import Line
+from bench.load.unblocked_connection import UnblockedConnection
 from bench.soak.accounts import Account, Latencies, Unconfirmed
 from broker.wire import methods
 from broker.wire.method import Method
@@ -66,25 +66,25 @@ class Flow:
 class Consumer:
     """Works a sink: settles what comes, and notes it."""
 
-    def __init__(self, sink: Sink, account: Account | None, line: Line) -> None:
+    def __init__(self, sink: Sink, account: Account | None, connection: UnblockedConnection) -> None:
         self.sink = sink
         self.consumed = 0
         self._account = account
-        self._line = line
+        self._connection = connection
         self._dice = random.Random(sink.queue)
         self._working = False
         self._turn_at = 0.0
-        line.heard = self._heard
-        line.say(methods.BasicQos(0, PREFETCH, False))
+        connection.heard = self._heard
+        connection.say(methods.BasicQos(0, PREFETCH, False))
 
     def tick(self, now: float) -> None:
         """Begin, or take turns in working and pausing."""
         if not self._working and now >= self._turn_at:
             self._working = True
-            self._line.say(consume(self.sink.queue, "sink", arguments=self.sink.arguments))
+            self._connection.say(consume(self.sink.queue, "sink", arguments=self.sink.arguments))
         elif self._working and self.sink.works_seconds and now >= self._turn_at + self.sink.works_seconds:
             self._working = False
-            self._line.say(methods.BasicCancel("sink", False))
+            self._connection.say(methods.BasicCancel("sink", False))
         else:
             return
         self._turn_at = now if self._working else now + self.sink.works_seconds
@@ -99,13 +99,13 @@ class Consumer:
             return
         number, tag = int(body[:NUMBER_DIGITS]), method.delivery_tag
         if self._account is None:
-            self._line.say(methods.BasicReject(tag, False))
+            self._connection.say(methods.BasicReject(tag, False))
             return
         self._account.see(number, method.redelivered)
         if self.sink.requeues and self._dice.random() < REQUEUED_PART:
-            self._line.say(methods.BasicReject(tag, True))
+            self._connection.say(methods.BasicReject(tag, True))
             return
-        self._line.say(methods.BasicAck(tag, False))
+        self._connection.say(methods.BasicAck(tag, False))
         self._account.settle(number)
         self.consumed += 1
 
@@ -113,17 +113,19 @@ class Consumer:
 class Publisher:
     """Publishes a flow at its rate, with confirms or in transactions."""
 
-    def __init__(self, flow: Flow, accounts: list[Account], line: Line, latencies: Latencies, began: float) -> None:
+    def __init__(
+        self, flow: Flow, accounts: list[Account], connection: UnblockedConnection, latencies: Latencies, began: float
+    ) -> None:
         self.flow = flow
         self.published = 0
         self._accounts = accounts
-        self._line = line
+        self._connection = connection
         self._unconfirmed = Unconfirmed(latencies)
         self._began = began
         self._filler = b"x" * (flow.body_bytes - NUMBER_DIGITS)
         self._committing = False
-        line.heard = self._heard
-        line.say(methods.TxSelect() if flow.transactional else methods.ConfirmSelect(False))
+        connection.heard = self._heard
+        connection.say(methods.TxSelect() if flow.transactional else methods.ConfirmSelect(False))
 
     @property
     def unconfirmed(self) -> int:
@@ -140,7 +142,7 @@ class Publisher:
         for _ in range(min(due, UNCONFIRMED_MAX - self.unconfirmed)):
             self._publish(now)
         if self.flow.transactional:
-            self._line.say(methods.TxCommit())
+            self._connection.say(methods.TxCommit())
 
     def _publish(self, now: float) -> None:
         number = self.published
@@ -151,7 +153,7 @@ class Publisher:
             self._unconfirmed.add(now)
         header = encode_header(self.flow.body_bytes, self.flow.properties(number))
         body = b"%0*d" % (NUMBER_DIGITS, number) + self._filler
-        self._line.publish(self.flow.exchange, self.flow.key(number), header, body)
+        self._connection.publish(self.flow.exchange, self.flow.key(number), header, body)
 
     def _heard(self, method: Method, _header: bytes, _body: bytes) -> None:
         if isinstance(method, methods.BasicAck):
@@ -165,20 +167,22 @@ class Publisher:
 class Requests:
     """A client that asks, with answers over a direct reply or a queue of its own; each answer must come once."""
 
-    def __init__(self, name: str, rate: float, line: Line, queue: str, account: Account, began: float) -> None:
+    def __init__(
+        self, name: str, rate: float, connection: UnblockedConnection, queue: str, account: Account, began: float
+    ) -> None:
         self.published = 0
         self.unconfirmed = 0
         self._rate = rate
-        self._line = line
+        self._connection = connection
         self._queue = queue
         self._account = account
         self._began = began
-        line.heard = self._heard
+        connection.heard = self._heard
         self._reply_to = "amq.rabbitmq.reply-to"
         if name:
             self._reply_to = name
-            line.say(queue_declare(name, exclusive=True))
-        line.say(consume(self._reply_to, "answers", no_ack=True))
+            connection.say(queue_declare(name, exclusive=True))
+        connection.say(consume(self._reply_to, "answers", no_ack=True))
 
     def tick(self, now: float) -> None:
         """Ask what is due."""
@@ -186,7 +190,7 @@ class Requests:
             self._account.expect(self.published)
             properties = BasicProperties(reply_to=self._reply_to, correlation_id=str(self.published))
             body = b"%0*d" % (NUMBER_DIGITS, self.published)
-            self._line.publish("", self._queue, encode_header(len(body), properties), body)
+            self._connection.publish("", self._queue, encode_header(len(body), properties), body)
             self.published += 1
 
     def _heard(self, method: Method, _header: bytes, body: bytes) -> None:
@@ -199,10 +203,10 @@ class Requests:
 class Server:
     """Answers requests."""
 
-    def __init__(self, line: Line, queue: str) -> None:
-        self._line = line
-        line.heard = self._heard
-        line.say(methods.BasicQos(0, PREFETCH, False), consume(queue, "server"))
+    def __init__(self, connection: UnblockedConnection, queue: str) -> None:
+        self._connection = connection
+        connection.heard = self._heard
+        connection.say(methods.BasicQos(0, PREFETCH, False), consume(queue, "server"))
 
     def _heard(self, method: Method, header: bytes, body: bytes) -> None:
         if not isinstance(method, methods.BasicDeliver):
@@ -210,8 +214,8 @@ class Server:
             return
         asked = decode_properties(header)
         answer = encode_header(len(body), BasicProperties(correlation_id=asked.correlation_id))
-        self._line.publish("", asked.reply_to or "", answer, body)
-        self._line.say(methods.BasicAck(method.delivery_tag, False))
+        self._connection.publish("", asked.reply_to or "", answer, body)
+        self._connection.say(methods.BasicAck(method.delivery_tag, False))
 
 
 def declare(client: Client, flow: Flow) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from bench.load.measured_broker import Target
-from bench.load.unblocked_connection import Line
+from bench.load.unblocked_connection import UnblockedConnection
 from bench.soak.accounts import Account, Latencies
 from bench.soak.flows import Consumer, Flow, Publisher, Requests, Server, Sink, declare
 from broker.wire.field_tables import from_python
@@ -183,7 +183,7 @@ class Mixture:
         self.accounts: dict[str, Account] = {}
         self._selector = selectors.DefaultSelector()
         self._target = target
-        self._lines: list[Line] = []
+        self._connections: list[UnblockedConnection] = []
         self._began = time.monotonic()
         all_flows = flows(backlog_seconds)
         client = Client.connect(target.address)
@@ -192,35 +192,35 @@ class Mixture:
         client.ask(queue_declare(REQUESTS_QUEUE, durable=True))
         client.close()
         self._consumers = [self._consumer(sink) for flow in all_flows for sink in flow.sinks]
-        self._servers = [Server(self._line(), REQUESTS_QUEUE)]
+        self._servers = [Server(self._connection(), REQUESTS_QUEUE)]
         self._publishers: list[Publisher | Requests] = [self._publisher(flow) for flow in all_flows]
         self._publishers += [self._requests(name) for name in ("", "", "soak.answers.1", "soak.answers.2")]
 
-    def _line(self) -> Line:
-        line = Line(self._target, self._selector)
-        self._lines.append(line)
-        return line
+    def _connection(self) -> UnblockedConnection:
+        connection = UnblockedConnection(self._target, self._selector)
+        self._connections.append(connection)
+        return connection
 
     def _account(self, name: str, ordered: bool) -> Account:
         return self.accounts.setdefault(name, Account(name, ordered))
 
     def _consumer(self, sink: Sink) -> Consumer:
         account = None if sink.account is None else self._account(sink.account, sink.ordered)
-        return Consumer(sink, account, self._line())
+        return Consumer(sink, account, self._connection())
 
     def _publisher(self, flow: Flow) -> Publisher:
         names = dict.fromkeys(sink.account for sink in flow.sinks if sink.account is not None)
         accounts = [self.accounts[name] for name in names]
-        return Publisher(flow, accounts, self._line(), self.latencies, time.monotonic())
+        return Publisher(flow, accounts, self._connection(), self.latencies, time.monotonic())
 
     def _requests(self, name: str) -> Requests:
         account = self._account(f"answers {len(self.accounts)}", ordered=True)
-        return Requests(name, REQUEST_RATE, self._line(), REQUESTS_QUEUE, account, time.monotonic())
+        return Requests(name, REQUEST_RATE, self._connection(), REQUESTS_QUEUE, account, time.monotonic())
 
     @property
     def connections(self) -> int:
         """How many it holds."""
-        return len(self._lines)
+        return len(self._connections)
 
     @property
     def published(self) -> int:
@@ -251,8 +251,8 @@ class Mixture:
     def _turn(self, now: float) -> None:
         for consumer in self._consumers:
             consumer.tick(now)
-        for line in self._lines:
-            line.flush()
+        for connection in self._connections:
+            connection.flush()
         for key, _ in self._selector.select(TICK_SECONDS):
             key.data.receive()
 
@@ -263,6 +263,6 @@ class Mixture:
 
     def close(self) -> None:
         """Drop all connections."""
-        for line in self._lines:
-            line.close()
+        for connection in self._connections:
+            connection.close()
         self._selector.close()

@@ -20,12 +20,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench.load import loadgen
-from bench.load.measured_broker import Target, Wanted, mib, own_broker, own_memory, report, resident_memory, target_of
+from bench.load.measured_broker import Target, Wanted, mib, own_broker, report, target_of
 from bench.rows.churn import Churn
-from bench.rows.idle import allow_open_files
 from bench.soak.accounts import Account
 from bench.soak.mixture import BACKLOG_SECONDS, Mixture
+from harness.process_figures import allow_open_files, cpu_seconds, own_memory, resident_memory
 
 HOUR_SECONDS = 3600.0
 SAMPLE_SECONDS = 10.0
@@ -62,12 +61,12 @@ class Observer:
         self._data = data
         self._mixture = mixture
         self._began = self._last = time.monotonic()
-        self._cpu = loadgen.cpu_seconds(self._pid)
+        self._cpu = cpu_seconds(self._pid)
         self._published = 0
 
     def sample(self) -> Sample:
         """Look at everything now."""
-        now, cpu, published = time.monotonic(), loadgen.cpu_seconds(self._pid), self._mixture.published
+        now, cpu, published = time.monotonic(), cpu_seconds(self._pid), self._mixture.published
         elapsed = now - self._last
         p50, p99 = self._mixture.latencies.take()
         process = Path(f"/proc/{self._pid}")

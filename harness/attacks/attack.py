@@ -1,4 +1,4 @@
-"""What every attack can be told: begin, strike again, end.
+"""What every attack can be told: begin, go on, end.
 
 An attack goes on until it is stopped. When the broker has had enough of a connection, the attacker comes back.
 """
@@ -11,57 +11,57 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from broker.wire.methods import ChannelFlow, ChannelFlowOk
-from harness.attacks.raw_connection import Address, Line
+from harness.attacks.raw_connection import Address, RawConnection
 
 PAUSE_SECONDS = 0.001
-"""Between two blows, so that an attacker who waits for nothing does not take the tests' own processor."""
+"""Between two rounds, so that an attacker who waits for nothing does not take the tests' own processor."""
 
 
 class Attack:
-    """One kind of bad client. `lines` are its connections; `size` scales what it hoards (1.0: the worst)."""
+    """One kind of bad client. `connections` are its connections; `size` scales what it hoards (1.0: the worst)."""
 
     def __init__(self, address: Address, size: float = 1.0) -> None:
         self.address = address
         self.size = size
-        self.lines: list[Line] = []
-        self.blows = 0
+        self.connections: list[RawConnection] = []
+        self.rounds = 0
 
     def begin(self) -> None:
         """Connect, and prepare the worst."""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         """Do it once more; takes no longer than some tenths of a second."""
 
     def end(self) -> None:
         """Drop every connection without a word."""
-        for line in self.lines:
-            line.close()
-        self.lines.clear()
+        for connection in self.connections:
+            connection.close()
+        self.connections.clear()
 
-    def strike(self) -> None:
-        """One blow; who was thrown out comes back, and what he had prepared is prepared anew."""
+    def attempt(self) -> None:
+        """One round; who was thrown out comes back, and what he had prepared is prepared anew."""
         try:
-            if not self.lines:
+            if not self.connections:
                 self.begin()
-            self.blow()
+            self.round()
         except OSError:
             self.end()
-        self.blows += 1
+        self.rounds += 1
 
     def scaled(self, worst: int) -> int:
         """How many of something, at this size."""
         return max(2, int(worst * self.size))
 
-    def open(self, *, channels: int = 1, heartbeat: int = 0, greet: bool = True, window: int = 0) -> Line:
+    def open(self, *, channels: int = 1, heartbeat: int = 0, greet: bool = True, window: int = 0) -> RawConnection:
         """One more connection."""
-        line = Line(self.address, channels=channels, heartbeat=heartbeat, greet=greet, window=window)
-        self.lines.append(line)
-        return line
+        connection = RawConnection(self.address, channels=channels, heartbeat=heartbeat, greet=greet, window=window)
+        self.connections.append(connection)
+        return connection
 
     @property
-    def line(self) -> Line:
+    def connection(self) -> RawConnection:
         """The first connection."""
-        return self.lines[0]
+        return self.connections[0]
 
 
 @contextmanager
@@ -72,7 +72,7 @@ def underway(attack: Attack) -> Iterator[Attack]:
     def go_on() -> None:
         try:
             while not stopped.is_set():
-                attack.strike()
+                attack.attempt()
                 time.sleep(PAUSE_SECONDS)
         except BaseException as error:
             errors.append(error)
@@ -98,17 +98,17 @@ class Work(Attack):
     def begin(self) -> None:
         self.data = self.prepare(self.open())
 
-    def prepare(self, line: Line) -> bytes:
-        """Set the scene; the bytes of one blow, where it is always the same."""
+    def prepare(self, connection: RawConnection) -> bytes:
+        """Set the scene; the bytes of one round, where it is always the same."""
         raise NotImplementedError
 
     def chunk(self) -> bytes:
-        """The bytes of one blow."""
+        """The bytes of one round."""
         return self.data
 
-    def blow(self) -> None:
-        self.line.tell(self.chunk())
-        self.line.ask(ChannelFlowOk, ChannelFlow(True))
+    def round(self) -> None:
+        self.connection.tell(self.chunk())
+        self.connection.ask(ChannelFlowOk, ChannelFlow(True))
 
 
 class Flood(Attack):
@@ -122,14 +122,14 @@ class Flood(Attack):
         self.data = b""
 
     def begin(self) -> None:
-        line = self.open(channels=self.channels, window=4096 if self.deaf else 0)
-        self.data = self.prepare(line)
+        connection = self.open(channels=self.channels, window=4096 if self.deaf else 0)
+        self.data = self.prepare(connection)
 
-    def prepare(self, line: Line) -> bytes:
-        """Set the scene; the bytes of one blow."""
+    def prepare(self, connection: RawConnection) -> bytes:
+        """Set the scene; the bytes of one round."""
         raise NotImplementedError
 
-    def blow(self) -> None:
-        self.line.press(self.data)
+    def round(self) -> None:
+        self.connection.press(self.data)
         if not self.deaf:
-            self.line.hear()
+            self.connection.hear()

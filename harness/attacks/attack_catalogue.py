@@ -25,7 +25,7 @@ ATTACKS: dict[str, type[Attack]] = {
     "strangers": handshake_attacks.Strangers,
     "connection churn": handshake_attacks.Churn,
     "silent churn": handshake_attacks.SilentChurn,
-    "crowd of connections": handshake_attacks.Crowd,
+    "many connections": handshake_attacks.ManyConnections,
     # who never reads
     "deaf consumer": non_reading_clients.DeafConsumer,
     "deaf asker": non_reading_clients.DeafAsker,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from pathlib import Path
 
 from broker.wire.methods import BasicAck, BasicDeliver, ConfirmSelect, QueueDelete
 from harness.attacks.raw_connection import Address
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT
 from harness.clients.shorthand import consume, queue_declare
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 
 
 class Good:
@@ -45,16 +45,3 @@ class Good:
         """Delete the queue and go."""
         self.client.ask(QueueDelete(self.queue, False, False, False))
         self.client.close()
-
-
-def descriptors(pid: int) -> int:
-    """How many files and sockets a process has open."""
-    return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
-
-
-def own_memory(pid: int) -> int:
-    """Bytes that a process holds for itself (RssAnon)."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
-            return int(line.split()[1]) * 1024
-    raise ValueError(f"process {pid} does not say what it holds")

@@ -10,7 +10,8 @@ from broker.wire.methods import BasicPublish
 from broker.wire.properties import BasicProperties, encode_header
 from harness.attacks.attack import Flood
 from harness.attacks.non_reading_clients import fresh
-from harness.attacks.raw_connection import CHANNEL_MAX, Line
+from harness.attacks.raw_connection import RawConnection
+from harness.clients.amqp_peer import CHANNEL_MAX
 
 ANNOUNCED_BYTES = 128 << 20
 
@@ -29,13 +30,13 @@ class HalfBodies(Flood):
     channels = CHANNEL_MAX
     piece = 60_000
 
-    def prepare(self, line: Line) -> bytes:
-        line.tell(b"".join(map(announcement, range(1, self.channels + 1))))
+    def prepare(self, connection: RawConnection) -> bytes:
+        connection.tell(b"".join(map(announcement, range(1, self.channels + 1))))
         return b"".join(frame(FRAME_BODY, number, bytes(self.piece)) for number in range(1, self.channels + 1))
 
-    def blow(self) -> None:
+    def round(self) -> None:
         for _ in range(10):
-            super().blow()
+            super().round()
 
 
 class HalfBodiesByTheByte(HalfBodies):
@@ -47,8 +48,8 @@ class HalfBodiesByTheByte(HalfBodies):
 class SilentBodies(HalfBodies):
     """The same, and nothing ever comes."""
 
-    def blow(self) -> None:
-        self.line.press(HEARTBEAT)
+    def round(self) -> None:
+        self.connection.press(HEARTBEAT)
 
 
 class ViewsOfBodies(Flood):
@@ -56,55 +57,55 @@ class ViewsOfBodies(Flood):
 
     channels = 2
 
-    def prepare(self, line: Line) -> bytes:
-        line.tell(announcement(1, 512 << 20))
+    def prepare(self, connection: RawConnection) -> bytes:
+        connection.tell(announcement(1, 512 << 20))
         return frame(FRAME_BODY, 1, bytes(64 * 1024)) + HEARTBEAT * 24_000
 
 
 class TinyFrames(Flood):
     """Messages whose bodies come by the byte."""
 
-    def prepare(self, line: Line) -> bytes:
-        fresh(line, "hostile.tiny", max_length=10)
+    def prepare(self, connection: RawConnection) -> bytes:
+        fresh(connection, "hostile.tiny", max_length=10)
         return announcement(1, 10_000) + (frame(FRAME_BODY, 1, b"x") * 10_000)
 
 
 class EmptyFrames(Flood):
     """Body frames that bring nothing, for ever."""
 
-    def prepare(self, line: Line) -> bytes:
-        line.tell(announcement(1))
+    def prepare(self, connection: RawConnection) -> bytes:
+        connection.tell(announcement(1))
         return frame(FRAME_BODY, 1, b"") * 30_000
 
 
 class Heartbeats(Flood):
     """Nothing but heartbeats."""
 
-    def prepare(self, line: Line) -> bytes:
+    def prepare(self, connection: RawConnection) -> bytes:
         return HEARTBEAT * 30_000
 
 
 class SingleBytes(Flood):
     """Heartbeats, each byte in a packet of its own."""
 
-    def prepare(self, line: Line) -> bytes:
+    def prepare(self, connection: RawConnection) -> bytes:
         self._at = 0
         return HEARTBEAT
 
-    def blow(self) -> None:
+    def round(self) -> None:
         for _ in range(1000):
-            self.line.tell(HEARTBEAT[self._at : self._at + 1])
+            self.connection.tell(HEARTBEAT[self._at : self._at + 1])
             self._at = (self._at + 1) % len(HEARTBEAT)
 
 
 class BrokenFrames(Flood):
     """Frames of no type, announced larger than allowed, with a wrong end: each ends the connection."""
 
-    def prepare(self, line: Line) -> bytes:
+    def prepare(self, connection: RawConnection) -> bytes:
         kinds = (
             b"\x09\x00\x01" + struct.pack(">I", 4) + bytes(4) + b"\xce",
             b"\x01\x00\x01" + struct.pack(">I", 1 << 31),
             b"\x01\x00\x01" + struct.pack(">I", 4) + bytes(4) + b"\x00",
             frame(FRAME_BODY, 1, b"unexpected"),
         )
-        return kinds[self.blows % len(kinds)]
+        return kinds[self.rounds % len(kinds)]

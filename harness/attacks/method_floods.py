@@ -27,55 +27,56 @@ from broker.wire.methods import (
 )
 from harness.attacks.attack import Flood
 from harness.attacks.non_reading_clients import fresh
-from harness.attacks.raw_connection import NOTHING, Line, frames_of, publication
+from harness.attacks.raw_connection import NOTHING, RawConnection
+from harness.clients.amqp_peer import method_frames, publish_frames
 
 HELD = 20_000
 PIECE = 3000
 
 
-class Storm(Flood):
+class MethodFlood(Flood):
     """The same few methods, thousands of times in one piece."""
 
     methods: tuple[Method, ...] = ()
 
-    def prepare(self, line: Line) -> bytes:
-        self.set_up(line)
-        return frames_of(1, self.methods) * (PIECE // len(self.methods))
+    def prepare(self, connection: RawConnection) -> bytes:
+        self.set_up(connection)
+        return method_frames(1, *self.methods) * (PIECE // len(self.methods))
 
-    def set_up(self, line: Line) -> None:
+    def set_up(self, connection: RawConnection) -> None:
         """Make what the methods are about."""
 
 
-class Flow(Storm):
+class Flow(MethodFlood):
     methods = (ChannelFlow(True),)
 
 
-class Qos(Storm):
+class Qos(MethodFlood):
     methods = (BasicQos(0, 1, False), BasicQos(0, 0, True))
 
 
-class Rollbacks(Storm):
+class Rollbacks(MethodFlood):
     """Transactions of one publish each, taken back."""
 
     methods = (TxRollback(),)
 
-    def prepare(self, line: Line) -> bytes:
-        line.ask(TxSelectOk, TxSelect())
-        return (publication("hostile.nobody", b"x") + method_frame(1, TxRollback())) * PIECE
+    def prepare(self, connection: RawConnection) -> bytes:
+        connection.ask(TxSelectOk, TxSelect())
+        return (publish_frames(b"x", key="hostile.nobody") + method_frame(1, TxRollback())) * PIECE
 
 
-class EmptyGets(Storm):
+class EmptyGets(MethodFlood):
     methods = (BasicGet("hostile.empty", True),)
 
-    def set_up(self, line: Line) -> None:
-        fresh(line, "hostile.empty")
+    def set_up(self, connection: RawConnection) -> None:
+        fresh(connection, "hostile.empty")
 
 
-class ChannelChurn(Storm):
+class ChannelChurn(MethodFlood):
     methods = (ChannelClose(200, "", 0, 0), ChannelOpen())
 
 
-class QueueChurn(Storm):
+class QueueChurn(MethodFlood):
     """A transient queue, made and deleted."""
 
     methods = (
@@ -84,7 +85,7 @@ class QueueChurn(Storm):
     )
 
 
-class DurableChurn(Storm):
+class DurableChurn(MethodFlood):
     """A durable queue, made and deleted: each time the disk is written to."""
 
     methods = (
@@ -93,86 +94,86 @@ class DurableChurn(Storm):
     )
 
 
-class ConsumerChurn(Storm):
+class ConsumerChurn(MethodFlood):
     methods = (
         BasicConsume("hostile.visited", "c", False, False, False, False, NOTHING),
         BasicCancel("c", False),
     )
 
-    def set_up(self, line: Line) -> None:
-        fresh(line, "hostile.visited")
+    def set_up(self, connection: RawConnection) -> None:
+        fresh(connection, "hostile.visited")
 
 
-class Purges(Storm):
+class Purges(MethodFlood):
     """A durable queue that is emptied again and again: each time the disk is written to."""
 
     methods = (QueuePurge("hostile.purged", False),)
 
-    def set_up(self, line: Line) -> None:
-        fresh(line, "hostile.purged", durable=True)
+    def set_up(self, connection: RawConnection) -> None:
+        fresh(connection, "hostile.purged", durable=True)
 
 
-class Recovers(Storm):
+class Recovers(MethodFlood):
     """Twenty thousand deliveries that are given back all at once, and again as soon as they have come."""
 
     methods = (BasicRecover(True),)
 
-    def set_up(self, line: Line) -> None:
-        fresh(line, "hostile.recovered")
-        fill(line, "hostile.recovered", self.scaled(HELD))
-        line.ask(BasicConsumeOk, BasicConsume("hostile.recovered", "", False, False, False, False, NOTHING))
+    def set_up(self, connection: RawConnection) -> None:
+        fresh(connection, "hostile.recovered")
+        fill(connection, "hostile.recovered", self.scaled(HELD))
+        connection.ask(BasicConsumeOk, BasicConsume("hostile.recovered", "", False, False, False, False, NOTHING))
 
 
 class Rejects(Flood):
     """Twenty thousand messages are got, and given back one by one, in the order that costs most."""
 
-    def prepare(self, line: Line) -> bytes:
-        fresh(line, "hostile.rejected")
+    def prepare(self, connection: RawConnection) -> bytes:
+        fresh(connection, "hostile.rejected")
         self.held = self.scaled(HELD)
-        fill(line, "hostile.rejected", self.held)
+        fill(connection, "hostile.rejected", self.held)
         self.tag = 0
         return method_frame(1, BasicGet("hostile.rejected", False)) * self.held
 
-    def blow(self) -> None:
+    def round(self) -> None:
         tags = range(self.tag + self.held, self.tag, -1)
         back = b"".join(method_frame(1, BasicReject(tag, True)) for tag in tags)
         self.tag += self.held
-        done = self.line.press(self.data + back)
+        done = self.connection.press(self.data + back)
         while not done:
-            self.line.hear()
-            done = self.line.press(b"")
-        self.line.hear()
+            self.connection.hear()
+            done = self.connection.press(b"")
+        self.connection.hear()
 
 
 class NackForever(Flood):
     """A consumer that gives every delivery back; it knows the tags beforehand."""
 
-    def prepare(self, line: Line) -> bytes:
-        fresh(line, "hostile.nacked")
-        fill(line, "hostile.nacked", 100)
-        line.ask(BasicConsumeOk, BasicConsume("hostile.nacked", "", False, False, False, False, NOTHING))
-        return frames_of(1, (BasicNack(0, True, True),)) * 1000
+    def prepare(self, connection: RawConnection) -> bytes:
+        fresh(connection, "hostile.nacked")
+        fill(connection, "hostile.nacked", 100)
+        connection.ask(BasicConsumeOk, BasicConsume("hostile.nacked", "", False, False, False, False, NOTHING))
+        return method_frames(1, BasicNack(0, True, True)) * 1000
 
 
 class LongNames(Flood):
     """Publishes with names as long as they may be, each different from the others."""
 
-    def prepare(self, line: Line) -> bytes:
+    def prepare(self, connection: RawConnection) -> bytes:
         self._number = 0
         return b""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         self._number += 1
         keys = (f"{self._number}.{number}.".ljust(255, "x") for number in range(500))
         publishes = (method_frame(1, BasicPublish("amq.topic", key, False, False)) + _CONTENT for key in keys)
-        self.line.press(b"".join(publishes))
-        self.line.hear()
+        self.connection.press(b"".join(publishes))
+        self.connection.hear()
 
 
-_CONTENT = publication("", b"x")[len(method_frame(1, BasicPublish("", "", False, False))) :]
+_CONTENT = publish_frames(b"x")[len(method_frame(1, BasicPublish("", "", False, False))) :]
 
 
-def fill(line: Line, name: str, messages: int) -> None:
+def fill(connection: RawConnection, name: str, messages: int) -> None:
     """Put so many small messages into a queue, and wait until they are there."""
-    line.tell(publication(name, b"x") * messages)
-    line.ask(QueueDeclareOk, QueueDeclare(name, True, False, False, False, False, NOTHING))
+    connection.tell(publish_frames(b"x", key=name) * messages)
+    connection.ask(QueueDeclareOk, QueueDeclare(name, True, False, False, False, False, NOTHING))

@@ -15,15 +15,16 @@ from broker.wire.methods import (
     QueueDeclareOk,
 )
 from harness.attacks.attack import Flood
-from harness.attacks.raw_connection import NOTHING, Line, publication
+from harness.attacks.raw_connection import NOTHING, RawConnection
+from harness.clients.amqp_peer import publish_frames
 
 MIB = 1 << 20
 
 
-def fresh(line: Line, name: str, *, durable: bool = False, **arguments: object) -> None:
+def fresh(connection: RawConnection, name: str, *, durable: bool = False, **arguments: object) -> None:
     """Declare a queue that goes by itself some time after the attack."""
     table = from_python({"x-expires": 60_000} | {"x-" + key.replace("_", "-"): arguments[key] for key in arguments})
-    line.ask(QueueDeclareOk, QueueDeclare(name, False, durable, False, False, False, table))
+    connection.ask(QueueDeclareOk, QueueDeclare(name, False, durable, False, False, False, table))
 
 
 class DeafConsumer(Flood):
@@ -31,10 +32,10 @@ class DeafConsumer(Flood):
 
     deaf = True
 
-    def prepare(self, line: Line) -> bytes:
-        fresh(line, "hostile.deaf", max_length_bytes=64 * MIB)
-        line.ask(BasicConsumeOk, BasicConsume("hostile.deaf", "", False, True, False, False, NOTHING))
-        return publication("hostile.deaf", bytes(60_000)) * 20
+    def prepare(self, connection: RawConnection) -> bytes:
+        fresh(connection, "hostile.deaf", max_length_bytes=64 * MIB)
+        connection.ask(BasicConsumeOk, BasicConsume("hostile.deaf", "", False, True, False, False, NOTHING))
+        return publish_frames(bytes(60_000), key="hostile.deaf") * 20
 
 
 class DeafAsker(Flood):
@@ -42,8 +43,8 @@ class DeafAsker(Flood):
 
     deaf = True
 
-    def prepare(self, line: Line) -> bytes:
-        fresh(line, "hostile.asked")
+    def prepare(self, connection: RawConnection) -> bytes:
+        fresh(connection, "hostile.asked")
         return method_frame(1, QueueDeclare("hostile.asked", True, False, False, False, False, NOTHING)) * 10_000
 
 
@@ -52,10 +53,10 @@ class DeafGetter(Flood):
 
     deaf = True
 
-    def prepare(self, line: Line) -> bytes:
-        fresh(line, "hostile.large", max_length=1)
-        line.tell(publication("hostile.large", bytes(self.scaled(100 * MIB))))
-        line.ask(QueueDeclareOk, QueueDeclare("hostile.large", True, False, False, False, False, NOTHING))
+    def prepare(self, connection: RawConnection) -> bytes:
+        fresh(connection, "hostile.large", max_length=1)
+        connection.tell(publish_frames(bytes(self.scaled(100 * MIB)), key="hostile.large"))
+        connection.ask(QueueDeclareOk, QueueDeclare("hostile.large", True, False, False, False, False, NOTHING))
         again = BasicGet("hostile.large", False), BasicNack(0, True, True)
         return b"".join(method_frame(1, method) for method in again) * 3000
 
@@ -65,10 +66,10 @@ class DeafPublisher(Flood):
 
     deaf = True
 
-    def prepare(self, line: Line) -> bytes:
-        fresh(line, "hostile.confirmed", durable=True, max_length=1000)
-        line.ask(ConfirmSelectOk, ConfirmSelect(False))
-        return publication("hostile.confirmed", bytes(100), delivery_mode=2) * 1000
+    def prepare(self, connection: RawConnection) -> bytes:
+        fresh(connection, "hostile.confirmed", durable=True, max_length=1000)
+        connection.ask(ConfirmSelectOk, ConfirmSelect(False))
+        return publish_frames(bytes(100), key="hostile.confirmed", delivery_mode=2) * 1000
 
 
 class DeafToReturns(Flood):
@@ -76,8 +77,8 @@ class DeafToReturns(Flood):
 
     deaf = True
 
-    def prepare(self, line: Line) -> bytes:
-        return publication("hostile.nobody", bytes(4000), mandatory=True) * 60
+    def prepare(self, connection: RawConnection) -> bytes:
+        return publish_frames(bytes(4000), key="hostile.nobody", mandatory=True) * 60
 
 
 class DeafToReplies(Flood):
@@ -87,11 +88,11 @@ class DeafToReplies(Flood):
         asker, responder = self.open(window=4096), self.open()
         fresh(asker, "hostile.requests")
         asker.ask(BasicConsumeOk, BasicConsume("amq.rabbitmq.reply-to", "", False, True, False, False, NOTHING))
-        asker.tell(publication("hostile.requests", b"?", reply_to="amq.rabbitmq.reply-to"))
+        asker.tell(publish_frames(b"?", key="hostile.requests", reply_to="amq.rabbitmq.reply-to"))
         address = self._address(asker, responder)
-        self.data = publication(address, bytes(100_000)) * 10
+        self.data = publish_frames(bytes(100_000), key=address) * 10
 
-    def _address(self, asker: Line, responder: Line) -> str:
+    def _address(self, asker: RawConnection, responder: RawConnection) -> str:
         """The address that the request carries: it is read off the message."""
         asker.ask(QueueDeclareOk, QueueDeclare("hostile.requests", True, False, False, False, False, NOTHING))
         responder.tell(method_frame(1, BasicGet("hostile.requests", True)))
@@ -101,9 +102,9 @@ class DeafToReplies(Flood):
         at = data.index(b"amq.rabbitmq.reply-to.")
         return data[at : at + data[at - 1]].decode()
 
-    def blow(self) -> None:
-        self.lines[1].press(self.data)
-        self.lines[1].hear()
+    def round(self) -> None:
+        self.connections[1].press(self.data)
+        self.connections[1].hear()
 
 
 class DeafToAll(Flood):
@@ -112,12 +113,12 @@ class DeafToAll(Flood):
     deaf = True
     channels = 100
 
-    def prepare(self, line: Line) -> bytes:
-        fresh(line, "hostile.all", max_length=1000)
+    def prepare(self, connection: RawConnection) -> bytes:
+        fresh(connection, "hostile.all", max_length=1000)
         for number in range(1, self.channels + 1):
-            line.tell(method_frame(number, BasicConsume("hostile.all", "", False, True, False, True, NOTHING)))
-            line.tell(method_frame(number, ConfirmSelect(True)))
-        one = publication("hostile.all", bytes(500))
+            connection.tell(method_frame(number, BasicConsume("hostile.all", "", False, True, False, True, NOTHING)))
+            connection.tell(method_frame(number, ConfirmSelect(True)))
+        one = publish_frames(bytes(500), key="hostile.all")
         return b"".join(_on(number, one) for number in range(1, self.channels + 1)) * 10
 
 

@@ -1,4 +1,7 @@
-"""One connection of somebody who keeps to the protocol only as far as it serves him."""
+"""One connection of somebody who keeps to the protocol only as far as it serves him.
+
+Of `AmqpPeer` it uses the lower half: a login that waits for no answer, and frames, of which most are only counted.
+"""
 
 from __future__ import annotations
 
@@ -6,68 +9,33 @@ import select
 import socket
 import time
 from collections import Counter
-from collections.abc import Sequence
 
 from broker.wire.constants import FRAME_METHOD
-from broker.wire.field_tables import Table, from_python
-from broker.wire.frames import PROTOCOL_HEADER, content_frames, method_frame
+from broker.wire.field_tables import Table
+from broker.wire.frames import method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (
     DECODERS,
     BasicAck,
-    BasicPublish,
     ChannelClose,
     ChannelOpen,
     ChannelOpenOk,
     ConnectionClose,
-    ConnectionOpen,
     ConnectionOpenOk,
-    ConnectionStartOk,
-    ConnectionTuneOk,
 )
-from broker.wire.properties import BasicProperties, encode_header
-from harness.clients.frame_cutter import FrameReader
+from harness.clients.amqp_peer import FrameReader, Login, method_frames
 
 Address = tuple[str, int]
 
 PATIENCE_SECONDS = 0.1
-"""How long one blow goes on pushing at a socket that takes nothing."""
+"""How long one round goes on pushing at a socket that takes nothing."""
 ANSWER_SECONDS = 10.0
-FRAME_MAX = 131072
-CHANNEL_MAX = 2047
 
-START_OK = method_frame(
-    0,
-    ConnectionStartOk(
-        from_python({"capabilities": {"consumer_cancel_notify": True, "basic.nack": True}}),
-        "PLAIN",
-        b"\0guest\0guest",
-        "en_US",
-    ),
-)
-OPEN = method_frame(0, ConnectionOpen("/"))
+NOTHING: Table = {}
+CAPABILITIES = {"consumer_cancel_notify": True, "basic.nack": True}
 
 
-def tune_ok(heartbeat: int = 0) -> bytes:
-    """The answer to connection.tune, with the highest limits there are."""
-    return method_frame(0, ConnectionTuneOk(CHANNEL_MAX, FRAME_MAX, heartbeat))
-
-
-def publication(key: str, body: bytes, *, exchange: str = "", mandatory: bool = False, **properties: object) -> bytes:
-    """The frames of a publish on channel 1; `headers` is a table or a plain dictionary."""
-    headers = properties.pop("headers", None)
-    if headers is not None:
-        properties["headers"] = headers if _is_table(headers) else from_python(headers)  # type: ignore[arg-type]
-    header = encode_header(len(body), BasicProperties(**properties))  # type: ignore[arg-type]
-    method = BasicPublish(exchange, key, mandatory, False)
-    return method_frame(1, method) + content_frames(1, header, body, FRAME_MAX)
-
-
-def _is_table(value: object) -> bool:
-    return isinstance(value, dict) and all(isinstance(field, tuple) for field in value.values())
-
-
-class Line:
+class RawConnection:
     """A socket, through the handshake unless told otherwise. What is not taken at once waits for the next `press`."""
 
     def __init__(
@@ -88,8 +56,9 @@ class Line:
             self._greet(heartbeat, channels)
 
     def _greet(self, heartbeat: int, channels: int) -> None:
-        opens = b"".join(method_frame(number, ChannelOpen()) for number in range(1, channels + 1))
-        self.tell(PROTOCOL_HEADER + START_OK + tune_ok(heartbeat) + OPEN + opens)
+        login = Login(capabilities=CAPABILITIES, heartbeat=heartbeat)
+        opens = (method_frame(number, ChannelOpen()) for number in range(1, channels + 1))
+        self.tell(b"".join((*login.at_once(), *opens)))
         self.await_methods(ConnectionOpenOk, 1)
         if channels:
             self.await_methods(ChannelOpenOk, channels)
@@ -103,7 +72,7 @@ class Line:
         """Send methods on channel 1 and wait for as many answers of a kind."""
         for start in range(0, len(methods), 200):
             part = methods[start : start + 200]
-            self.tell(b"".join(method_frame(1, method) for method in part))
+            self.tell(method_frames(1, *part))
             self.await_methods(answer, len(part))
 
     def await_methods(self, wanted: type[Method], count: int) -> None:
@@ -150,11 +119,3 @@ class Line:
     def close(self) -> None:
         """Drop the socket without a word."""
         self.sock.close()
-
-
-def frames_of(channel: int, methods: Sequence[Method]) -> bytes:
-    """Methods on a channel, as they go on the wire."""
-    return b"".join(method_frame(channel, method) for method in methods)
-
-
-NOTHING: Table = {}

@@ -22,35 +22,36 @@ from broker.wire.methods import (
 )
 from harness.attacks.attack import Attack, Flood
 from harness.attacks.non_reading_clients import fresh
-from harness.attacks.raw_connection import CHANNEL_MAX, NOTHING, Line, frames_of, publication
+from harness.attacks.raw_connection import NOTHING, RawConnection
+from harness.clients.amqp_peer import CHANNEL_MAX, method_frames, publish_frames
 
-HOARD = 100_000
+HELD_MAX = 100_000
 CHUNK = 1000
 
 
 class Channels(Attack):
     """As many channels as there may be, connection after connection, and one more, which is refused."""
 
-    def blow(self) -> None:
+    def round(self) -> None:
         opens = b"".join(method_frame(number, ChannelOpen()) for number in range(1, CHANNEL_MAX + 1))
-        if len(self.lines) * CHANNEL_MAX >= self.scaled(HOARD):
-            self.lines.pop(0).close()
-        line = self.open(channels=0)
-        line.tell(opens)
-        line.hear()
+        if len(self.connections) * CHANNEL_MAX >= self.scaled(HELD_MAX):
+            self.connections.pop(0).close()
+        connection = self.open(channels=0)
+        connection.tell(opens)
+        connection.hear()
 
 
-class Hoard(Attack):
+class Hoarding(Attack):
     """Portion after chunk of something, up to `worst`; then the connection is dropped, and it begins anew."""
 
-    worst = HOARD
+    worst = HELD_MAX
     chunk = CHUNK
 
     def begin(self) -> None:
         self.numbers = count()
         self.prepare(self.open())
 
-    def prepare(self, line: Line) -> None:
+    def prepare(self, connection: RawConnection) -> None:
         """Set the scene."""
 
     def methods(self, number: int) -> Iterable[Method]:
@@ -59,27 +60,27 @@ class Hoard(Attack):
 
     def frames(self, number: int) -> bytes:
         """The same as it goes on the wire."""
-        return frames_of(1, tuple(self.methods(number)))
+        return method_frames(1, *self.methods(number))
 
-    def blow(self) -> None:
+    def round(self) -> None:
         size = min(self.chunk, self.scaled(self.worst))
         numbers = [next(self.numbers) for _ in range(size)]
         if numbers[-1] >= self.scaled(self.worst):
             self.end()
             return
         data = b"".join(map(self.frames, numbers))
-        done = self.line.press(data)
+        done = self.connection.press(data)
         while not done:
-            self.line.hear()
-            done = self.line.press(b"")
-        self.line.hear()
+            self.connection.hear()
+            done = self.connection.press(b"")
+        self.connection.hear()
 
 
-class Consumers(Hoard):
+class Consumers(Hoarding):
     """A hundred thousand consumers of one queue on one channel."""
 
-    def prepare(self, line: Line) -> None:
-        fresh(line, "hostile.consumed")
+    def prepare(self, connection: RawConnection) -> None:
+        fresh(connection, "hostile.consumed")
 
     def methods(self, number: int) -> Iterable[Method]:
         return (BasicConsume("hostile.consumed", f"c{number}", False, False, False, True, NOTHING),)
@@ -88,25 +89,25 @@ class Consumers(Hoard):
 class ConsumersOverChannels(Consumers):
     """The same over a thousand channels."""
 
-    def prepare(self, line: Line) -> None:
-        super().prepare(line)
-        line.tell(b"".join(method_frame(number, ChannelOpen()) for number in range(2, 1002)))
+    def prepare(self, connection: RawConnection) -> None:
+        super().prepare(connection)
+        connection.tell(b"".join(method_frame(number, ChannelOpen()) for number in range(2, 1002)))
 
     def frames(self, number: int) -> bytes:
-        return frames_of(number % 1000 + 1, tuple(self.methods(number)))
+        return method_frames(number % 1000 + 1, *self.methods(number))
 
 
-class UnackedGets(Hoard):
+class UnackedGets(Hoarding):
     """A hundred thousand messages, got and never acknowledged."""
 
-    def prepare(self, line: Line) -> None:
-        fresh(line, "hostile.unacked")
+    def prepare(self, connection: RawConnection) -> None:
+        fresh(connection, "hostile.unacked")
 
     def frames(self, number: int) -> bytes:
-        return publication("hostile.unacked", b"x") + method_frame(1, BasicGet("hostile.unacked", False))
+        return publish_frames(b"x", key="hostile.unacked") + method_frame(1, BasicGet("hostile.unacked", False))
 
 
-class Queues(Hoard):
+class Queues(Hoarding):
     """A million queues, asked for without waiting."""
 
     worst = 1_000_000
@@ -116,7 +117,7 @@ class Queues(Hoard):
         return (QueueDeclare(f"hostile.queue.{number}", False, False, False, False, True, table),)
 
 
-class DurableQueues(Hoard):
+class DurableQueues(Hoarding):
     """Queues that outlast the broker."""
 
     worst = 10_000
@@ -127,18 +128,18 @@ class DurableQueues(Hoard):
         return (QueueDeclare(f"hostile.durable.{number}", False, True, False, False, True, table),)
 
 
-class ExclusiveQueues(Hoard):
+class ExclusiveQueues(Hoarding):
     """Queues that end with their connection, all at once."""
 
     def methods(self, number: int) -> Iterable[Method]:
         return (QueueDeclare(f"hostile.exclusive.{number}", False, False, True, False, True, NOTHING),)
 
 
-class Exchanges(Hoard):
+class Exchanges(Hoarding):
     """Exchanges that go when the one queue does that they are bound to."""
 
-    def prepare(self, line: Line) -> None:
-        line.tell(method_frame(1, QueueDeclare("hostile.bound", False, False, True, False, True, NOTHING)))
+    def prepare(self, connection: RawConnection) -> None:
+        connection.tell(method_frame(1, QueueDeclare("hostile.bound", False, False, True, False, True, NOTHING)))
 
     def methods(self, number: int) -> Iterable[Method]:
         name = f"hostile.exchange.{number}"
@@ -148,15 +149,15 @@ class Exchanges(Hoard):
         )
 
 
-class Bindings(Hoard):
+class Bindings(Hoarding):
     """Bindings of one queue, each with another key."""
 
     exchange_type = "topic"
 
-    def prepare(self, line: Line) -> None:
+    def prepare(self, connection: RawConnection) -> None:
         exchange = ExchangeDeclare("hostile.binding", self.exchange_type, False, False, True, False, False, NOTHING)
-        line.ask(ExchangeDeclareOk, exchange)
-        line.tell(method_frame(1, QueueDeclare("hostile.bound", False, False, True, False, True, NOTHING)))
+        connection.ask(ExchangeDeclareOk, exchange)
+        connection.tell(method_frame(1, QueueDeclare("hostile.bound", False, False, True, False, True, NOTHING)))
 
     def arguments(self, number: int) -> Table:
         """The arguments of the binding of this number."""
@@ -178,30 +179,30 @@ class LargeBindings(Bindings):
         return {"number": Field("I", number), "large": Field("S", bytes(130_000))}
 
 
-class LargeTables(Hoard):
+class LargeTables(Hoarding):
     """Queues whose arguments have as many fields as a frame holds."""
 
     worst = 200
     chunk = 2
 
-    def prepare(self, line: Line) -> None:
+    def prepare(self, connection: RawConnection) -> None:
         self._table: Table = {"many": Field("A", [Field("b", 1)] * 65_000)}
 
     def methods(self, number: int) -> Iterable[Method]:
         return (QueueDeclare(f"hostile.table.{number}", False, False, True, False, True, self._table),)
 
 
-class DeepTables(Hoard):
+class DeepTables(Hoarding):
     """Tables within tables, as deep as they are taken; each in a message of its own."""
 
     depth = 64
 
-    def prepare(self, line: Line) -> None:
-        fresh(line, "hostile.deep", max_length=10)
+    def prepare(self, connection: RawConnection) -> None:
+        fresh(connection, "hostile.deep", max_length=10)
         table: Table = {}
         for _ in range(self.depth - 1):
             table = {"": Field("F", table)}
-        self._data = publication("hostile.deep", b"x", headers=table)
+        self._data = publish_frames(b"x", key="hostile.deep", headers=table)
 
     def frames(self, number: int) -> bytes:
         return self._data
@@ -216,22 +217,22 @@ class TooDeepTables(DeepTables):
 class LargeHeaders(Flood):
     """Messages with a hundred thousand headers each, through an exchange that reads them."""
 
-    def prepare(self, line: Line) -> bytes:
-        fresh(line, "hostile.headers", max_length=10)
-        line.tell(method_frame(1, QueueBind("hostile.headers", "amq.headers", "", True, from_python({"a": 1}))))
+    def prepare(self, connection: RawConnection) -> bytes:
+        fresh(connection, "hostile.headers", max_length=10)
+        connection.tell(method_frame(1, QueueBind("hostile.headers", "amq.headers", "", True, from_python({"a": 1}))))
         many = {"many": Field("A", [Field("V", None)] * 130_000)}
-        return publication("", b"x", exchange="amq.headers", headers=many) * 4
+        return publish_frames(b"x", exchange="amq.headers", headers=many) * 4
 
 
-class Transaction(Hoard):
+class Transaction(Hoarding):
     """Publishes in a transaction that is never committed."""
 
     worst = 1_000_000
 
-    def prepare(self, line: Line) -> None:
-        fresh(line, "hostile.transaction", max_length=10)
-        line.ask(TxSelectOk, TxSelect())
-        self._data = publication("hostile.transaction", bytes(1000))
+    def prepare(self, connection: RawConnection) -> None:
+        fresh(connection, "hostile.transaction", max_length=10)
+        connection.ask(TxSelectOk, TxSelect())
+        self._data = publish_frames(bytes(1000), key="hostile.transaction")
 
     def frames(self, number: int) -> bytes:
         return self._data
@@ -240,7 +241,7 @@ class Transaction(Hoard):
 class Unsettled(Flood):
     """A consumer without a prefetch limit that never acknowledges what it publishes itself."""
 
-    def prepare(self, line: Line) -> bytes:
-        fresh(line, "hostile.unsettled")
-        line.ask(BasicConsumeOk, BasicConsume("hostile.unsettled", "", False, False, False, False, NOTHING))
-        return publication("hostile.unsettled", b"x") * 500
+    def prepare(self, connection: RawConnection) -> bytes:
+        fresh(connection, "hostile.unsettled")
+        connection.ask(BasicConsumeOk, BasicConsume("hostile.unsettled", "", False, False, False, False, NOTHING))
+        return publish_frames(b"x", key="hostile.unsettled") * 500

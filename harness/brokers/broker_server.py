@@ -23,30 +23,16 @@ from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport, TransportSettings
 from broker.session.connection import Connection
 from broker.session.login.passwords import SHA256, hash_password
-from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
-from broker.wire.field_tables import from_python
-from broker.wire.frames import PROTOCOL_HEADER, method_frame
 from broker.wire.method import Method
-from broker.wire.methods import (
-    ChannelOpen,
-    ChannelOpenOk,
-    ConnectionOpen,
-    ConnectionOpenOk,
-    ConnectionStart,
-    ConnectionStartOk,
-    ConnectionTune,
-    ConnectionTuneOk,
-)
 from harness.brokers.broker_core import Core
 from harness.brokers.definitions_in_memory import RecordedDefinitions
-from harness.clients.frame_cutter import FrameReader
-from harness.clients.wire_client import CAPABILITIES, Inbox, Message
+from harness.clients.amqp_peer import AmqpPeer, Item, Login, method_frames
+from harness.clients.session_client import PEER
 
 STEP_SECONDS = 0.005
 DEADLINE_SECONDS = 30.0
-PEER = Peer("127.0.0.1", 50000, "127.0.0.1", 5672, loopback=True)
 BACKLOG = CommitLimits(batches_max=4, lazy_bytes_max=1 << 19)
 SOCKET_BYTES = 64 * 1024
 
@@ -65,8 +51,8 @@ async def let_pass(seconds: float) -> None:
     await trio.sleep_until(trio.current_time() + seconds)
 
 
-class Station:
-    """A server without listeners. `settings` and `limits` hold for the callers that come after they were set."""
+class BrokerServer:
+    """A server without listeners. `settings` and `limits` hold for the clients that come after they were set."""
 
     def __init__(self, core: Core, nursery: trio.Nursery, session: SessionSettings) -> None:
         self.core = core
@@ -81,10 +67,10 @@ class Station:
         self.committer.after_commit = self.engine.end_turn
         self.limits = TransportSettings(handshake_timeout=10.0)
         self.transports: list[Transport] = []
-        self.callers: list[Caller] = []
+        self.clients: list[ServerClient] = []
 
-    def connect(self, security: Security | None = None) -> Caller:
-        """Somebody connects, and says nothing yet; with `security` it is TLS that the broker expects."""
+    def client(self, security: Security | None = None) -> ServerClient:
+        """A client that has connected and said nothing yet; with `security` it is TLS that the broker expects."""
         theirs, ours = socket.socketpair()
         for end in (theirs, ours):
             end.setblocking(False)
@@ -92,9 +78,9 @@ class Station:
         transport = self._transport(ours, security)
         self.transports.append(transport)
         self.nursery.start_soon(transport.serve)
-        caller = Caller(trio.SocketStream(trio.socket.from_stdlib_socket(theirs)), transport.connection)
-        self.callers.append(caller)
-        return caller
+        client = ServerClient(trio.SocketStream(trio.socket.from_stdlib_socket(theirs)), transport.connection)
+        self.clients.append(client)
+        return client
 
     def _transport(self, ours: socket.socket, security: Security | None) -> Transport:
         shared = self.registry, self.engine, self.committer, self.limits, self.nursery
@@ -102,85 +88,78 @@ class Station:
             return Transport(ours, PEER, *shared)
         return SecureTransport(ours, PEER, *shared, security)
 
-    async def join(self, *, heartbeat: int = 0) -> Caller:
-        """Somebody who is through the handshake and has channel 1 open."""
-        caller = self.connect()
-        await caller.shake_hands(heartbeat=heartbeat)
-        return caller
+    async def connect(self, *, heartbeat: int = 0) -> ServerClient:
+        """A client that is through the handshake and has channel 1 open."""
+        client = self.client()
+        await client.shake_hands(heartbeat=heartbeat)
+        return client
 
 
 @asynccontextmanager
-async def station(
+async def serving(
     directory: Path, session: SessionSettings | None = None, definitions: RecordedDefinitions | None = None
-) -> AsyncIterator[Station]:
-    """A station that is running; at the end everything gathered is on disk."""
+) -> AsyncIterator[BrokerServer]:
+    """A server that is running; at the end everything buffered is on disk."""
     async with trio.open_nursery() as nursery:
-        place = Station(Core(directory, definitions=definitions), nursery, session or SessionSettings())
-        place.committer.start(())
-        nursery.start_soon(place.engine.run)
+        server = BrokerServer(Core(directory, definitions=definitions), nursery, session or SessionSettings())
+        server.committer.start(())
+        nursery.start_soon(server.engine.run)
         try:
-            yield place
-            for transport in place.transports:
+            yield server
+            for transport in server.transports:
                 transport.abort()
-            for caller in place.callers:
-                caller.socket.close()
+            for client in server.clients:
+                client.socket.close()
             with trio.CancelScope(shield=True):
-                await place.committer.finish()
+                await server.committer.finish()
         finally:
             nursery.cancel_scope.cancel()
-    place.core.close()
+    server.core.close()
 
 
-class Caller:
-    """A client of a station. What has arrived waits, by channel, until it is asked for."""
+class ServerClient:
+    """A client of the server in the same trio run. What has arrived waits, by channel, until it is asked for."""
 
     def __init__(self, stream: trio.SocketStream, connection: Connection) -> None:
         self.stream: trio.abc.Stream = stream
         self.socket = stream.socket
         self.connection = connection
-        self._reader = FrameReader()
-        self.inbox = Inbox()
+        self.peer = AmqpPeer()
 
     async def shake_hands(self, *, heartbeat: int = 0) -> None:
         """The whole handshake, as guest, and channel 1."""
-        await self.say(PROTOCOL_HEADER)
-        assert isinstance(await self.receive(channel=0), ConnectionStart)
-        properties = from_python({"capabilities": CAPABILITIES})
-        await self.send(ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest", "en_US"), channel=0)
-        tune = await self.receive(channel=0)
-        assert isinstance(tune, ConnectionTune)
-        await self.send(ConnectionTuneOk(tune.channel_max, tune.frame_max, heartbeat), channel=0)
-        await self.send(ConnectionOpen("/"), channel=0)
-        assert isinstance(await self.receive(channel=0), ConnectionOpenOk)
-        await self.send(ChannelOpen())
-        assert isinstance(await self.receive(), ChannelOpenOk)
+        self.peer.begin(Login(heartbeat=heartbeat), (1,))
+        while self.peer.handshaking:
+            await self.say(self.peer.take_output())
+            with trio.fail_after(DEADLINE_SECONDS):
+                await self._read()
 
     async def say(self, data: bytes) -> None:
         """Send bytes; returns when the broker's side has taken them, or its socket's buffer has."""
         await self.stream.send_all(data)
 
     async def send(self, *methods: Method, channel: int = 1) -> None:
-        await self.say(b"".join(method_frame(channel, method) for method in methods))
+        await self.say(method_frames(channel, *methods))
 
     async def ask(self, method: Method, *, channel: int = 1) -> Any:
         """Send a method and return the next thing that comes."""
         await self.send(method, channel=channel)
         return await self.receive(channel=channel)
 
-    async def receive(self, *, channel: int = 1) -> Method | Message:
+    async def receive(self, *, channel: int = 1) -> Item:
         """The next thing on a channel. Raises EOFError when the broker has closed the socket."""
         with trio.fail_after(DEADLINE_SECONDS):
-            while (item := self.inbox.take(channel)) is None:
+            while (item := self.peer.take(channel)) is None:
                 await self._read()
         return item
 
-    async def until_gone(self) -> list[Method | Message]:
+    async def until_gone(self) -> list[Item]:
         """Read until the broker closes the socket; what came before, over all channels."""
         try:
             while True:
                 await self._read()
         except EOFError:
-            return self.inbox.everything()
+            return self.peer.everything()
 
     async def _read(self) -> None:
         try:
@@ -189,5 +168,4 @@ class Caller:
             data = b""
         if not data:
             raise EOFError("the broker closed the socket")
-        for frame in self._reader.feed(bytes(data)):
-            self.inbox.put(frame)
+        self.peer.receive(data)

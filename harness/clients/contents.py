@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.wire.field_tables import from_python
 from broker.wire.properties import BasicProperties
-from harness.clients.wire_client import Message
+from harness.clients.amqp_peer import Message
 
 PERSISTENT = BasicProperties(delivery_mode=2)
 TRANSIENT = BasicProperties(delivery_mode=1)

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from broker.wire.methods import BasicAck, BasicGetEmpty, BasicGetOk, ConfirmSelect
 from broker.wire.properties import BasicProperties
+from harness.clients.amqp_peer import Message
 from harness.clients.shorthand import get
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 
 DEPOSIT_CHANNEL = 99
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import statistics
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from harness.project import ROOT
 
 PACKAGES = ("broker", "storage", "migrations", "pipeline", "leveret_spark")
+TREES = (*PACKAGES, "tools", "harness", "tests", "bench")
+"""Where there is Python."""
 GENERATED = {"broker/wire/methods.py", "broker/wire/constants.py"}
 
 FUNCTION_LINES_MAX = 60
@@ -24,6 +27,11 @@ LONG_FUNCTIONS: dict[str, str] = {}
 CLASS_METHODS_MAX = 20
 LARGE_CLASSES: dict[str, int] = {}
 """Classes that may have more, with how many. These numbers may only shrink."""
+
+FOLDER_MODULES_MAX = 16
+
+GIVEN_NAMES = {"__init__", "__main__", "conftest", "sitecustomize"}
+"""Files that Python or pytest looks for by name, wherever they are."""
 
 BANNED_NAMES = {
     "utils",
@@ -159,11 +167,21 @@ def test_no_class_knows_everything() -> None:
 
 
 def test_files_are_named_after_what_they_know() -> None:
-    assert [shown(path) for path in sources(*PACKAGES, "tests") if path.stem in BANNED_NAMES] == []
+    assert [shown(path) for path in sources(*TREES) if path.stem in BANNED_NAMES] == []
+
+
+def test_no_folder_outgrows_a_glance() -> None:
+    modules = Counter(path.parent for path in sources(*TREES) if path.stem != "__init__")
+    assert {shown(folder): count for folder, count in modules.items() if count > FOLDER_MODULES_MAX} == {}
+
+
+def test_a_name_means_one_file() -> None:
+    stems = Counter(path.stem for path in sources(*TREES) if path.stem not in GIVEN_NAMES)
+    assert [shown(path) for path in sources(*TREES) if stems[path.stem] > 1] == []
 
 
 def test_every_module_says_what_it_is_for() -> None:
-    files = [path for path in sources(*PACKAGES, "tests") if path.name != "__init__.py" or path.read_text().strip()]
+    files = [path for path in sources(*TREES) if path.name != "__init__.py" or path.read_text().strip()]
     assert [shown(path) for path in files if not ast.get_docstring(parsed(path))] == []
 
 
@@ -190,7 +208,7 @@ WORDS = {
 
 @pytest.mark.parametrize("meaning", WORDS)
 def test_no_file_says_what_it_should_not(meaning: str) -> None:
-    roots = [ROOT / name for name in (*PACKAGES, "tests", "tools", "docs", "bench", "spec")]
+    roots = [ROOT / name for name in (*TREES, "docs", "spec")]
     files = {path for root in roots if root.is_dir() for pattern in TEXTS for path in root.rglob(pattern)}
     files |= {path for pattern in TEXTS for path in ROOT.glob(pattern)}
     files.discard(Path(__file__))

@@ -10,13 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from broker.wire import methods
-from broker.wire.constants import FRAME_HEADER, FRAME_METHOD
-from broker.wire.field_tables import from_python
-from broker.wire.frames import PROTOCOL_HEADER, content_frames, method_frame
+from broker.wire.frames import method_frame
 from broker.wire.method import Method
-from broker.wire.properties import BasicProperties, body_size, decode_properties, encode_header
-from harness.clients.frame_cutter import FrameReader
-from harness.clients.wire_client import CAPABILITIES
+from harness.clients.amqp_peer import AmqpPeer, Login, Message, publish_frames
 from tests.simulation.copies import Broken, Copy, Group, Parcel, Place
 from tests.simulation.promises import check_single_active, headers_of
 from tests.simulation.stream_offsets import Reading
@@ -24,8 +20,6 @@ from tests.simulation.world.wire import Line
 
 if TYPE_CHECKING:
     from tests.simulation.world.world import World
-
-FRAME_MAX = 131072
 
 
 class Consumer:
@@ -159,19 +153,12 @@ class Client:
         self.busy = False
         """Half a publish is sent."""
         self.transactions: dict[Channel, Group] = {}
-        self.reader = FrameReader()
-        self._partial: dict[int, tuple[Method, bytes, bytes]] = {}
+        self._peer = AmqpPeer()
         self.line = Line(world.process, self._take, self._ended)
-        self._shake_hands()
+        for data in Login().at_once():
+            self.line.send(data)
 
     # To the broker
-
-    def _shake_hands(self) -> None:
-        self.line.send(PROTOCOL_HEADER)
-        properties = from_python({"capabilities": CAPABILITIES})
-        self.send(0, methods.ConnectionStartOk(properties, "PLAIN", b"\0guest\0guest", "en_US"))
-        self.send(0, methods.ConnectionTuneOk(2047, FRAME_MAX, 0))
-        self.send(0, methods.ConnectionOpen("/"))
 
     def send(self, channel: int, method: Method, handled: Callable[[], None] | None = None) -> None:
         """Send a method; `handled` is called when the broker has taken it in, its turn not yet over."""
@@ -234,16 +221,17 @@ class Client:
 
     def publish_frames(self, channel: Channel, parcel: Parcel) -> bytes:
         """The frames of a publish."""
-        headers = from_python({"x-delay": parcel.delay}) if parcel.delay else None
-        properties = BasicProperties(
+        exchange, key = parcel.target
+        return publish_frames(
+            parcel.body,
+            exchange=exchange,
+            key=key,
+            channel=channel.number,
             delivery_mode=2 if parcel.persistent else 1,
             priority=parcel.rank or None,
             expiration=str(parcel.expiration) if parcel.expiration else None,
-            headers=headers,
+            headers={"x-delay": parcel.delay} if parcel.delay else None,
         )
-        header = encode_header(len(parcel.body), properties)
-        method = method_frame(channel.number, methods.BasicPublish(*parcel.target, False, False))
-        return method + content_frames(channel.number, header, parcel.body, FRAME_MAX)
 
     def took_publishes(self, channel: Channel, parcels: Sequence[Parcel]) -> None:
         """The broker has taken publishes in: at once, or to be held while publishers wait."""
@@ -317,20 +305,11 @@ class Client:
             self.gone = True
 
     def _take(self, data: bytes) -> None:
-        for frame in self.reader.feed(data):
-            if frame.kind == FRAME_METHOD:
-                method = methods.DECODERS[int.from_bytes(frame.payload[:4], "big")](frame.payload)
-                if method.HAS_CONTENT:
-                    self._partial[frame.channel] = method, b"", b""
-                else:
-                    self._hear(frame.channel, method, None, b"")
-                continue
-            method, header, body = self._partial.pop(frame.channel)
-            header, body = (frame.payload, body) if frame.kind == FRAME_HEADER else (header, body + frame.payload)
-            if len(body) < body_size(header):
-                self._partial[frame.channel] = method, header, body
+        for number, item in self._peer.decode(data):
+            if isinstance(item, Message):
+                self._hear(number, item.method, item.properties, item.body)
             else:
-                self._hear(frame.channel, method, decode_properties(header), body)
+                self._hear(number, item, None, b"")
 
     def _hear(self, number: int, method: Method, properties: Any, body: bytes) -> None:
         if number == 0:

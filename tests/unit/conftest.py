@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.brokers.broker_core import Core
-from harness.clients.session_client import Party
+from harness.clients.session_client import SessionLayer
 
 
 @pytest.fixture
@@ -20,10 +20,10 @@ def core(tmp_path: Path) -> Iterator[Core]:
 
 
 @pytest.fixture
-def party(tmp_path: Path) -> Iterator[Party]:
+def sessions(tmp_path: Path) -> Iterator[SessionLayer]:
     """A broker with sessions and without sockets. Durable things are on disk when the test says so."""
     core = Core(tmp_path / "messages")
-    party = Party(core)
-    yield party
-    party.registry.check()
+    layer = SessionLayer(core)
+    yield layer
+    layer.registry.check()
     core.close()

@@ -16,9 +16,10 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
+from harness.clients.amqp_peer import Message
 from harness.clients.queue_steps import drain
 from harness.clients.shorthand import ack, consume, exchange_declare, queue_bind, queue_declare, queue_delete
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 PERSISTENT = BasicProperties(delivery_mode=2)

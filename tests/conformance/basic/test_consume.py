@@ -22,6 +22,7 @@ from broker.wire.methods import (
     QueuePurgeOk,
 )
 from broker.wire.properties import encode_header
+from harness.clients.amqp_peer import CAPABILITIES
 from harness.clients.queue_steps import deposit, drain
 from harness.clients.shorthand import (
     ack,
@@ -33,7 +34,7 @@ from harness.clients.shorthand import (
     queue_declare,
     queue_delete,
 )
-from harness.clients.wire_client import CAPABILITIES, Client
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 Connect = Callable[..., Client]

@@ -60,7 +60,7 @@ def test_a_silent_client_is_dropped_without_a_word(connect: Callable[..., Client
     """RabbitMQ 3.10.8 on the wire: no connection.close, the socket ends."""
     client = connect(tune=ConnectionTuneOk(2047, 131072, 1))
     assert client.expect_gone() == []
-    assert client.heartbeats > 0
+    assert client.peer.heartbeats > 0
 
 
 def test_a_new_secret_is_taken(client: Client) -> None:

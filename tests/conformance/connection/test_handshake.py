@@ -20,8 +20,9 @@ from broker.wire.methods import (
     ConnectionTuneOk,
 )
 from broker.wire.properties import encode_header
+from harness.clients.amqp_peer import CAPABILITIES
 from harness.clients.shorthand import get, queue_declare
-from harness.clients.wire_client import CAPABILITIES, Client
+from harness.clients.wire_client import Client
 
 REFUSED_LOGIN = (
     "connection 403 ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. "
@@ -58,8 +59,8 @@ def test_any_other_version_is_told_the_right_one(raw: Client, header: bytes) -> 
 
 def test_the_server_describes_itself(client: Client) -> None:
     """RabbitMQ 3.10.8 on the wire: clients choose their code paths by product, version and these capabilities."""
-    assert client.server_start is not None
-    properties = to_python(client.server_start.server_properties)
+    assert client.peer.server_start is not None
+    properties = to_python(client.peer.server_start.server_properties)
     assert properties.keys() >= {"capabilities", "cluster_name", "copyright", "information", "platform"}
     assert properties["product"] == "RabbitMQ"
     assert [part.isdecimal() for part in properties["version"].split(".")] == [True, True, True]
@@ -113,7 +114,7 @@ def test_amqplain_with_a_wrong_password(raw: Client) -> None:
 
 def test_the_proposal_of_the_server(client: Client) -> None:
     """RabbitMQ's defaults (3.10.8 on the wire)."""
-    assert client.server_tune == ConnectionTune(2047, 131072, 60)
+    assert client.peer.server_tune == ConnectionTune(2047, 131072, 60)
 
 
 @pytest.mark.slow

@@ -11,8 +11,9 @@ from broker.wire.frames import frame, method_frame
 from broker.wire.methods import BasicGetOk, BasicPublish, ConfirmSelect, QueueBind, QueueDeclare, QueueDelete
 from broker.wire.properties import HEADER_START
 from harness.brokers.rabbitmq_reference import differs
+from harness.clients.amqp_peer import Message
 from harness.clients.shorthand import get, queue_declare
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 
 VOID = b"V"
 

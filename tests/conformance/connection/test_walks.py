@@ -15,9 +15,10 @@ import pytest
 
 from broker.wire.methods import BasicAck, BasicGetEmpty, BasicGetOk, BasicNack, ConfirmSelect, QueuePurge
 from broker.wire.properties import BasicProperties
+from harness.clients.amqp_peer import Message
 from harness.clients.queue_steps import drain_messages
 from harness.clients.shorthand import ack, get, nack, queue_declare
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from harness.waiting import eventually
 from tests.models.test_limits_model import Item, Rules, combination
 

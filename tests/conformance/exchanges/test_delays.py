@@ -23,6 +23,7 @@ from broker.wire.methods import (
     TxSelect,
 )
 from harness.brokers.rabbitmq_reference import REFERENCE
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import with_headers
 from harness.clients.queue_steps import deposit, drain, drain_messages
 from harness.clients.shorthand import (
@@ -35,7 +36,7 @@ from harness.clients.shorthand import (
     queue_bind,
     queue_declare,
 )
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from harness.waiting import eventually
 
 pytestmark = pytest.mark.skipif(bool(REFERENCE), reason="rabbitmq_delayed_message_exchange is not part of RabbitMQ")

@@ -19,6 +19,7 @@ from broker.wire.methods import (
 )
 from broker.wire.properties import BasicProperties
 from harness.brokers.rabbitmq_reference import differs
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import with_headers
 from harness.clients.queue_steps import deposit, drain, drain_messages
 from harness.clients.shorthand import (
@@ -33,7 +34,7 @@ from harness.clients.shorthand import (
     queue_delete,
     queue_unbind,
 )
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 KIND = "x-recent-history"

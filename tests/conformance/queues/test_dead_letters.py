@@ -23,6 +23,7 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import with_headers
 from harness.clients.queue_steps import deposit, drain, drain_messages
 from harness.clients.shorthand import (
@@ -34,7 +35,7 @@ from harness.clients.shorthand import (
     queue_declare,
     queue_delete,
 )
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from harness.waiting import eventually
 
 Name = Callable[..., str]

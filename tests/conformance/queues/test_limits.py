@@ -21,9 +21,10 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties
+from harness.clients.amqp_peer import Message
 from harness.clients.queue_steps import deposit, drain, drain_messages
 from harness.clients.shorthand import ack, consume, exchange_declare, get, nack, prefetch, queue_bind, queue_declare
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from harness.waiting import eventually
 
 Name = Callable[..., str]

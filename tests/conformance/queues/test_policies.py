@@ -12,6 +12,7 @@ from broker.wire.field_tables import to_python
 from broker.wire.methods import BasicGetEmpty, BasicGetOk, BasicNack, ConfirmSelect
 from broker.wire.properties import BasicProperties
 from harness.brokers.rabbitmq_reference import REFERENCE
+from harness.clients.amqp_peer import Message
 from harness.clients.policy_steps import Leveret, Operator, RabbitMQ
 from harness.clients.queue_steps import deposit, drain, drain_messages
 from harness.clients.shorthand import (
@@ -23,7 +24,7 @@ from harness.clients.shorthand import (
     queue_declare,
     queue_delete,
 )
-from harness.clients.wire_client import Address, Client, Message
+from harness.clients.wire_client import Address, Client
 from harness.waiting import eventually, pass_by
 
 

@@ -25,9 +25,10 @@ from broker.wire.methods import (
 )
 from broker.wire.properties import BasicProperties
 from harness.brokers.rabbitmq_reference import REFERENCE, differs
+from harness.clients.amqp_peer import Message
 from harness.clients.queue_steps import deposit, drain
 from harness.clients.shorthand import ack, consume, get, nack, prefetch, queue_declare, queue_delete
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from harness.waiting import eventually, pass_by
 
 Name = Callable[..., str]

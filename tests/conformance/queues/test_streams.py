@@ -25,6 +25,7 @@ from broker.wire.methods import (
 )
 from broker.wire.properties import BasicProperties
 from harness.brokers.rabbitmq_reference import REFERENCE, differs
+from harness.clients.amqp_peer import Message
 from harness.clients.queue_steps import deposit
 from harness.clients.shorthand import (
     ack,
@@ -37,7 +38,7 @@ from harness.clients.shorthand import (
     queue_declare,
     queue_delete,
 )
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 
 Name = Callable[..., str]
 Connect = Callable[..., Client]

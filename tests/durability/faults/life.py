@@ -23,8 +23,9 @@ from broker.wire.methods import (
     ConnectionUnblocked,
 )
 from harness.brokers.broker_process import BrokerProcess
+from harness.clients.amqp_peer import Message
 from harness.clients.shorthand import queue_bind, queue_declare, queue_delete
-from harness.clients.wire_client import TIMEOUT_SECONDS, Client, Message
+from harness.clients.wire_client import TIMEOUT_SECONDS, Client
 from tests.durability.faults.injector import Disk, Fault
 from tests.durability.ledgers.broker_ledger import BrokerLedger
 from tests.durability.ledgers.conversation import CHANNEL, Listener, Said

@@ -20,9 +20,10 @@ from broker.wire.methods import (
     QueuePurge,
 )
 from harness.brokers.broker_process import BrokerProcess
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT
 from harness.clients.shorthand import ack, consume, get, prefetch, queue_declare
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from harness.waiting import eventually
 from storage.messages.verify_messages import verify
 from tests.durability.faults.full_disks import KINDS, Limit, SmallDisk

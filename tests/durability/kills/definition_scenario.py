@@ -15,8 +15,9 @@ from broker.wire.methods import (
     ExchangeDeclareOk,
     QueueDeclareOk,
 )
+from harness.clients.amqp_peer import Message
 from harness.clients.shorthand import exchange_declare, queue_declare
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from tests.durability.kills.adapters.client_adapter import Courier
 from tests.durability.kills.client_ledger import Tally
 

@@ -6,9 +6,10 @@ import random
 import time
 
 from broker.wire.methods import BasicAck, BasicGetEmpty, ConfirmSelect
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT
 from harness.clients.shorthand import ack, get
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from tests.durability.kills.client_ledger import Found, Ledger
 
 GETS_AT_ONCE = 100

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 
-from harness.clients.frame_cutter import FrameReader
-from harness.clients.wire_client import Inbox, Message
+from harness.clients.amqp_peer import AmqpPeer, Message
 
 CHANNEL = 1
 
@@ -43,11 +42,8 @@ class Listener:
     """One direction of a connection. Only channel 1 is heard."""
 
     def __init__(self) -> None:
-        self._reader = FrameReader()
-        self._inbox = Inbox()
+        self._peer = AmqpPeer()
 
     def hear(self, data: bytes) -> list[Any]:
         """The methods, and methods with content, that are whole now."""
-        for frame in self._reader.feed(data):
-            self._inbox.put(frame)
-        return list(self._inbox.take_all(CHANNEL))
+        return [item for channel, item in self._peer.decode(data) if channel == CHANNEL]

@@ -28,7 +28,7 @@ from broker.wire.methods import (
     TxRollback,
     TxSelect,
 )
-from harness.clients.wire_client import Message
+from harness.clients.amqp_peer import Message
 from tests.durability.ledgers.conversation import Request
 from tests.durability.ledgers.topology import (
     KEEPS_ALL,

@@ -5,13 +5,11 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from broker.wire.frames import content_frames, method_frame
 from broker.wire.method import Method
 from broker.wire.methods import BasicPublish
 from broker.wire.properties import BasicProperties, encode_header
+from harness.clients.amqp_peer import message_frames, method_frames
 from harness.clients.wire_client import Client
-
-FRAME_MAX = 131072
 
 
 class Speaker:
@@ -24,15 +22,15 @@ class Speaker:
 
     def say(self, *methods: Method) -> None:
         """Say methods."""
-        self._say(*(method_frame(1, method) for method in methods))
+        self._say(method_frames(1, *methods))
 
     def publish(self, exchange: str, key: str, properties: BasicProperties, body: bytes) -> None:
         """Publish a message."""
-        method = method_frame(1, BasicPublish(exchange, key, False, False))
-        self._say(method, content_frames(1, encode_header(len(body), properties), body, FRAME_MAX))
+        header = encode_header(len(body), properties)
+        self._say(message_frames(1, BasicPublish(exchange, key, False, False), header, body))
 
-    def _say(self, *frames: bytes) -> None:
-        self._kept += frames
+    def _say(self, frames: bytes) -> None:
+        self._kept.append(frames)
         if self._choose.random() < 0.3:
             self.breathe()
 

@@ -24,9 +24,9 @@ from broker.wire.methods import (
     TxSelect,
 )
 from broker.wire.properties import BasicProperties, encode_header
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT, TRANSIENT
 from harness.clients.shorthand import ack, nack, queue_declare, queue_delete
-from harness.clients.wire_client import Message
 from tests.durability.ledgers.broker_ledger import BrokerLedger, Found
 from tests.durability.ledgers.conversation import Request, Said
 from tests.durability.ledgers.topology import (

@@ -22,9 +22,10 @@ from broker.wire.methods import (
     TxRollbackOk,
     TxSelect,
 )
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT, TRANSIENT
 from harness.clients.shorthand import ack, consume, get, nack, prefetch, queue_declare, queue_delete
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from tests.durability.ledgers.speaker import Speaker
 from tests.durability.ledgers.topology import (
     BOTH,

@@ -14,9 +14,10 @@ from dataclasses import dataclass, field
 
 from broker.wire.methods import BasicAck, BasicDeliver, BasicGetEmpty, ConfirmSelect
 from broker.wire.properties import encode_header
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT, TRANSIENT
 from harness.clients.shorthand import ack, consume, get, nack, prefetch
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 
 PREFETCH = 50
 BODY_BYTES_MAX = 3000

@@ -11,6 +11,7 @@ import pytest
 from broker.wire.field_tables import Field
 from broker.wire.methods import BasicDeliver, BasicGetOk, ChannelCloseOk, QueueDeclareOk, QueuePurge, TxCommit, TxSelect
 from broker.wire.properties import BasicProperties, encode_header
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT, TRANSIENT, flags, with_headers
 from harness.clients.queue_steps import deposit, drain, drain_messages
 from harness.clients.shorthand import (
@@ -24,7 +25,7 @@ from harness.clients.shorthand import (
     queue_declare,
     queue_delete,
 )
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from harness.waiting import eventually, pass_by
 from tests.unit.wire.test_tables import VECTORS
 

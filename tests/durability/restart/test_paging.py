@@ -10,9 +10,10 @@ from broker.wire.frames import content_frames, method_frame
 from broker.wire.methods import BasicAck, BasicDeliver, BasicPublish, ConfirmSelect, QueueDeclareOk, QueuePurge
 from broker.wire.properties import encode_header
 from harness.brokers.broker_process import BrokerProcess
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT, TRANSIENT
 from harness.clients.shorthand import ack, consume, nack, prefetch, queue_declare
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from harness.waiting import eventually
 
 Dial = Callable[[], Client]

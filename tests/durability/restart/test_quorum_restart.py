@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from broker.wire.methods import BasicDeliver, BasicGetEmpty, BasicGetOk, BasicReject
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT, TRANSIENT
 from harness.clients.queue_steps import deposit, drain
 from harness.clients.shorthand import ack, consume, get, nack, prefetch, queue_declare, queue_delete
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from harness.waiting import eventually
 
 Dial = Callable[[], Client]

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench.pipeline.spark_rates import QUEUE, intake_rate, sink_rate, source_rate
 from harness.brokers.broker_process import BrokerProcess
 from harness.waiting import eventually
 from leveret_spark.options import broker_of, writing_of
@@ -358,14 +357,3 @@ def test_a_password_is_in_no_plan_and_no_failure(
     told += failure(lambda: finished(into(messages, desk, source, tmp_path / "c", password="hidden-word")))
     assert "Logical Plan" in told, "the failure of a stream shows its plan"
     assert "hidden-word" not in told + "".join(capfd.readouterr())
-
-
-# --- what measures it ---
-
-
-def test_the_measurements_run(spark: SparkSession, desk: Desk) -> None:
-    assert intake_rate(desk.options, 2, 500).messages > 0
-    assert source_rate(spark, desk.options, 2, 500) > 0
-    assert sink_rate(spark, desk.options, 1, 50) > 0
-    assert len(desk.take(QUEUE)) == 100
-    desk.channel.queue_delete(QUEUE)

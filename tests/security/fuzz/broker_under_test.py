@@ -22,8 +22,9 @@ from broker.wire.field_tables import Field
 from broker.wire.methods import BasicConsume, BasicConsumeOk, QueueDeclare, QueueDeclareOk
 from harness.brokers.broker_core import Core
 from harness.brokers.definitions_in_memory import RecordedDefinitions
-from harness.clients.session_client import Party, publish_frames
-from tests.security.fuzz.listener import Listener
+from harness.clients.amqp_peer import publish_frames
+from harness.clients.session_client import SessionLayer
+from tests.security.fuzz.fuzz_client import SMALL_FRAMES, FuzzClient
 
 BYSTANDER = "bystander"
 SETTINGS = SessionSettings(message_bytes_max=4096, output_bytes_max=16384, held_bytes_max=16384, turn_copies_max=50)
@@ -109,10 +110,9 @@ class Floor:
     def _renew(self) -> None:
         self.definitions = RecordedDefinitions()
         self.core = Core(self._directory / "messages", definitions=self.definitions)
-        self.party = Party(self.core, SETTINGS)
-        self.bystander = Listener(self.party)
-        self.bystander.shake_hands()
-        self.bystander.open_channel(1)
+        self.sessions = SessionLayer(self.core, SETTINGS)
+        self.bystander = FuzzClient(self.sessions)
+        self.bystander.shake_hands(SMALL_FRAMES, (1,))
         self.bystander.ask(QueueDeclare(BYSTANDER, False, False, True, False, False, {}), QueueDeclareOk)
         self.bystander.ask(BasicConsume(BYSTANDER, "", False, True, False, False, {}), BasicConsumeOk)
 
@@ -149,7 +149,7 @@ class Floor:
             self.core.broker.alarms.set(resource, short=False)
         self.core.commit()
 
-    def sweep(self, *clients: Listener) -> None:
+    def sweep(self, *clients: FuzzClient) -> None:
         """The clients go; see that nothing of them stays, that others are served, and leave all as it was."""
         for client in clients:
             client.drop()
@@ -172,7 +172,7 @@ class Floor:
 
     def _check_nobody(self) -> None:
         """No connection, consumer, unacknowledged message or exclusive queue is left of clients that went."""
-        registry, vhost = self.party.registry, self.core.vhost
+        registry, vhost = self.sessions.registry, self.core.vhost
         assert list(registry.connections) == [self.bystander.connection]
         assert not registry.reply_channels
         for queue in vhost.queues.values():

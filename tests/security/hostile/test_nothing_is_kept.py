@@ -5,15 +5,16 @@ from __future__ import annotations
 import pytest
 
 from harness.attacks.attack_catalogue import ATTACKS
-from harness.attacks.benign_client import Good, descriptors, own_memory
+from harness.attacks.benign_client import Good
 from harness.brokers.broker_process import BrokerProcess
+from harness.process_figures import descriptors, own_memory
 from harness.waiting import eventually
 
 SIZE = 0.05
 SIZE_OF_LARGE_BODIES = 0.01
 """The C library keeps gaps between others' memory for the next large body: a plateau whose height is a few bodies."""
 ROUNDS = 8
-BLOWS = 4
+ROUNDS = 4
 SLACK_BYTES = 12 << 20
 """What the allocator may need more by chance; four rounds of each of these attacks take twice that or more."""
 
@@ -43,8 +44,8 @@ def test_memory_does_not_grow(target: BrokerProcess, good: Good, name: str) -> N
     highest = []
     for _ in range(ROUNDS):
         attack = ATTACKS[name](target.address, SIZE_OF_LARGE_BODIES if name == "deaf getter" else SIZE)
-        for _ in range(BLOWS):
-            attack.strike()
+        for _ in range(ROUNDS):
+            attack.attempt()
         attack.end()
         eventually(lambda: descriptors(target.pid) <= before, "the connections to be gone", seconds=30)
         good.round_trip()

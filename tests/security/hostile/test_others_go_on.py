@@ -9,13 +9,14 @@ import pytest
 
 from harness.attacks.attack import underway
 from harness.attacks.attack_catalogue import ATTACKS
-from harness.attacks.benign_client import Good, descriptors
+from harness.attacks.benign_client import Good
 from harness.brokers.broker_process import BrokerProcess
+from harness.process_figures import descriptors
 from harness.waiting import eventually
 
 SIZE = 0.02
 ROUND_TRIPS = 10
-BLOWS = 3
+ROUNDS = 3
 
 pytestmark = pytest.mark.slow
 
@@ -24,7 +25,7 @@ pytestmark = pytest.mark.slow
 def test_others_go_on(target: BrokerProcess, good: Good, name: str) -> None:
     before, said = descriptors(target.pid), len(target.log())
     with underway(ATTACKS[name](target.address, SIZE)) as attack:
-        eventually(lambda: attack.blows >= BLOWS, "the attack to be under way", seconds=30)
+        eventually(lambda: attack.rounds >= ROUNDS, "the attack to be under way", seconds=30)
         for _ in range(ROUND_TRIPS):
             good.round_trip()
     eventually(lambda: descriptors(target.pid) <= before, "the descriptors to be back", seconds=30)

@@ -8,14 +8,14 @@ import pytest
 
 from broker.session.channel.channel import Channel
 from broker.session.channel.route_cache import CachedRoute
-from harness.clients.session_client import Conversation, Party, publish_frames
+from harness.clients.session_client import SessionClient, SessionLayer, publish_frames
 from harness.clients.shorthand import consume, queue_bind, queue_declare
 
 
 @pytest.fixture
-def client(party: Party) -> Conversation:
+def client(sessions: SessionLayer) -> SessionClient:
     """A publisher that waits for three confirms of five publishes, and a consumer that holds all five."""
-    client = party.join(channels=2)
+    client = sessions.connect(channels=2)
     client.ask(queue_declare("q", durable=True))
     client.ask(queue_bind("q", "amq.direct", "k"))
     client.confirm()
@@ -59,13 +59,13 @@ def miscount_incomplete_bytes(channel: Channel) -> None:
     ],
 )
 def test_a_publishing_channel(
-    party: Party, client: Conversation, break_it: Callable[[Channel], None], found: str
+    sessions: SessionLayer, client: SessionClient, break_it: Callable[[Channel], None], found: str
 ) -> None:
-    party.registry.check()
+    sessions.registry.check()
     break_it(client.connection.channels[1])
     with pytest.raises(AssertionError, match=found):
-        party.registry.check()
-    party.registry.connections.clear()
+        sessions.registry.check()
+    sessions.registry.connections.clear()
 
 
 def swap_tags(channel: Channel) -> None:
@@ -105,13 +105,13 @@ def forget_a_prefix(channel: Channel) -> None:
     ],
 )
 def test_a_consuming_channel(
-    party: Party, client: Conversation, break_it: Callable[[Channel], None], found: str
+    sessions: SessionLayer, client: SessionClient, break_it: Callable[[Channel], None], found: str
 ) -> None:
-    party.registry.check()
+    sessions.registry.check()
     break_it(client.connection.channels[2])
     with pytest.raises(AssertionError, match=found):
-        party.registry.check()
-    party.registry.connections.clear()
+        sessions.registry.check()
+    sessions.registry.connections.clear()
 
 
 def lead_nowhere(route: CachedRoute) -> None:
@@ -127,18 +127,18 @@ def miss_an_exchange(route: CachedRoute) -> None:
     [(lead_nowhere, r"leads to \(\), not to"), (miss_an_exchange, "has an exchange that is gone")],
 )
 def test_a_cached_route(
-    party: Party, client: Conversation, break_it: Callable[[CachedRoute], None], found: str
+    sessions: SessionLayer, client: SessionClient, break_it: Callable[[CachedRoute], None], found: str
 ) -> None:
     (route,) = client.connection.routes.by_arguments.values()
-    party.registry.check()
+    sessions.registry.check()
     break_it(route)
     with pytest.raises(AssertionError, match=found):
-        party.registry.check()
-    party.registry.connections.clear()
+        sessions.registry.check()
+    sessions.registry.connections.clear()
 
 
-def test_a_stale_route_may_be_wrong(party: Party, client: Conversation) -> None:
+def test_a_stale_route_may_be_wrong(sessions: SessionLayer, client: SessionClient) -> None:
     (route,) = client.connection.routes.by_arguments.values()
     lead_nowhere(route)
-    party.core.broker.cache_epoch.advance()
-    party.registry.check()
+    sessions.core.broker.cache_epoch.advance()
+    sessions.registry.check()

@@ -18,36 +18,36 @@ from broker.session.consumer_timeout import LOOK_MILLISECONDS, Overdue
 from broker.session.session_settings import SessionSettings
 from broker.wire.methods import BasicDeliver, BasicGetOk, ChannelClose, ChannelCloseOk, TxRollback, TxSelect
 from harness.brokers.broker_core import Core
-from harness.clients.session_client import Conversation, Party
+from harness.clients.session_client import SessionClient, SessionLayer
 from harness.clients.shorthand import ack, consume, get, queue_declare
 
 MINUTE = 60_000
 HALF_AN_HOUR = 30 * MINUTE
 
 
-def party_with(directory: Path, seconds: float) -> Party:
-    party = Party(Core(directory / "messages"), SessionSettings(consumer_timeout=seconds))
-    Overdue(party.registry).watch()
-    return party
+def party_with(directory: Path, seconds: float) -> SessionLayer:
+    sessions = SessionLayer(Core(directory / "messages"), SessionSettings(consumer_timeout=seconds))
+    Overdue(sessions.registry).watch()
+    return sessions
 
 
 @pytest.fixture
-def party(tmp_path: Path) -> Iterator[Party]:
+def sessions(tmp_path: Path) -> Iterator[SessionLayer]:
     """With RabbitMQ's half an hour."""
-    party = party_with(tmp_path, 1800)
-    yield party
-    party.core.close()
+    sessions = party_with(tmp_path, 1800)
+    yield sessions
+    sessions.core.close()
 
 
-def wait(party: Party, milliseconds: int) -> None:
+def wait(sessions: SessionLayer, milliseconds: int) -> None:
     """Let time pass in looks."""
     for _ in range(milliseconds // LOOK_MILLISECONDS):
-        party.core.advance(LOOK_MILLISECONDS)
+        sessions.core.advance(LOOK_MILLISECONDS)
 
 
-def holder(party: Party, *, of_queue: Any = None, of_consumer: Any = None, bodies: int = 1) -> Conversation:
+def holder(sessions: SessionLayer, *, of_queue: Any = None, of_consumer: Any = None, bodies: int = 1) -> SessionClient:
     """Somebody who has been given messages of queue `q` and does nothing with them."""
-    client = party.join(channels=2)
+    client = sessions.connect(channels=2)
     client.ask(queue_declare("q", arguments={} if of_queue is None else {"x-consumer-timeout": of_queue}))
     client.ask(consume("q", "t", arguments={} if of_consumer is None else {"x-consumer-timeout": of_consumer}))
     for number in range(bodies):
@@ -56,10 +56,10 @@ def holder(party: Party, *, of_queue: Any = None, of_consumer: Any = None, bodie
     return client
 
 
-def test_the_channel_is_closed_and_its_messages_go_to_others(party: Party) -> None:
-    client, other = holder(party, bodies=3), party.join()
+def test_the_channel_is_closed_and_its_messages_go_to_others(sessions: SessionLayer) -> None:
+    client, other = holder(sessions, bodies=3), sessions.connect()
     other.ask(consume("q", "u"))
-    wait(party, HALF_AN_HOUR + MINUTE)
+    wait(sessions, HALF_AN_HOUR + MINUTE)
     text = (
         "PRECONDITION_FAILED - delivery acknowledgement on channel 1 timed out. Timeout value used: 1800000 ms. "
         "This timeout value can be configured, see consumers doc guide to learn more"
@@ -69,79 +69,79 @@ def test_the_channel_is_closed_and_its_messages_go_to_others(party: Party) -> No
     assert [item.method for item in other.received()] == expected
 
 
-def test_it_is_closed_once_and_the_other_channels_go_on(party: Party) -> None:
+def test_it_is_closed_once_and_the_other_channels_go_on(sessions: SessionLayer) -> None:
     """RabbitMQ 3.10.8 repeats the close at every look until it is answered. Once is enough."""
-    client = holder(party)
-    wait(party, 2 * HALF_AN_HOUR)
+    client = holder(sessions)
+    wait(sessions, 2 * HALF_AN_HOUR)
     assert isinstance(client.expect_one(), ChannelClose)
     assert client.ask(queue_declare("q", passive=True), channel=2).message_count == 1
 
 
-def test_it_is_not_closed_too_soon(party: Party) -> None:
-    client = holder(party)
-    wait(party, HALF_AN_HOUR)
+def test_it_is_not_closed_too_soon(sessions: SessionLayer) -> None:
+    client = holder(sessions)
+    wait(sessions, HALF_AN_HOUR)
     assert client.received() == []
 
 
-def test_who_acknowledges_in_time_goes_on(party: Party) -> None:
+def test_who_acknowledges_in_time_goes_on(sessions: SessionLayer) -> None:
     """However long the channel always has something outstanding."""
-    client = holder(party)
+    client = holder(sessions)
     for tag in range(1, 10):
-        wait(party, 20 * MINUTE)
+        wait(sessions, 20 * MINUTE)
         client.publish(b"next", key="q")
         client.send(ack(tag))
         (delivery,) = client.received()
         assert delivery.method.delivery_tag == tag + 1
 
 
-def test_what_was_fetched_counts_and_goes_back_when_the_close_is_answered(party: Party) -> None:
-    client = party.join(channels=2)
+def test_what_was_fetched_counts_and_goes_back_when_the_close_is_answered(sessions: SessionLayer) -> None:
+    client = sessions.connect(channels=2)
     client.ask(queue_declare("q"))
     client.publish(b"x", key="q")
     client.send(get("q"))
     assert isinstance(client.expect_one().method, BasicGetOk)
-    wait(party, HALF_AN_HOUR + MINUTE)
+    wait(sessions, HALF_AN_HOUR + MINUTE)
     assert isinstance(client.expect_one(), ChannelClose)
     assert client.ask(queue_declare("q", passive=True), channel=2).message_count == 0
     client.send(ChannelCloseOk())
     assert client.ask(queue_declare("q", passive=True), channel=2).message_count == 1
 
 
-def test_no_ack_is_never_overdue(party: Party) -> None:
-    client = party.join()
+def test_no_ack_is_never_overdue(sessions: SessionLayer) -> None:
+    client = sessions.connect()
     client.ask(queue_declare("q"))
     client.ask(consume("q", "t", no_ack=True))
     client.publish(b"x", key="q")
     client.received()
-    wait(party, 2 * HALF_AN_HOUR)
+    wait(sessions, 2 * HALF_AN_HOUR)
     assert client.received() == []
 
 
-def test_an_acknowledgement_that_was_rolled_back_is_none(party: Party) -> None:
-    client = holder(party)
+def test_an_acknowledgement_that_was_rolled_back_is_none(sessions: SessionLayer) -> None:
+    client = holder(sessions)
     client.ask(TxSelect())
     client.send(ack(1))
-    wait(party, 10 * MINUTE)
+    wait(sessions, 10 * MINUTE)
     client.ask(TxRollback())
-    wait(party, HALF_AN_HOUR + MINUTE)
+    wait(sessions, HALF_AN_HOUR + MINUTE)
     assert isinstance(client.expect_one(), ChannelClose)
 
 
 def test_the_setting_may_say_for_ever(tmp_path: Path) -> None:
-    party = party_with(tmp_path, 0)
-    client = holder(party)
-    wait(party, 2 * HALF_AN_HOUR)
+    sessions = party_with(tmp_path, 0)
+    client = holder(sessions)
+    wait(sessions, 2 * HALF_AN_HOUR)
     assert client.received() == []
-    party.core.close()
+    sessions.core.close()
 
 
 def test_a_short_time_is_looked_at_more_often(tmp_path: Path) -> None:
-    party = party_with(tmp_path, 1)
-    client = holder(party)
+    sessions = party_with(tmp_path, 1)
+    client = holder(sessions)
     for _ in range(4):
-        party.core.advance(500)
+        sessions.core.advance(500)
     assert "Timeout value used: 1000 ms" in client.expect_one().reply_text
-    party.core.close()
+    sessions.core.close()
 
 
 @pytest.mark.parametrize(
@@ -155,40 +155,40 @@ def test_a_short_time_is_looked_at_more_often(tmp_path: Path) -> None:
     ids=["queue", "consumer", "consumer before queue", "no times"],
 )
 def test_the_consumer_says_else_the_queue_else_the_settings(
-    party: Party, of_queue: Any, of_consumer: Any, used: int
+    sessions: SessionLayer, of_queue: Any, of_consumer: Any, used: int
 ) -> None:
     """RabbitMQ 3.13. What is no time is not refused there, and not heeded."""
-    client = holder(party, of_queue=of_queue, of_consumer=of_consumer)
-    wait(party, used)
+    client = holder(sessions, of_queue=of_queue, of_consumer=of_consumer)
+    wait(sessions, used)
     assert client.received() == []
-    wait(party, MINUTE)
+    wait(sessions, MINUTE)
     assert f"Timeout value used: {used} ms" in client.expect_one().reply_text
 
 
-def test_a_queue_may_say_for_ever(party: Party) -> None:
-    client = holder(party, of_consumer=0)
-    wait(party, 2 * HALF_AN_HOUR)
+def test_a_queue_may_say_for_ever(sessions: SessionLayer) -> None:
+    client = holder(sessions, of_consumer=0)
+    wait(sessions, 2 * HALF_AN_HOUR)
     assert client.received() == []
 
 
-def test_a_policy_is_heard_like_the_argument(party: Party) -> None:
+def test_a_policy_is_heard_like_the_argument(sessions: SessionLayer) -> None:
     """RabbitMQ 3.12, key `consumer-timeout`: at once, for what is outstanding too."""
-    client = holder(party)
+    client = holder(sessions)
     policy = Policy("p", re.compile("q"), "queues", {"consumer-timeout": 2 * MINUTE}, 0)
-    party.core.vhost.policy_application.put(policy, operator=False)
-    wait(party, 3 * MINUTE)
+    sessions.core.vhost.policy_application.put(policy, operator=False)
+    wait(sessions, 3 * MINUTE)
     assert "Timeout value used: 120000 ms" in client.expect_one().reply_text
 
 
-def test_the_marks_are_few(party: Party) -> None:
-    overdue = Overdue(party.registry)
-    client = party.join()
+def test_the_marks_are_few(sessions: SessionLayer) -> None:
+    overdue = Overdue(sessions.registry)
+    client = sessions.connect()
     client.ask(queue_declare("q"))
     client.ask(consume("q", "t"))
     for tag in range(1, 200):
         client.publish(b"x", key="q")
         overdue.watch()
-        party.core.clock.time += LOOK_MILLISECONDS
+        sessions.core.clock.time += LOOK_MILLISECONDS
         if tag > 10:
             client.send(ack(tag - 10))
     (marks,) = overdue._marks.values()

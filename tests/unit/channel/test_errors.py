@@ -19,13 +19,14 @@ from broker.wire.methods import (
     ConnectionTuneOk,
     QueueDeclareOk,
 )
-from harness.clients.session_client import Conversation, Party, publish_frames
+from harness.clients.amqp_peer import publish_frames
+from harness.clients.session_client import SessionClient, SessionLayer
 from harness.clients.shorthand import get, queue_declare
 
 
 @pytest.fixture
-def client(party: Party) -> Conversation:
-    client = party.join()
+def client(sessions: SessionLayer) -> SessionClient:
+    client = sessions.connect()
     client.ask(queue_declare("q"))
     return client
 
@@ -50,7 +51,7 @@ CLOSE_OK = method_frame(0, ConnectionCloseOk())
 )
 @pytest.mark.parametrize("chunk", [1, 50, 1 << 20])
 def test_the_answer_to_a_close_is_found_behind_much_else(
-    party: Party, client: Conversation, wrong: bytes, code: int, chunk: int
+    sessions: SessionLayer, client: SessionClient, wrong: bytes, code: int, chunk: int
 ) -> None:
     """A client goes on sending until it reads of the error; nothing of that counts any more."""
     client.say(wrong + publish_frames(b"ignored" * 50, key="q") * 20, chunk=chunk)
@@ -59,26 +60,26 @@ def test_the_answer_to_a_close_is_found_behind_much_else(
     assert (client.connection.phase, client.connection.ended) == (Phase.CLOSING, False)
     client.say(publish_frames(b"ignored", key="q", channel=2) + CLOSE_OK, chunk=chunk)
     assert client.connection.ended
-    assert len(party.core.queue_named("q").ready_messages) == 0
+    assert len(sessions.core.queue_named("q").ready_messages) == 0
 
 
 @pytest.mark.parametrize("error", [get("not there"), queue_declare("q", durable=True), BasicAck(5, False)])
 @pytest.mark.parametrize("chunk", [1, 50, 1 << 20])
 def test_a_channel_that_has_failed_is_deaf_until_its_close_is_answered(
-    party: Party, client: Conversation, error: Method, chunk: int
+    sessions: SessionLayer, client: SessionClient, error: Method, chunk: int
 ) -> None:
     sent = method_frame(1, error) + publish_frames(b"ignored", key="q") * 20 + method_frame(1, queue_declare("other"))
     client.say(sent, chunk=chunk)
     close = client.expect_one()
     assert isinstance(close, ChannelClose)
     assert (close.class_id, close.method_id) == (error.CLASS_ID, error.METHOD_ID)
-    assert "other" not in party.core.vhost.queues
+    assert "other" not in sessions.core.vhost.queues
     client.say(method_frame(1, ChannelCloseOk()) + method_frame(1, ChannelOpen()), chunk=chunk)
     assert isinstance(client.expect_one(), ChannelOpenOk)
     assert client.ask(queue_declare("q")) == QueueDeclareOk("q", 0, 0)
 
 
-def test_two_closes_that_cross_answer_each_other(client: Conversation) -> None:
+def test_two_closes_that_cross_answer_each_other(client: SessionClient) -> None:
     """The client closes a channel that has just failed: both sides say close-ok (0-9-1, channel.close)."""
     client.send(get("not there"), ChannelClose(200, "", 0, 0))
     close, answer = client.received()
@@ -86,7 +87,7 @@ def test_two_closes_that_cross_answer_each_other(client: Conversation) -> None:
     assert isinstance(answer, ChannelCloseOk)
 
 
-def test_a_connection_that_fails_and_is_closed_meanwhile_ends(client: Conversation) -> None:
+def test_a_connection_that_fails_and_is_closed_meanwhile_ends(client: SessionClient) -> None:
     client.say(method_frame(1, ChannelOpen()) + method_frame(0, ConnectionClose(200, "", 0, 0)))
     close, answer = client.received(channel=0)
     assert isinstance(close, ConnectionClose)

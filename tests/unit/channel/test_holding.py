@@ -14,12 +14,12 @@ from broker.wire.methods import (
     ConnectionUnblocked,
     QueueDeclareOk,
 )
-from harness.clients.session_client import Conversation, Party, publish_frames
+from harness.clients.amqp_peer import Message, publish_frames
+from harness.clients.session_client import SessionClient, SessionLayer
 from harness.clients.shorthand import ack, consume, get, queue_bind, queue_declare, queue_delete
-from harness.clients.wire_client import Message
 
 
-def drained(client: Conversation, queue: str, channel: int = 1) -> list[bytes]:
+def drained(client: SessionClient, queue: str, channel: int = 1) -> list[bytes]:
     """Take everything out of a queue."""
     taken = []
     while isinstance(item := client.ask(get(queue, no_ack=True), channel=channel), Message):
@@ -30,242 +30,242 @@ def drained(client: Conversation, queue: str, channel: int = 1) -> list[bytes]:
 # The gate
 
 
-def test_a_durable_declaration_is_answered_when_it_is_on_disk(party: Party) -> None:
-    client = party.join()
-    party.core.definitions.holding = True
+def test_a_durable_declaration_is_answered_when_it_is_on_disk(sessions: SessionLayer) -> None:
+    client = sessions.connect()
+    sessions.core.definitions.holding = True
     client.send(queue_declare("q", durable=True))
     assert client.received() == []
-    assert "q" not in party.core.vhost.queues
-    party.core.definitions.settle()
-    party.core.end_turn()
+    assert "q" not in sessions.core.vhost.queues
+    sessions.core.definitions.settle()
+    sessions.core.end_turn()
     assert client.expect_one() == QueueDeclareOk("q", 0, 0)
 
 
-def test_what_follows_a_declaration_without_answer_finds_the_queue(party: Party) -> None:
-    client = party.join()
-    party.core.definitions.holding = True
+def test_what_follows_a_declaration_without_answer_finds_the_queue(sessions: SessionLayer) -> None:
+    client = sessions.connect()
+    sessions.core.definitions.holding = True
     client.send(queue_declare("q", durable=True, no_wait=True))
     client.send(queue_bind("q", "amq.fanout", no_wait=True))
     client.publish(b"by name", key="q")
     client.publish(b"by exchange", exchange="amq.fanout")
     client.send(get("q", no_ack=True))
     assert client.received() == []
-    party.core.definitions.settle()
-    party.core.end_turn()
+    sessions.core.definitions.settle()
+    sessions.core.end_turn()
     assert client.received() == [], "the binding is on its way to disk now"
-    party.core.definitions.settle()
-    party.core.end_turn()
+    sessions.core.definitions.settle()
+    sessions.core.end_turn()
     assert client.expect_one().body == b"by name"
     assert drained(client, "q") == [b"by exchange"]
 
 
-def test_another_channel_does_not_wait(party: Party) -> None:
-    client = party.join(channels=2)
+def test_another_channel_does_not_wait(sessions: SessionLayer) -> None:
+    client = sessions.connect(channels=2)
     client.ask(queue_declare("there"))
-    party.core.definitions.holding = True
+    sessions.core.definitions.holding = True
     client.send(queue_declare("q", durable=True), channel=1)
     client.publish(b"x", key="there", channel=2)
     assert drained(client, "there", channel=2) == [b"x"]
 
 
-def test_two_declarations_of_one_name_are_one_creation(party: Party) -> None:
-    one, two = party.join(), party.join()
-    party.core.definitions.holding = True
+def test_two_declarations_of_one_name_are_one_creation(sessions: SessionLayer) -> None:
+    one, two = sessions.connect(), sessions.connect()
+    sessions.core.definitions.holding = True
     one.send(queue_declare("q", durable=True))
     two.send(queue_declare("q", durable=True))
-    assert party.core.definitions.held == 1
-    party.core.definitions.settle()
-    party.core.end_turn()
+    assert sessions.core.definitions.held == 1
+    sessions.core.definitions.settle()
+    sessions.core.end_turn()
     assert one.expect_one() == two.expect_one() == QueueDeclareOk("q", 0, 0)
 
 
-def test_the_second_of_two_different_declarations_is_refused(party: Party) -> None:
-    one, two = party.join(), party.join()
-    party.core.definitions.holding = True
+def test_the_second_of_two_different_declarations_is_refused(sessions: SessionLayer) -> None:
+    one, two = sessions.connect(), sessions.connect()
+    sessions.core.definitions.holding = True
     one.send(queue_declare("q", durable=True))
     two.send(queue_declare("q", durable=True, arguments={"x-max-length": 5}))
-    party.core.definitions.settle()
-    party.core.end_turn()
+    sessions.core.definitions.settle()
+    sessions.core.end_turn()
     assert isinstance(one.expect_one(), QueueDeclareOk)
     refusal = two.expect_one()
     assert isinstance(refusal, ChannelClose)
     assert (refusal.reply_code, refusal.class_id, refusal.method_id) == (406, 50, 10)
 
 
-def test_a_declaration_that_cannot_be_written_fails_and_can_be_tried_again(party: Party) -> None:
-    client = party.join()
-    party.core.definitions.holding = True
+def test_a_declaration_that_cannot_be_written_fails_and_can_be_tried_again(sessions: SessionLayer) -> None:
+    client = sessions.connect()
+    sessions.core.definitions.holding = True
     client.send(queue_declare("q", durable=True))
-    party.core.definitions.settle(ConnectionException(ReplyCode.RESOURCE_ERROR, "disk full"))
-    party.core.end_turn()
+    sessions.core.definitions.settle(ConnectionException(ReplyCode.RESOURCE_ERROR, "disk full"))
+    sessions.core.end_turn()
     close = client.expect_one(channel=0)
     assert (close.reply_code, close.class_id, close.method_id) == (506, 50, 10)
-    assert "q" not in party.core.vhost.queues
-    party.core.definitions.holding = False
-    assert isinstance(party.join().ask(queue_declare("q", durable=True)), QueueDeclareOk)
+    assert "q" not in sessions.core.vhost.queues
+    sessions.core.definitions.holding = False
+    assert isinstance(sessions.connect().ask(queue_declare("q", durable=True)), QueueDeclareOk)
 
 
-def test_a_client_that_goes_while_it_waits_leaves_nothing_held(party: Party) -> None:
-    client = party.join()
-    party.core.definitions.holding = True
+def test_a_client_that_goes_while_it_waits_leaves_nothing_held(sessions: SessionLayer) -> None:
+    client = sessions.connect()
+    sessions.core.definitions.holding = True
     client.send(queue_declare("q", durable=True))
     client.publish(b"x" * 1000, key="q")
     client.drop()
-    party.core.definitions.settle()
-    party.core.end_turn()
-    assert len(party.core.vhost.queues["q"].ready_messages) == 0, "it was never obeyed"
+    sessions.core.definitions.settle()
+    sessions.core.end_turn()
+    assert len(sessions.core.vhost.queues["q"].ready_messages) == 0, "it was never obeyed"
 
 
-def test_an_error_of_what_was_held_names_the_right_method(party: Party) -> None:
-    client = party.join()
-    party.core.definitions.holding = True
+def test_an_error_of_what_was_held_names_the_right_method(sessions: SessionLayer) -> None:
+    client = sessions.connect()
+    sessions.core.definitions.holding = True
     client.send(queue_declare("q", durable=True, no_wait=True))
     client.send(queue_bind("q", "nowhere"), get("q"))
-    party.core.definitions.settle()
-    party.core.end_turn()
+    sessions.core.definitions.settle()
+    sessions.core.end_turn()
     close = client.expect_one()
     assert (close.reply_code, close.class_id, close.method_id) == (404, 50, 20)
 
 
-def test_too_much_held_stops_the_reading(party: Party) -> None:
-    client = party.join()
-    party.core.definitions.holding = True
+def test_too_much_held_stops_the_reading(sessions: SessionLayer) -> None:
+    client = sessions.connect()
+    sessions.core.definitions.holding = True
     client.send(queue_declare("q", durable=True, no_wait=True))
     assert client.connection.readable
     for _ in range(10):
         client.publish(b"x" * 600_000, key="q")
     assert not client.connection.readable
-    party.core.definitions.settle()
-    party.core.end_turn()
+    sessions.core.definitions.settle()
+    sessions.core.end_turn()
     assert client.connection.readable
-    assert len(party.core.vhost.queues["q"].ready_messages) == 10
+    assert len(sessions.core.vhost.queues["q"].ready_messages) == 10
 
 
 # Alarms
 
 
 @pytest.fixture
-def short_client(party: Party) -> Conversation:
+def short_client(sessions: SessionLayer) -> SessionClient:
     """Somebody with a queue `q` and two messages in it, when memory runs short."""
-    client = party.join()
+    client = sessions.connect()
     client.ask(queue_declare("q"))
     client.publish(b"1", key="q")
     client.publish(b"2", key="q")
-    party.core.broker.alarms.set("memory", short=True)
+    sessions.core.broker.alarms.set("memory", short=True)
     return client
 
 
-def plenty(party: Party) -> None:
-    party.core.broker.alarms.set("memory", short=False)
-    party.core.end_turn()
+def plenty(sessions: SessionLayer) -> None:
+    sessions.core.broker.alarms.set("memory", short=False)
+    sessions.core.end_turn()
 
 
-def test_who_publishes_is_blocked_and_told_once(party: Party, short_client: Conversation) -> None:
+def test_who_publishes_is_blocked_and_told_once(sessions: SessionLayer, short_client: SessionClient) -> None:
     assert short_client.received(channel=0) == []
     short_client.publish(b"3", key="q")
     short_client.publish(b"4", key="q")
     assert short_client.expect_one(channel=0) == ConnectionBlocked("low on memory")
-    assert len(party.core.vhost.queues["q"].ready_messages) == 2
-    plenty(party)
+    assert len(sessions.core.vhost.queues["q"].ready_messages) == 2
+    plenty(sessions)
     assert short_client.expect_one(channel=0) == ConnectionUnblocked()
     assert drained(short_client, "q") == [b"1", b"2", b"3", b"4"]
 
 
-def test_who_does_not_understand_is_blocked_and_not_told(party: Party) -> None:
-    client = party.join(capabilities={})
+def test_who_does_not_understand_is_blocked_and_not_told(sessions: SessionLayer) -> None:
+    client = sessions.connect(capabilities={})
     client.ask(queue_declare("q"))
-    party.core.broker.alarms.set("disk", short=True)
+    sessions.core.broker.alarms.set("disk", short=True)
     client.publish(b"x", key="q")
     assert client.received(channel=0) == []
-    assert len(party.core.vhost.queues["q"].ready_messages) == 0
-    party.core.broker.alarms.set("disk", short=False)
-    party.core.end_turn()
+    assert len(sessions.core.vhost.queues["q"].ready_messages) == 0
+    sessions.core.broker.alarms.set("disk", short=False)
+    sessions.core.end_turn()
     assert client.received(channel=0) == []
     assert drained(client, "q") == [b"x"]
 
 
-def test_consumers_go_on(party: Party, short_client: Conversation) -> None:
-    consumer = party.join()
+def test_consumers_go_on(sessions: SessionLayer, short_client: SessionClient) -> None:
+    consumer = sessions.connect()
     consumer.send(consume("q", "t"))
     assert [item.body for item in consumer.received() if isinstance(item, Message)] == [b"1", b"2"]
     consumer.send(ack(2, multiple=True))
-    assert party.core.vhost.queues["q"].unacked == 0
+    assert sessions.core.vhost.queues["q"].unacked == 0
 
 
-def test_acknowledgements_pass_the_publishes_that_wait(party: Party, short_client: Conversation) -> None:
+def test_acknowledgements_pass_the_publishes_that_wait(sessions: SessionLayer, short_client: SessionClient) -> None:
     assert isinstance(short_client.ask(get("q")).method, BasicGetOk)
     short_client.publish(b"3", key="q")
-    assert party.core.vhost.queues["q"].unacked == 1
+    assert sessions.core.vhost.queues["q"].unacked == 1
     short_client.send(ack(1))
-    assert party.core.vhost.queues["q"].unacked == 0
+    assert sessions.core.vhost.queues["q"].unacked == 0
 
 
-def test_what_follows_a_held_publish_waits_for_it(party: Party, short_client: Conversation) -> None:
+def test_what_follows_a_held_publish_waits_for_it(sessions: SessionLayer, short_client: SessionClient) -> None:
     short_client.publish(b"3", key="q")
     short_client.send(queue_delete("q"))
     assert short_client.received() == []
-    plenty(party)
+    plenty(sessions)
     assert short_client.expect_one().message_count == 3
 
 
-def test_confirms_come_when_the_publish_is_made(party: Party, short_client: Conversation) -> None:
+def test_confirms_come_when_the_publish_is_made(sessions: SessionLayer, short_client: SessionClient) -> None:
     short_client.confirm()
     short_client.publish(b"3", key="q")
     assert short_client.received() == []
-    plenty(party)
+    plenty(sessions)
     assert short_client.expect_one() == BasicAck(1, False)
 
 
-def test_publishes_keep_their_order_when_an_alarm_meets_a_gate(party: Party) -> None:
+def test_publishes_keep_their_order_when_an_alarm_meets_a_gate(sessions: SessionLayer) -> None:
     """Held for a declaration first, then for memory: still in the order they were sent."""
-    client = party.join()
-    party.core.definitions.holding = True
+    client = sessions.connect()
+    sessions.core.definitions.holding = True
     client.send(queue_declare("q", durable=True, no_wait=True))
     for body in (b"1", b"2", b"3"):
         client.publish(body, key="q")
-    party.core.broker.alarms.set("memory", short=True)
-    party.core.definitions.settle()
-    party.core.end_turn()
+    sessions.core.broker.alarms.set("memory", short=True)
+    sessions.core.definitions.settle()
+    sessions.core.end_turn()
     client.publish(b"4", key="q")
-    plenty(party)
+    plenty(sessions)
     assert drained(client, "q") == [b"1", b"2", b"3", b"4"]
 
 
-def test_publishes_keep_their_order_when_an_alarm_returns(party: Party, short_client: Conversation) -> None:
+def test_publishes_keep_their_order_when_an_alarm_returns(sessions: SessionLayer, short_client: SessionClient) -> None:
     for body in (b"3", b"4"):
         short_client.publish(body, key="q")
-    plenty(party)
-    party.core.broker.alarms.set("memory", short=True)
+    plenty(sessions)
+    sessions.core.broker.alarms.set("memory", short=True)
     for body in (b"5", b"6"):
         short_client.publish(body, key="q")
-    plenty(party)
+    plenty(sessions)
     assert drained(short_client, "q") == [b"%d" % number for number in range(1, 7)]
 
 
-def test_an_error_of_a_held_publish_names_basic_publish(party: Party, short_client: Conversation) -> None:
+def test_an_error_of_a_held_publish_names_basic_publish(sessions: SessionLayer, short_client: SessionClient) -> None:
     short_client.publish(b"x", exchange="nowhere")
-    other = party.join()
+    other = sessions.connect()
     other.ask(get("q"))
     short_client.send(get("q"))
-    plenty(party)
+    plenty(sessions)
     close = short_client.expect_one()
     assert (close.reply_code, close.class_id, close.method_id) == (404, 60, 40)
 
 
-def test_held_publishes_stop_the_reading(party: Party, short_client: Conversation) -> None:
+def test_held_publishes_stop_the_reading(sessions: SessionLayer, short_client: SessionClient) -> None:
     for _ in range(10):
         short_client.publish(b"x" * 600_000, key="q")
     assert not short_client.connection.readable
-    plenty(party)
+    plenty(sessions)
     assert short_client.connection.readable
 
 
 # Output
 
 
-def test_replies_that_nobody_reads_stop_the_reading(party: Party) -> None:
+def test_replies_that_nobody_reads_stop_the_reading(sessions: SessionLayer) -> None:
     """Returns and basic.get answers are not bounded by credit: only by not reading what asks for more."""
-    client = party.join()
+    client = sessions.connect()
     client.reading = False
     for _ in range(100):
         client.publish(b"x" * 100_000, key="nowhere", mandatory=True)
@@ -273,9 +273,9 @@ def test_replies_that_nobody_reads_stop_the_reading(party: Party) -> None:
 
 
 @pytest.mark.slow
-def test_confirms_that_nobody_reads_do_not_stop_the_reading(party: Party) -> None:
+def test_confirms_that_nobody_reads_do_not_stop_the_reading(sessions: SessionLayer) -> None:
     """A client may publish all it has and then read: its confirms stay a few numbers here."""
-    client = party.join()
+    client = sessions.connect()
     client.ask(queue_declare("q"))
     client.confirm()
     client.reading = False
@@ -284,15 +284,15 @@ def test_confirms_that_nobody_reads_do_not_stop_the_reading(party: Party) -> Non
     assert client.connection.readable
     client.reading = True
     client.connection.output.touch()
-    party.core.end_turn()
+    sessions.core.end_turn()
     assert client.expect_one() == BasicAck(100_000, True)
 
 
-def test_a_consumer_without_acknowledgements_gets_everything(party: Party) -> None:
+def test_a_consumer_without_acknowledgements_gets_everything(sessions: SessionLayer) -> None:
     """More than the output holds, from one turn: whoever waits for room is served when the output has been taken."""
-    client, publisher = party.join(), party.join()
+    client, publisher = sessions.connect(), sessions.connect()
     client.ask(queue_declare("q"))
     publisher.say(publish_frames(b"x" * 100_000, key="q") * 60)
     client.send(consume("q", "t", no_ack=True))
-    party.core.end_turn()
+    sessions.core.end_turn()
     assert len([item for item in client.received() if isinstance(item, Message)]) == 60

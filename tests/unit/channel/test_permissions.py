@@ -12,7 +12,7 @@ from broker.session.channel.permissions import REMEMBERED_MAX, Access
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.method import Method
 from broker.wire.methods import BasicAck, ChannelClose, QueuePurge
-from harness.clients.session_client import Conversation, Party
+from harness.clients.session_client import SessionClient, SessionLayer
 from harness.clients.shorthand import (
     consume,
     exchange_bind,
@@ -154,9 +154,9 @@ def test_variables_in_a_pattern_are_names_and_no_patterns(users: Users) -> None:
 
 
 @pytest.fixture
-def owner(party: Party) -> Conversation:
+def owner(sessions: SessionLayer) -> SessionClient:
     """Somebody who may do everything, with a queue `q` and an exchange `x`."""
-    owner = party.join()
+    owner = sessions.connect()
     owner.ask(queue_declare("q"))
     owner.ask(exchange_declare("x", "topic"))
     return owner
@@ -188,10 +188,10 @@ def owner(party: Party) -> Conversation:
     ids=lambda value: str(value)[:70],
 )
 def test_each_method_asks_for_its_permission(
-    party: Party, owner: Conversation, configure: bool, write: bool, read: bool, method: Method
+    sessions: SessionLayer, owner: SessionClient, configure: bool, write: bool, read: bool, method: Method
 ) -> None:
     """RabbitMQ's table of operations and permissions, access control guide; without one of them: 403."""
-    users = party.core.broker.users
+    users = sessions.core.broker.users
     users.permissions["/", "guest"] = Permission(*(".*" if may else "^$" for may in (configure, write, read)))
     users.changed()
     close = owner.ask(method)
@@ -199,22 +199,22 @@ def test_each_method_asks_for_its_permission(
     assert (close.reply_code, close.class_id, close.method_id) == (403, method.CLASS_ID, method.METHOD_ID)
 
 
-def test_a_permission_that_is_given_counts_at_once(party: Party, owner: Conversation) -> None:
-    users = party.core.broker.users
+def test_a_permission_that_is_given_counts_at_once(sessions: SessionLayer, owner: SessionClient) -> None:
+    users = sessions.core.broker.users
     users.permissions["/", "guest"] = Permission("^$", "^$", "^$")
     users.changed()
-    assert isinstance(party.join().ask(get("q")), ChannelClose)
+    assert isinstance(sessions.connect().ask(get("q")), ChannelClose)
     users.permissions["/", "guest"] = Permission("^$", "^$", "^q$")
     users.changed()
-    assert party.join().ask(get("q")).NAME == "basic.get-empty"
+    assert sessions.connect().ask(get("q")).NAME == "basic.get-empty"
 
 
-def test_a_remembered_publish_asks_again_after_a_change_of_topics(party: Party, owner: Conversation) -> None:
+def test_a_remembered_publish_asks_again_after_a_change_of_topics(sessions: SessionLayer, owner: SessionClient) -> None:
     owner.ask(queue_bind("q", "x", "#"))
     owner.confirm()
     owner.publish(b"before", exchange="x", key="secret")
     assert isinstance(owner.expect_one(), BasicAck)
-    users = party.core.broker.users
+    users = sessions.core.broker.users
     users.topic_permissions["/", "guest", "x"] = TopicPermission("^open$", ".*")
     users.changed()
     owner.publish(b"open", exchange="x", key="open")
@@ -225,18 +225,18 @@ def test_a_remembered_publish_asks_again_after_a_change_of_topics(party: Party, 
         403,
         "ACCESS_REFUSED - access to topic 'secret' in exchange 'x' in vhost '/' refused for user 'guest'",
     )
-    assert len(party.core.queue_named("q").ready_messages) == 2
+    assert len(sessions.core.queue_named("q").ready_messages) == 2
 
 
-def test_a_routing_key_to_bind_with_may_be_refused(party: Party, owner: Conversation) -> None:
-    users = party.core.broker.users
+def test_a_routing_key_to_bind_with_may_be_refused(sessions: SessionLayer, owner: SessionClient) -> None:
+    users = sessions.core.broker.users
     users.topic_permissions["/", "guest", "x"] = TopicPermission("", "^open$")
     users.changed()
     assert owner.ask(queue_bind("q", "x", "open")).NAME == "queue.bind-ok"
     assert owner.ask(queue_bind("q", "x", "secret")).reply_code == 403
 
 
-def test_the_memory_is_shared_by_a_users_connections_and_goes_with_the_last(party: Party) -> None:
-    one, two = party.join(), party.join()
+def test_the_memory_is_shared_by_a_users_connections_and_goes_with_the_last(sessions: SessionLayer) -> None:
+    one, two = sessions.connect(), sessions.connect()
     assert one.connection.routes is two.connection.routes
-    assert party.registry.routes("guest", "elsewhere") is not one.connection.routes
+    assert sessions.registry.routes("guest", "elsewhere") is not one.connection.routes

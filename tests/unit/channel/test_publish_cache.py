@@ -10,7 +10,8 @@ from broker.entities.vhosts.users import Permission
 from broker.session.session_settings import SessionSettings
 from broker.wire.methods import BasicAck, BasicNack, ChannelClose, TxCommit, TxCommitOk, TxSelect
 from harness.brokers.broker_core import Core
-from harness.clients.session_client import Conversation, Party, publish_frames
+from harness.clients.amqp_peer import Message, publish_frames
+from harness.clients.session_client import SessionClient, SessionLayer
 from harness.clients.shorthand import (
     consume,
     exchange_bind,
@@ -22,15 +23,14 @@ from harness.clients.shorthand import (
     queue_delete,
     queue_unbind,
 )
-from harness.clients.wire_client import Message
 
 
 @pytest.fixture
-def client(party: Party) -> Conversation:
-    return party.join()
+def client(sessions: SessionLayer) -> SessionClient:
+    return sessions.connect()
 
 
-def drained(client: Conversation, queue: str) -> list[bytes]:
+def drained(client: SessionClient, queue: str) -> list[bytes]:
     """Take everything out of a queue."""
     taken = []
     while isinstance(item := client.ask(get(queue, no_ack=True)), Message):
@@ -41,7 +41,7 @@ def drained(client: Conversation, queue: str) -> list[bytes]:
 # Remembered routes
 
 
-def test_a_binding_made_later_counts(client: Conversation) -> None:
+def test_a_binding_made_later_counts(client: SessionClient) -> None:
     client.ask(queue_declare("q"))
     client.publish(b"before", exchange="amq.direct", key="k")
     client.ask(queue_bind("q", "amq.direct", "k"))
@@ -51,7 +51,7 @@ def test_a_binding_made_later_counts(client: Conversation) -> None:
     assert drained(client, "q") == [b"after"]
 
 
-def test_a_binding_two_exchanges_away_counts(client: Conversation) -> None:
+def test_a_binding_two_exchanges_away_counts(client: SessionClient) -> None:
     client.ask(queue_declare("q"))
     for name in ("one", "two", "three"):
         client.ask(exchange_declare(name, "fanout"))
@@ -65,7 +65,7 @@ def test_a_binding_two_exchanges_away_counts(client: Conversation) -> None:
     assert drained(client, "q") == [b"after"]
 
 
-def test_an_alternate_exchange_that_comes_and_goes_counts(client: Conversation) -> None:
+def test_an_alternate_exchange_that_comes_and_goes_counts(client: SessionClient) -> None:
     client.ask(queue_declare("q"))
     client.ask(exchange_declare("x", arguments={"alternate-exchange": "spare"}))
     client.publish(b"before", exchange="x")
@@ -77,7 +77,7 @@ def test_an_alternate_exchange_that_comes_and_goes_counts(client: Conversation) 
     assert drained(client, "q") == [b"after"]
 
 
-def test_the_default_exchange_is_nobodys_alternate(client: Conversation) -> None:
+def test_the_default_exchange_is_nobodys_alternate(client: SessionClient) -> None:
     """An empty alternate-exchange is accepted and leads nowhere (3.10.8 on the wire)."""
     client.ask(exchange_declare("x", "fanout", arguments={"alternate-exchange": ""}))
     client.ask(queue_declare("q"))
@@ -85,7 +85,7 @@ def test_the_default_exchange_is_nobodys_alternate(client: Conversation) -> None
     assert drained(client, "q") == []
 
 
-def test_a_queue_made_anew_gets_what_is_published_then(client: Conversation) -> None:
+def test_a_queue_made_anew_gets_what_is_published_then(client: SessionClient) -> None:
     client.ask(exchange_declare("x", "fanout"))
     for body in (b"old", b"new"):
         client.ask(queue_declare("q"))
@@ -96,7 +96,7 @@ def test_a_queue_made_anew_gets_what_is_published_then(client: Conversation) -> 
         client.ask(queue_delete("q"))
 
 
-def test_an_exchange_made_anew_is_not_taken_for_the_old_one(client: Conversation) -> None:
+def test_an_exchange_made_anew_is_not_taken_for_the_old_one(client: SessionClient) -> None:
     client.ask(queue_declare("q"))
     client.ask(exchange_declare("x", "fanout"))
     client.ask(queue_bind("q", "x"))
@@ -107,10 +107,10 @@ def test_an_exchange_made_anew_is_not_taken_for_the_old_one(client: Conversation
     assert drained(client, "q") == [b"old"]
 
 
-def test_a_permission_that_is_taken_away_counts_at_once(party: Party, client: Conversation) -> None:
+def test_a_permission_that_is_taken_away_counts_at_once(sessions: SessionLayer, client: SessionClient) -> None:
     client.ask(queue_declare("q"))
     client.publish(b"before", key="q")
-    users = party.core.broker.users
+    users = sessions.core.broker.users
     users.permissions["/", "guest"] = Permission(".*", "^nothing$", ".*")
     users.changed()
     client.publish(b"after", key="q")
@@ -119,7 +119,7 @@ def test_a_permission_that_is_taken_away_counts_at_once(party: Party, client: Co
     assert (close.reply_code, close.class_id, close.method_id) == (403, 60, 40)
 
 
-def test_headers_decide_each_time(client: Conversation) -> None:
+def test_headers_decide_each_time(client: SessionClient) -> None:
     client.ask(queue_declare("q"))
     client.ask(queue_bind("q", "amq.headers", arguments={"kind": "good"}))
     client.publish(b"1", exchange="amq.headers", headers={"kind": "bad"})
@@ -129,7 +129,7 @@ def test_headers_decide_each_time(client: Conversation) -> None:
     assert drained(client, "q") == [b"2", b"4"]
 
 
-def test_copies_are_asked_for_by_message(client: Conversation) -> None:
+def test_copies_are_asked_for_by_message(client: SessionClient) -> None:
     for name in ("q", "open", "blind"):
         client.ask(queue_declare(name))
     client.publish(b"1", key="q")
@@ -141,7 +141,7 @@ def test_copies_are_asked_for_by_message(client: Conversation) -> None:
 # Queues that refuse
 
 
-def test_a_queue_refuses_what_would_be_too_much(client: Conversation) -> None:
+def test_a_queue_refuses_what_would_be_too_much(client: SessionClient) -> None:
     """Limit 10: 5 bytes fit, 8 more do not, 5 more do, 1 more does not, and an empty body does (3.10.8 on the wire)."""
     client.ask(queue_declare("q", arguments={"x-max-length-bytes": 10, "x-overflow": "reject-publish"}))
     client.confirm()
@@ -152,7 +152,7 @@ def test_a_queue_refuses_what_would_be_too_much(client: Conversation) -> None:
     assert answers == [BasicAck, BasicNack, BasicAck, BasicNack, BasicAck]
 
 
-def test_a_full_queue_refuses_in_spite_of_a_waiting_consumer(client: Conversation) -> None:
+def test_a_full_queue_refuses_in_spite_of_a_waiting_consumer(client: SessionClient) -> None:
     """With overflow reject-publish RabbitMQ asks for room before it looks for consumers (3.10.8 on the wire)."""
     client.ask(queue_declare("q", arguments={"x-max-length": 0, "x-overflow": "reject-publish"}))
     client.ask(consume("q", "t", no_ack=True))
@@ -161,7 +161,7 @@ def test_a_full_queue_refuses_in_spite_of_a_waiting_consumer(client: Conversatio
     assert isinstance(client.expect_one(), BasicNack)
 
 
-def test_one_refusal_refuses_the_publish(client: Conversation) -> None:
+def test_one_refusal_refuses_the_publish(client: SessionClient) -> None:
     client.ask(queue_declare("full", arguments={"x-max-length": 0, "x-overflow": "reject-publish"}))
     client.ask(queue_declare("empty"))
     for name in ("full", "empty"):
@@ -175,33 +175,35 @@ def test_one_refusal_refuses_the_publish(client: Conversation) -> None:
 # Transactions
 
 
-def test_a_transaction_publishes_nothing_to_a_queue_that_is_gone(party: Party, client: Conversation) -> None:
+def test_a_transaction_publishes_nothing_to_a_queue_that_is_gone(sessions: SessionLayer, client: SessionClient) -> None:
     """RabbitMQ looks the queues up by name at the commit: gone means unroutable (3.10.8 on the wire)."""
-    party.core.queue("q")
+    sessions.core.queue("q")
     client.ask(TxSelect())
     client.publish(b"x" * 10, key="q", mandatory=True, persistent=True)
-    party.core.vhost.delete_queue(party.core.queue_named("q"))
-    party.core.commit()
+    sessions.core.vhost.delete_queue(sessions.core.queue_named("q"))
+    sessions.core.commit()
     client.send(TxCommit())
-    party.core.commit()
+    sessions.core.commit()
     returned, done = client.received()
     assert isinstance(returned, Message)
     assert returned.method.reply_code == 312
     assert isinstance(done, TxCommitOk)
-    while party.core.store.reclaim():
+    while sessions.core.store.reclaim():
         pass
-    assert party.core.store.lanes() == {}, "nothing is written for a queue that does not exist"
+    assert sessions.core.store.lanes() == {}, "nothing is written for a queue that does not exist"
 
 
-def test_a_transaction_publishes_to_the_queue_of_that_name_at_the_commit(client: Conversation, party: Party) -> None:
-    other = party.join()
+def test_a_transaction_publishes_to_the_queue_of_that_name_at_the_commit(
+    client: SessionClient, sessions: SessionLayer
+) -> None:
+    other = sessions.connect()
     other.ask(queue_declare("q"))
     client.ask(TxSelect())
     client.publish(b"x", key="q")
     other.ask(queue_delete("q"))
     other.ask(queue_declare("q"))
     client.send(TxCommit())
-    party.core.commit()
+    sessions.core.commit()
     assert isinstance(client.expect_one(), TxCommitOk)
     assert drained(other, "q") == [b"x"]
 
@@ -210,7 +212,7 @@ def test_a_transaction_publishes_to_the_queue_of_that_name_at_the_commit(client:
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_arguments_that_cannot_be_read(client: Conversation, whole: bool) -> None:
+def test_arguments_that_cannot_be_read(client: SessionClient, whole: bool) -> None:
     """501 whether the content is there already or not; the lengths in it lie."""
     frames = bytearray(publish_frames(b"x", key="q"))
     frames[13] = 200  # the length of the exchange's name
@@ -223,7 +225,7 @@ def test_arguments_that_cannot_be_read(client: Conversation, whole: bool) -> Non
 def test_a_message_may_be_too_large(tmp_path: Path) -> None:
     """RabbitMQ 3.10.8 on the wire, with 128 MiB and a byte; the queue keeps nothing of it."""
     core = Core(tmp_path / "messages")
-    client = Party(core, SessionSettings(message_bytes_max=1000)).join()
+    client = SessionLayer(core, SessionSettings(message_bytes_max=1000)).connect()
     client.ask(queue_declare("q"))
     client.publish(b"x" * 1000, key="q")
     client.publish(b"x" * 1001, key="q")

@@ -17,9 +17,9 @@ from broker.session.session_settings import SessionSettings
 from broker.wire.frames import method_frame
 from broker.wire.methods import BasicAck, BasicNack, ChannelClose, ConnectionClose
 from harness.brokers.broker_core import SMALL, Core
-from harness.clients.session_client import Conversation, Party, publish_frames
+from harness.clients.amqp_peer import Message, publish_frames
+from harness.clients.session_client import SessionClient, SessionLayer
 from harness.clients.shorthand import consume, exchange_declare, get, queue_bind, queue_declare
-from harness.clients.wire_client import Message
 
 WIDE = Window(1 << 20, 1 << 30)
 
@@ -50,11 +50,11 @@ rows = st.lists(st.tuples(publishes, st.integers(1, 6)), min_size=1, max_size=8)
 
 
 @contextmanager
-def joined(settings: SessionSettings | None = None, window: Window = WIDE) -> Iterator[Conversation]:
+def joined(settings: SessionSettings | None = None, window: Window = WIDE) -> Iterator[SessionClient]:
     """A client with two channels, the first in confirm mode."""
     with tempfile.TemporaryDirectory() as directory:
         core = Core(Path(directory), window)
-        client = Party(core, settings).join(channels=2)
+        client = SessionLayer(core, settings).connect(channels=2)
         client.confirm()
         client.ask(exchange_declare("fan", "fanout"))
         client.ask(exchange_declare("by headers", "headers"))
@@ -64,21 +64,21 @@ def joined(settings: SessionSettings | None = None, window: Window = WIDE) -> It
             client.ask(queue_bind(name, "by headers", arguments={"h": 1}))
         try:
             yield client
-            client.party.registry.check()
+            client.sessions.registry.check()
         finally:
             core.close()
 
 
-def queue_contents(client: Conversation) -> dict[str, list[tuple[Any, ...]]]:
+def queue_contents(client: SessionClient) -> dict[str, list[tuple[Any, ...]]]:
     """What lies in the queues, in order, as the store and the broker's memory have it."""
-    client.party.core.commit()
+    client.sessions.core.commit()
     return {
         name: [
             (entry.message.body, entry.message.header, entry.message.route, entry.message.priority, entry.expires_at)
             for entry in queue.ready_messages.resident()
             if entry.message is not None
         ]
-        for name, queue in client.party.core.vhost.queues.items()
+        for name, queue in client.sessions.core.vhost.queues.items()
     }
 
 
@@ -124,7 +124,7 @@ def test_acks_and_publishes_in_one_piece_are_the_same_as_one_by_one(kinds: list[
         with joined() as client:
             client.ask(consume("q", tag="t"), channel=2)
             client.say(b"".join(publish_frames(b"%d" % number, key="q", persistent=True) for number in range(16)))
-            client.party.core.commit()
+            client.sessions.core.commit()
             client.received(channel=2)
             frames, tag = [], 0
             for kind in kinds:
@@ -136,26 +136,26 @@ def test_acks_and_publishes_in_one_piece_are_the_same_as_one_by_one(kinds: list[
                 frames.append(method_frame(2, ack))
             for piece in [b"".join(frames)] if in_one_piece else frames:
                 client.say(piece)
-            queue = client.party.core.vhost.queues["q"]
+            queue = client.sessions.core.vhost.queues["q"]
             counts = queue.unacked, queue.store.state.messages, len(queue.ready_messages)
             outcomes.append((client.received(channel=2), counts, queue_contents(client)["r"]))
     assert outcomes[0] == outcomes[1]
 
 
 @pytest.fixture
-def client() -> Iterator[Conversation]:
+def client() -> Iterator[SessionClient]:
     with joined() as conversation:
         yield conversation
 
 
-def test_a_refused_message_ends_its_channel_in_the_middle_of_a_batch(client: Conversation) -> None:
+def test_a_refused_message_ends_its_channel_in_the_middle_of_a_batch(client: SessionClient) -> None:
     good, bad = publish_frames(b"good", key="q"), publish_frames(b"bad!", key="q", user_id="somebody")
     client.say(good + good + bad + good)
     assert [type(item) for item in client.received()] == [ChannelClose]
     assert [body for body, *_ in queue_contents(client)["q"]] == [b"good", b"good"]
 
 
-def test_a_broken_header_ends_the_connection_behind_what_was_sound(client: Conversation) -> None:
+def test_a_broken_header_ends_the_connection_behind_what_was_sound(client: SessionClient) -> None:
     good = publish_frames(b"good", key="q", message_id="m")
     broken = good.replace(b"\x01m\xce", b"\x09m\xce")
     assert broken != good
@@ -164,7 +164,7 @@ def test_a_broken_header_ends_the_connection_behind_what_was_sound(client: Conve
     assert [body for body, *_ in queue_contents(client)["q"]] == [b"good", b"good"]
 
 
-def test_a_broken_frame_end_within_a_batch_is_found(client: Conversation) -> None:
+def test_a_broken_frame_end_within_a_batch_is_found(client: SessionClient) -> None:
     good = publish_frames(b"good", key="q")
     client.say(good + good + good[:-1] + b"\x00" + good)
     close = client.received(channel=0)[0]
@@ -181,8 +181,8 @@ def test_a_batch_longer_than_the_window_is_paged_and_comes_back_in_order(persist
     with joined(window=SMALL) as client:
         for part in (bodies[:10], bodies[10:20], bodies[20:]):
             client.say(b"".join(publish_frames(body, key="q", persistent=persistent) for body in part))
-            client.party.core.commit()
-        assert len(client.party.core.vhost.queues["q"].ready_messages.resident()) < 30
+            client.sessions.core.commit()
+        assert len(client.sessions.core.vhost.queues["q"].ready_messages.resident()) < 30
         assert [client.ask(get("q", no_ack=True), channel=2).body for _ in bodies] == bodies
 
 
@@ -196,7 +196,7 @@ def test_large_bodies_arrive_whole_however_they_are_cut(chunk: int, frame_max: i
         assert [body for body, *_ in queue_contents(client)["q"]] == bodies
 
 
-def test_a_large_frame_with_a_wrong_end_is_found(client: Conversation) -> None:
+def test_a_large_frame_with_a_wrong_end_is_found(client: SessionClient) -> None:
     frames = publish_frames(bytes(300_000), key="q")
     place = len(frames) - 1
     client.say(frames[:place] + b"\x00" + publish_frames(b"behind", key="q"), chunk=100_000)

@@ -5,22 +5,22 @@ from __future__ import annotations
 import pytest
 
 from broker.session.channel.route_cache import ROUTES_MIN, CachedRoute
-from harness.clients.session_client import Conversation, Party
+from harness.clients.session_client import SessionClient, SessionLayer
 from harness.clients.shorthand import queue_bind, queue_declare, queue_delete
 
 NAMES = 8 * ROUTES_MIN
 
 
 @pytest.fixture
-def client(party: Party) -> Conversation:
-    return party.join()
+def client(sessions: SessionLayer) -> SessionClient:
+    return sessions.connect()
 
 
-def routes(client: Conversation) -> list[CachedRoute]:
+def routes(client: SessionClient) -> list[CachedRoute]:
     return list(client.connection.routes.by_arguments.values())
 
 
-def test_deleted_queues_are_let_go(client: Conversation) -> None:
+def test_deleted_queues_are_let_go(client: SessionClient) -> None:
     """A queue of its own for every conversation, bound by a key of its own: few of those that are gone are held."""
     for number in range(NAMES):
         name = f"q{number}"
@@ -31,7 +31,7 @@ def test_deleted_queues_are_let_go(client: Conversation) -> None:
     assert len(routes(client)) <= ROUTES_MIN
 
 
-def test_what_is_there_stays_remembered(client: Conversation) -> None:
+def test_what_is_there_stays_remembered(client: SessionClient) -> None:
     client.ask(queue_declare("q"))
     client.ask(queue_bind("q", "amq.topic", "#"))
     for number in range(NAMES):

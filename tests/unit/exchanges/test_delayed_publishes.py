@@ -7,14 +7,14 @@ import pytest
 from broker.entities.scheduling.alarms import DISK
 from broker.entities.vhosts.users import Permission
 from broker.wire.methods import BasicAck
-from harness.clients.session_client import Conversation, Party
+from harness.clients.session_client import SessionClient, SessionLayer
 from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
 
 
 @pytest.fixture
-def owner(party: Party) -> Conversation:
+def owner(sessions: SessionLayer) -> SessionClient:
     """Somebody with a durable delayed exchange that leads to the durable queue q, in confirm mode."""
-    owner = party.join()
+    owner = sessions.connect()
     owner.ask(exchange_declare("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}))
     owner.ask(queue_declare("q", durable=True))
     owner.ask(queue_bind("q", "later", "k"))
@@ -22,17 +22,17 @@ def owner(party: Party) -> Conversation:
     return owner
 
 
-def delay(owner: Conversation, *, delivery_mode: int = 2) -> None:
+def delay(owner: SessionClient, *, delivery_mode: int = 2) -> None:
     owner.publish(b"x", exchange="later", key="k", headers={"x-delay": 1000}, delivery_mode=delivery_mode)
 
 
-def allow(party: Party, configure: str, write: str, read: str) -> None:
-    party.core.broker.users.permissions["/", "guest"] = Permission(configure, write, read)
-    party.core.broker.users.changed()
+def allow(sessions: SessionLayer, configure: str, write: str, read: str) -> None:
+    sessions.core.broker.users.permissions["/", "guest"] = Permission(configure, write, read)
+    sessions.core.broker.users.changed()
 
 
-def test_the_exchange_is_what_one_needs_the_permission_for(party: Party, owner: Conversation) -> None:
-    allow(party, "^$", "^q$", "^$")
+def test_the_exchange_is_what_one_needs_the_permission_for(sessions: SessionLayer, owner: SessionClient) -> None:
+    allow(sessions, "^$", "^q$", "^$")
     delay(owner)
     close = owner.expect_one()
     assert (close.reply_code, close.reply_text) == (
@@ -41,30 +41,34 @@ def test_the_exchange_is_what_one_needs_the_permission_for(party: Party, owner: 
     )
 
 
-def test_a_permission_counts_when_the_message_comes_not_when_it_is_due(party: Party, owner: Conversation) -> None:
+def test_a_permission_counts_when_the_message_comes_not_when_it_is_due(
+    sessions: SessionLayer, owner: SessionClient
+) -> None:
     delay(owner)
-    allow(party, "^$", "^$", "^$")
-    party.core.commit()
-    party.core.advance(1000)
-    assert len(party.core.queue_named("q").ready_messages) == 1
+    allow(sessions, "^$", "^$", "^$")
+    sessions.core.commit()
+    sessions.core.advance(1000)
+    assert len(sessions.core.queue_named("q").ready_messages) == 1
 
 
-def test_a_confirm_comes_when_the_exchange_has_the_message_on_disk(party: Party, owner: Conversation) -> None:
+def test_a_confirm_comes_when_the_exchange_has_the_message_on_disk(
+    sessions: SessionLayer, owner: SessionClient
+) -> None:
     delay(owner)
     assert owner.received() == []
-    party.core.commit()
+    sessions.core.commit()
     assert owner.expect_one() == BasicAck(1, False)
     delay(owner, delivery_mode=1)
     assert owner.expect_one() == BasicAck(2, False)
-    party.core.advance(1000)
-    party.core.commit()
+    sessions.core.advance(1000)
+    sessions.core.commit()
     assert owner.received() == []
 
 
-def test_under_an_alarm_what_is_due_goes_out_all_the_same(party: Party, owner: Conversation) -> None:
+def test_under_an_alarm_what_is_due_goes_out_all_the_same(sessions: SessionLayer, owner: SessionClient) -> None:
     """As in RabbitMQ, where an alarm holds publishing clients and nobody else."""
     delay(owner)
-    party.core.commit()
-    party.core.broker.alarms.set(DISK, short=True)
-    party.core.advance(1000)
-    assert len(party.core.queue_named("q").ready_messages) == 1
+    sessions.core.commit()
+    sessions.core.broker.alarms.set(DISK, short=True)
+    sessions.core.advance(1000)
+    assert len(sessions.core.queue_named("q").ready_messages) == 1

@@ -20,7 +20,6 @@ from typing import Any
 import pytest
 
 from broker.admin import protocol
-from harness.attacks.benign_client import descriptors
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.certificate_authority import Authority
 from harness.brokers.http_broker import (
@@ -36,6 +35,7 @@ from harness.brokers.http_broker import (
     write_segments,
 )
 from harness.clients.wire_client import Address
+from harness.process_figures import descriptors
 from harness.project import ROOT
 from harness.waiting import eventually
 

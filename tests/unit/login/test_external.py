@@ -18,43 +18,49 @@ from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER
 from broker.wire.methods import ConnectionClose, ConnectionStartOk, ConnectionTune
 from harness.brokers.broker_core import Core
-from harness.clients.session_client import Party
+from harness.clients.session_client import SessionLayer
 from tests.unit.login.test_certificate_names import certificate
 
 GUEST, APP, NOBODY = (certificate((NameOID.COMMON_NAME, name)) for name in ("guest", "app", "nobody"))
 
 
 @pytest.fixture
-def party(tmp_path: Path) -> Party:
-    party = Party(Core(tmp_path / "messages"), SessionSettings(naming=Naming("common_name")))
-    party.core.broker.users.by_name["app"] = User("app", "", SHA256, ())
-    return party
+def sessions(tmp_path: Path) -> SessionLayer:
+    sessions = SessionLayer(Core(tmp_path / "messages"), SessionSettings(naming=Naming("common_name")))
+    sessions.core.broker.users.by_name["app"] = User("app", "", SHA256, ())
+    return sessions
 
 
 def log_in(
-    party: Party, shown: bytes | None, *, asked: bool = True, loopback: bool = False, capable: bool = True, **how: Any
+    sessions: SessionLayer,
+    shown: bytes | None,
+    *,
+    asked: bool = True,
+    loopback: bool = False,
+    capable: bool = True,
+    **how: Any,
 ) -> tuple[Any, Any, list[Any]]:
     """The connection, what it was offered, and what it was told after connection.start-ok."""
     secured = Secured("TLSv1.3", "TLS_AES_256_GCM_SHA384", shown, asked)
-    caller = party.caller(Peer("192.0.2.1", 50000, "192.0.2.99", 5671, loopback, secured))
-    caller.say(PROTOCOL_HEADER)
-    start = caller.expect_one(channel=0)
+    client = sessions.client(Peer("192.0.2.1", 50000, "192.0.2.99", 5671, loopback, secured))
+    client.say(PROTOCOL_HEADER)
+    start = client.expect_one(channel=0)
     properties = from_python({"capabilities": {"authentication_failure_close": capable}})
     answer = ConnectionStartOk(properties, how.get("mechanism", "EXTERNAL"), how.get("response", b""), "en_US")
-    caller.send(answer, channel=0)
-    return caller.connection, start.mechanisms, caller.received(channel=0)
+    client.send(answer, channel=0)
+    return client.connection, start.mechanisms, client.received(channel=0)
 
 
-def test_a_user_without_a_password_gets_in(party: Party) -> None:
-    connection, offered, told = log_in(party, APP)
+def test_a_user_without_a_password_gets_in(sessions: SessionLayer) -> None:
+    connection, offered, told = log_in(sessions, APP)
     assert offered == b"PLAIN AMQPLAIN EXTERNAL"
     assert isinstance(told[0], ConnectionTune)
     assert connection.user == "app"
 
 
-def test_what_the_client_says_its_name_is_does_not_matter(party: Party) -> None:
+def test_what_the_client_says_its_name_is_does_not_matter(sessions: SessionLayer) -> None:
     """RabbitMQ 3.10.8 does not look at the response either."""
-    connection, _, _ = log_in(party, APP, response=b"guest")
+    connection, _, _ = log_in(sessions, APP, response=b"guest")
     assert connection.user == "app"
 
 
@@ -69,9 +75,9 @@ def test_what_the_client_says_its_name_is_does_not_matter(party: Party) -> None:
     ],
 )
 def test_refusals_are_rabbitmqs(
-    party: Party, caplog: pytest.LogCaptureFixture, shown: bytes | None, logged: str
+    sessions: SessionLayer, caplog: pytest.LogCaptureFixture, shown: bytes | None, logged: str
 ) -> None:
-    _, _, told = log_in(party, shown)
+    _, _, told = log_in(sessions, shown)
     assert isinstance(told[0], ConnectionClose)
     assert (told[0].reply_code, told[0].reply_text) == (
         403,
@@ -81,25 +87,27 @@ def test_refusals_are_rabbitmqs(
         ),
     )
     assert logged in caplog.text
-    connection, _, told = log_in(party, shown, capable=False)
+    connection, _, told = log_in(sessions, shown, capable=False)
     assert told == []
     assert (connection.ended, connection.linger) == (True, SILENT_SECONDS)
 
 
-def test_guest_may_come_from_this_machine(party: Party) -> None:
-    connection, _, _ = log_in(party, GUEST, loopback=True)
+def test_guest_may_come_from_this_machine(sessions: SessionLayer) -> None:
+    connection, _, _ = log_in(sessions, GUEST, loopback=True)
     assert connection.user == "guest"
 
 
-def test_where_no_certificates_are_asked_for_it_is_not_offered(party: Party, caplog: pytest.LogCaptureFixture) -> None:
-    connection, offered, told = log_in(party, None, asked=False)
+def test_where_no_certificates_are_asked_for_it_is_not_offered(
+    sessions: SessionLayer, caplog: pytest.LogCaptureFixture
+) -> None:
+    connection, offered, told = log_in(sessions, None, asked=False)
     assert offered == b"PLAIN AMQPLAIN"
     assert told == []
     assert (connection.ended, connection.linger) == (True, SILENT_SECONDS)
     assert "unknown authentication mechanism 'EXTERNAL'" in caplog.text
 
 
-def test_certificates_are_not_guesses(party: Party) -> None:
+def test_certificates_are_not_guesses(sessions: SessionLayer) -> None:
     for _ in range(100):
-        log_in(party, NOBODY)
-    assert party.registry.login_throttle.users.throttled == {}
+        log_in(sessions, NOBODY)
+    assert sessions.registry.login_throttle.users.throttled == {}

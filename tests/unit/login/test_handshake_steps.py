@@ -31,26 +31,26 @@ from broker.wire.methods import (
     ConnectionTuneOk,
 )
 from harness.brokers.broker_core import Core
-from harness.clients.session_client import Conversation, Party, publish_frames
+from harness.clients.amqp_peer import Message, publish_frames
+from harness.clients.session_client import SessionClient, SessionLayer
 from harness.clients.shorthand import get, queue_declare
-from harness.clients.wire_client import Message
 
 START_OK = ConnectionStartOk(from_python({"capabilities": {}}), "PLAIN", b"\0guest\0guest", "en_US")
 TUNE_OK = ConnectionTuneOk(2047, 131072, 0)
 
 
-def silent_end(caller: Conversation, seconds: float) -> bool:
+def silent_end(client: SessionClient, seconds: float) -> bool:
     """The connection ends without a word after this much silence."""
-    ended, said = caller.connection.ended, caller.received(channel=0)
-    return ended and caller.connection.linger == seconds and said == []
+    ended, said = client.connection.ended, client.received(channel=0)
+    return ended and client.connection.linger == seconds and said == []
 
 
 @pytest.fixture
-def caller(party: Party) -> Conversation:
-    return party.caller()
+def client(sessions: SessionLayer) -> SessionClient:
+    return sessions.client()
 
 
-def come_to(caller: Conversation, phase: Phase) -> None:
+def come_to(client: SessionClient, phase: Phase) -> None:
     """Say what leads to a phase, and forget the answers."""
     steps: list[tuple[Phase, bytes]] = [
         (Phase.START, PROTOCOL_HEADER),
@@ -59,11 +59,11 @@ def come_to(caller: Conversation, phase: Phase) -> None:
         (Phase.OPEN, method_frame(0, ConnectionOpen("/"))),
     ]
     for reached, said in steps:
-        if caller.connection.phase is phase:
+        if client.connection.phase is phase:
             break
-        caller.say(said)
-        assert caller.connection.phase is reached
-    caller.received(channel=0)
+        client.say(said)
+        assert client.connection.phase is reached
+    client.received(channel=0)
 
 
 # Any pieces
@@ -106,10 +106,10 @@ def outcome(directory: Path, pieces: list[bytes]) -> Heard:
     """What the client hears when it sends the conversation in these pieces."""
     core = Core(directory)
     try:
-        caller = Party(core).caller()
+        client = SessionLayer(core).client()
         for piece in pieces:
-            caller.say(piece)
-        heard: list[list[Any]] = [caller.received(channel=number) for number in range(3)]
+            client.say(piece)
+        heard: list[list[Any]] = [client.received(channel=number) for number in range(3)]
         confirmed = max(item.delivery_tag for item in heard[1] if isinstance(item, BasicAck))
         words = [[in_short(item) for item in channel if not isinstance(item, BasicAck)] for channel in heard]
         return Heard(words, confirmed)
@@ -162,30 +162,30 @@ def test_any_cuts_say_the_same(tmp_path_factory: pytest.TempPathFactory, expecte
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 9, 64])
-def test_the_handshake_in_small_pieces(party: Party, size: int) -> None:
-    caller = party.caller()
-    caller.say(b"".join(CONVERSATION[:9]), chunk=size)
-    assert [type(item) for item in caller.received(channel=0)] == [ConnectionStart, ConnectionTune, ConnectionOpenOk]
-    assert len(caller.received(channel=1)) == 3
+def test_the_handshake_in_small_pieces(sessions: SessionLayer, size: int) -> None:
+    client = sessions.client()
+    client.say(b"".join(CONVERSATION[:9]), chunk=size)
+    assert [type(item) for item in client.received(channel=0)] == [ConnectionStart, ConnectionTune, ConnectionOpenOk]
+    assert len(client.received(channel=1)) == 3
 
 
 # The header
 
 
 @pytest.mark.parametrize("header", [b"GET / HT", b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00", b"\0" * 8])
-def test_another_protocol_is_told_this_one(caller: Conversation, header: bytes) -> None:
+def test_another_protocol_is_told_this_one(client: SessionClient, header: bytes) -> None:
     """0-9-1 specification, 2.2.4: the server writes the header it speaks and closes the socket."""
-    caller.feed(header)
-    assert caller.connection.output.take() == PROTOCOL_HEADER
-    assert caller.connection.ended
+    client.feed(header)
+    assert client.connection.output.take() == PROTOCOL_HEADER
+    assert client.connection.ended
 
 
-def test_a_header_is_awaited_in_full(caller: Conversation) -> None:
-    caller.say(PROTOCOL_HEADER[:7])
-    assert caller.connection.phase is Phase.HEADER
-    assert not caller.connection.ended
-    caller.say(PROTOCOL_HEADER[7:])
-    assert isinstance(caller.expect_one(channel=0), ConnectionStart)
+def test_a_header_is_awaited_in_full(client: SessionClient) -> None:
+    client.say(PROTOCOL_HEADER[:7])
+    assert client.connection.phase is Phase.HEADER
+    assert not client.connection.ended
+    client.say(PROTOCOL_HEADER[7:])
+    assert isinstance(client.expect_one(channel=0), ConnectionStart)
 
 
 # Out of order
@@ -201,28 +201,28 @@ def test_a_header_is_awaited_in_full(caller: Conversation) -> None:
         (Phase.OPENING, START_OK, 0.0),
     ],
 )
-def test_a_method_too_soon_or_too_late(caller: Conversation, phase: Phase, said: Method, seconds: float) -> None:
+def test_a_method_too_soon_or_too_late(client: SessionClient, phase: Phase, said: Method, seconds: float) -> None:
     """RabbitMQ closes the socket without connection.close, during the login after three seconds of silence."""
-    come_to(caller, phase)
-    caller.send(said, channel=0)
-    assert silent_end(caller, seconds)
+    come_to(client, phase)
+    client.send(said, channel=0)
+    assert silent_end(client, seconds)
 
 
 @pytest.mark.parametrize("phase", [Phase.START, Phase.TUNE, Phase.OPENING])
-def test_channels_are_not_for_those_who_are_not_in(party: Party, caller: Conversation, phase: Phase) -> None:
-    come_to(caller, phase)
-    caller.send(ChannelOpen(), queue_declare("q"))
-    assert caller.connection.ended
-    assert caller.received() == []
-    assert "q" not in party.core.vhost.queues
+def test_channels_are_not_for_those_who_are_not_in(sessions: SessionLayer, client: SessionClient, phase: Phase) -> None:
+    come_to(client, phase)
+    client.send(ChannelOpen(), queue_declare("q"))
+    assert client.connection.ended
+    assert client.received() == []
+    assert "q" not in sessions.core.vhost.queues
 
 
-def test_nothing_is_heard_after_the_end(party: Party, caller: Conversation) -> None:
-    come_to(caller, Phase.START)
+def test_nothing_is_heard_after_the_end(sessions: SessionLayer, client: SessionClient) -> None:
+    come_to(client, Phase.START)
     frames = (TUNE_OK, START_OK, TUNE_OK, ConnectionOpen("/"))
-    caller.say(b"".join(method_frame(0, method) for method in frames))
-    assert silent_end(caller, SILENT_SECONDS)
-    assert party.registry.connections == {}
+    client.say(b"".join(method_frame(0, method) for method in frames))
+    assert silent_end(client, SILENT_SECONDS)
+    assert sessions.registry.connections == {}
 
 
 # Tune
@@ -241,24 +241,24 @@ def test_nothing_is_heard_after_the_end(party: Party, caller: Conversation) -> N
     ],
     ids=str,
 )
-def test_what_may_be_tuned(caller: Conversation, answer: ConnectionTuneOk, fits: bool) -> None:
+def test_what_may_be_tuned(client: SessionClient, answer: ConnectionTuneOk, fits: bool) -> None:
     """Not above the server's proposal, and no "no limit" where the server has one (3.10.8 on the wire)."""
-    come_to(caller, Phase.TUNE)
-    caller.send(answer, channel=0)
+    come_to(client, Phase.TUNE)
+    client.send(answer, channel=0)
     if fits:
-        assert caller.connection.phase is Phase.OPENING
-        assert (caller.connection.frame_max, caller.connection.heartbeat) == (answer.frame_max, answer.heartbeat)
+        assert client.connection.phase is Phase.OPENING
+        assert (client.connection.frame_max, client.connection.heartbeat) == (answer.frame_max, answer.heartbeat)
     else:
-        assert silent_end(caller, SILENT_SECONDS)
+        assert silent_end(client, SILENT_SECONDS)
 
 
 def test_without_limits_of_its_own_the_broker_takes_any(tmp_path: Path) -> None:
     core = Core(tmp_path / "messages")
-    caller = Party(core, SessionSettings(channel_max=0, frame_max=0)).caller()
-    come_to(caller, Phase.TUNE)
-    caller.send(ConnectionTuneOk(0, 0, 0), channel=0)
-    assert caller.connection.phase is Phase.OPENING
-    assert (caller.connection.channel_max, caller.connection.frame_max) == (65535, 1 << 32)
+    client = SessionLayer(core, SessionSettings(channel_max=0, frame_max=0)).client()
+    come_to(client, Phase.TUNE)
+    client.send(ConnectionTuneOk(0, 0, 0), channel=0)
+    assert client.connection.phase is Phase.OPENING
+    assert (client.connection.channel_max, client.connection.frame_max) == (65535, 1 << 32)
     core.close()
 
 
@@ -284,36 +284,36 @@ def test_without_limits_of_its_own_the_broker_takes_any(tmp_path: Path) -> None:
         ("plain", b"\0guest\0guest", False),
     ],
 )
-def test_logins(caller: Conversation, mechanism: str, response: bytes, may: bool) -> None:
-    come_to(caller, Phase.START)
-    caller.send(ConnectionStartOk({}, mechanism, response, "en_US"), channel=0)
+def test_logins(client: SessionClient, mechanism: str, response: bytes, may: bool) -> None:
+    come_to(client, Phase.START)
+    client.send(ConnectionStartOk({}, mechanism, response, "en_US"), channel=0)
     if may:
-        assert isinstance(caller.expect_one(channel=0), ConnectionTune)
+        assert isinstance(client.expect_one(channel=0), ConnectionTune)
     else:
-        assert silent_end(caller, SILENT_SECONDS)
+        assert silent_end(client, SILENT_SECONDS)
 
 
-def test_a_password_of_any_bytes(party: Party, caller: Conversation) -> None:
+def test_a_password_of_any_bytes(sessions: SessionLayer, client: SessionClient) -> None:
     """RFC 4616 forbids NUL alone; names that are not UTF-8 keep their bytes."""
     name = b"caf\xe9"
     text = name.decode("utf-8", "surrogateescape")
-    party.core.broker.users.by_name[text] = User(text, hash_password(b"\xff \xfe"), SHA256, ())
-    come_to(caller, Phase.START)
-    caller.send(ConnectionStartOk({}, "PLAIN", b"\0" + name + b"\0\xff \xfe", "en_US"), channel=0)
-    assert isinstance(caller.expect_one(channel=0), ConnectionTune)
+    sessions.core.broker.users.by_name[text] = User(text, hash_password(b"\xff \xfe"), SHA256, ())
+    come_to(client, Phase.START)
+    client.send(ConnectionStartOk({}, "PLAIN", b"\0" + name + b"\0\xff \xfe", "en_US"), channel=0)
+    assert isinstance(client.expect_one(channel=0), ConnectionTune)
 
 
-def test_a_login_that_is_refused_in_words(caller: Conversation) -> None:
+def test_a_login_that_is_refused_in_words(client: SessionClient) -> None:
     """Clients that announce `authentication_failure_close` hear 403 at once (RabbitMQ's extension)."""
-    come_to(caller, Phase.START)
+    come_to(client, Phase.START)
     properties = from_python({"capabilities": {"authentication_failure_close": True}})
-    caller.send(ConnectionStartOk(properties, "PLAIN", b"\0guest\0wrong", "en_US"), channel=0)
-    close = caller.expect_one(channel=0)
+    client.send(ConnectionStartOk(properties, "PLAIN", b"\0guest\0wrong", "en_US"), channel=0)
+    close = client.expect_one(channel=0)
     assert (close.reply_code, close.class_id, close.method_id) == (403, 0, 0)
-    caller.send(START_OK, channel=0)
-    assert caller.received(channel=0) == [], "there is no second try"
-    caller.send(ConnectionCloseOk(), channel=0)
-    assert caller.connection.ended
+    client.send(START_OK, channel=0)
+    assert client.received(channel=0) == [], "there is no second try"
+    client.send(ConnectionCloseOk(), channel=0)
+    assert client.connection.ended
 
 
 @pytest.mark.parametrize(
@@ -323,30 +323,30 @@ def test_a_login_that_is_refused_in_words(caller: Conversation) -> None:
         ("closed", "NOT_ALLOWED - access to vhost 'closed' refused for user 'guest'"),
     ],
 )
-def test_virtual_hosts_that_are_closed(party: Party, caller: Conversation, vhost: str, text: str) -> None:
-    party.core.broker.add_vhost("closed")
-    come_to(caller, Phase.OPENING)
-    caller.send(ConnectionOpen(vhost), channel=0)
-    close = caller.expect_one(channel=0)
+def test_virtual_hosts_that_are_closed(sessions: SessionLayer, client: SessionClient, vhost: str, text: str) -> None:
+    sessions.core.broker.add_vhost("closed")
+    come_to(client, Phase.OPENING)
+    client.send(ConnectionOpen(vhost), channel=0)
+    close = client.expect_one(channel=0)
     assert (close.reply_code, close.reply_text, close.class_id, close.method_id) == (530, text, 10, 40)
-    assert not caller.connection.ended
-    caller.send(ConnectionCloseOk(), channel=0)
-    assert caller.connection.ended
+    assert not client.connection.ended
+    client.send(ConnectionCloseOk(), channel=0)
+    assert client.connection.ended
 
 
 def test_no_more_connections_than_the_settings_allow(tmp_path: Path) -> None:
     core = Core(tmp_path / "messages")
-    party = Party(core, SessionSettings(connections_max=2))
-    first, _ = party.join(), party.join()
-    caller = party.caller()
-    come_to(caller, Phase.OPENING)
-    caller.send(ConnectionOpen("/"), channel=0)
-    close = caller.expect_one(channel=0)
+    sessions = SessionLayer(core, SessionSettings(connections_max=2))
+    first, _ = sessions.connect(), sessions.connect()
+    client = sessions.client()
+    come_to(client, Phase.OPENING)
+    client.send(ConnectionOpen("/"), channel=0)
+    close = client.expect_one(channel=0)
     assert (close.reply_code, close.reply_text) == (
         530,
         "NOT_ALLOWED - connection refused: node connection limit (2) is reached",
     )
-    caller.drop()
+    client.drop()
     first.drop()
-    party.join()
+    sessions.connect()
     core.close()

@@ -18,7 +18,7 @@ from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER
 from broker.wire.methods import ConnectionClose, ConnectionStartOk
 from harness.brokers.broker_core import Core
-from harness.clients.session_client import PEER, Party
+from harness.clients.session_client import PEER, SessionLayer
 
 LIMITS = ThrottleLimits(free=3, window=3600, wait_max=60)
 ELSEWHERE, BEYOND = (Peer(host, 50000, "192.0.2.99", 5672, loopback=False) for host in ("192.0.2.1", "198.51.100.1"))
@@ -26,134 +26,136 @@ POLITE = from_python({"capabilities": {"authentication_failure_close": True}})
 
 
 @pytest.fixture
-def party(tmp_path: Path) -> Party:
-    party = Party(Core(tmp_path / "messages"), SessionSettings(throttle=LIMITS, loopback_users=frozenset()))
-    party.core.broker.users.by_name["other"] = User("other", hash_password(b"other"), SHA256, ())
-    return party
+def sessions(tmp_path: Path) -> SessionLayer:
+    sessions = SessionLayer(Core(tmp_path / "messages"), SessionSettings(throttle=LIMITS, loopback_users=frozenset()))
+    sessions.core.broker.users.by_name["other"] = User("other", hash_password(b"other"), SHA256, ())
+    return sessions
 
 
-def log_in(party: Party, password: bytes, peer: Peer = ELSEWHERE, user: bytes = b"guest") -> Connection:
+def log_in(sessions: SessionLayer, password: bytes, peer: Peer = ELSEWHERE, user: bytes = b"guest") -> Connection:
     """Try a password; the connection as it is then."""
-    caller = party.caller(peer)
-    caller.say(PROTOCOL_HEADER)
-    caller.send(ConnectionStartOk(POLITE, "PLAIN", b"\0" + user + b"\0" + password, "en_US"), channel=0)
-    answers = caller.received(channel=0)[1:]
-    assert caller.connection.ended or isinstance(answers[0], ConnectionClose) or caller.connection.phase is Phase.TUNE
-    return caller.connection
+    client = sessions.client(peer)
+    client.say(PROTOCOL_HEADER)
+    client.send(ConnectionStartOk(POLITE, "PLAIN", b"\0" + user + b"\0" + password, "en_US"), channel=0)
+    answers = client.received(channel=0)[1:]
+    assert client.connection.ended or isinstance(answers[0], ConnectionClose) or client.connection.phase is Phase.TUNE
+    return client.connection
 
 
 def is_in(connection: Connection) -> bool:
     return connection.phase is Phase.TUNE and not connection.ended
 
 
-def guess(party: Party, count: int, peer: Peer = ELSEWHERE, user: bytes = b"guest") -> None:
+def guess(sessions: SessionLayer, count: int, peer: Peer = ELSEWHERE, user: bytes = b"guest") -> None:
     for number in range(count):
-        assert not is_in(log_in(party, b"guess %d" % number, peer, user))
+        assert not is_in(log_in(sessions, b"guess %d" % number, peer, user))
 
 
-def test_a_few_mistakes_are_free(party: Party) -> None:
-    guess(party, LIMITS.free)
-    assert is_in(log_in(party, b"guest"))
+def test_a_few_mistakes_are_free(sessions: SessionLayer) -> None:
+    guess(sessions, LIMITS.free)
+    assert is_in(log_in(sessions, b"guest"))
 
 
-def test_beyond_them_even_the_right_password_has_to_wait(party: Party, caplog: pytest.LogCaptureFixture) -> None:
-    guess(party, LIMITS.free + 1)
-    assert not is_in(log_in(party, b"guest"))
+def test_beyond_them_even_the_right_password_has_to_wait(
+    sessions: SessionLayer, caplog: pytest.LogCaptureFixture
+) -> None:
+    guess(sessions, LIMITS.free + 1)
+    assert not is_in(log_in(sessions, b"guest"))
     assert "too many wrong passwords from 192.0.2.1, the next one counts in 1 s" in caplog.text
-    party.core.advance(1000)
-    assert is_in(log_in(party, b"guest"))
+    sessions.core.advance(1000)
+    assert is_in(log_in(sessions, b"guest"))
 
 
-def test_what_waits_is_not_looked_at(party: Party, monkeypatch: pytest.MonkeyPatch) -> None:
-    guess(party, LIMITS.free + 1)
+def test_what_waits_is_not_looked_at(sessions: SessionLayer, monkeypatch: pytest.MonkeyPatch) -> None:
+    guess(sessions, LIMITS.free + 1)
     monkeypatch.setitem(ALGORITHMS, SHA256, lambda data: pytest.fail("a password was looked at"))
-    assert not is_in(log_in(party, b"guest"))
+    assert not is_in(log_in(sessions, b"guest"))
 
 
-def test_the_wait_doubles_up_to_its_longest(party: Party) -> None:
-    guess(party, LIMITS.free)
-    throttle, waits = party.registry.login_throttle, []
+def test_the_wait_doubles_up_to_its_longest(sessions: SessionLayer) -> None:
+    guess(sessions, LIMITS.free)
+    throttle, waits = sessions.registry.login_throttle, []
     for number in range(9):
-        log_in(party, b"further guess %d" % number)
-        waits.append(throttle.wait(ELSEWHERE.host, Login("guest", b"x"), party.core.clock.now()))
-        party.core.advance(int(waits[-1] * 1000))
+        log_in(sessions, b"further guess %d" % number)
+        waits.append(throttle.wait(ELSEWHERE.host, Login("guest", b"x"), sessions.core.clock.now()))
+        sessions.core.advance(int(waits[-1] * 1000))
     assert waits == [1, 2, 4, 8, 16, 32, 60, 60, 60]
 
 
-def test_coming_too_early_makes_it_no_longer(party: Party) -> None:
+def test_coming_too_early_makes_it_no_longer(sessions: SessionLayer) -> None:
     """A client that tries again and again gets in when the time has passed."""
-    guess(party, LIMITS.free + 1)
+    guess(sessions, LIMITS.free + 1)
     for _ in range(9):
-        party.core.advance(100)
-        assert not is_in(log_in(party, b"guest"))
-    party.core.advance(100)
-    assert is_in(log_in(party, b"guest"))
+        sessions.core.advance(100)
+        assert not is_in(log_in(sessions, b"guest"))
+    sessions.core.advance(100)
+    assert is_in(log_in(sessions, b"guest"))
 
 
-def test_an_old_password_again_and_again_is_one_guess(party: Party) -> None:
+def test_an_old_password_again_and_again_is_one_guess(sessions: SessionLayer) -> None:
     """A program that was forgotten when the password changed must not keep the others at its address out."""
     for _ in range(1000):
-        assert not is_in(log_in(party, b"the old one"))
-    assert is_in(log_in(party, b"guest"))
+        assert not is_in(log_in(sessions, b"the old one"))
+    assert is_in(log_in(sessions, b"guest"))
 
 
-def test_the_right_password_forgets_the_mistakes(party: Party) -> None:
-    guess(party, LIMITS.free)
-    assert is_in(log_in(party, b"guest"))
-    guess(party, LIMITS.free)
-    assert is_in(log_in(party, b"guest"))
+def test_the_right_password_forgets_the_mistakes(sessions: SessionLayer) -> None:
+    guess(sessions, LIMITS.free)
+    assert is_in(log_in(sessions, b"guest"))
+    guess(sessions, LIMITS.free)
+    assert is_in(log_in(sessions, b"guest"))
 
 
-def test_an_account_of_one_s_own_forgets_no_guesses_for_others(party: Party) -> None:
+def test_an_account_of_one_s_own_forgets_no_guesses_for_others(sessions: SessionLayer) -> None:
     for number in range(20):
-        log_in(party, b"guess %d" % number)
-        log_in(party, b"other", user=b"other")
-    assert not is_in(log_in(party, b"guest"))
-    assert is_in(log_in(party, b"other", user=b"other"))
+        log_in(sessions, b"guess %d" % number)
+        log_in(sessions, b"other", user=b"other")
+    assert not is_in(log_in(sessions, b"guest"))
+    assert is_in(log_in(sessions, b"other", user=b"other"))
 
 
-def test_nobody_is_kept_out_by_guesses_from_elsewhere(party: Party) -> None:
-    guess(party, 50, BEYOND)
-    assert not is_in(log_in(party, b"guest", BEYOND))
-    assert is_in(log_in(party, b"guest"))
+def test_nobody_is_kept_out_by_guesses_from_elsewhere(sessions: SessionLayer) -> None:
+    guess(sessions, 50, BEYOND)
+    assert not is_in(log_in(sessions, b"guest", BEYOND))
+    assert is_in(log_in(sessions, b"guest"))
 
 
-def test_guesses_for_many_users_are_guesses_of_an_address(party: Party) -> None:
+def test_guesses_for_many_users_are_guesses_of_an_address(sessions: SessionLayer) -> None:
     for number in range(10 * LIMITS.free + 1):
-        log_in(party, b"password1", user=b"user %d" % number)
-    assert not is_in(log_in(party, b"guest"))
-    assert is_in(log_in(party, b"guest", BEYOND))
+        log_in(sessions, b"password1", user=b"user %d" % number)
+    assert not is_in(log_in(sessions, b"guest"))
+    assert is_in(log_in(sessions, b"guest", BEYOND))
 
 
-def test_guesses_from_many_addresses_are_refused_slowly(party: Party) -> None:
+def test_guesses_from_many_addresses_are_refused_slowly(sessions: SessionLayer) -> None:
     """And without a word, which says when a guess was wrong; while the right password is taken at once."""
     lingers = []
     for number in range(LIMITS.free + 4):
         peer = ELSEWHERE._replace(host=f"192.0.2.{number}")
-        lingers.append(log_in(party, b"guess %d" % number, peer).linger)
+        lingers.append(log_in(sessions, b"guess %d" % number, peer).linger)
     assert lingers == [0, 0, 0, *(SILENT_SECONDS + longer for longer in (1, 2, 4, 8))]
-    assert is_in(log_in(party, b"guest", BEYOND))
+    assert is_in(log_in(sessions, b"guest", BEYOND))
 
 
-def test_this_machine_is_not_watched(party: Party) -> None:
-    guess(party, 50, PEER)
-    assert is_in(log_in(party, b"guest", PEER))
+def test_this_machine_is_not_watched(sessions: SessionLayer) -> None:
+    guess(sessions, 50, PEER)
+    assert is_in(log_in(sessions, b"guest", PEER))
 
 
-def test_what_is_long_past_is_forgotten(party: Party) -> None:
-    guess(party, LIMITS.free)
-    party.core.advance(3_600_000)
-    guess(party, LIMITS.free)
-    assert is_in(log_in(party, b"guest"))
+def test_what_is_long_past_is_forgotten(sessions: SessionLayer) -> None:
+    guess(sessions, LIMITS.free)
+    sessions.core.advance(3_600_000)
+    guess(sessions, LIMITS.free)
+    assert is_in(log_in(sessions, b"guest"))
 
 
 def test_without_a_limit_nobody_waits(tmp_path: Path) -> None:
-    party = Party(
+    sessions = SessionLayer(
         Core(tmp_path / "messages"), SessionSettings(throttle=ThrottleLimits(free=0), loopback_users=frozenset())
     )
-    guess(party, 100)
-    assert is_in(log_in(party, b"guest"))
-    assert party.registry.login_throttle.pairs.throttled == {}
+    guess(sessions, 100)
+    assert is_in(log_in(sessions, b"guest"))
+    assert sessions.registry.login_throttle.pairs.throttled == {}
 
 
 def test_what_is_remembered_is_bounded_and_holds_no_password() -> None:

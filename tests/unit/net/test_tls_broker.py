@@ -58,7 +58,7 @@ def log_in(process: BrokerProcess, context: ssl.SSLContext, *, mechanism: str = 
         answer = client.receive(channel=0)
         if isinstance(answer, ConnectionClose):
             client.send(ConnectionCloseOk(), channel=0)
-        return client.server_start, answer
+        return client.peer.server_start, answer
     finally:
         client.close()
 
@@ -102,8 +102,8 @@ def test_passwords_are_as_good_with_a_certificate(secured: BrokerProcess, author
 def test_the_plain_port_offers_no_external(secured: BrokerProcess) -> None:
     client = Client(secured.address)
     client.start()
-    assert client.server_start is not None
-    assert client.server_start.mechanisms == b"PLAIN AMQPLAIN"
+    assert client.peer.server_start is not None
+    assert client.peer.server_start.mechanisms == b"PLAIN AMQPLAIN"
     client.close()
 
 
@@ -137,8 +137,8 @@ def fingerprint(process: BrokerProcess, authority: Authority) -> bytes | None:
     """The certificate that the broker shows to a new client."""
     client = Client(process.tls_address, authority.client())
     try:
-        assert isinstance(client._socket, ssl.SSLSocket)
-        return client._socket.getpeercert(binary_form=True)
+        assert isinstance(client.socket, ssl.SSLSocket)
+        return client.socket.getpeercert(binary_form=True)
     finally:
         client.close()
 

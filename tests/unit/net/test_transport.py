@@ -38,10 +38,17 @@ from broker.wire.methods import (
     ConnectionUnblocked,
     QueueDeclareOk,
 )
-from harness.brokers.broker_server import BACKLOG, SOCKET_BYTES, Caller, Station, eventually, let_pass, station
-from harness.clients.session_client import publish_frames
+from harness.brokers.broker_server import (
+    BACKLOG,
+    SOCKET_BYTES,
+    BrokerServer,
+    ServerClient,
+    eventually,
+    let_pass,
+    serving,
+)
+from harness.clients.amqp_peer import Message, publish_frames
 from harness.clients.shorthand import consume, get, queue_declare
-from harness.clients.wire_client import Message
 from storage.batch import SealedBatch
 
 OUTPUT_BYTES = 128 * 1024
@@ -49,17 +56,17 @@ HELD_BYTES = 256 * 1024
 
 
 @pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Station]:
-    """A station whose limits are small."""
+async def server(tmp_path: Path) -> AsyncIterator[BrokerServer]:
+    """A server whose limits are small."""
     settings = SessionSettings(output_bytes_max=OUTPUT_BYTES, held_bytes_max=HELD_BYTES)
-    async with station(tmp_path / "messages", settings) as place:
-        yield place
+    async with serving(tmp_path / "messages", settings) as server:
+        yield server
 
 
-async def seconds_until_gone(caller: Caller) -> float:
+async def seconds_until_gone(client: ServerClient) -> float:
     """How long it takes until the broker closes the socket."""
     start = trio.current_time()
-    await caller.until_gone()
+    await client.until_gone()
     return trio.current_time() - start
 
 
@@ -68,83 +75,91 @@ async def seconds_until_gone(caller: Caller) -> float:
 
 @pytest.mark.parametrize("said", [b"", b"AMQP", PROTOCOL_HEADER, PROTOCOL_HEADER + b"\x01\0\0\0\0"])
 async def test_who_does_not_get_on_is_sent_away(
-    autojump_clock: trio.testing.MockClock, place: Station, said: bytes
+    autojump_clock: trio.testing.MockClock, server: BrokerServer, said: bytes
 ) -> None:
-    caller = place.connect()
-    await caller.say(said)
-    assert await seconds_until_gone(caller) == pytest.approx(place.limits.handshake_timeout)
-    assert place.registry.connections == {}
+    client = server.client()
+    await client.say(said)
+    assert await seconds_until_gone(client) == pytest.approx(server.limits.handshake_timeout)
+    assert server.registry.connections == {}
 
 
-async def test_a_byte_now_and_then_buys_no_time(autojump_clock: trio.testing.MockClock, place: Station) -> None:
-    caller = place.connect()
-    await caller.say(PROTOCOL_HEADER)
+async def test_a_byte_now_and_then_buys_no_time(autojump_clock: trio.testing.MockClock, server: BrokerServer) -> None:
+    client = server.client()
+    await client.say(PROTOCOL_HEADER)
     for _ in range(6):
         await let_pass(1.5)
-        await caller.say(b"\x01")
-    assert not caller.connection.ended
-    assert await seconds_until_gone(caller) == pytest.approx(place.limits.handshake_timeout - 6 * 1.5)
+        await client.say(b"\x01")
+    assert not client.connection.ended
+    assert await seconds_until_gone(client) == pytest.approx(server.limits.handshake_timeout - 6 * 1.5)
 
 
-async def test_who_is_in_has_all_the_time_there_is(autojump_clock: trio.testing.MockClock, place: Station) -> None:
-    caller = await place.join()
+async def test_who_is_in_has_all_the_time_there_is(
+    autojump_clock: trio.testing.MockClock, server: BrokerServer
+) -> None:
+    client = await server.connect()
     await let_pass(86400)
-    assert isinstance(await caller.ask(queue_declare("q")), QueueDeclareOk)
+    assert isinstance(await client.ask(queue_declare("q")), QueueDeclareOk)
 
 
-async def test_a_refused_login_is_followed_by_silence(autojump_clock: trio.testing.MockClock, place: Station) -> None:
+async def test_a_refused_login_is_followed_by_silence(
+    autojump_clock: trio.testing.MockClock, server: BrokerServer
+) -> None:
     """RabbitMQ waits three seconds, so that guessing is slow, and says nothing."""
-    caller = place.connect()
-    await caller.say(PROTOCOL_HEADER)
-    assert isinstance(await caller.receive(channel=0), ConnectionStart)
-    await caller.send(ConnectionStartOk({}, "PLAIN", b"\0guest\0wrong", "en_US"), channel=0)
-    assert await seconds_until_gone(caller) == pytest.approx(SILENT_SECONDS)
+    client = server.client()
+    await client.say(PROTOCOL_HEADER)
+    assert isinstance(await client.receive(channel=0), ConnectionStart)
+    await client.send(ConnectionStartOk({}, "PLAIN", b"\0guest\0wrong", "en_US"), channel=0)
+    assert await seconds_until_gone(client) == pytest.approx(SILENT_SECONDS)
 
 
 # Ends
 
 
-async def test_who_does_not_answer_a_close_is_sent_away(autojump_clock: trio.testing.MockClock, place: Station) -> None:
-    caller = await place.join()
-    await caller.send(BasicPublish("", "q", False, True))
-    await caller.say(publish_frames(b"x", key="q"))
+async def test_who_does_not_answer_a_close_is_sent_away(
+    autojump_clock: trio.testing.MockClock, server: BrokerServer
+) -> None:
+    client = await server.connect()
+    await client.send(BasicPublish("", "q", False, True))
+    await client.say(publish_frames(b"x", key="q"))
     start = trio.current_time()
-    left = await caller.until_gone()
+    left = await client.until_gone()
     assert isinstance(left[0], ConnectionClose)
     assert trio.current_time() - start == pytest.approx(CLOSE_SECONDS)
 
 
-async def test_a_close_that_is_answered_ends_at_once(autojump_clock: trio.testing.MockClock, place: Station) -> None:
-    caller = await place.join()
-    caller.connection.force_close("enough")
-    place.engine.end_turn()
-    close = await caller.receive(channel=0)
+async def test_a_close_that_is_answered_ends_at_once(
+    autojump_clock: trio.testing.MockClock, server: BrokerServer
+) -> None:
+    client = await server.connect()
+    client.connection.force_close("enough")
+    server.engine.end_turn()
+    close = await client.receive(channel=0)
     assert isinstance(close, ConnectionClose)
     assert (close.reply_code, close.reply_text) == (320, "CONNECTION_FORCED - enough")
-    await caller.send(ConnectionCloseOk(), channel=0)
-    assert await seconds_until_gone(caller) == 0
+    await client.send(ConnectionCloseOk(), channel=0)
+    assert await seconds_until_gone(client) == 0
 
 
-async def test_a_client_that_closes_hears_all_it_asked_for(place: Station) -> None:
-    caller = await place.join()
-    await caller.send(queue_declare("q"))
-    await caller.send(ConnectionClose(200, "bye", 0, 0), channel=0)
-    left = await caller.until_gone()
+async def test_a_client_that_closes_hears_all_it_asked_for(server: BrokerServer) -> None:
+    client = await server.connect()
+    await client.send(queue_declare("q"))
+    await client.send(ConnectionClose(200, "bye", 0, 0), channel=0)
+    left = await client.until_gone()
     assert [type(item) for item in left] == [ConnectionCloseOk, QueueDeclareOk], "by channel"
 
 
 @pytest.mark.parametrize("how", ["end", "reset"])
-async def test_what_a_lost_client_held_comes_back(place: Station, how: str) -> None:
-    caller, other = await place.join(), await place.join()
+async def test_what_a_lost_client_held_comes_back(server: BrokerServer, how: str) -> None:
+    client, other = await server.connect(), await server.connect()
     await other.ask(queue_declare("q"))
     await other.say(publish_frames(b"x", key="q"))
-    assert isinstance(await caller.ask(get("q")), Message)
-    await caller.say(publish_frames(b"cut short", key="q")[:-3])
+    assert isinstance(await client.ask(get("q")), Message)
+    await client.say(publish_frames(b"cut short", key="q")[:-3])
     if how == "reset":
         linger = struct.pack("ii", 1, 0)
-        caller.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-    await caller.stream.aclose()
-    queue = place.core.queue_named("q")
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    await client.stream.aclose()
+    queue = server.core.queue_named("q")
     await eventually(lambda: not queue.unacked, "the message to be given back")
     assert [entry.redelivered for entry in queue.ready_messages.resident()] == [True]
 
@@ -153,90 +168,94 @@ async def test_what_a_lost_client_held_comes_back(place: Station, how: str) -> N
 
 
 @pytest.fixture
-async def beating(place: Station) -> Station:
-    """A station that sends heartbeats, and listens for them."""
-    place.nursery.start_soon(beat_forever, place.transports, place.engine)
-    return place
+async def beating(server: BrokerServer) -> BrokerServer:
+    """A server that sends heartbeats, and listens for them."""
+    server.nursery.start_soon(beat_forever, server.transports, server.engine)
+    return server
 
 
-async def test_a_heartbeat_comes_in_half_the_interval(autojump_clock: trio.testing.MockClock, beating: Station) -> None:
+async def test_a_heartbeat_comes_in_half_the_interval(
+    autojump_clock: trio.testing.MockClock, beating: BrokerServer
+) -> None:
     """RabbitMQ sends one when nothing else was sent for half of it."""
-    caller = await beating.join(heartbeat=10)
+    client = await beating.connect(heartbeat=10)
     for second in range(60):
         await let_pass(1)
-        await caller.say(HEARTBEAT)
+        await client.say(HEARTBEAT)
         if second == 29:
-            assert isinstance(await caller.ask(queue_declare("q")), QueueDeclareOk)
-    await caller.ask(queue_declare("q"))
-    assert 10 <= caller.inbox.heartbeats <= 13
+            assert isinstance(await client.ask(queue_declare("q")), QueueDeclareOk)
+    await client.ask(queue_declare("q"))
+    assert 10 <= client.peer.heartbeats <= 13
 
 
 async def test_a_silent_client_is_dropped_after_two_intervals(
-    autojump_clock: trio.testing.MockClock, beating: Station
+    autojump_clock: trio.testing.MockClock, beating: BrokerServer
 ) -> None:
-    caller = await beating.join(heartbeat=10)
-    assert 20 <= await seconds_until_gone(caller) <= 21
-    assert caller.inbox.heartbeats == 4
-    assert caller.inbox.everything() == [], "not a word"
+    client = await beating.connect(heartbeat=10)
+    assert 20 <= await seconds_until_gone(client) <= 21
+    assert client.peer.heartbeats == 4
+    assert client.peer.everything() == [], "not a word"
 
 
 @pytest.mark.parametrize("said", [HEARTBEAT, publish_frames(b"", key="q"), publish_frames(b"x", key="q")[:1]])
 async def test_any_byte_is_a_sign_of_life(
-    autojump_clock: trio.testing.MockClock, beating: Station, said: bytes
+    autojump_clock: trio.testing.MockClock, beating: BrokerServer, said: bytes
 ) -> None:
-    caller = await beating.join(heartbeat=10)
+    client = await beating.connect(heartbeat=10)
     for at in range(len(said)):
         await let_pass(19)
-        await caller.say(said[at : at + 1])
-    assert not caller.connection.ended
+        await client.say(said[at : at + 1])
+    assert not client.connection.ended
 
 
-async def test_without_heartbeats_silence_is_no_crime(autojump_clock: trio.testing.MockClock, beating: Station) -> None:
-    caller = await beating.join(heartbeat=0)
+async def test_without_heartbeats_silence_is_no_crime(
+    autojump_clock: trio.testing.MockClock, beating: BrokerServer
+) -> None:
+    client = await beating.connect(heartbeat=0)
     await let_pass(1000)
-    assert isinstance(await caller.ask(queue_declare("q")), QueueDeclareOk)
-    assert caller.inbox.heartbeats == 0
+    assert isinstance(await client.ask(queue_declare("q")), QueueDeclareOk)
+    assert client.peer.heartbeats == 0
 
 
 async def test_a_client_we_do_not_listen_to_is_not_called_silent(
-    autojump_clock: trio.testing.MockClock, beating: Station
+    autojump_clock: trio.testing.MockClock, beating: BrokerServer
 ) -> None:
     """While memory is short the broker stops reading publishers: their heartbeats lie unread."""
-    caller = await beating.join(heartbeat=10)
-    await caller.ask(queue_declare("q"))
+    client = await beating.connect(heartbeat=10)
+    await client.ask(queue_declare("q"))
     beating.core.broker.alarms.observe(lambda: unblock(beating))
     beating.core.broker.alarms.set("memory", short=True)
-    beating.nursery.start_soon(caller.say, publish_frames(b"x" * 60_000, key="q") * 20)
+    beating.nursery.start_soon(client.say, publish_frames(b"x" * 60_000, key="q") * 20)
     await let_pass(1000)
-    assert not caller.connection.readable
-    assert not caller.connection.ended
+    assert not client.connection.readable
+    assert not client.connection.ended
     beating.core.broker.alarms.set("memory", short=False)
     queue = beating.core.queue_named("q")
     await eventually(lambda: len(queue.ready_messages) == 20, "everything that was sent")
-    assert isinstance(await caller.receive(channel=0), ConnectionBlocked)
-    assert isinstance(await caller.receive(channel=0), ConnectionUnblocked)
+    assert isinstance(await client.receive(channel=0), ConnectionBlocked)
+    assert isinstance(await client.receive(channel=0), ConnectionUnblocked)
 
 
-def unblock(place: Station) -> None:
-    if not place.core.broker.alarms.raised:
-        for connection in list(place.registry.connections):
+def unblock(server: BrokerServer) -> None:
+    if not server.core.broker.alarms.raised:
+        for connection in list(server.registry.connections):
             connection.unblock()
-        place.engine.end_turn()
+        server.engine.end_turn()
 
 
 # Slow readers
 
 
-async def test_a_consumer_that_does_not_read_is_given_no_more_than_fits(place: Station) -> None:
+async def test_a_consumer_that_does_not_read_is_given_no_more_than_fits(server: BrokerServer) -> None:
     """The rest stays in the queue, and comes in order once it reads."""
-    slow, publisher = await place.join(), await place.join()
+    slow, publisher = await server.connect(), await server.connect()
     await publisher.ask(queue_declare("q"))
     await slow.ask(consume("q", "t", no_ack=True))
     count, body = 2000, b"x" * 10_000
     for number in range(count):
         await publisher.say(publish_frames(b"%06d" % number + body, key="q"))
     assert isinstance(await publisher.ask(queue_declare("q")), QueueDeclareOk)
-    queue, output = place.core.queue_named("q"), slow.connection.output
+    queue, output = server.core.queue_named("q"), slow.connection.output
     assert output.pending < OUTPUT_BYTES + 300_000, "the limit, and one run of messages"
     assert len(queue.ready_messages) > count / 2
     for number in range(count):
@@ -247,8 +266,8 @@ async def test_a_consumer_that_does_not_read_is_given_no_more_than_fits(place: S
     assert len(queue.ready_messages) == 0
 
 
-async def test_a_slow_consumer_does_not_hold_up_the_others(place: Station) -> None:
-    slow, fast, publisher = await place.join(), await place.join(), await place.join()
+async def test_a_slow_consumer_does_not_hold_up_the_others(server: BrokerServer) -> None:
+    slow, fast, publisher = await server.connect(), await server.connect(), await server.connect()
     await publisher.ask(queue_declare("q"))
     await slow.ask(consume("q", "slow", no_ack=True))
     await fast.ask(consume("q", "fast", no_ack=True))
@@ -256,7 +275,7 @@ async def test_a_slow_consumer_does_not_hold_up_the_others(place: Station) -> No
     for _ in range(500):
         await publisher.say(publish_frames(body, key="q"))
     await publisher.ask(queue_declare("q"))
-    queue = place.core.queue_named("q")
+    queue = server.core.queue_named("q")
     while len(queue.ready_messages) or seen < 400:
         assert isinstance(await fast.receive(), Message)
         seen += 1
@@ -265,9 +284,9 @@ async def test_a_slow_consumer_does_not_hold_up_the_others(place: Station) -> No
 
 
 @pytest.mark.slow
-async def test_a_publisher_need_not_read_its_confirms(place: Station) -> None:
+async def test_a_publisher_need_not_read_its_confirms(server: BrokerServer) -> None:
     """All it has first, then the answers: neither it nor anybody else is stuck meanwhile."""
-    publisher, other = await place.join(), await place.join()
+    publisher, other = await server.connect(), await server.connect()
     await other.ask(queue_declare("q", arguments={"x-max-length": 10}))
     await publisher.ask(ConfirmSelect(False))
     count = 50_000
@@ -284,9 +303,9 @@ async def test_a_publisher_need_not_read_its_confirms(place: Station) -> None:
     assert confirmed == count
 
 
-async def test_who_asks_without_reading_is_no_longer_read(place: Station) -> None:
+async def test_who_asks_without_reading_is_no_longer_read(server: BrokerServer) -> None:
     """Answers to basic.get and returns are not bounded by credit; so the asking has to be."""
-    greedy, other = await place.join(), await place.join()
+    greedy, other = await server.connect(), await server.connect()
     body = b"x" * 10_000
     sent = 0
 
@@ -312,12 +331,12 @@ async def test_who_asks_without_reading_is_no_longer_read(place: Station) -> Non
 
 
 @pytest.mark.slow
-async def test_a_flood_takes_turns_with_others(place: Station) -> None:
+async def test_a_flood_takes_turns_with_others(server: BrokerServer) -> None:
     """What has been received at once is handled in portions: whoever asks meanwhile is answered between two of them."""
-    flood, other = await place.join(), await place.join()
+    flood, other = await server.connect(), await server.connect()
     await other.ask(queue_declare("q"))
     frames, count = publish_frames(b"", key="q"), 60_000
-    queue = place.core.queue_named("q")
+    queue = server.core.queue_named("q")
     async with trio.open_nursery() as nursery:
         nursery.start_soon(flood.say, frames * count)
         await eventually(lambda: len(queue.ready_messages), "the flood to begin")
@@ -328,10 +347,10 @@ async def test_a_flood_takes_turns_with_others(place: Station) -> None:
 
 
 async def test_after_a_long_turn_others_have_several(
-    mock_clock: trio.testing.MockClock, place: Station, monkeypatch: pytest.MonkeyPatch
+    mock_clock: trio.testing.MockClock, server: BrokerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Time stands still here, so whoever has to wait waits until it is moved on."""
-    slow, other = await place.join(), await place.join()
+    slow, other = await server.connect(), await server.connect()
     turns, receive = [0], IncomingFrames.receive
 
     def receive_slowly(frames: IncomingFrames, data: bytes) -> None:
@@ -355,18 +374,20 @@ async def test_after_a_long_turn_others_have_several(
     assert turns == [2]
 
 
-async def test_a_publisher_faster_than_the_disk_waits_for_it(place: Station, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_publisher_faster_than_the_disk_waits_for_it(
+    server: BrokerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A bounded number of batches waits for the disk; then the socket is not read. Who does not publish is served."""
-    opened, commit = threading.Event(), place.core.store.commit
+    opened, commit = threading.Event(), server.core.store.commit
 
     def slow_commit(batch: object) -> None:
         assert opened.wait(60), "nobody opened the disk"
         commit(batch)  # type: ignore[arg-type]
 
-    flood, other = await place.join(), await place.join()
-    place.core.queue("q")
+    flood, other = await server.connect(), await server.connect()
+    server.core.queue("q")
     await flood.ask(ConfirmSelect(False))
-    monkeypatch.setattr(place.core.store, "commit", slow_commit)
+    monkeypatch.setattr(server.core.store, "commit", slow_commit)
     count, confirmed = 300, 0
 
     async def publish() -> None:
@@ -375,22 +396,24 @@ async def test_a_publisher_faster_than_the_disk_waits_for_it(place: Station, mon
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(publish)
-        await eventually(lambda: place.committer.behind > BACKLOG.batches_max, "batches to wait")
+        await eventually(lambda: server.committer.behind > BACKLOG.batches_max, "batches to wait")
         await trio.testing.wait_all_tasks_blocked()
         assert isinstance(await other.ask(queue_declare("own")), QueueDeclareOk)
-        assert place.committer.behind <= BACKLOG.batches_max + 1
-        assert len(place.core.queue_named("q").ready_messages) < count / 2
+        assert server.committer.behind <= BACKLOG.batches_max + 1
+        assert len(server.core.queue_named("q").ready_messages) < count / 2
         opened.set()
         while confirmed < count:
             answer = await flood.receive()
             assert isinstance(answer, BasicAck)
             confirmed = answer.delivery_tag
-    assert len(place.core.queue_named("q").ready_messages) == count
+    assert len(server.core.queue_named("q").ready_messages) == count
 
 
-async def test_without_confirms_little_gathers_behind_a_commit(place: Station, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_confirms_little_gathers_behind_a_commit(
+    server: BrokerServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Everybody's confirms come behind it. Once the disk is free the flood goes on, in commits as small."""
-    opened, commit, count, size = threading.Event(), place.core.store.commit, 300, 100_000
+    opened, commit, count, size = threading.Event(), server.core.store.commit, 300, 100_000
     written: list[int] = []
 
     def slow_commit(batch: SealedBatch) -> None:
@@ -398,9 +421,9 @@ async def test_without_confirms_little_gathers_behind_a_commit(place: Station, m
         written.append(sum(len(lane.puts) for lane in batch.lanes) * size)
         commit(batch)
 
-    flood = await place.join()
-    queue = place.core.queue("q")
-    monkeypatch.setattr(place.core.store, "commit", slow_commit)
+    flood = await server.connect()
+    queue = server.core.queue("q")
+    monkeypatch.setattr(server.core.store, "commit", slow_commit)
 
     async def publish() -> None:
         for _ in range(count):
@@ -408,7 +431,7 @@ async def test_without_confirms_little_gathers_behind_a_commit(place: Station, m
 
     async with trio.open_nursery() as nursery:
         nursery.start_soon(publish)
-        await eventually(lambda: place.committer.behind, "messages to gather behind a commit")
+        await eventually(lambda: server.committer.behind, "messages to gather behind a commit")
         await trio.testing.wait_all_tasks_blocked()
         gathered = len(queue.ready_messages) * size
         opened.set()
@@ -417,13 +440,13 @@ async def test_without_confirms_little_gathers_behind_a_commit(place: Station, m
     assert max(written) <= BACKLOG.lazy_bytes_max + RECEIVE_BYTES
 
 
-async def test_errors_are_heard_in_spite_of_much_output(place: Station) -> None:
-    caller = await place.join()
-    await caller.ask(queue_declare("q"))
+async def test_errors_are_heard_in_spite_of_much_output(server: BrokerServer) -> None:
+    client = await server.connect()
+    await client.ask(queue_declare("q"))
     for _ in range(100):
-        await caller.say(publish_frames(b"x" * 5000, key="q"))
-    await caller.ask(consume("q", "t", no_ack=True))
-    await caller.send(get("not there"))
-    while not isinstance(item := await caller.receive(), ChannelClose):
+        await client.say(publish_frames(b"x" * 5000, key="q"))
+    await client.ask(consume("q", "t", no_ack=True))
+    await client.send(get("not there"))
+    while not isinstance(item := await client.receive(), ChannelClose):
         assert isinstance(item, Message)
     assert item.reply_code == 404

@@ -14,7 +14,7 @@ from broker.entities.scheduling.timers import Timers
 from broker.wire.field_tables import Table
 from broker.wire.methods import BasicConsume, BasicRecover, BasicRecoverOk, ConnectionClose, ConnectionCloseOk
 from harness.brokers.broker_core import START, Core, Reader
-from harness.clients.session_client import Party
+from harness.clients.session_client import SessionLayer
 from harness.clients.shorthand import queue_declare
 
 NOTHING: Table = {}
@@ -73,29 +73,29 @@ def test_finishing_does_all_that_is_left() -> None:
     assert work.done == work.number
 
 
-def test_exclusive_queues_go_some_at_a_time_and_close_ok_comes_when_none_is_left(party: Party) -> None:
-    core = party.core
-    caller = party.join()
+def test_exclusive_queues_go_some_at_a_time_and_close_ok_comes_when_none_is_left(sessions: SessionLayer) -> None:
+    core = sessions.core
+    client = sessions.connect()
     for number in range(PORTION_STEPS * 2):
-        caller.ask(queue_declare(f"q{number}", exclusive=True))
-    caller.send(ConnectionClose(200, "", 0, 0), channel=0)
-    assert caller.received(channel=0) == []
+        client.ask(queue_declare(f"q{number}", exclusive=True))
+    client.send(ConnectionClose(200, "", 0, 0), channel=0)
+    assert client.received(channel=0) == []
     counts = [len(core.vhost.queues)]
     while core.vhost.queues:
         core.advance(1)
         counts.append(len(core.vhost.queues))
     core.advance(1)
     assert max(before - after for before, after in itertools.pairwise(counts)) <= PORTION_STEPS
-    assert caller.received(channel=0) == [ConnectionCloseOk()]
+    assert client.received(channel=0) == [ConnectionCloseOk()]
 
 
-def test_consumers_of_a_lost_connection_go_some_at_a_time_and_get_nothing(party: Party) -> None:
-    core = party.core
-    queue, caller = core.queue(), party.join()
+def test_consumers_of_a_lost_connection_go_some_at_a_time_and_get_nothing(sessions: SessionLayer) -> None:
+    core = sessions.core
+    queue, client = core.queue(), sessions.connect()
     for number in range(PORTION_STEPS * 2):
-        caller.send(BasicConsume("q", f"c{number}", False, True, False, True, NOTHING))
+        client.send(BasicConsume("q", f"c{number}", False, True, False, True, NOTHING))
     core.end_turn()
-    caller.drop()
+    client.drop()
     left = len(queue.consumers)
     assert PORTION_STEPS <= left < PORTION_STEPS * 2
     core.deposit(queue, b"for nobody")
@@ -108,8 +108,8 @@ def test_consumers_of_a_lost_connection_go_some_at_a_time_and_get_nothing(party:
     assert queue.ready == 1
 
 
-def test_a_queue_delivers_some_at_a_time(party: Party) -> None:
-    core = party.core
+def test_a_queue_delivers_some_at_a_time(sessions: SessionLayer) -> None:
+    core = sessions.core
     queue, reader = core.queue(), Reader()
     for number in range(DELIVER_MESSAGES * 2 + 1):
         core.deposit(queue, str(number).encode(), persistent=False)
@@ -124,23 +124,23 @@ def test_a_queue_delivers_some_at_a_time(party: Party) -> None:
     assert max(after - before for before, after in itertools.pairwise(counts)) <= DELIVER_MESSAGES
 
 
-def test_what_is_recovered_comes_back_in_its_order(party: Party) -> None:
-    core = party.core
-    queue, caller = core.queue(), party.join()
+def test_what_is_recovered_comes_back_in_its_order(sessions: SessionLayer) -> None:
+    core = sessions.core
+    queue, client = core.queue(), sessions.connect()
     bodies = [str(number).encode() for number in range(DELIVER_MESSAGES * 2)]
     for body in bodies:
         core.deposit(queue, body, persistent=False)
-    caller.send(BasicConsume("q", "c", False, False, False, True, NOTHING))
-    assert [item.body for item in caller.received()] == bodies
-    caller.send(BasicRecover(True))
-    answer, *again = caller.received()
+    client.send(BasicConsume("q", "c", False, False, False, True, NOTHING))
+    assert [item.body for item in client.received()] == bodies
+    client.send(BasicRecover(True))
+    answer, *again = client.received()
     assert answer == BasicRecoverOk()
     assert [item.body for item in again] == bodies
     assert all(item.method.redelivered for item in again)
 
 
-def test_a_message_falls_through_few_queues_in_a_turn(party: Party) -> None:
-    core = party.core
+def test_a_message_falls_through_few_queues_in_a_turn(sessions: SessionLayer) -> None:
+    core = sessions.core
     count = 40
     for number in range(count):
         core.queue(f"q{number}", max_length=0, dead_letter_exchange="", dead_letter_routing_key=f"q{number + 1}")

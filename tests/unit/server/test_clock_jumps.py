@@ -65,7 +65,7 @@ def set_the_clock_under(client: Client, jumping: BrokerProcess) -> None:
         deposit(client, b"goes", key="short", properties=SHORT)
         jumping.signal(number)
         deposit(client, b"goes too", key="short", properties=SHORT)
-        client.await_heartbeats(client.heartbeats + 2)
+        client.await_heartbeats(client.peer.heartbeats + 2)
         eventually(lambda: not client.ask(queue_declare("short", passive=True)).message_count, "short lives to end")
         assert client.ask(queue_declare("hour", passive=True)).message_count == 2
     client.send(ack(1), channel=2)

@@ -13,9 +13,10 @@ import pytest
 
 from broker.wire.methods import BasicAck, ConfirmSelect, ConnectionBlocked, QueueDeclareOk
 from harness.brokers.broker_process import BrokerProcess
+from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT
 from harness.clients.shorthand import consume, queue_declare
-from harness.clients.wire_client import Client, Message
+from harness.clients.wire_client import Client
 from harness.waiting import eventually
 
 pytestmark = pytest.mark.slow

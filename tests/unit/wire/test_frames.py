@@ -21,7 +21,7 @@ from broker.wire.frames import (
 )
 from broker.wire.methods import BasicAck, ChannelOpen
 from broker.wire.properties import encode_header
-from harness.clients.frame_cutter import Frame, FrameReader
+from harness.clients.amqp_peer import Frame, FrameReader
 
 
 def test_known_bytes() -> None:

@@ -20,8 +20,8 @@ from broker.wire.methods import (
 )
 from tests.security.fuzz.broker_under_test import floor
 from tests.security.fuzz.choices import Choices, once_in, pick
+from tests.security.fuzz.fuzz_client import FuzzClient
 from tests.security.fuzz.grammar import ALL_METHODS, any_table, integer, method_of, name
-from tests.security.fuzz.listener import Listener
 
 _HEADERS = (*(8 * (PROTOCOL_HEADER,)), ACCEPTED_HEADERS[1], b"AMQP\x00\x01\x00\x00", b"AMQP\x03\x01\x00\x00", b"HELP")
 _PASSWORDS = (b"guest", b"guest", b"", b"wrong", b"\0", b"\xff" * 300)
@@ -89,7 +89,7 @@ def _words(choices: Choices) -> list[bytes]:
     return said
 
 
-def _say(client: Listener, choices: Choices, words: list[bytes]) -> None:
+def _say(client: FuzzClient, choices: Choices, words: list[bytes]) -> None:
     """Piece by piece as they come, or all at once, or cut anywhere."""
     how = choices.number(0, 2)
     if how == 0:
@@ -108,7 +108,7 @@ def opened() -> Iterator[Callable[[Choices], None]]:
     with floor() as place:
 
         def greet(choices: Choices) -> None:
-            client = Listener(place.party)
+            client = FuzzClient(place.sessions)
             try:
                 _say(client, choices, _words(choices))
             finally:

@@ -28,8 +28,8 @@ from broker.wire.properties import HEADER_START, encode_header
 from storage.batch import SealedBatch
 from tests.security.fuzz.broker_under_test import BYSTANDER, FURNITURE, Floor, floor
 from tests.security.fuzz.choices import Choices, once_in, pick
+from tests.security.fuzz.fuzz_client import FRAME_MAX, SMALL_FRAMES, FuzzClient
 from tests.security.fuzz.grammar import ALL_METHODS, EXCHANGES, KEYS, integer, method, method_of, name, properties
-from tests.security.fuzz.listener import FRAME_MAX, Listener
 
 CHANNELS = (*(40 * (1,)), *(20 * (2,)), 0, 3, 65535)
 STEPS_MAX = 60
@@ -80,15 +80,13 @@ class Scene:
             pick(self._choices, _STEPS)(self)
         self._land()
 
-    def _enter(self) -> Listener:
-        client = Listener(self._floor.party)
-        client.shake_hands()
-        for number in (1, 2):
-            client.open_channel(number)
+    def _enter(self) -> FuzzClient:
+        client = FuzzClient(self._floor.sessions)
+        client.shake_hands(SMALL_FRAMES, (1, 2))
         return client
 
     @property
-    def _client(self) -> Listener:
+    def _client(self) -> FuzzClient:
         """One of the clients, mostly one that behaves after an error; one that has come to its end is replaced."""
         at = self._choices.number(0, 4) // 4 if len(self.clients) > 1 else 0
         client = self.clients[at]
@@ -115,7 +113,7 @@ class Scene:
             wire = wire[at:]
         client.say(wire)
 
-    def _words(self, client: Listener) -> bytes:
+    def _words(self, client: FuzzClient) -> bytes:
         kind, channel = self._choices.number(0, 63), pick(self._choices, CHANNELS)
         if kind < 24:
             return method_frame(channel, method(self._choices))
@@ -128,7 +126,7 @@ class Scene:
         payload = method_of(self._choices, pick(self._choices, ALL_METHODS)).encode()
         return frame(FRAME_METHOD, channel, payload[: self._choices.number(0, len(payload))])
 
-    def _settle(self, client: Listener, channel: int) -> bytes:
+    def _settle(self, client: FuzzClient, channel: int) -> bytes:
         """Be done with something that was delivered, one message or all up to it."""
         tags, how = client.tags.get(channel), self._choices.number(0, 11)
         if not tags:

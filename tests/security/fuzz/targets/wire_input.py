@@ -16,7 +16,7 @@ from broker.wire.field_tables import Table, decode_table, encode_table, skim_tab
 from broker.wire.frames import content_frames, frame
 from broker.wire.methods import DECODERS, BasicPublish
 from broker.wire.properties import HEADER_START, decode_properties, encode_header, summarize
-from harness.clients.frame_cutter import Frame, FrameReader
+from harness.clients.amqp_peer import Frame, FrameReader
 from tests.security.fuzz.choices import Choices, once_in, pick
 from tests.security.fuzz.grammar import ALL_METHODS, HEADERS, method_of, properties, table
 

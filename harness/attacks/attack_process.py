@@ -1,4 +1,4 @@
-"""One attack in a process of its own, until its input ends: `python -m harness.attacks.assault HOST:PORT NAME`.
+"""One attack in a process of its own, until its input ends: `python -m harness.attacks.attack_process HOST:PORT NAME`.
 
 Prints a line when it has begun. `--size 0.1` makes hoards a tenth as large.
 """
@@ -9,8 +9,8 @@ import argparse
 import sys
 import threading
 
-from bench.rows.idle import allow_open_files
 from harness.attacks.attack_catalogue import ATTACKS
+from harness.process_figures import allow_open_files
 
 
 def main() -> None:
@@ -25,12 +25,12 @@ def main() -> None:
     attack = ATTACKS[options.name]((host, int(port)), options.size)
     stopped = threading.Event()
     threading.Thread(target=lambda: (sys.stdin.read(), stopped.set()), daemon=True).start()
-    attack.strike()
+    attack.attempt()
     print("begun", flush=True)
     while not stopped.is_set():
-        attack.strike()
+        attack.attempt()
         stopped.wait(0.0005)
-    print(attack.blows, flush=True)
+    print(attack.rounds, flush=True)
 
 
 if __name__ == "__main__":
