@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.durability.kills.cycle import BrokenPromiseError, running
-from tests.durability.planted.planted_catalogue import with_mistake
+from tests.planted.planted_catalogue import with_mistake
 
 CYCLES_MAX = 20
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.durability.kills.audited import EVENTS, AuditedCampaign, Sight
 from tests.durability.kills.spark_audit import PASSING, Judgement, judge, sound
-from tests.durability.planted.planted_catalogue import with_mistake
+from tests.planted.planted_catalogue import with_mistake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from harness.attacks.benign_client import Good, descriptors, own_memory
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import Caller, ask, request, web_address, web_broker, write_segments
 from harness.waiting import eventually
-from tests.durability.planted.planted_catalogue import with_mistake
+from tests.planted.planted_catalogue import with_mistake
 from tests.unit.http.test_http_server import noise
 
 Ends = Callable[..., Any]

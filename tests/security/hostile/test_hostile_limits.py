@@ -33,7 +33,7 @@ from harness.clients.shorthand import exchange_declare, queue_declare
 from harness.clients.wire_client import Client
 from harness.project import ROOT
 from harness.waiting import eventually
-from tests.durability.planted.planted_catalogue import with_mistake
+from tests.planted.planted_catalogue import with_mistake
 
 Started = Callable[..., BrokerProcess]
 Ends = Callable[..., Any]

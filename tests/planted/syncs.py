@@ -29,7 +29,7 @@ from storage.messages import lane_reader, lmdb_environment
 from storage.messages.keys import IDENTITY
 from storage.messages.message_store import MessageStore
 from storage.messages.records import Identity
-from tests.durability.planted.mistake import Mistake
+from tests.planted.mistake import Mistake
 
 BOOTS_MAX = 1 << 20
 FRAME_BYTES = 5

@@ -6,7 +6,7 @@ from collections import Counter
 from itertools import count
 
 from storage.batch import SealedBatch, SealedLane, WriteBatch
-from tests.durability.planted.mistake import Mistake
+from tests.planted.mistake import Mistake
 
 EVERY = 10
 

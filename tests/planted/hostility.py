@@ -6,7 +6,7 @@ from broker.config import Config
 from broker.server import serve
 from broker.session.connection import Connection
 from broker.session.session_settings import SessionSettings
-from tests.durability.planted.mistake import Mistake
+from tests.planted.mistake import Mistake
 
 FOR_EVER_SECONDS = 1e9
 

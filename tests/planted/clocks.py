@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from broker.entities.scheduling.clock import SteadyClock
-from tests.durability.planted.mistake import Mistake
+from tests.planted.mistake import Mistake
 
 
 def time_by_the_wall_clock() -> None:

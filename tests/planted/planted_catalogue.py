@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from harness.project import ROOT
-from tests.durability.planted import clocks, disks, forgotten, hostility, http_readers, settlements, syncs
-from tests.durability.planted.mistake import Mistake
+from tests.planted import clocks, disks, forgotten, hostility, http_readers, settlements, syncs
+from tests.planted.mistake import Mistake
 
 CATALOGUE: dict[str, Mistake] = {
     **clocks.MISTAKES,

@@ -10,7 +10,7 @@ from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
 from storage.messages.stream_index import Streams
 from storage.storage_errors import StoreFailed
-from tests.durability.planted.mistake import Mistake
+from tests.planted.mistake import Mistake
 
 
 def confirm_after_failed_commit() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.server.http.http_server import HttpConnection
-from tests.durability.planted.mistake import Mistake
+from tests.planted.mistake import Mistake
 
 
 def slow_readers_stay() -> None:

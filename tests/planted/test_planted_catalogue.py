@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.project import ROOT
-from tests.durability.planted.planted_catalogue import CATALOGUE
+from tests.planted.planted_catalogue import CATALOGUE
 
 
 def documented() -> dict[str, set[str]]:

@@ -15,7 +15,7 @@ from broker.entities.vhosts.delayed_exchange import DelayQueue
 from storage.batch import SealedBatch, WriteBatch
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
-from tests.durability.planted.mistake import Mistake
+from tests.planted.mistake import Mistake
 
 SLOW_COMMIT_SECONDS = 0.02
 LATER_MILLISECONDS = 30
