@@ -13,6 +13,6 @@ if "JUMPING" in os.environ:
     follow_signals()
 
 if "PLANTED" in os.environ:
-    from tests.planted.planted_catalogue import CATALOGUE
+    from tests.planted.planted_catalogue import plant_here
 
-    CATALOGUE[os.environ["PLANTED"]].plant()
+    plant_here(os.environ["PLANTED"])
