@@ -17,10 +17,10 @@ from storage.events.event_format import blocks
 from tests.durability.kills import phases
 from tests.durability.kills.adapters.client_adapter import Courier
 from tests.durability.kills.adapters.client_log import STAMP, Visit, Witness
-from tests.durability.kills.client_ledger import Found, Ledger
 from tests.durability.kills.cycle import JOIN_SECONDS, SETTINGS, Campaign
 from tests.durability.kills.queue_contents import look
 from tests.durability.kills.scenario import Scenario, Traffic
+from tests.durability.ledgers.client_ledger import ClientLedger, Found
 
 EVENTS = """[events]
 enabled = true
@@ -41,7 +41,7 @@ class Sight(NamedTuple):
     places: dict[str, dict[int, int]]
     """For each queue the messages' numbers, by position."""
     lost: list[tuple[str, int]]
-    """Ledger and number of what must be somewhere, and is nowhere."""
+    """ClientLedger and number of what must be somewhere, and is nowhere."""
     returned: list[Place]
     """What is where it may not be any more."""
 
@@ -56,7 +56,7 @@ class AuditedCampaign(Campaign):
         self.visits: list[Visit] = []
 
     @property
-    def ledgers(self) -> list[Ledger]:
+    def ledgers(self) -> list[ClientLedger]:
         """Of the scenarios whose clients have witnesses."""
         return [scenario.ledger for scenario in self.scenarios if isinstance(scenario, Traffic)]
 

@@ -21,9 +21,9 @@ from tests.durability.kills.adapters.client_adapter import Courier
 from tests.durability.kills.adapters.with_aio_pika import AioPikaCourier
 from tests.durability.kills.adapters.with_kombu import KombuCourier
 from tests.durability.kills.adapters.with_pika import PikaCourier
-from tests.durability.kills.client_ledger import Tally
 from tests.durability.kills.plans import SCENARIOS
 from tests.durability.kills.scenario import Scenario
+from tests.durability.ledgers.client_ledger import Tally
 
 COURIERS: tuple[type[PikaCourier | KombuCourier | AioPikaCourier], ...] = (PikaCourier, KombuCourier, AioPikaCourier)
 SETTINGS = """[limits]

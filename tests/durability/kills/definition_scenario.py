@@ -18,7 +18,7 @@ from broker.wire.methods import (
 from harness.clients.shorthand import exchange_declare, queue_declare
 from harness.clients.wire_client import Client, Message
 from tests.durability.kills.adapters.client_adapter import Courier
-from tests.durability.kills.client_ledger import Tally
+from tests.durability.ledgers.client_ledger import Tally
 
 NAMES = 12
 LOOKING = 2

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
 from harness.clients.wire_client import Client
 from tests.durability.kills.adapters.client_adapter import Courier, Delivery, Publication, Verdict
-from tests.durability.kills.client_ledger import Chain, Ledger, Tally, Transaction
 from tests.durability.kills.queue_contents import inspect_ledger
+from tests.durability.ledgers.client_ledger import Chain, ClientLedger, Tally, Transaction
 
 PUBLISHED_AT_ONCE_MAX = 12
 
@@ -90,7 +90,7 @@ class Traffic:
         self.name = name
         self.transactional = transactional
         self.proofs = f"{name}.proofs"
-        self.ledger = Ledger(name, self.proofs, plan.chains)
+        self.ledger = ClientLedger(name, self.proofs, plan.chains)
         self.tally = self.ledger.tally
         self._plan = plan
         self._dice = dice

@@ -9,7 +9,7 @@ from broker.wire.methods import BasicDeliver, QueueDeclareOk
 from harness.clients.shorthand import consume, prefetch, queue_declare, queue_delete
 from harness.clients.wire_client import Client
 from tests.durability.kills.adapters.client_adapter import Courier, Publication, Verdict
-from tests.durability.kills.client_ledger import Tally
+from tests.durability.ledgers.client_ledger import Tally
 
 NAME = "log"
 ARGUMENTS = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 20_000}

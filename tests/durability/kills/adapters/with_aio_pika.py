@@ -22,7 +22,7 @@ from tests.durability.kills.adapters.client_adapter import (
     Publication,
     Verdict,
 )
-from tests.durability.kills.client_ledger import PREFETCH
+from tests.durability.ledgers.client_ledger import PREFETCH
 
 TAKE_SECONDS = 0.002
 TAKE_LOOKS = 2

@@ -104,7 +104,7 @@ class Tally:
     checked: int = 0
 
 
-class Ledger:
+class ClientLedger:
     """Everything a client knows of its queues. Messages are numbered in the order of their publishes.
 
     Methods that take in what the broker did raise AssertionError when it may not have done that.
