@@ -121,7 +121,7 @@ AUDIT = Process("tests/pipeline/event_log/test_kill_audit.py")
 
 MISTAKES = {
     "confirm before commit": Mistake(
-        "I1", confirm_before_commit, (BrokerCrashes("has lost"), StoreCrashes("missing"), Kills("is lost"))
+        "I1", confirm_before_commit, (BrokerCrashes("has lost"), StoreCrashes("missing"), Kills("has lost"))
     ),
     "confirm before sync": Mistake("I1", confirm_before_sync, (Simulation(2),)),
     "message forgotten": Mistake("I1", message_forgotten, (AUDIT,)),

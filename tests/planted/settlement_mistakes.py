@@ -144,7 +144,7 @@ MISTAKES = {
         "I2",
         acknowledgement_forgotten,
         (
-            Kills("which was gone|which should be in|is there 2 times|half a transaction"),
+            Kills("which was gone|which should be in|is there 2 times|half done"),
             Process("tests/pipeline/event_log/test_kill_audit.py"),
         ),
     ),

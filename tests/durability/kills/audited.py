@@ -20,7 +20,8 @@ from tests.durability.kills.adapters.client_log import STAMP, Visit, Witness
 from tests.durability.kills.cycle import JOIN_SECONDS, SETTINGS, Campaign
 from tests.durability.kills.queue_contents import look
 from tests.durability.kills.scenario import Scenario, Traffic
-from tests.durability.ledgers.client_ledger import ClientLedger, Found
+from tests.durability.ledgers.client_ledger import ClientLedger
+from tests.durability.ledgers.oracle import Found
 
 EVENTS = """[events]
 enabled = true
@@ -112,7 +113,7 @@ class AuditedCampaign(Campaign):
                 sight.places[queue] = dict(zip(stamps, numbers, strict=True))
             client.close()
             sight.held.update(held)
-            sight.lost.extend((ledger.name, copy.number) for copy in ledger.lost(held))
+            sight.lost.extend((ledger.name, number) for number in ledger.lost(held))
             returned = set(ledger.returned(held))
             for queue in held:
                 left = _left(sight.places[queue])

@@ -9,7 +9,8 @@ from broker.wire.methods import BasicAck, BasicGetEmpty, ConfirmSelect
 from harness.clients.contents import PERSISTENT
 from harness.clients.shorthand import ack, get
 from harness.clients.wire_client import Client, Message
-from tests.durability.ledgers.client_ledger import ClientLedger, Found
+from tests.durability.ledgers.client_ledger import ClientLedger
+from tests.durability.ledgers.oracle import Found
 
 GETS_AT_ONCE = 100
 SETTLED_PART = 0.7
