@@ -1,4 +1,4 @@
-"""A campaign whose broker records events, and whose clients have witnesses."""
+"""A campaign whose broker records events, and whose clients keep logs."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from harness.waiting import eventually
 from leveret_spark.events.event_log_reader import Event
 from storage.events.event_format import blocks
 from tests.durability.kills import phases
-from tests.durability.kills.adapters.client_adapter import Courier
-from tests.durability.kills.adapters.client_log import STAMP, Visit, Witness
+from tests.durability.kills.adapters.client_adapter import ClientAdapter
+from tests.durability.kills.adapters.client_log import STAMP, ConnectionLog, LoggingAdapter
 from tests.durability.kills.cycle import JOIN_SECONDS, SETTINGS, Campaign
 from tests.durability.kills.queue_contents import look
 from tests.durability.kills.scenario import Scenario, Traffic
@@ -54,22 +54,22 @@ class AuditedCampaign(Campaign):
 
     def __init__(self, directory: Path, seed: int, environment: Mapping[str, str] | None = None) -> None:
         super().__init__(directory, seed, environment)
-        self.visits: list[Visit] = []
+        self.connections: list[ConnectionLog] = []
 
     @property
     def ledgers(self) -> list[ClientLedger]:
-        """Of the scenarios whose clients have witnesses."""
+        """Of the scenarios whose clients keep logs."""
         return [scenario.ledger for scenario in self.scenarios if isinstance(scenario, Traffic)]
 
-    def _new_courier(self, scenario: Scenario) -> Courier:
-        courier = super()._new_courier(scenario)
+    def _new_adapter(self, scenario: Scenario) -> ClientAdapter:
+        adapter = super()._new_adapter(scenario)
         if not isinstance(scenario, Traffic):
-            return courier
-        return Witness(courier, scenario.name, self.visits, transactional=scenario.transactional)
+            return adapter
+        return LoggingAdapter(adapter, scenario.name, self.connections, transactional=scenario.transactional)
 
     def restart(self) -> None:
         """An orderly stop and a start, while nobody is connected."""
-        self._forget_couriers()
+        self._forget_adapters()
         self.broker.restart()
         for scenario in self.scenarios:
             scenario.crashed()
@@ -126,7 +126,7 @@ class AuditedCampaign(Campaign):
 
     def kill_for_good(self) -> None:
         """What this boot has done stays unsealed, and is no part of the log."""
-        self._forget_couriers()
+        self._forget_adapters()
         self.broker.kill()
 
     @property

@@ -108,8 +108,8 @@ def test_who_does_not_take_the_answer_is_cut_off(target: BrokerProcess, call: Ca
 
 
 def test_the_idle_make_room(target: BrokerProcess, call: Callable[[], Caller], good: Good) -> None:
-    crowd = [call() for _ in range(60)]
-    for caller in crowd:
+    callers = [call() for _ in range(60)]
+    for caller in callers:
         caller.say(b"G")
     assert fetched(target)
     good.round_trip()

@@ -161,20 +161,20 @@ def test_others_have_their_turn_between_what_costs_much(limited: Started, ends: 
     attack.end()
 
 
-# Strangers
+# Handshakes
 
 
-def test_the_oldest_stranger_goes_when_there_are_too_many(limited: Started, ends: Ends) -> None:
+def test_the_oldest_handshake_goes_when_there_are_too_many(limited: Started, ends: Ends) -> None:
     broker = limited(handshakes_max=5)
     good = ends(Good(broker.address))
-    strangers = [ends(Line(broker.address, greet=False)) for _ in range(8)]
-    for stranger in strangers[:3]:
-        stranger.sock.settimeout(10)
-        assert stranger.sock.recv(1) == b""
-    for stranger in strangers[3:]:
-        stranger.tell(PROTOCOL_HEADER)
-        stranger.sock.settimeout(10)
-        assert stranger.sock.recv(1) == b"\x01"
+    handshaking = [ends(Line(broker.address, greet=False)) for _ in range(8)]
+    for line in handshaking[:3]:
+        line.sock.settimeout(10)
+        assert line.sock.recv(1) == b""
+    for line in handshaking[3:]:
+        line.tell(PROTOCOL_HEADER)
+        line.sock.settimeout(10)
+        assert line.sock.recv(1) == b"\x01"
     good.round_trip()
 
 
@@ -190,7 +190,7 @@ def test_refused_logins_count_among_them(limited: Started, ends: Ends) -> None:
     ends(Good(broker.address)).round_trip()
 
 
-def test_a_stranger_may_not_send_large_frames(limited: Started, ends: Ends) -> None:
+def test_nobody_sends_large_frames_before_logging_in(limited: Started, ends: Ends) -> None:
     broker = limited()
     line = ends(Line(broker.address, greet=False))
     properties = {"large": Field("S", bytes(20_000))}
@@ -205,14 +205,14 @@ def test_a_stranger_may_not_send_large_frames(limited: Started, ends: Ends) -> N
 def test_clients_do_not_get_the_last_descriptors(limited: Started, ends: Ends) -> None:
     broker = limited(prefix=("sh", "-c", 'ulimit -n 160; exec "$@"', "sh"))
     good = ends(Good(broker.address))
-    crowd = [ends(Line(broker.address)) for _ in range(95)]
-    crowd += [ends(Line(broker.address, greet=False)) for _ in range(100)]
+    many = [ends(Line(broker.address)) for _ in range(95)]
+    many += [ends(Line(broker.address, greet=False)) for _ in range(100)]
     eventually(lambda: "others wait" in broker.log(), "the broker to have no more room")
     good.round_trip()
     command = [sys.executable, "-m", "broker", "status", "--data-dir", str(broker.data_dir)]
     status = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert status.returncode == 0, status.stderr
-    for line in crowd:
+    for line in many:
         line.close()
     ends(Good(broker.address)).round_trip()
     good.round_trip()

@@ -39,8 +39,8 @@ async def _while_not(given_up: Callable[[], bool], work: asyncio.Future[Any]) ->
     await work
 
 
-class AioPikaCourier:
-    """A courier by aio-pika."""
+class AioPikaAdapter:
+    """An adapter by aio-pika."""
 
     lost: tuple[type[BaseException], ...] = (AMQPError, OSError, RuntimeError)
 

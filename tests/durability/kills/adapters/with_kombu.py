@@ -16,8 +16,8 @@ from tests.durability.ledgers.client_ledger import PREFETCH
 TAKE_SECONDS = 0.002
 
 
-class KombuCourier:
-    """A courier by kombu."""
+class KombuAdapter:
+    """An adapter by kombu."""
 
     lost: tuple[type[BaseException], ...] = (amqp.AMQPError, OSError, OperationalError)
 

@@ -17,8 +17,8 @@ from tests.durability.ledgers.client_ledger import PREFETCH
 TAKE_SECONDS = 0.002
 
 
-class PikaCourier:
-    """A courier by pika."""
+class PikaAdapter:
+    """An adapter by pika."""
 
     lost: tuple[type[BaseException], ...] = (AMQPError, OSError)
 
