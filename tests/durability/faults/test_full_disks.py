@@ -26,6 +26,7 @@ from harness.clients.wire_client import Client, Message
 from harness.waiting import eventually
 from storage.messages.verify_messages import verify
 from tests.durability.faults.full_disks import KINDS, Limit, SmallDisk
+from tests.durability.ledgers.oracle import Debt, Found, Owed, verdicts
 
 pytestmark = pytest.mark.slow
 
@@ -119,18 +120,17 @@ class FullDiskServer:
             assert self.broker.stop() == 0, self.broker.log()
         assert verify(self.broker.data_dir / "messages").problems == []
         self.broker.start()
-        client, found = self.connect(), []
+        client, found = self.connect(), list[Found]()
         while True:
             client.send(get("q", no_ack=True))
             item = client.receive()
             if isinstance(item, BasicGetEmpty):
                 break
             assert isinstance(item, Message)
-            found.append(int(item.body[: item.body.index(b" ")]))
-        left = set(found)
-        assert found == sorted(left)
-        certain = self.confirmed if kill else set(range(self.published))
-        assert certain - self.acked <= left <= set(range(self.published)) - self.acked
+            found.append(Found(int(item.body[: item.body.index(b" ")]), item.method.redelivered))
+        left = [number for number in range(self.published) if number not in self.acked]
+        owed = [Owed(number, frozenset("q"), not kill or number in self.confirmed) for number in left]
+        assert verdicts(Debt(owed, order=lambda queue, number: ("", number)), {"q": found}) == []
         assert "Traceback" not in self.broker.log()
 
     def close(self) -> None:

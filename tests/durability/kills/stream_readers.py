@@ -10,6 +10,7 @@ from harness.clients.shorthand import consume, prefetch, queue_declare, queue_de
 from harness.clients.wire_client import Client
 from tests.durability.kills.adapters.client_adapter import ClientAdapter, Publication, Verdict
 from tests.durability.ledgers.client_ledger import Tally
+from tests.durability.ledgers.oracle import Debt, Found, Owed, verdicts
 
 NAME = "log"
 ARGUMENTS = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 20_000}
@@ -101,12 +102,10 @@ class Log:
         return held
 
     def _problems(self, held: list[int]) -> Iterable[str]:
-        if held != sorted(set(held)):
-            yield f"out of order, or twice: {held}"
-        if lost := self._confirmed - set(held):
-            yield f"{sorted(lost)} are lost"
-        if strange := [number for number in held if not self._first <= number <= self._number]:
-            yield f"{strange} should not be there"
+        numbers = range(self._first, self._number + 1)
+        owed = [Owed(number, frozenset((NAME,)), number in self._confirmed) for number in numbers]
+        debt = Debt(owed, order=lambda queue, number: ("", number))
+        yield from (verdict.text for verdict in verdicts(debt, {NAME: list(map(Found, held))}))
         for offset, number in self._read.items():
             if held[offset : offset + 1] != [number]:
                 yield f"{number} was read at {offset}, where there is {held[offset : offset + 1]}"
