@@ -221,7 +221,7 @@ def test_tests_replace_no_object_of_ours_by_a_mock() -> None:
     assert mocking == set()
 
 
-SLOW_DISKS = {ROOT / "tests/durability/planted/settlements.py"}
+SLOW_DISKS = {ROOT / "tests/planted/settlement_mistakes.py"}
 """What sleeps to play a slow disk in a process under test."""
 
 

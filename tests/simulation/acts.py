@@ -9,7 +9,7 @@ from typing import Any
 from broker.wire import methods
 from broker.wire.field_tables import Table, from_python
 from broker.wire.frames import method_frame
-from tests.simulation.copies import Copy, Parcel, Place
+from tests.simulation.copies import Copy, Place, Publication
 from tests.simulation.simulated_client import Channel, Client, Consumer, nothing
 from tests.simulation.stream_offsets import Reading
 from tests.simulation.world.topology_of_seed import DELAYED, FANOUT, LATE_QUEUE, STREAM, Recipe
@@ -33,25 +33,27 @@ def publish(client: Client, channel: Channel, chance: Random) -> None:
     persistent, size = chance.random() < 0.8, chance.choice((0, 5, 5, 60, 60, 400, 4500))
     expiration = chance.choice((40, 2_000, 90_000)) if chance.random() < 0.1 and exchange != DELAYED else 0
     delay = chance.choice((100, 5_000, 7_200_000)) if exchange == DELAYED else 0
-    parcels = []
+    publications = []
     for _ in range(chance.choice((1, 1, 2, 4, 9))):
-        parcel = Parcel(client.world.next_number(), size, channel, persistent=persistent)
-        parcel.expiration, parcel.delay, parcel.target = expiration, delay, (exchange, key)
+        publication = Publication(client.world.next_number(), size, channel, persistent=persistent)
+        publication.expiration, publication.delay, publication.target = expiration, delay, (exchange, key)
         if client.world.recipes.get(key) and client.world.recipes[key].levels:
-            parcel.rank = chance.randrange(client.world.recipes[key].levels)
-        parcels.append(parcel)
-    client.world.note(f"{client.name}.{channel.number} > publish {[p.number for p in parcels]} to {exchange}/{key}")
+            publication.rank = chance.randrange(client.world.recipes[key].levels)
+        publications.append(publication)
+    client.world.note(
+        f"{client.name}.{channel.number} > publish {[p.number for p in publications]} to {exchange}/{key}"
+    )
     if key == STREAM:
         _endanger(client, "messages", chance)
-    late = [parcels.pop()] if chance.random() < 0.05 else []
-    _send(client, channel, parcels)
+    late = [publications.pop()] if chance.random() < 0.05 else []
+    _send(client, channel, publications)
     if late:
         _in_halves(client, channel, late, chance)
 
 
-def _send(client: Client, channel: Channel, parcels: list[Parcel]) -> None:
-    data = b"".join(client.publish_frames(channel, parcel) for parcel in parcels)
-    client.line.send(data, lambda: client.took_publishes(channel, parcels))
+def _send(client: Client, channel: Channel, publications: list[Publication]) -> None:
+    data = b"".join(client.publish_frames(channel, publication) for publication in publications)
+    client.line.send(data, lambda: client.took_publishes(channel, publications))
 
 
 def _destination(client: Client, chance: Random) -> tuple[str, str]:
@@ -66,9 +68,9 @@ def _destination(client: Client, chance: Random) -> tuple[str, str]:
     return "", chance.choice(names)
 
 
-def _in_halves(client: Client, channel: Channel, parcels: list[Parcel], chance: Random) -> None:
+def _in_halves(client: Client, channel: Channel, publications: list[Publication], chance: Random) -> None:
     """Send the first part of a publish, and the rest later, or never."""
-    data = client.publish_frames(channel, parcels[0])
+    data = client.publish_frames(channel, publications[0])
     at = chance.randrange(1, len(data))
     client.line.send(data[:at])
     if chance.random() < 0.2:
@@ -79,7 +81,7 @@ def _in_halves(client: Client, channel: Channel, parcels: list[Parcel], chance: 
     def rest() -> None:
         client.busy = False
         if not client.gone:
-            client.line.send(data[at:], lambda: client.took_publishes(channel, parcels))
+            client.line.send(data[at:], lambda: client.took_publishes(channel, publications))
 
     client.world.agenda.after(chance.choice((1, 40, 3_000)), rest)
 
@@ -168,15 +170,15 @@ def commit(client: Client, channel: Channel, chance: Random) -> None:
     if chance.random() < 0.2:
         client.ask(channel, methods.TxRollback(), nothing, lambda: client.rolled_back(channel))
         return
-    done: list[Parcel] = []
+    done: list[Publication] = []
     _endanger(client, "messages", chance, STRIKES_AT_COMMITS)
 
     def handled() -> None:
         done.extend(client.committed(channel))
 
     def answered(_: Any) -> None:
-        for parcel in done:
-            client.world.promises.confirmed(parcel)
+        for publication in done:
+            client.world.promises.confirmed(publication)
         client.world.promises.certain(client.transactions.pop(channel, None))
 
     client.ask(channel, methods.TxCommit(), answered, handled)

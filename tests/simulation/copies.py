@@ -1,8 +1,12 @@
 """What the clients know of each message, and what may therefore become of it.
 
-A *parcel* is one publish, a *copy* its place in one queue, a *place* one queue from its declaration to its deletion.
-Nothing is guessed: where the promises leave two outcomes open, a copy is in doubt (`sure` is False, or `shaky` is
-True) until a delivery, a confirm or a count of messages decides it.
+A *publication* is one publish, a *copy* its place in one queue, a *place* one queue from its declaration to its
+deletion. Nothing is guessed: where the promises leave two outcomes open, a copy is in doubt (`sure` is False, or
+`shaky` is True) until a delivery, a confirm or a count of messages decides it.
+
+The oracle of the restart tests (`tests/durability/ledgers/oracle.py`) is not used here: it judges what queues hold
+after a restart, once. The simulation knows every event and its time, and holds each delivery and each count against
+them as they happen: expiry, delays, alarms, prefetch; after a restart it goes on with the same copies.
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 Key = tuple[int, str]
-"""The parcel's number, and for a dead letter the name of the queue in which it died."""
+"""The publication's number, and for a dead letter the name of the queue in which it died."""
 
 _arrivals = count()
 
@@ -50,7 +54,7 @@ class Taker(Holder, Protocol):
         """It has credit for another message, and takes what is sent."""
 
 
-class Parcel:
+class Publication:
     """One publish. `held` says that it was sent while publishers had to wait, and is not known to be handled."""
 
     __slots__ = (
@@ -144,8 +148,8 @@ class Copy:
         "not_before",
         "origin",
         "out",
-        "parcel",
         "place",
+        "publication",
         "ready_by",
         "released",
         "shaky",
@@ -157,11 +161,13 @@ class Copy:
         "was_sure",
     )
 
-    def __init__(self, parcel: Parcel, place: Place, batch: int, event: int, origin: Copy | None = None) -> None:
-        self.parcel = parcel
+    def __init__(
+        self, publication: Publication, place: Place, batch: int, event: int, origin: Copy | None = None
+    ) -> None:
+        self.publication = publication
         self.place = place
         self.arrival = next(_arrivals)
-        self.key: Key = (parcel.number, origin.place.recipe.name if origin else "")
+        self.key: Key = (publication.number, origin.place.recipe.name if origin else "")
         self.origin = origin
         self.came, self.left, self.marked = batch, 0, 0
         self.since = event
@@ -171,7 +177,7 @@ class Copy:
         self.astray = False
         """Its publish had to wait, and its queue was in reach only before or after: it may have come, or not."""
         self.shaky = False
-        self.unplaced = parcel.held
+        self.unplaced = publication.held
         """Its publish had to wait, so nobody knows what came into its queue before it."""
         self.confirmed = False
         self.fate = ""
@@ -189,7 +195,7 @@ class Copy:
     @property
     def kept(self) -> bool:
         """It outlasts the process."""
-        return self.place.recipe.durable and (self.parcel.persistent or self.place.recipe.kind == "quorum")
+        return self.place.recipe.durable and (self.publication.persistent or self.place.recipe.kind == "quorum")
 
     @property
     def is_letter(self) -> bool:
@@ -306,13 +312,13 @@ def passed_over(place: Place, taken: Iterable[Copy], now: int, event: int) -> tu
 
 
 def _before(place: Place, other: Copy, one: Copy) -> bool:
-    if other.parcel.rank > one.parcel.rank:
+    if other.publication.rank > one.publication.rank:
         return True
-    if other.is_letter or one.is_letter or other.parcel.rank != one.parcel.rank:
+    if other.is_letter or one.is_letter or other.publication.rank != one.publication.rank:
         return False
     if place.recipe.kind == "quorum" and (other.times_out or one.times_out > 1):
         return False
-    return other.parcel.sender is one.parcel.sender and other.parcel.number < one.parcel.number
+    return other.publication.sender is one.publication.sender and other.publication.number < one.publication.number
 
 
 def _place_in_line(copy: Copy, gone_by: int) -> tuple[int, int]:

@@ -153,7 +153,7 @@ def _look_at_the_expiry(promises: Promises, place: Place) -> None:
 def nothing_is_missing(promises: Promises) -> None:
     """Everything has been taken out of all queues: whatever was promised has been seen."""
     for copy in promises.mortal:
-        if copy.sure and copy.parcel.persistent and not copy.fate and copy.place.there:
+        if copy.sure and copy.publication.persistent and not copy.fate and copy.place.there:
             raise Broken(f"{promises.tell(copy)} is gone, and no dead letter of it is there")
     for place in promises.places.values():
         for copy in place.copies.values():

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tests.simulation.copies import TOLERANCE, Broken, Copy, Group, Holder, Key, Parcel, Place, Taker, passed_over
+from tests.simulation.copies import TOLERANCE, Broken, Copy, Group, Holder, Key, Place, Publication, Taker, passed_over
 from tests.simulation.stream_offsets import StreamPromises
 from tests.simulation.world.topology_of_seed import Recipe
 from tests.simulation.world.virtual_time import START_SECONDS, Times
@@ -32,7 +32,7 @@ class Promises:
         self.recipes = recipes
         self.places: dict[int, Place] = {}
         self.named: dict[str, Place] = {}
-        self.parcels: dict[int, Parcel] = {}
+        self.publications: dict[int, Publication] = {}
         self.event = 0
         self.alarm = 0
         """Which alarm is raised, by its number; 0: none."""
@@ -102,100 +102,100 @@ class Promises:
 
     # Publishing
 
-    def published(self, parcel: Parcel, targets: Iterable[Place], group: Group | None = None) -> None:
+    def published(self, publication: Publication, targets: Iterable[Place], group: Group | None = None) -> None:
         """The broker has taken a publish in; it is for these queues."""
-        self.parcels[parcel.number] = parcel
+        self.publications[publication.number] = publication
         self.counts["published"] += 1
-        parcel.alarm = self.alarm
+        publication.alarm = self.alarm
         group = group or Group(self.batch())
         for place in targets:
             if place.recipe.kind == "stream":
-                self.stream.sent[parcel.number] = parcel
+                self.stream.sent[publication.number] = publication
                 continue
-            copy = self._place(parcel, place)
-            copy.sure = not parcel.held and place.recipe.overflow == ""
-            if place.recipe.overflow == "" and not parcel.held and copy.kept:
+            copy = self._place(publication, place)
+            copy.sure = not publication.held and place.recipe.overflow == ""
+            if place.recipe.overflow == "" and not publication.held and copy.kept:
                 copy.group = group
                 group.came.append(copy)
             place.make_room()
 
-    def _place(self, parcel: Parcel, place: Place) -> Copy:
-        copy = Copy(parcel, place, self.batch(), self.event)
-        parcel.copies.append(copy)
+    def _place(self, publication: Publication, place: Place) -> Copy:
+        copy = Copy(publication, place, self.batch(), self.event)
+        publication.copies.append(copy)
         self._set_times(copy)
         if place.recipe.letters_to:
             self.mortal.append(copy)
         return copy
 
     def _set_times(self, copy: Copy) -> None:
-        parcel, recipe, now = copy.parcel, copy.place.recipe, self.now
-        lives = [time for time in (parcel.expiration, recipe.ttl) if time]
-        if parcel.delay:
+        publication, recipe, now = copy.publication, copy.place.recipe, self.now
+        lives = [time for time in (publication.expiration, recipe.ttl) if time]
+        if publication.delay:
             copy.waits = True
-            copy.not_before = now + parcel.delay - TOLERANCE
-            copy.ready_by = 0 if parcel.held else now + parcel.delay + RELEASE
+            copy.not_before = now + publication.delay - TOLERANCE
+            copy.ready_by = 0 if publication.held else now + publication.delay + RELEASE
         elif lives:
             copy.expires_at = now + min(lives) - TOLERANCE
-            copy.expires_by = 0 if parcel.held else now + min(lives) + TOLERANCE
+            copy.expires_by = 0 if publication.held else now + min(lives) + TOLERANCE
 
-    def released(self, parcel: Parcel) -> None:
+    def released(self, publication: Publication) -> None:
         """A publish that had to wait has been handled by now."""
-        if not parcel.held:
+        if not publication.held:
             return
-        parcel.held = False
-        targets = self.targets(*parcel.target)
-        for copy in list(parcel.copies):
+        publication.held = False
+        targets = self.targets(*publication.target)
+        for copy in list(publication.copies):
             if copy.place not in targets and not copy.times_out:
                 copy.astray = True
             elif not copy.fate:
                 copy.sure = copy.sure or (copy.place.recipe.overflow == "" and not copy.astray)
                 copy.came, copy.since = self.batch(), self.event
-        self.strayed(parcel, targets)
+        self.strayed(publication, targets)
 
-    def loosened(self, parcel: Parcel) -> None:
+    def loosened(self, publication: Publication) -> None:
         """A publish that had to wait need not wait any more: it may have been handled, or will be."""
-        self.strayed(parcel, self.targets(*parcel.target))
+        self.strayed(publication, self.targets(*publication.target))
 
-    def strayed(self, parcel: Parcel, targets: Iterable[Place]) -> None:
+    def strayed(self, publication: Publication, targets: Iterable[Place]) -> None:
         """A publish may have reached these queues, because it was handled at a moment that nobody knows."""
         for place in targets:
             if place.recipe.kind == "stream":
-                self.stream.sent[parcel.number] = parcel
-            elif (parcel.number, "") not in place.copies and (parcel.number, "") not in place.buried:
-                copy = self._place(parcel, place)
+                self.stream.sent[publication.number] = publication
+            elif (publication.number, "") not in place.copies and (publication.number, "") not in place.buried:
+                copy = self._place(publication, place)
                 copy.sure, copy.astray, copy.unplaced = False, True, True
                 place.make_room()
 
-    def confirmed(self, parcel: Parcel) -> None:
+    def confirmed(self, publication: Publication) -> None:
         """The publisher has been told that its message is safe."""
         self.counts["confirmed"] += 1
-        self._not_during_alarm(parcel)
-        self.released(parcel)
-        if parcel.number in self.stream.sent:
-            self.stream.confirmed.add(parcel.number)
-        for copy in parcel.copies:
+        self._not_during_alarm(publication)
+        self.released(publication)
+        if publication.number in self.stream.sent:
+            self.stream.confirmed.add(publication.number)
+        for copy in publication.copies:
             if copy.astray and not copy.times_out:
                 continue
             copy.confirmed = True
             if not copy.fate and not copy.sure:
                 copy.sure = True
 
-    def refused(self, parcel: Parcel) -> None:
+    def refused(self, publication: Publication) -> None:
         """The publisher has been told that a queue did not take its message."""
         self.counts["refused"] += 1
-        self._not_during_alarm(parcel)
-        self.released(parcel)
-        closed = [copy for copy in parcel.copies if copy.place.recipe.overflow]
+        self._not_during_alarm(publication)
+        self.released(publication)
+        closed = [copy for copy in publication.copies if copy.place.recipe.overflow]
         if not closed:
-            raise Broken(f"message {parcel.number} is refused, by no queue that may")
+            raise Broken(f"message {publication.number} is refused, by no queue that may")
         for copy in closed:
             if copy.times_out:
-                raise Broken(f"message {parcel.number} is refused and was delivered")
+                raise Broken(f"message {publication.number} is refused and was delivered")
             copy.end("refused", 0)
 
-    def _not_during_alarm(self, parcel: Parcel) -> None:
-        if parcel.alarm and parcel.alarm == self.alarm and self.short():
-            raise Broken(f"message {parcel.number} got past an alarm")
+    def _not_during_alarm(self, publication: Publication) -> None:
+        if publication.alarm and publication.alarm == self.alarm and self.short():
+            raise Broken(f"message {publication.number} got past an alarm")
 
     # Delivering
 
@@ -204,12 +204,12 @@ class Promises:
     ) -> Copy:
         """The broker has sent a message to somebody who has to acknowledge it, or not."""
         self.counts["delivered"] += 1
-        copy = self._copy(place, self._parcel(body), origin, reason)
+        copy = self._copy(place, self._publication(body), origin, reason)
         self._check_time(copy, late=late)
         if copy.flag is not None and copy.flag != redelivered and not place.blurred:
             raise Broken(f"{self.tell(copy)} comes with redelivered {redelivered}, out {copy.times_out} times before")
         copy.sure, copy.shaky = True, False
-        if copy.parcel.held:
+        if copy.publication.held:
             copy.came = self.batch()  # it was handled at some moment until now
         if copy.waits:
             copy.waits, copy.released = False, self.batch()
@@ -241,37 +241,37 @@ class Promises:
             for dead in copy.group.left:
                 dead.left = copy.came
 
-    def _parcel(self, body: bytes) -> Parcel:
+    def _publication(self, body: bytes) -> Publication:
         number = body.partition(b":")[0]
-        parcel = self.parcels.get(int(number)) if number.isdigit() else None
-        if parcel is None:
+        publication = self.publications.get(int(number)) if number.isdigit() else None
+        if publication is None:
             raise Broken(f"a message that nobody has published: {body[:40]!r}")
-        if parcel.body != body:
-            raise Broken(f"message {parcel.number} has another body")
-        self._not_during_alarm(parcel)
-        return parcel
+        if publication.body != body:
+            raise Broken(f"message {publication.number} has another body")
+        self._not_during_alarm(publication)
+        return publication
 
-    def _copy(self, place: Place, parcel: Parcel, origin: str, reason: str) -> Copy:
-        key: Key = (parcel.number, origin)
+    def _copy(self, place: Place, publication: Publication, origin: str, reason: str) -> Copy:
+        key: Key = (publication.number, origin)
         copy = place.copies.get(key)
         buried = place.buried.get(key)
         if copy is None and buried is not None:
             raise Broken(f"{self.tell(buried)} is delivered again; it was gone: {buried.fate}")
         if copy is None and origin:
-            copy = self._letter(place, parcel, origin, reason)
-        elif copy is None and parcel.held:
-            copy = self._place(parcel, place)
+            copy = self._letter(place, publication, origin, reason)
+        elif copy is None and publication.held:
+            copy = self._place(publication, place)
         if copy is None:
-            raise Broken(f"message {parcel.number} is in queue {place.recipe.name}, where nobody has put it")
+            raise Broken(f"message {publication.number} is in queue {place.recipe.name}, where nobody has put it")
         if copy.out is not None and not copy.out.late:
             raise Broken(f"{self.tell(copy)} is delivered while it is out")
         return copy
 
-    def _letter(self, place: Place, parcel: Parcel, origin: str, reason: str) -> Copy:
+    def _letter(self, place: Place, publication: Publication, origin: str, reason: str) -> Copy:
         """A dead letter of a message that has died by itself."""
-        dead = next((copy for copy in parcel.copies if copy.place.recipe.name == origin), None)
+        dead = next((copy for copy in publication.copies if copy.place.recipe.name == origin), None)
         if dead is None or place.recipe.name != dead.place.recipe.letters_to:
-            raise Broken(f"message {parcel.number} is a dead letter of queue {origin}, where it never was")
+            raise Broken(f"message {publication.number} is a dead letter of queue {origin}, where it never was")
         why = {
             "expired": dead.may_have_gone(self.now),
             "maxlen": bool(dead.place.recipe.limit),
@@ -284,7 +284,7 @@ class Promises:
             raise Broken(f"{self.tell(dead)} is a dead letter as well; it was gone: {dead.fate}")
         if dead.out is not None and not dead.out.late:
             raise Broken(f"{self.tell(dead)} is a dead letter while it is out")
-        letter = Copy(parcel, place, self.batch(), self.event, dead)
+        letter = Copy(publication, place, self.batch(), self.event, dead)
         dead.end("dead letter: " + reason, self.batch())
         self._tie(letter, dead)
         return letter
@@ -337,21 +337,21 @@ class Promises:
             copy.end("rejected", self._left(copy))
             grave = self.named.get(copy.place.recipe.letters_to)
             if grave is not None and copy.place.there:
-                letter = Copy(copy.parcel, grave, self.batch(), self.event, copy)
+                letter = Copy(copy.publication, grave, self.batch(), self.event, copy)
                 self._tie(letter, copy)
 
-    def dropped(self, parcels: Iterable[Parcel]) -> None:
+    def dropped(self, publications: Iterable[Publication]) -> None:
         """A channel has ended, and with it the publishes that had to wait and have not been handled.
 
         As long as the alarm lasts for which they waited, that is all of them. After it nobody has said how far the
         broker has come.
         """
-        for parcel in [parcel for parcel in parcels if parcel.held]:
-            waits = parcel.alarm and parcel.alarm == self.alarm and self.short()
+        for publication in [publication for publication in publications if publication.held]:
+            waits = publication.alarm and publication.alarm == self.alarm and self.short()
             if not waits:
-                self.loosened(parcel)
-            parcel.held = False
-            for copy in [copy for copy in parcel.copies if not copy.fate and not copy.times_out]:
+                self.loosened(publication)
+            publication.held = False
+            for copy in [copy for copy in publication.copies if not copy.fate and not copy.times_out]:
                 copy.sure, copy.astray, copy.came = False, True, self.batch()
                 if waits:
                     copy.end("held, and dropped with its channel", 0)
@@ -359,9 +359,9 @@ class Promises:
     def purged(self, place: Place) -> list[Copy]:
         """A queue was purged: what was ready is gone."""
         ready = [copy for copy in place.copies.values() if copy.possibly_ready(self.now)]
-        gone = [copy for copy in ready if not copy.parcel.held]
+        gone = [copy for copy in ready if not copy.publication.held]
         for copy in ready:
-            copy.astray |= copy.parcel.held  # it may have been handled before, and be gone with the others
+            copy.astray |= copy.publication.held  # it may have been handled before, and be gone with the others
         for copy in gone:
             copy.end("purged", self.batch())
             for group in (copy.group, *copy.groups_left):
@@ -391,7 +391,7 @@ class Promises:
         """A copy in words."""
         said = "letter" if copy.is_letter else "message"
         doubt = "" if copy.sure else ", in doubt"
-        return f"{said} {copy.parcel.number} of queue {copy.place.recipe.name}{doubt}"
+        return f"{said} {copy.publication.number} of queue {copy.place.recipe.name}{doubt}"
 
 
 def check_single_active(place: Place, taker: Taker) -> None:

@@ -13,7 +13,7 @@ from broker.wire import methods
 from broker.wire.frames import method_frame
 from broker.wire.method import Method
 from harness.clients.amqp_peer import AmqpPeer, Login, Message, publish_frames
-from tests.simulation.copies import Broken, Copy, Group, Parcel, Place
+from tests.simulation.copies import Broken, Copy, Group, Place, Publication
 from tests.simulation.promises import check_single_active, headers_of
 from tests.simulation.stream_offsets import Reading
 from tests.simulation.world.wire import Line
@@ -56,8 +56,8 @@ class Channel:
         self.mode = mode
         self.closing = False
         self.published = 0
-        self.unconfirmed: dict[int, Parcel] = {}
-        self.held: list[Parcel] = []
+        self.unconfirmed: dict[int, Publication] = {}
+        self.held: list[Publication] = []
         self.consumers: dict[str, Consumer] = {}
         self.readings: dict[str, Reading] = {}
         self.expected: deque[Callable[[Any], None]] = deque()
@@ -65,7 +65,7 @@ class Channel:
         self.out_since: dict[int, int] = {}
         self.owners: dict[int, Consumer] = {}
         self.read_tags: dict[int, Reading] = {}
-        self.sent: list[Parcel] = []
+        self.sent: list[Publication] = []
         self.acked: dict[int, Copy] = {}
         self.acked_since: dict[int, int] = {}
         self.limbo: list[Copy] = []
@@ -115,23 +115,23 @@ class Channel:
 
     def release_held(self) -> None:
         """All of them have been handled."""
-        for parcel in self.held:
+        for publication in self.held:
             if self.mode == "tx":
                 self.obey_some_held()
-                parcel.held = False
+                publication.held = False
             else:
-                self.client.world.promises.released(parcel)
+                self.client.world.promises.released(publication)
         self.held.clear()
 
     def obey_some_held(self) -> None:
         """Some of them may have been handled, nobody knows which: they went where publishes go now, or went before."""
         world = self.client.world
-        for parcel in self.held:
+        for publication in self.held:
             if self.mode == "tx":
-                now = {place.recipe.name for place in world.targets(*parcel.target)}
-                parcel.perhaps |= now.symmetric_difference(parcel.reached)
+                now = {place.recipe.name for place in world.targets(*publication.target)}
+                publication.perhaps |= now.symmetric_difference(publication.reached)
             else:
-                world.promises.loosened(parcel)
+                world.promises.loosened(publication)
 
     def drop_held(self) -> None:
         """The channel is over, and those that have not been handled come to nothing."""
@@ -219,54 +219,54 @@ class Client:
             return False
         return not self.line.connection.channels[channel.number].gates
 
-    def publish_frames(self, channel: Channel, parcel: Parcel) -> bytes:
+    def publish_frames(self, channel: Channel, publication: Publication) -> bytes:
         """The frames of a publish."""
-        exchange, key = parcel.target
+        exchange, key = publication.target
         return publish_frames(
-            parcel.body,
+            publication.body,
             exchange=exchange,
             key=key,
             channel=channel.number,
-            delivery_mode=2 if parcel.persistent else 1,
-            priority=parcel.rank or None,
-            expiration=str(parcel.expiration) if parcel.expiration else None,
-            headers={"x-delay": parcel.delay} if parcel.delay else None,
+            delivery_mode=2 if publication.persistent else 1,
+            priority=publication.rank or None,
+            expiration=str(publication.expiration) if publication.expiration else None,
+            headers={"x-delay": publication.delay} if publication.delay else None,
         )
 
-    def took_publishes(self, channel: Channel, parcels: Sequence[Parcel]) -> None:
+    def took_publishes(self, channel: Channel, publications: Sequence[Publication]) -> None:
         """The broker has taken publishes in: at once, or to be held while publishers wait."""
         if not self.listening(channel):
             return
         if channel.mode == "tx":
-            channel.sent += parcels
+            channel.sent += publications
         theirs = self.line.connection.channels[channel.number]
-        for parcel in parcels:
-            parcel.held = not theirs.free or not self.line.taken_in_so_far
-            if parcel.held:
-                channel.held.append(parcel)
+        for publication in publications:
+            publication.held = not theirs.free or not self.line.taken_in_so_far
+            if publication.held:
+                channel.held.append(publication)
             if channel.mode == "tx":
-                parcel.reached = {place.recipe.name for place in self.world.targets(*parcel.target)}
+                publication.reached = {place.recipe.name for place in self.world.targets(*publication.target)}
                 continue
             channel.published += 1
             if channel.mode == "confirm":
-                channel.unconfirmed[channel.published] = parcel
-            self.world.promises.published(parcel, self.world.targets(*parcel.target))
+                channel.unconfirmed[channel.published] = publication
+            self.world.promises.published(publication, self.world.targets(*publication.target))
 
-    def committed(self, channel: Channel) -> list[Parcel]:
+    def committed(self, channel: Channel) -> list[Publication]:
         """The broker has taken in tx.commit: the transaction holds, and is on its way to disk as one."""
         world = self.world
         group = self.transactions[channel] = Group(world.process.batch)
-        parcels, channel.sent = channel.sent, []
-        for parcel in parcels:
+        publications, channel.sent = channel.sent, []
+        for publication in publications:
             named = world.promises.named
-            certain, perhaps = parcel.reached - parcel.perhaps, parcel.perhaps
-            world.promises.published(parcel, [named[name] for name in sorted(certain) if name in named], group)
-            world.promises.strayed(parcel, [named[name] for name in sorted(perhaps) if name in named])
+            certain, perhaps = publication.reached - publication.perhaps, publication.perhaps
+            world.promises.published(publication, [named[name] for name in sorted(certain) if name in named], group)
+            world.promises.strayed(publication, [named[name] for name in sorted(perhaps) if name in named])
         acked, channel.acked = channel.acked, {}
         world.promises.acked([copy for copy in acked.values() if copy.out is channel], group)
         channel.shed_load(acked)
         channel.acked_since.clear()
-        return parcels
+        return publications
 
     def rolled_back(self, channel: Channel) -> None:
         """The broker has taken in tx.rollback: nothing has become of it."""
@@ -390,11 +390,11 @@ class Client:
         for tag in tags:
             if tag not in waiting:
                 raise Broken(f"{self.name}.{channel.number}: publish {tag} is answered twice, or never was")
-            parcel = waiting.pop(tag)
+            publication = waiting.pop(tag)
             if isinstance(method, methods.BasicAck):
-                self.world.promises.confirmed(parcel)
+                self.world.promises.confirmed(publication)
             else:
-                self.world.promises.refused(parcel)
+                self.world.promises.refused(publication)
 
     def forget(self, channel: Channel, tag: str) -> None:
         """A subscription has ended; what it was given stays out."""

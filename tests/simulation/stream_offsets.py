@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation.copies import Broken, Parcel
+from tests.simulation.copies import Broken, Publication
 
 
 class StreamPromises:
     """One stream that never lets anything go."""
 
     def __init__(self) -> None:
-        self.sent: dict[int, Parcel] = {}
+        self.sent: dict[int, Publication] = {}
         self.offsets: dict[int, int] = {}
         self._places: dict[int, int] = {}
         self.confirmed: set[int] = set()
@@ -19,8 +19,8 @@ class StreamPromises:
     def seen(self, offset: int, body: bytes) -> None:
         """A reader was given a message."""
         number = int(body.partition(b":")[0])
-        parcel = self.sent.get(number)
-        if parcel is None or parcel.body != body:
+        publication = self.sent.get(number)
+        if publication is None or publication.body != body:
             raise Broken(f"the stream has {body[:20]!r} at {offset}, which nobody has published like this")
         if self.offsets.setdefault(offset, number) != number:
             raise Broken(f"offset {offset} was message {self.offsets[offset]}, and is {number}")
@@ -36,10 +36,10 @@ class StreamPromises:
             raise Broken(f"confirmed messages {missing[:5]} are not in the stream")
         last: dict[object, int] = {}
         for offset in range(len(self.offsets)):
-            parcel = self.sent[self.offsets[offset]]
-            if last.get(parcel.sender, 0) > parcel.number:
-                raise Broken(f"message {parcel.number} stands behind {last[parcel.sender]} in the stream")
-            last[parcel.sender] = parcel.number
+            publication = self.sent[self.offsets[offset]]
+            if last.get(publication.sender, 0) > publication.number:
+                raise Broken(f"message {publication.number} stands behind {last[publication.sender]} in the stream")
+            last[publication.sender] = publication.number
 
 
 class Reading:

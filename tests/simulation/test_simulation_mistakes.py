@@ -7,15 +7,15 @@ from __future__ import annotations
 
 import pytest
 
+from tests.planted.mistake import Simulation
+from tests.planted.planted_catalogue import CATALOGUE, found_by
 from tests.simulation.seeds import replay
-from tests.simulation.simulation_mistakes import MISTAKES
 
 HOURS = 4.0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", MISTAKES)
-def test_the_world_notices(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    planted = MISTAKES[name]
-    planted.plant(monkeypatch.setattr)
-    assert "Broken" in replay(planted.seed, HOURS).failure.partition("\n")[0]
+@pytest.mark.parametrize(("name", "run"), found_by(Simulation))
+def test_a_mistake_is_found(name: str, run: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
+    CATALOGUE[name].plant(monkeypatch.setattr)
+    assert "Broken" in replay(run.seed, HOURS).failure.partition("\n")[0]

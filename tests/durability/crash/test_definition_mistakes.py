@@ -7,26 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.durability.crash.exploring import needs_compiler
-from tests.durability.crash.recording.crash_mistakes import assert_found
+from tests.durability.crash.recording.crash_mistakes import assert_found, mistakes
+from tests.planted.mistake import BrokerCrashes
 
 pytestmark = [needs_compiler, pytest.mark.slow]
 
 
-@pytest.mark.parametrize(
-    ("planted", "symptom"),
-    [
-        ("declare-ok before commit", r"is None, not \[True"),
-        ("delete-ok before commit", r"not \[None\]"),
-        ("definitions in normal mode", r"is None, not \[True"),
-    ],
-)
-def test_a_mistake_with_definitions_is_found(tmp_path: Path, planted: str, symptom: str) -> None:
-    assert_found(tmp_path / "record", planted, symptom, (6,))
-
-
-@pytest.mark.parametrize(
-    ("planted", "symptom"),
-    [("no directory sync", ""), ("unsafe creation", "cannot be read as LMDB")],
-)
-def test_a_mistake_with_a_new_data_directory_is_found(tmp_path: Path, planted: str, symptom: str) -> None:
-    assert_found(tmp_path / "record", planted, symptom, (1,))
+@pytest.mark.parametrize(("name", "crashes"), mistakes(about_definitions=True))
+def test_a_mistake_with_definitions_is_found(tmp_path: Path, name: str, crashes: BrokerCrashes) -> None:
+    assert_found(tmp_path / "record", name, crashes)

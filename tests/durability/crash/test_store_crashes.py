@@ -6,14 +6,19 @@ mistakes are planted in the workload, one at a time, and each must be found: a c
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 
 from tests.durability.crash.exploring import SEED, explored, needs_compiler, told
+from tests.durability.crash.recording.check_store import Found, judge
 from tests.durability.crash.recording.recorded import record_store
+from tests.durability.crash.recording.store_marks import Held, Ledger
 from tests.durability.crash.states import PAGE, SECTOR, Chance, Content, Disk, File
+from tests.planted.mistake import StoreCrashes
+from tests.planted.planted_catalogue import found_by
 
 SEEDS = (SEED, SEED + 1, SEED + 2)
 STATES = 15_500
@@ -38,20 +43,26 @@ def test_no_crash_loses_what_was_promised(tmp_path: Path, capsys: pytest.Capture
 
 @needs_compiler
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("bug", "symptom"),
-    [
-        ("confirm before commit", "missing"),
-        ("no metasync", "comes again"),
-        ("no directory sync", "the store is gone"),
-        ("unsafe creation", ""),
-        ("settle lost in flight", "not promised"),
-    ],
-)
-def test_a_planted_mistake_is_found(tmp_path: Path, bug: str, symptom: str) -> None:
-    findings = explored(record_store(tmp_path / "record", SEED, 20, planted=bug), first=True)
-    assert findings.failures, f"nobody noticed: {bug} (seed {SEED})"
-    assert any(symptom in failure.problem for failure in findings.failures), findings.failures
+@pytest.mark.parametrize(("name", "crashes"), found_by(StoreCrashes))
+def test_a_planted_mistake_is_found(tmp_path: Path, name: str, crashes: StoreCrashes) -> None:
+    findings = explored(record_store(tmp_path / "record", SEED, 20, planted=name), first=True)
+    assert findings.failures, f"nobody noticed: {name} (seed {SEED})"
+    assert any(crashes.symptom in failure.problem for failure in findings.failures), findings.failures
+
+
+def test_what_is_not_promised_is_named() -> None:
+    """A message that is there although its settlement is on disk, and one that is not although it was put."""
+    ledger = Ledger()
+    put = {"puts": [(1, 0, 1, 5, 0, True), (1, 0, 2, 5, 0, True)]}
+    nothing = dict.fromkeys(("puts", "settled", "counted", "closed", "purges", "deleted"), ())
+    for mark in ({**nothing, **put}, {**nothing, "settled": [(1, 0, 1)]}):
+        ledger.follow(
+            b"\n".join(json.dumps(each).encode() for each in ({"mark": "sealed", **mark}, {"mark": "stored"}))
+        )
+    settled = {(1, 0, 1): Held("1/0/1....."), (1, 0, 2): Held("1/0/2.....")}
+    assert "not promised [(1, 0, 1)]" in judge(ledger, Found(True, 1, settled))[0]
+    assert "missing [(1, 0, 2)]" in judge(ledger, Found(True, 1, {}))[0]
+    assert judge(ledger, Found(True, 1, {(1, 0, 2): Held("1/0/2.....")})) == []
 
 
 # The model of a disk

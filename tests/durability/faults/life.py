@@ -264,10 +264,10 @@ class Life:
             return
         # A message may have been handed out, and its client not have read it.
         self.problems += self.ledger.problems(found._replace(counts={}))[:4]
-        strangers = {path.name for path in (data / "messages").iterdir()} - MESSAGE_FILES
-        strangers |= {path.name for path in data.iterdir() if path.name.endswith((".new", ".compact"))}
-        if strangers:
-            self.problems.append(f"left behind: {strangers}")
+        unexpected = {path.name for path in (data / "messages").iterdir()} - MESSAGE_FILES
+        unexpected |= {path.name for path in data.iterdir() if path.name.endswith((".new", ".compact"))}
+        if unexpected:
+            self.problems.append(f"left behind: {unexpected}")
 
 
 def live(

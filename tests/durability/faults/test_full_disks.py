@@ -27,6 +27,7 @@ from harness.clients.wire_client import Client
 from harness.waiting import eventually
 from storage.messages.verify_messages import verify
 from tests.durability.faults.full_disks import KINDS, Limit, SmallDisk
+from tests.durability.ledgers.oracle import Debt, Found, Owed, verdicts
 
 pytestmark = pytest.mark.slow
 
@@ -36,7 +37,7 @@ WINDOW = 10
 PATIENCE_SECONDS = 0.3
 
 
-class Station:
+class FullDiskServer:
     """A broker whose data is on a disk, and one publisher and one consumer that keep a ledger."""
 
     def __init__(self, directory: Path, data: Path, limit: int) -> None:
@@ -120,18 +121,17 @@ class Station:
             assert self.broker.stop() == 0, self.broker.log()
         assert verify(self.broker.data_dir / "messages").problems == []
         self.broker.start()
-        client, found = self.connect(), []
+        client, found = self.connect(), list[Found]()
         while True:
             client.send(get("q", no_ack=True))
             item = client.receive()
             if isinstance(item, BasicGetEmpty):
                 break
             assert isinstance(item, Message)
-            found.append(int(item.body[: item.body.index(b" ")]))
-        left = set(found)
-        assert found == sorted(left)
-        certain = self.confirmed if kill else set(range(self.published))
-        assert certain - self.acked <= left <= set(range(self.published)) - self.acked
+            found.append(Found(int(item.body[: item.body.index(b" ")]), item.method.redelivered))
+        left = [number for number in range(self.published) if number not in self.acked]
+        owed = [Owed(number, frozenset("q"), not kill or number in self.confirmed) for number in left]
+        assert verdicts(Debt(owed, order=lambda queue, number: ("", number)), {"q": found}) == []
         assert "Traceback" not in self.broker.log()
 
     def close(self) -> None:
@@ -141,7 +141,7 @@ class Station:
             self.broker.kill()
 
 
-Begin = Callable[[int], Station]
+Begin = Callable[[int], FullDiskServer]
 
 
 @pytest.fixture(params=KINDS)
@@ -155,92 +155,92 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
 @pytest.fixture
 def begin(disk: SmallDisk, tmp_path: Path) -> Iterator[Begin]:
     """A function that starts a broker on the disk, with a limit of free bytes."""
-    stations: list[Station] = []
+    servers: list[FullDiskServer] = []
 
-    def begun(limit: int) -> Station:
-        stations.append(Station(tmp_path, disk.directory / "data", limit))
-        stations[-1].start()
-        return stations[-1]
+    def begun(limit: int) -> FullDiskServer:
+        servers.append(FullDiskServer(tmp_path, disk.directory / "data", limit))
+        servers[-1].start()
+        return servers[-1]
 
     yield begun
-    for station in stations:
-        station.close()
+    for server in servers:
+        server.close()
 
 
 def test_filled_by_its_own_messages(disk: SmallDisk, begin: Begin) -> None:
     """Nothing warns before the disk is full. Consumers go on; with room made by somebody else publishers go on, too."""
     disk.fill(leave=40 << 20)
-    station = begin(0)
-    station.publish_until_blocked()
-    assert len(station.confirmed) < station.published
-    consumer = station.consumer()
-    station.drain(consumer, 50)
+    server = begin(0)
+    server.publish_until_blocked()
+    assert len(server.confirmed) < server.published
+    consumer = server.consumer()
+    server.drain(consumer, 50)
     disk.empty()
-    station.hear_all()
-    station.drain(consumer, 50)
-    station.expect_after_restart()
+    server.hear_all()
+    server.drain(consumer, 50)
+    server.expect_after_restart()
 
 
 def test_filled_by_somebody_else(disk: SmallDisk, begin: Begin) -> None:
-    station = begin(0)
+    server = begin(0)
     for _ in range(50):
-        station.publish()
-    station.hear_all()
+        server.publish()
+    server.hear_all()
     disk.fill()
-    station.publish_until_blocked()
-    consumer = station.consumer()
-    station.drain(consumer, 30)
+    server.publish_until_blocked()
+    consumer = server.consumer()
+    server.drain(consumer, 30)
     disk.empty()
-    station.hear_all()
-    station.drain(consumer, 20)
-    station.expect_after_restart()
+    server.hear_all()
+    server.drain(consumer, 20)
+    server.expect_after_restart()
 
 
 def test_acknowledgements_reach_a_disk_below_its_limit(begin: Begin) -> None:
     """While the alarm holds publishers, what is acknowledged gets to the disk: a kill does not bring it back."""
-    station = begin(24 << 20)
-    station.publisher.ask(queue_declare("empty", durable=True))
-    station.publish_until_blocked()
-    consumer = station.consumer()
-    station.drain(consumer, 60)
+    server = begin(24 << 20)
+    server.publisher.ask(queue_declare("empty", durable=True))
+    server.publish_until_blocked()
+    consumer = server.consumer()
+    server.drain(consumer, 60)
     consumer.ask(QueuePurge("empty", False), channel=2)  # it is on disk, and what was said before it
-    assert station.blocked
-    station.expect_after_restart(kill=True)
+    assert server.blocked
+    server.expect_after_restart(kill=True)
 
 
 def test_full_at_the_start(disk: SmallDisk, begin: Begin) -> None:
     """The start takes the ballast: clients can connect, consume and acknowledge, publishers wait for room."""
-    station = begin(0)
+    server = begin(0)
     for _ in range(50):
-        station.publish()
-    station.hear_all()
-    station.broker.stop()
+        server.publish()
+    server.hear_all()
+    server.broker.stop()
     disk.fill()
-    station.broker.start()
-    station.publisher = station.connect()
-    consumer = station.consumer()
-    station.drain(consumer, 20)
+    server.broker.start()
+    server.publisher = server.connect()
+    consumer = server.consumer()
+    server.drain(consumer, 20)
     disk.empty()
-    station.publisher.ask(queue_declare("another", durable=True))
-    station.drain(consumer, 20)
-    ballast = station.broker.data_dir / "messages" / "ballast"
+    server.publisher.ask(queue_declare("another", durable=True))
+    server.drain(consumer, 20)
+    ballast = server.broker.data_dir / "messages" / "ballast"
     eventually(ballast.exists, "the ballast to be there again")
-    station.expect_after_restart()
+    server.expect_after_restart()
 
 
 def test_a_limit_on_files(tmp_path: Path) -> None:
     """The same as a full disk, where nothing can be mounted: the store cannot grow."""
-    station = Station(tmp_path, tmp_path / "data", 0)
+    server = FullDiskServer(tmp_path, tmp_path / "data", 0)
     try:
-        station.start()
-        limit = Limit(station.broker.data_dir)
-        limit.fill(station.broker.pid, leave=3 << 20)
-        station.publish_until_blocked()
-        assert len(station.confirmed) < station.published
-        consumer = station.consumer()
-        station.drain(consumer, 20)
+        server.start()
+        limit = Limit(server.broker.data_dir)
+        limit.fill(server.broker.pid, leave=3 << 20)
+        server.publish_until_blocked()
+        assert len(server.confirmed) < server.published
+        consumer = server.consumer()
+        server.drain(consumer, 20)
         limit.empty()
-        station.hear_all()
-        station.expect_after_restart()
+        server.hear_all()
+        server.expect_after_restart()
     finally:
-        station.close()
+        server.close()

@@ -16,7 +16,7 @@ from harness.clients.shorthand import ack, consume, get, queue_declare
 from harness.clients.wire_client import Client
 from tests.durability.faults.injector import MESSAGES, Fault
 from tests.durability.faults.life import live
-from tests.durability.planted.planted_catalogue import with_mistake
+from tests.planted.planted_catalogue import with_mistake
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,7 @@
 With `--minutes` instead of `--cycles`, no cycle is begun after so many; the audit comes on top.
 Prints what was killed when, and what the clients' ledgers have seen. A failure names its cycle and seed, what was
 expected and found, and keeps the data directory. With `--audit` the broker records events, is stopped in order
-now and then, and at the end Spark audits its log, which is held against what the clients have witnessed.
+now and then, and at the end Spark audits its log, which is held against what the clients have logged.
 """
 
 from __future__ import annotations

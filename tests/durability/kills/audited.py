@@ -1,4 +1,4 @@
-"""A campaign whose broker records events, and whose clients have witnesses."""
+"""A campaign whose broker records events, and whose clients keep logs."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from harness.waiting import eventually
 from leveret_spark.events.event_log_reader import Event
 from storage.events.event_format import blocks
 from tests.durability.kills import phases
-from tests.durability.kills.adapters.client_adapter import Courier
-from tests.durability.kills.adapters.client_log import STAMP, Visit, Witness
-from tests.durability.kills.client_ledger import Found, Ledger
+from tests.durability.kills.adapters.client_adapter import ClientAdapter
+from tests.durability.kills.adapters.client_log import STAMP, ConnectionLog, LoggingAdapter
 from tests.durability.kills.cycle import JOIN_SECONDS, SETTINGS, Campaign
 from tests.durability.kills.queue_contents import look
 from tests.durability.kills.scenario import Scenario, Traffic
+from tests.durability.ledgers.client_ledger import ClientLedger
+from tests.durability.ledgers.oracle import Found
 
 EVENTS = """[events]
 enabled = true
@@ -41,7 +42,7 @@ class Sight(NamedTuple):
     places: dict[str, dict[int, int]]
     """For each queue the messages' numbers, by position."""
     lost: list[tuple[str, int]]
-    """Ledger and number of what must be somewhere, and is nowhere."""
+    """ClientLedger and number of what must be somewhere, and is nowhere."""
     returned: list[Place]
     """What is where it may not be any more."""
 
@@ -53,22 +54,22 @@ class AuditedCampaign(Campaign):
 
     def __init__(self, directory: Path, seed: int, environment: Mapping[str, str] | None = None) -> None:
         super().__init__(directory, seed, environment)
-        self.visits: list[Visit] = []
+        self.connections: list[ConnectionLog] = []
 
     @property
-    def ledgers(self) -> list[Ledger]:
-        """Of the scenarios whose clients have witnesses."""
+    def ledgers(self) -> list[ClientLedger]:
+        """Of the scenarios whose clients keep logs."""
         return [scenario.ledger for scenario in self.scenarios if isinstance(scenario, Traffic)]
 
-    def _new_courier(self, scenario: Scenario) -> Courier:
-        courier = super()._new_courier(scenario)
+    def _new_adapter(self, scenario: Scenario) -> ClientAdapter:
+        adapter = super()._new_adapter(scenario)
         if not isinstance(scenario, Traffic):
-            return courier
-        return Witness(courier, scenario.name, self.visits, transactional=scenario.transactional)
+            return adapter
+        return LoggingAdapter(adapter, scenario.name, self.connections, transactional=scenario.transactional)
 
     def restart(self) -> None:
         """An orderly stop and a start, while nobody is connected."""
-        self._forget_couriers()
+        self._forget_adapters()
         self.broker.restart()
         for scenario in self.scenarios:
             scenario.crashed()
@@ -112,7 +113,7 @@ class AuditedCampaign(Campaign):
                 sight.places[queue] = dict(zip(stamps, numbers, strict=True))
             client.close()
             sight.held.update(held)
-            sight.lost.extend((ledger.name, copy.number) for copy in ledger.lost(held))
+            sight.lost.extend((ledger.name, number) for number in ledger.lost(held))
             returned = set(ledger.returned(held))
             for queue in held:
                 left = _left(sight.places[queue])
@@ -125,7 +126,7 @@ class AuditedCampaign(Campaign):
 
     def kill_for_good(self) -> None:
         """What this boot has done stays unsealed, and is no part of the log."""
-        self._forget_couriers()
+        self._forget_adapters()
         self.broker.kill()
 
     @property

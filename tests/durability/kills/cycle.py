@@ -17,15 +17,15 @@ from harness.brokers.broker_process import BrokerProcess
 from harness.clients.wire_client import Client
 from storage.messages.verify_messages import verify
 from tests.durability.kills import phases
-from tests.durability.kills.adapters.client_adapter import Courier
-from tests.durability.kills.adapters.with_aio_pika import AioPikaCourier
-from tests.durability.kills.adapters.with_kombu import KombuCourier
-from tests.durability.kills.adapters.with_pika import PikaCourier
-from tests.durability.kills.client_ledger import Tally
+from tests.durability.kills.adapters.client_adapter import ClientAdapter
+from tests.durability.kills.adapters.with_aio_pika import AioPikaAdapter
+from tests.durability.kills.adapters.with_kombu import KombuAdapter
+from tests.durability.kills.adapters.with_pika import PikaAdapter
 from tests.durability.kills.plans import SCENARIOS
 from tests.durability.kills.scenario import Scenario
+from tests.durability.ledgers.client_ledger import Tally
 
-COURIERS: tuple[type[PikaCourier | KombuCourier | AioPikaCourier], ...] = (PikaCourier, KombuCourier, AioPikaCourier)
+ADAPTERS: tuple[type[PikaAdapter | KombuAdapter | AioPikaAdapter], ...] = (PikaAdapter, KombuAdapter, AioPikaAdapter)
 SETTINGS = """[limits]
 queue_window_messages = 16
 """
@@ -33,7 +33,7 @@ queue_window_messages = 16
 JOIN_SECONDS = 60.0
 LAST_WORDS = 2000
 """Characters of the broker's log that a failure shows."""
-OTHER_COURIER_CHANCE = 0.3
+OTHER_ADAPTER_CHANCE = 0.3
 IN_STOP_CHANCE = 0.3
 AGAIN_CHANCES = {"in a start": 0.2, "in recovery": 0.3, "while clients come back": 0.25}
 
@@ -45,10 +45,10 @@ class BrokenPromiseError(AssertionError):
 class Worker(threading.Thread):
     """Works through one life of the broker with a scenario and its client, which stays over lives."""
 
-    def __init__(self, campaign: Campaign, scenario: Scenario, courier: Courier) -> None:
+    def __init__(self, campaign: Campaign, scenario: Scenario, adapter: ClientAdapter) -> None:
         super().__init__(name=scenario.name, daemon=True)
         self.scenario = scenario
-        self.courier = courier
+        self.adapter = adapter
         self.connected = threading.Event()
         self.failed_to_connect = False
         self.failure: BaseException | None = None
@@ -57,7 +57,7 @@ class Worker(threading.Thread):
     def run(self) -> None:
         try:
             self._work()
-        except self.courier.lost as error:
+        except self.adapter.lost as error:
             if not self._campaign.dying.is_set():
                 self._fail(error)
         except BaseException as error:
@@ -67,12 +67,12 @@ class Worker(threading.Thread):
             self.connected.set()
 
     def _work(self) -> None:
-        self.courier.connect(self._campaign.dying.is_set)
-        self.scenario.begin(self.courier)
+        self.adapter.connect(self._campaign.dying.is_set)
+        self.scenario.begin(self.adapter)
         self.connected.set()
         while not self._campaign.resting.is_set():
-            self.scenario.step(self.courier)
-        self.scenario.rest(self.courier)
+            self.scenario.step(self.adapter)
+        self.scenario.rest(self.adapter)
 
     def _fail(self, error: BaseException) -> None:
         self.failure = error
@@ -102,7 +102,7 @@ class Campaign:
             directory / "data", *options, environment=None if environment is None else dict(environment)
         )
         self.scenarios = [make(random.Random(f"{seed} {number}")) for number, make in enumerate(SCENARIOS)]
-        self._couriers: dict[str, Courier] = {}
+        self._adapters: dict[str, ClientAdapter] = {}
 
     @property
     def tally(self) -> Tally:
@@ -124,7 +124,7 @@ class Campaign:
 
     def end(self) -> None:
         """Stop the broker in order, and verify its store as `leveret check` does."""
-        self._forget_couriers()
+        self._forget_adapters()
         assert self.broker.stop() == 0, self.broker.log()
         report = verify(self.broker.data_dir / "messages")
         if report.problems or report.set_aside:
@@ -137,7 +137,7 @@ class Campaign:
             self.broker.kill()
         for worker in self._workers:
             worker.join(JOIN_SECONDS)
-        self._forget_couriers()
+        self._forget_adapters()
 
     # --- one cycle ---
 
@@ -154,22 +154,22 @@ class Campaign:
 
     def _set_to_work(self) -> None:
         self.dying.clear()
-        self._workers = [Worker(self, scenario, self._courier_of(scenario)) for scenario in self.scenarios]
+        self._workers = [Worker(self, scenario, self._adapter_of(scenario)) for scenario in self.scenarios]
         for worker in self._workers:
             worker.start()
 
-    def _courier_of(self, scenario: Scenario) -> Courier:
+    def _adapter_of(self, scenario: Scenario) -> ClientAdapter:
         """The client a scenario had before, which then comes back by itself, or another one."""
-        courier = self._couriers.get(scenario.name)
-        if courier is None or self._dice.random() < OTHER_COURIER_CHANCE:
-            if courier is not None:
-                courier.close()
-            courier = self._new_courier(scenario)
-            self._couriers[scenario.name] = courier
-        return courier
+        adapter = self._adapters.get(scenario.name)
+        if adapter is None or self._dice.random() < OTHER_ADAPTER_CHANCE:
+            if adapter is not None:
+                adapter.close()
+            adapter = self._new_adapter(scenario)
+            self._adapters[scenario.name] = adapter
+        return adapter
 
-    def _new_courier(self, scenario: Scenario) -> Courier:
-        library = self._dice.choice(COURIERS)
+    def _new_adapter(self, scenario: Scenario) -> ClientAdapter:
+        library = self._dice.choice(ADAPTERS)
         self.clients[library.__name__] += 1
         return library(self.broker.address, transactional=scenario.transactional)
 
@@ -190,7 +190,7 @@ class Campaign:
                 raise self._broken([f"{worker.name}: {told}"]) from worker.failure
             worker.scenario.crashed()
             if worker.failed_to_connect:
-                self._couriers.pop(worker.scenario.name).close()
+                self._adapters.pop(worker.scenario.name).close()
         self._workers = []
 
     def _kill_again(self) -> None:
@@ -234,10 +234,10 @@ class Campaign:
         lines.append(f"data: {self.broker.data_dir}; as the kill left it: {self._copy}")
         return BrokenPromiseError("\n".join(lines))
 
-    def _forget_couriers(self) -> None:
-        for courier in self._couriers.values():
-            courier.close()
-        self._couriers.clear()
+    def _forget_adapters(self) -> None:
+        for adapter in self._adapters.values():
+            adapter.close()
+        self._adapters.clear()
 
 
 @contextmanager

@@ -18,8 +18,8 @@ from broker.wire.methods import (
 from harness.clients.amqp_peer import Message
 from harness.clients.shorthand import exchange_declare, queue_declare
 from harness.clients.wire_client import Client
-from tests.durability.kills.adapters.client_adapter import Courier
-from tests.durability.kills.client_ledger import Tally
+from tests.durability.kills.adapters.client_adapter import ClientAdapter
+from tests.durability.ledgers.client_ledger import Tally
 
 NAMES = 12
 LOOKING = 2
@@ -42,34 +42,34 @@ class Definitions:
     def set_up(self, client: Client) -> None:
         """Nothing is needed."""
 
-    def begin(self, courier: Courier) -> None:
+    def begin(self, adapter: ClientAdapter) -> None:
         """Nothing is consumed."""
 
-    def step(self, courier: Courier) -> None:
+    def step(self, adapter: ClientAdapter) -> None:
         queue = f"definitions.q{self._dice.randrange(NAMES)}"
         exchange = f"definitions.x{self._dice.randrange(NAMES)}"
         self._dice.choice((self._declare, self._declare, self._bind, self._bind, self._unbind, self._delete))(
-            courier, queue, exchange
+            adapter, queue, exchange
         )
 
-    def _declare(self, courier: Courier, queue: str, exchange: str) -> None:
+    def _declare(self, adapter: ClientAdapter, queue: str, exchange: str) -> None:
         lasting = {"x-max-length": 10}
-        self._change(("queue", queue), True, lambda: courier.declare_queue(queue, lasting))
-        self._change(("exchange", exchange), True, lambda: courier.declare_exchange(exchange))
+        self._change(("queue", queue), True, lambda: adapter.declare_queue(queue, lasting))
+        self._change(("exchange", exchange), True, lambda: adapter.declare_exchange(exchange))
 
-    def _bind(self, courier: Courier, queue: str, exchange: str) -> None:
-        self._declare(courier, queue, exchange)
-        self._change(("binding", queue, exchange), True, lambda: courier.bind(queue, exchange, queue))
+    def _bind(self, adapter: ClientAdapter, queue: str, exchange: str) -> None:
+        self._declare(adapter, queue, exchange)
+        self._change(("binding", queue, exchange), True, lambda: adapter.bind(queue, exchange, queue))
 
-    def _unbind(self, courier: Courier, queue: str, exchange: str) -> None:
-        self._declare(courier, queue, exchange)
-        self._change(("binding", queue, exchange), False, lambda: courier.unbind(queue, exchange, queue))
+    def _unbind(self, adapter: ClientAdapter, queue: str, exchange: str) -> None:
+        self._declare(adapter, queue, exchange)
+        self._change(("binding", queue, exchange), False, lambda: adapter.unbind(queue, exchange, queue))
 
-    def _delete(self, courier: Courier, queue: str, exchange: str) -> None:
+    def _delete(self, adapter: ClientAdapter, queue: str, exchange: str) -> None:
         if self._dice.random() < 0.5:
-            self._change(("queue", queue), False, lambda: courier.delete_queue(queue))
+            self._change(("queue", queue), False, lambda: adapter.delete_queue(queue))
         else:
-            self._change(("exchange", exchange), False, lambda: courier.delete_exchange(exchange))
+            self._change(("exchange", exchange), False, lambda: adapter.delete_exchange(exchange))
 
     def _change(self, thing: Thing, there: bool, ask: Callable[[], None]) -> None:
         """Ask for something, and know what holds before the answer and after it. What is deleted takes its bindings."""
@@ -80,7 +80,7 @@ class Definitions:
         self._there |= dict.fromkeys(things, there)
         self.tally.confirmed += 1
 
-    def rest(self, courier: Courier) -> None:
+    def rest(self, adapter: ClientAdapter) -> None:
         """Every answer has been awaited."""
 
     def crashed(self) -> None:

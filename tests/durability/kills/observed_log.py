@@ -1,4 +1,4 @@
-"""The broker's event log, and its audit, held against what the witnesses have written down.
+"""The broker's event log, and its audit, held against what the client logs have.
 
 A channel's publishes, deliveries and settlements are in the log in the order in which the broker handled them, and the
 log of a boot has no holes. So it has a beginning of what each client did, and where it ends before the client did, the
@@ -14,7 +14,7 @@ from typing import Any
 
 from leveret_spark.events.event_log_reader import OFFSETS_END, Event
 from tests.durability.kills.adapters.client_adapter import Verdict
-from tests.durability.kills.adapters.client_log import GREETING, Settled, Visit
+from tests.durability.kills.adapters.client_log import GREETING, ConnectionLog, Settled
 
 SAYS = {
     Verdict.ACK: ("ack",),
@@ -33,7 +33,7 @@ Place = tuple[str, int]
 
 @dataclass
 class Recorded:
-    """What the log has of one visit."""
+    """What the log has of one connection."""
 
     boot: int
     published: list[Event] = field(default_factory=list)
@@ -45,7 +45,7 @@ class Recorded:
 class Figures:
     """How much was compared, and how much of it lies in gaps."""
 
-    visits: int = 0
+    connections: int = 0
     confirmed: int = 0
     confirmed_in_gaps: int = 0
     delivered: int = 0
@@ -57,11 +57,11 @@ class Figures:
 
 
 class Log:
-    """The events of a log, found again by visit and by message."""
+    """The events of a log, found again by connection and by message."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self.events = events
-        self.visits: dict[str, Recorded] = {}
+        self.connections: dict[str, Recorded] = {}
         self.confirmed: set[int] = set()
         self.routes: dict[int, list[Event]] = defaultdict(list)
         self.origins: dict[int, int] = {}
@@ -72,13 +72,13 @@ class Log:
         for event in events:
             self._take_in(event)
 
-    def numbers_of(self, visits: Iterable[Visit]) -> dict[int, tuple[str, int]]:
+    def numbers_of(self, connections: Iterable[ConnectionLog]) -> dict[int, tuple[str, int]]:
         """For each message that is in the log: which client has published it, and the client's own number."""
         return {
-            event.msg_id or 0: (visit.client, sent.number)
-            for visit in visits
-            if visit.name in self.visits
-            for sent, event in zip(visit.published, self.visits[visit.name].published, strict=False)
+            event.msg_id or 0: (client_log.client, sent.number)
+            for client_log in connections
+            if client_log.name in self.connections
+            for sent, event in zip(client_log.published, self.connections[client_log.name].published, strict=False)
         }
 
     def first_number(self, number: int) -> int:
@@ -113,7 +113,7 @@ class Log:
             if self._leaving:
                 self.origins[event.msg_id] = self._leaving.pop(0)
         elif (event.routing_key or "").startswith(GREETING):
-            self.visits[event.routing_key or ""] = self._stay(event)
+            self.connections[event.routing_key or ""] = self._stay(event)
         else:
             self._stay(event).published.append(event)
 
@@ -142,14 +142,14 @@ class Comparison:
             self._of_message[row.msg_id].append(row)
         self.figures.verdicts = Counter(row.verdict for row in self._rows.values())
 
-    def everything(self, visits: Iterable[Visit]) -> None:
-        """Hold all visits against the log, and the audit against both."""
-        for visit in visits:
-            self.figures.visits += 1
-            recorded = self.log.visits.get(visit.name, Recorded(0))
-            self._publishes(visit, recorded)
-            self._deliveries(visit, recorded)
-            self._settlements(visit, recorded)
+    def everything(self, connections: Iterable[ConnectionLog]) -> None:
+        """Hold all connections against the log, and the audit against both."""
+        for client_log in connections:
+            self.figures.connections += 1
+            recorded = self.log.connections.get(client_log.name, Recorded(0))
+            self._publishes(client_log, recorded)
+            self._deliveries(client_log, recorded)
+            self._settlements(client_log, recorded)
         self._sums()
 
     def queues(self, places: dict[str, dict[int, int]], passing: set[str]) -> None:
@@ -162,27 +162,29 @@ class Comparison:
             if queue not in passing and told[queue] != set(found):
                 self._say(f"{queue} holds {sorted(found)}, the audit says {sorted(told[queue])}")
 
-    def _publishes(self, visit: Visit, recorded: Recorded) -> None:
-        for number, (sent, event) in enumerate(zip(visit.published, recorded.published, strict=False), 1):
+    def _publishes(self, client_log: ConnectionLog, recorded: Recorded) -> None:
+        for number, (sent, event) in enumerate(zip(client_log.published, recorded.published, strict=False), 1):
             told = sent._replace(exchange=event.exchange, routing_key=event.routing_key, size=event.size_bytes)
             told = told._replace(persistent=event.persistent)
             if told != sent:
-                self._say(f"{visit.name}: publish {number} is {sent}, the log says {told}")
-            if number in visit.confirmed:
-                self._confirmed(visit, number, event)
-        if len(recorded.published) > len(visit.published):
-            self._say(f"{visit.name}: {len(visit.published)} publishes, the log has {len(recorded.published)}")
-        for number in visit.confirmed:
+                self._say(f"{client_log.name}: publish {number} is {sent}, the log says {told}")
+            if number in client_log.confirmed:
+                self._confirmed(client_log, number, event)
+        if len(recorded.published) > len(client_log.published):
+            self._say(
+                f"{client_log.name}: {len(client_log.published)} publishes, the log has {len(recorded.published)}"
+            )
+        for number in client_log.confirmed:
             if number > len(recorded.published):
                 self.figures.confirmed_in_gaps += 1
-                self._excuse(recorded, f"{visit.name}: publish {number} was confirmed and is not in the log")
-                self._must_be_doubtful(recorded, visit, number)
+                self._excuse(recorded, f"{client_log.name}: publish {number} was confirmed and is not in the log")
+                self._must_be_doubtful(recorded, client_log, number)
 
-    def _confirmed(self, visit: Visit, number: int, event: Event) -> None:
+    def _confirmed(self, client_log: ConnectionLog, number: int, event: Event) -> None:
         assert event.msg_id is not None
         if event.msg_id not in self.log.confirmed:
             self.figures.confirmed_in_gaps += 1
-            self._excuse(self.log.visits[visit.name], f"{visit.name}: the log lacks confirm {number}")
+            self._excuse(self.log.connections[client_log.name], f"{client_log.name}: the log lacks confirm {number}")
             return
         self.figures.confirmed += 1
         rows = {row.queue: row for row in self._of_message[event.msg_id]}
@@ -192,46 +194,46 @@ class Comparison:
                 continue
             self.figures.copies += 1
             if row is None:
-                self._say(f"{visit.name}: publish {number} has no row for {route.queue}")
+                self._say(f"{client_log.name}: publish {number} has no row for {route.queue}")
             elif row.confirm_ts is None or row.publish_ts is None:
-                self._say(f"{visit.name}: publish {number} was confirmed, the audit does not know it: {row}")
+                self._say(f"{client_log.name}: publish {number} was confirmed, the audit does not know it: {row}")
 
-    def _deliveries(self, visit: Visit, recorded: Recorded) -> None:
-        for tag, seen in visit.delivered.items():
+    def _deliveries(self, client_log: ConnectionLog, recorded: Recorded) -> None:
+        for tag, seen in client_log.delivered.items():
             event = recorded.delivered.get(tag)
             if event is None:
                 self.figures.delivered_in_gaps += 1
                 if tag < max(recorded.delivered, default=0):
-                    self._say(f"{visit.name}: delivery {tag} is missing among those of the log")
-                self._excuse(recorded, f"{visit.name}: delivery {tag} is not in the log")
+                    self._say(f"{client_log.name}: delivery {tag} is missing among those of the log")
+                self._excuse(recorded, f"{client_log.name}: delivery {tag} is not in the log")
                 continue
             self.figures.delivered += 1
             if (event.queue, event.position, event.redelivered) != seen:
-                self._say(f"{visit.name}: delivery {tag} was {seen}, the log says {event}")
+                self._say(f"{client_log.name}: delivery {tag} was {seen}, the log says {event}")
             elif (row := self._rows.get(_place(event))) is None or row.deliver_count < 1:
-                self._say(f"{visit.name}: delivery {tag} of {seen} is not in the audit: {row}")
+                self._say(f"{client_log.name}: delivery {tag} of {seen} is not in the audit: {row}")
 
-    def _settlements(self, visit: Visit, recorded: Recorded) -> None:
-        said = {one.tag: one for one in visit.settled}
+    def _settlements(self, client_log: ConnectionLog, recorded: Recorded) -> None:
+        said = {one.tag: one for one in client_log.settled}
         for tag, kind in recorded.settled.items():
             if tag not in said or kind not in SAYS[said[tag].verdict]:
-                self._say(f"{visit.name}: {tag} was settled by {said.get(tag)}, the log says {kind}")
+                self._say(f"{client_log.name}: {tag} was settled by {said.get(tag)}, the log says {kind}")
         for one in said.values():
             if one.tag not in recorded.settled:
                 self.figures.settled_in_gaps += 1
-                self._unsettled(visit, recorded, one)
+                self._unsettled(client_log, recorded, one)
                 continue
             self.figures.settled += 1
             row = self._rows.get(_place(recorded.delivered[one.tag]))
             if recorded.settled[one.tag] == "ack" and (row is None or row.ack_count < 1):
-                self._say(f"{visit.name}: {one.tag} was acknowledged, the audit does not know it: {row}")
+                self._say(f"{client_log.name}: {one.tag} was acknowledged, the audit does not know it: {row}")
 
-    def _unsettled(self, visit: Visit, recorded: Recorded, one: Settled) -> None:
+    def _unsettled(self, client_log: ConnectionLog, recorded: Recorded, one: Settled) -> None:
         """What came before a publish that is in the log is there; of the last things nobody knows if they came."""
         if one.behind < len(recorded.published):
-            self._say(f"{visit.name}: the log lacks {one}, and has {len(recorded.published)} publishes")
-        if any(number > one.behind for number in visit.confirmed):
-            self._excuse(recorded, f"{visit.name}: {one} reached the broker and is not in the log")
+            self._say(f"{client_log.name}: the log lacks {one}, and has {len(recorded.published)} publishes")
+        if any(number > one.behind for number in client_log.confirmed):
+            self._excuse(recorded, f"{client_log.name}: {one} reached the broker and is not in the log")
 
     def _sums(self) -> None:
         """The audit counts what the log has."""
@@ -242,15 +244,17 @@ class Comparison:
                 self._say(f"the log has {logged} events {kind}, the audit counts {told}")
 
     def _excuse(self, recorded: Recorded, complaint: str) -> None:
-        """Nothing is wrong if the boot's end is missing; of a visit that is not in the log, no boot is known."""
+        """Nothing is wrong if the boot's end is missing; of a connection that is not in the log, no boot is known."""
         if recorded.boot and recorded.boot not in self._torn:
             self._say(complaint)
 
-    def _must_be_doubtful(self, recorded: Recorded, visit: Visit, number: int) -> None:
+    def _must_be_doubtful(self, recorded: Recorded, client_log: ConnectionLog, number: int) -> None:
         """A proof is in a queue that nobody consumes: where it was confirmed, the lost events had reached the disk."""
-        proof = visit.published[number - 1].routing_key.endswith(PROOFS)
+        proof = client_log.published[number - 1].routing_key.endswith(PROOFS)
         if recorded.boot and proof and not self._torn.get(recorded.boot):
-            self._say(f"{visit.name}: publish {number} is in no log and on disk, and the gap is said to hold no doubt")
+            self._say(
+                f"{client_log.name}: publish {number} is in no log and on disk, and the gap is said to hold no doubt"
+            )
 
     def _say(self, problem: str) -> None:
         if len(self.problems) < PROBLEMS_MAX:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tests.durability.kills.client_ledger import Chain
 from tests.durability.kills.definition_scenario import Definitions
 from tests.durability.kills.scenario import Plan, Scenario, Traffic, Way
 from tests.durability.kills.stream_readers import Log
+from tests.durability.ledgers.client_ledger import Chain
 
 PRIORITIES = 3
 TTL_MILLISECONDS = 150

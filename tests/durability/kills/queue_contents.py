@@ -10,7 +10,8 @@ from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT
 from harness.clients.shorthand import ack, get
 from harness.clients.wire_client import Client
-from tests.durability.kills.client_ledger import Found, Ledger
+from tests.durability.ledgers.client_ledger import ClientLedger
+from tests.durability.ledgers.oracle import Found
 
 GETS_AT_ONCE = 100
 SETTLED_PART = 0.7
@@ -31,7 +32,7 @@ def look(client: Client, queue: str) -> list[Message]:
             return messages
 
 
-def inspect_ledger(client: Client, ledger: Ledger, dice: random.Random) -> list[str]:
+def inspect_ledger(client: Client, ledger: ClientLedger, dice: random.Random) -> list[str]:
     """Hold every queue against the ledger: what is wrong. If nothing is, settle a part and prove that."""
     held: Held = {}
     tags: Tags = {}
@@ -52,7 +53,7 @@ def inspect_ledger(client: Client, ledger: Ledger, dice: random.Random) -> list[
     return problems
 
 
-def _settle_a_part(client: Client, ledger: Ledger, dice: random.Random, tags: Tags) -> None:
+def _settle_a_part(client: Client, ledger: ClientLedger, dice: random.Random, tags: Tags) -> None:
     settled = [place for place in tags if dice.random() < SETTLED_PART]
     for queue, number in settled:
         ledger.acked(queue, number)

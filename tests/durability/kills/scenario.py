@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
 from harness.clients.wire_client import Client
-from tests.durability.kills.adapters.client_adapter import Courier, Delivery, Publication, Verdict
-from tests.durability.kills.client_ledger import Chain, Ledger, Tally, Transaction
+from tests.durability.kills.adapters.client_adapter import ClientAdapter, Delivery, Publication, Verdict
 from tests.durability.kills.queue_contents import inspect_ledger
+from tests.durability.ledgers.client_ledger import Chain, ClientLedger, Tally, Transaction
 
 PUBLISHED_AT_ONCE_MAX = 12
 
@@ -26,13 +26,13 @@ class Scenario(Protocol):
     def set_up(self, client: Client) -> None:
         """Declare what must be there from now on."""
 
-    def begin(self, courier: Courier) -> None:
+    def begin(self, adapter: ClientAdapter) -> None:
         """A connection is there: start to consume."""
 
-    def step(self, courier: Courier) -> None:
+    def step(self, adapter: ClientAdapter) -> None:
         """Do a little. Raises AssertionError for what the broker must not do."""
 
-    def rest(self, courier: Courier) -> None:
+    def rest(self, adapter: ClientAdapter) -> None:
         """Say what proves everything before it, and then nothing more."""
 
     def crashed(self) -> None:
@@ -90,7 +90,7 @@ class Traffic:
         self.name = name
         self.transactional = transactional
         self.proofs = f"{name}.proofs"
-        self.ledger = Ledger(name, self.proofs, plan.chains)
+        self.ledger = ClientLedger(name, self.proofs, plan.chains)
         self.tally = self.ledger.tally
         self._plan = plan
         self._dice = dice
@@ -106,28 +106,28 @@ class Traffic:
             for queue in queues:
                 client.ask(queue_bind(queue, exchange))
 
-    def begin(self, courier: Courier) -> None:
+    def begin(self, adapter: ClientAdapter) -> None:
         if self.transactional:
             self.ledger.transaction = Transaction()
         for queue in self._plan.consumed:
-            courier.consume(queue)
+            adapter.consume(queue)
 
-    def step(self, courier: Courier) -> None:
+    def step(self, adapter: ClientAdapter) -> None:
         publications = [self._publication() for _ in range(self._dice.randint(0, PUBLISHED_AT_ONCE_MAX))]
         if self._dice.random() < 0.5:
             publications.append(self._proof())
-        courier.publish(publications, self.ledger.confirmed)
-        self._settle(courier, self._take(courier))
+        adapter.publish(publications, self.ledger.confirmed)
+        self._settle(adapter, self._take(adapter))
         if self.transactional:
-            courier.commit()
+            adapter.commit()
             self.ledger.committed()
         elif self._dice.random() < 0.5:
-            courier.publish([self._proof()], self.ledger.confirmed)
+            adapter.publish([self._proof()], self.ledger.confirmed)
 
-    def rest(self, courier: Courier) -> None:
-        courier.publish([self._proof()], self.ledger.confirmed)
+    def rest(self, adapter: ClientAdapter) -> None:
+        adapter.publish([self._proof()], self.ledger.confirmed)
         if self.transactional:
-            courier.commit()
+            adapter.commit()
             self.ledger.committed()
 
     def _publication(self) -> Publication:
@@ -142,15 +142,15 @@ class Traffic:
         number = self.ledger.publish([self.proofs])
         return Publication(number, self.ledger.body(number), "", self.proofs)
 
-    def _take(self, courier: Courier) -> list[tuple[Delivery, int]]:
+    def _take(self, adapter: ClientAdapter) -> list[tuple[Delivery, int]]:
         taken = []
-        for delivery in courier.take():
+        for delivery in adapter.take():
             number = self.ledger.number_of(delivery.body)
             self.ledger.delivered(delivery.queue, number, delivery.redelivered)
             taken.append((delivery, number))
         return taken
 
-    def _settle(self, courier: Courier, taken: list[tuple[Delivery, int]]) -> None:
+    def _settle(self, adapter: ClientAdapter, taken: list[tuple[Delivery, int]]) -> None:
         verdicts = []
         for delivery, number in taken:
             verdict = choose_verdict(self._dice)
@@ -160,7 +160,7 @@ class Traffic:
             if verdict is not None:
                 self._note(verdict, delivery, number)
                 verdicts.append((delivery, verdict))
-        courier.settle(verdicts)
+        adapter.settle(verdicts)
 
     def _note(self, verdict: Verdict, delivery: Delivery, number: int) -> None:
         settled = self._outstanding[:] if verdict is Verdict.ACK_ALL else [(delivery, number)]

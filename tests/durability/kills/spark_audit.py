@@ -40,7 +40,7 @@ class Judgement(NamedTuple):
 
 
 def judge(spark: SparkSession, campaigns: Mapping[str, AuditedCampaign]) -> dict[str, Judgement]:
-    """Audit what is sealed of the logs, all in one, and hold each against its witnesses."""
+    """Audit what is sealed of the logs, all in one, and hold each against its clients' logs."""
     events = None
     for name, campaign in campaigns.items():
         read = spark.read.format("leveret-events").load(str(campaign.segments)).withColumn("node", fn.lit(name))
@@ -62,7 +62,7 @@ def judge(spark: SparkSession, campaigns: Mapping[str, AuditedCampaign]) -> dict
 def _judged(campaign: AuditedCampaign, rows: list[Any], missing: list[Any], boots: list[Any]) -> Judgement:
     torn = {gap.boot: gap.doubtful for gap in missing if gap.kind == "end of a boot"}
     comparison = Comparison(Log(campaign.events()), rows, torn)
-    comparison.everything(campaign.visits)
+    comparison.everything(campaign.connections)
     problems = [*comparison.problems, *_doubts(rows, missing)]
     problems += [f"events are missing: {gap}" for gap in missing if gap.kind == "events not written"]
     return Judgement(rows, missing, boots, comparison, problems)

@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from broker.wire.methods import BasicDeliver, QueueDeclareOk
 from harness.clients.shorthand import consume, prefetch, queue_declare, queue_delete
 from harness.clients.wire_client import Client
-from tests.durability.kills.adapters.client_adapter import Courier, Publication, Verdict
-from tests.durability.kills.client_ledger import Tally
+from tests.durability.kills.adapters.client_adapter import ClientAdapter, Publication, Verdict
+from tests.durability.ledgers.client_ledger import Tally
+from tests.durability.ledgers.oracle import Debt, Found, Owed, verdicts
 
 NAME = "log"
 ARGUMENTS = {"x-queue-type": "stream", "x-stream-max-segment-size-bytes": 20_000}
@@ -39,26 +40,26 @@ class Log:
     def set_up(self, client: Client) -> None:
         client.ask(queue_declare(NAME, durable=True, arguments=ARGUMENTS))
 
-    def begin(self, courier: Courier) -> None:
+    def begin(self, adapter: ClientAdapter) -> None:
         """Read from the beginning or from the end; one that reconnects by itself goes on as it was told first."""
-        courier.consume(NAME, {"x-stream-offset": self._dice.choice(("first", "next", "last"))})
+        adapter.consume(NAME, {"x-stream-offset": self._dice.choice(("first", "next", "last"))})
 
-    def step(self, courier: Courier) -> None:
+    def step(self, adapter: ClientAdapter) -> None:
         count = self._dice.randint(1, PUBLISHED_AT_ONCE_MAX)
         numbers = range(self._number + 1, self._number + 1 + count)
         self._number += count
         self.tally.published += count
         persistent = self._dice.random() < 0.5
-        courier.publish([Publication(n, b"%d" % n, "", NAME, persistent) for n in numbers], self._note_confirm)
+        adapter.publish([Publication(n, b"%d" % n, "", NAME, persistent) for n in numbers], self._note_confirm)
         verdicts = []
-        for delivery in courier.take():
+        for delivery in adapter.take():
             self._note_read(int(delivery.headers["x-stream-offset"]), int(delivery.body))
             verdicts.append((delivery, Verdict.ACK))
         self.tally.delivered += len(verdicts)
         self.tally.acked += len(verdicts)
-        courier.settle(verdicts)
+        adapter.settle(verdicts)
 
-    def rest(self, courier: Courier) -> None:
+    def rest(self, adapter: ClientAdapter) -> None:
         """Every confirm has been awaited."""
 
     def _note_confirm(self, number: int) -> None:
@@ -101,12 +102,10 @@ class Log:
         return held
 
     def _problems(self, held: list[int]) -> Iterable[str]:
-        if held != sorted(set(held)):
-            yield f"out of order, or twice: {held}"
-        if lost := self._confirmed - set(held):
-            yield f"{sorted(lost)} are lost"
-        if strange := [number for number in held if not self._first <= number <= self._number]:
-            yield f"{strange} should not be there"
+        numbers = range(self._first, self._number + 1)
+        owed = [Owed(number, frozenset((NAME,)), number in self._confirmed) for number in numbers]
+        debt = Debt(owed, order=lambda queue, number: ("", number))
+        yield from (verdict.text for verdict in verdicts(debt, {NAME: list(map(Found, held))}))
         for offset, number in self._read.items():
             if held[offset : offset + 1] != [number]:
                 yield f"{number} was read at {offset}, where there is {held[offset : offset + 1]}"

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.durability.kills.cycle import BrokenPromiseError, running
-from tests.durability.planted.planted_catalogue import with_mistake
+from tests.planted.mistake import Kills
+from tests.planted.planted_catalogue import found_by, with_mistake
 
 CYCLES_MAX = 20
 
@@ -18,16 +19,10 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize(
-    ("planted", "symptom"),
-    [
-        ("confirm before commit", "is lost"),
-        ("acknowledgement forgotten", "which was gone|which should be in|is there 2 times|half a transaction"),
-    ],
-)
-def test_a_mistake_is_found(tmp_path: Path, planted: str, symptom: str) -> None:
-    with running(tmp_path, 1, with_mistake(planted)) as campaign:
-        with pytest.raises(BrokenPromiseError, match=symptom) as found:
+@pytest.mark.parametrize(("name", "kills"), found_by(Kills))
+def test_a_mistake_is_found(tmp_path: Path, name: str, kills: Kills) -> None:
+    with running(tmp_path, 1, with_mistake(name)) as campaign:
+        with pytest.raises(BrokenPromiseError, match=kills.symptom) as found:
             campaign.cycles(CYCLES_MAX)
     assert "seed 1" in str(found.value)
     assert str(tmp_path) in str(found.value)

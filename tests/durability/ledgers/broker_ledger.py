@@ -54,7 +54,7 @@ ASKED = {
 ANSWERS = frozenset(ASKED.values())
 
 
-class Found(NamedTuple):
+class Recovered(NamedTuple):
     """What a broker has after a start.
 
     The numbers of the messages in every queue, as a consumer would get them; how often those of the quorum queue say
@@ -91,6 +91,6 @@ class BrokerLedger:
         self._asked.clear()
         self.messages.begin_life()
 
-    def problems(self, found: Found) -> list[str]:
+    def problems(self, found: Recovered) -> list[str]:
         """What is wrong with what was found."""
         return [*self.definitions.problems(found.facts), *problems(self.messages, found.held, found.counts)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tests.durability.ledgers.message_ledger import MessageLedger, Place, State, dead
+from tests.durability.ledgers.message_ledger import ALIVE, MessageLedger, State, dead
+from tests.durability.ledgers.oracle import Debt, Found, Order, Owed, Place, Unit, verdicts
 from tests.durability.ledgers.topology import CLIENTS, DEAD, LETTERS, LOG, TX_DEAD, place_in
 
 UNORDERED = (DEAD, LETTERS, TX_DEAD)
@@ -13,46 +14,50 @@ UNORDERED = (DEAD, LETTERS, TX_DEAD)
 
 def problems(ledger: MessageLedger, held: Mapping[str, list[int]], counts: Mapping[int, int]) -> list[str]:
     """What is wrong with what the queues hold, and how often the quorum queue says that it was handed out."""
-    places = {(queue, number) for queue, numbers in held.items() for number in numbers}
+    found = {queue: list(map(Found, numbers)) for queue, numbers in held.items()}
     return [
-        *(problem for name, numbers in held.items() for problem in _of_queue(ledger, name, numbers)),
-        *_losses(ledger, places),
-        *_halves(ledger, places),
+        *(verdict.text for verdict in verdicts(debt(ledger), found)),
         *_of_log(ledger, held.get(LOG, [])),
         *_of_counts(ledger, counts),
     ]
 
 
-def _of_queue(ledger: MessageLedger, name: str, numbers: list[int]) -> Iterator[str]:
-    if len(set(numbers)) != len(numbers):
-        yield f"{name} holds messages twice: {numbers}"
-    for client in range(CLIENTS) if name not in UNORDERED else ():
-        own = [number for number in numbers if number % CLIENTS == client]
-        if own != sorted(own, key=lambda number: place_in(name, number)):
-            yield f"{name} is out of order: {own}"
-    for number in numbers:
-        state = ledger.places.get((name, number))
-        if state in (None, State.GONE, State.NEVER):
-            yield f"{name} holds {number}, which is {state and state.value}"
+def debt(ledger: MessageLedger) -> Debt:
+    """What is owed. A message that was rejected is here or among the dead letters, and not in both."""
+
+    def why_not(queue: str, number: int) -> str:
+        state = ledger.places.get((queue, number))
+        return f"is {state and state.value}"
+
+    return Debt([*_moving(ledger), *_staying(ledger)], list(_units(ledger)), _order, why_not)
 
 
-def _losses(ledger: MessageLedger, places: set[Place]) -> Iterator[str]:
-    for place, state in ledger.places.items():
-        if state is State.CERTAIN and place not in places:
-            yield f"{place[0]} has lost {place[1]}"
-
-
-def _halves(ledger: MessageLedger, places: set[Place]) -> Iterator[str]:
-    """What must be here or there, and not both; transactions that are half done."""
+def _moving(ledger: MessageLedger) -> Iterator[Owed]:
     for place, must in ledger.moved.items():
-        copies = [queue for queue, number in (place, dead(place)) if (queue, number) in places]
-        if len(copies) > 1 or (must and not copies):
-            yield f"{place[1]} was to move to the dead letters and is in {copies}"
+        queues = [queue for queue, number in (place, dead(place)) if ledger.places.get((queue, number)) in ALIVE]
+        yield Owed(place[1], frozenset(queues), must, note=", which was to move to the dead letters")
+
+
+def _staying(ledger: MessageLedger) -> Iterator[Owed]:
+    moving = {*ledger.moved, *map(dead, ledger.moved)}
+    for place, state in ledger.places.items():
+        if state is State.CERTAIN or (state in ALIVE and place not in moving):
+            yield Owed(place[1], frozenset((place[0],)), state is State.CERTAIN)
+
+
+def _units(ledger: MessageLedger) -> Iterator[Unit]:
     for transaction in ledger.committing:
-        done = [place in places for place in (*transaction.puts, *map(dead, transaction.moves))]
-        done += [place not in places for place in (*transaction.takes, *transaction.moves)]
-        if len(set(done)) > 1:
-            yield f"a transaction is half done: {transaction}"
+        added = [*transaction.puts, *map(dead, transaction.moves)]
+        removed = [*transaction.takes, *transaction.moves]
+        yield Unit(_each(added), _each(removed))
+
+
+def _each(places: list[Place]) -> list[frozenset[Place]]:
+    return [frozenset((place,)) for place in places]
+
+
+def _order(queue: str, number: int) -> Order | None:
+    return None if queue in UNORDERED else (number % CLIENTS, place_in(queue, number))
 
 
 def _of_log(ledger: MessageLedger, log: list[int]) -> Iterator[str]:

@@ -30,6 +30,7 @@ from broker.wire.methods import (
 )
 from harness.clients.amqp_peer import Message
 from tests.durability.ledgers.conversation import Request
+from tests.durability.ledgers.oracle import Place
 from tests.durability.ledgers.topology import (
     KEEPS_ALL,
     LOG,
@@ -57,9 +58,6 @@ ALIVE = (State.POSSIBLE, State.CERTAIN, State.LEAVING)
 
 NEVER_CERTAIN = 1 << 62
 """In place of the moment at which a message was handed out that may have been forgotten in a crash."""
-
-Place = tuple[str, int]
-"""A queue and a message's number."""
 
 
 @dataclass

@@ -24,7 +24,7 @@ from broker.server.recovery import Stores, open_stores, recover
 from harness.brokers.broker_core import message
 from storage.messages.message_store import MessageStore
 from storage.messages.verify_messages import verify
-from tests.durability.ledgers.broker_ledger import Found
+from tests.durability.ledgers.broker_ledger import Recovered
 from tests.durability.ledgers.definition_ledger import Facts
 from tests.durability.ledgers.topology import (
     DELAYING,
@@ -133,7 +133,7 @@ def facts_of(broker: Broker) -> Facts:
     return facts
 
 
-def started(data: Path, *, used: bool) -> tuple[Found, Held]:
+def started(data: Path, *, used: bool) -> tuple[Recovered, Held]:
     """Start a broker and look at everything; what it must hold after another start, when it has been used."""
     stores = open_stores(data)
     try:
@@ -141,7 +141,7 @@ def started(data: Path, *, used: bool) -> tuple[Found, Held]:
         contents = Contents(stores.messages)
         for vhost in broker.vhosts.values():
             contents.look_at(vhost)
-        found = Found(contents.held, contents.counts, facts_of(broker))
+        found = Recovered(contents.held, contents.counts, facts_of(broker))
         return found, use(stores, broker, contents) if used else found.held
     finally:
         stores.definitions.close()
@@ -166,7 +166,7 @@ def use(stores: Stores, broker: Broker, contents: Contents) -> Held:
     return held
 
 
-def recovered(root: Path) -> Found:
+def recovered(root: Path) -> Recovered:
     """What is there after a start. It can be used, and is the same after another start."""
     data = root / "data"
     data.mkdir(exist_ok=True)  # as the broker does first of all

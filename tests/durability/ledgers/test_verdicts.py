@@ -27,8 +27,9 @@ from broker.wire.properties import BasicProperties, encode_header
 from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT, TRANSIENT
 from harness.clients.shorthand import ack, nack, queue_declare, queue_delete
-from tests.durability.ledgers.broker_ledger import BrokerLedger, Found
+from tests.durability.ledgers.broker_ledger import BrokerLedger, Recovered
 from tests.durability.ledgers.conversation import Request, Said
+from tests.durability.ledgers.oracle import Debt, Found, Kind, Owed, verdicts
 from tests.durability.ledgers.topology import (
     CLIENTS,
     DEAD,
@@ -96,7 +97,7 @@ class Story:
         self, held: Mapping[str, Iterable[int]], counts: Mapping[int, int] = {}, facts: Mapping[Any, Any] = {}
     ) -> str:
         """What is wrong when this is found."""
-        found = Found({name: list(numbers) for name, numbers in held.items()}, dict(counts), dict(facts))
+        found = Recovered({name: list(numbers) for name, numbers in held.items()}, dict(counts), dict(facts))
         return "; ".join(self.ledger.problems(found))
 
 
@@ -116,7 +117,7 @@ def test_confirmed_is_there_once_and_in_order(story: Story) -> None:
     assert not story.problems({WORK: (A, B)})
     assert not story.problems({WORK: (A, B, C)})
     assert "lost" in story.problems({WORK: (B,)})
-    assert "twice" in story.problems({WORK: (A, A, B)})
+    assert "is there 2 times" in story.problems({WORK: (A, A, B)})
     assert "out of order" in story.problems({WORK: (B, A)})
     assert "None" in story.problems({WORK: (A, B), DEAD: (A,)})
 
@@ -171,8 +172,8 @@ def test_a_dead_letter_is_in_one_place(story: Story, later: bool) -> None:
         story.dies()
     assert not story.problems({WORK: (A,)})
     assert not story.problems({DEAD: (A,)})
-    assert "was to move" in story.problems({WORK: (A,), DEAD: (A,)})
-    assert "was to move" in story.problems({})
+    assert "is there 2 times" in story.problems({WORK: (A,), DEAD: (A,)})
+    assert "has lost" in story.problems({})
 
 
 def test_a_dead_letter_that_is_on_disk_has_left_its_queue(story: Story) -> None:
@@ -236,3 +237,20 @@ def test_definitions_are_as_last_answered_or_as_asked_for_since(story: Story) ->
     assert not story.problems({}, facts=there)
     story.answers(QueueDeleteOk(0))
     assert "queue q is True" in story.problems({}, facts=there)
+
+
+def test_each_kind_of_verdict_of_the_oracle() -> None:
+    """A copy may be in one of two queues, and says that it was delivered if it is in the second."""
+    copy = Owed(1, frozenset(("here", "there")), True, {"there": True})
+    debt = Debt([copy, Owed(2, frozenset(("here",)), False)], order=lambda queue, number: ("", number))
+
+    def kinds(**held: list[Found]) -> list[Kind]:
+        return [verdict.kind for verdict in verdicts(debt, held)]
+
+    assert kinds(here=[Found(1, False), Found(2)]) == kinds(here=[Found(1, True)]) == []
+    assert kinds(there=[Found(1, True)]) == kinds(there=[Found(1)]) == []
+    assert kinds(there=[Found(1, False)]) == [Kind.WRONG_FLAG]
+    assert kinds(here=[Found(2)]) == [Kind.LOST]
+    assert kinds(here=[Found(1)], there=[Found(1)]) == [Kind.TWICE]
+    assert kinds(here=[Found(2), Found(1)]) == [Kind.OUT_OF_ORDER]
+    assert kinds(here=[Found(1)], there=[Found(2)]) == [Kind.NOT_OWED]

@@ -13,7 +13,7 @@ from harness.clients.shorthand import exchange_declare, queue_bind, queue_declar
 from harness.clients.wire_client import Client
 from storage.messages import lmdb_environment
 from storage.messages.keys import BODY, SEGMENT
-from tests.durability.planted.planted_catalogue import with_mistake
+from tests.planted.planted_catalogue import with_mistake
 
 GOOD, BAD = b"as it was published", b"what is to be damaged" * 300
 """The second is large enough to be stored once for several queues."""

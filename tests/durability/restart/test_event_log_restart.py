@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
@@ -11,10 +10,9 @@ from pathlib import Path
 import pytest
 
 from harness.brokers.recording_broker import events_of, recording_broker
-from harness.clients.shorthand import queue_declare
 from harness.clients.wire_client import Client
 from leveret_spark.events.event_log_reader import Event
-from tests.durability.restart.restart_ledger import Ledger
+from tests.durability.restart.scripted_load import ScriptedLoad
 from tests.durability.restart.test_kill_under_load import Worker
 
 KILLS = 4
@@ -51,14 +49,14 @@ def _last(events: list[Event], kind: str) -> int:
 def test_the_log_balances_over_kills(tmp_path: Path) -> None:
     broker = recording_broker(tmp_path)
     broker.start()
-    ledgers = [Ledger(queue, random.Random(queue)) for queue in ("a", "b")]
+    loads = [ScriptedLoad(queue) for queue in ("a", "b")]
     client = Client.connect(broker.address)
-    for ledger in ledgers:
-        client.ask(queue_declare(ledger.queue, durable=True))
+    for load in loads:
+        load.set_up(client)
     client.close()
     for _ in range(KILLS):
-        clients = [Client.connect(broker.address) for _ in ledgers]
-        workers = [Worker(client, ledger, CONFIRMS) for client, ledger in zip(clients, ledgers, strict=True)]
+        clients = [Client.connect(broker.address) for _ in loads]
+        workers = [Worker(client, load, CONFIRMS) for client, load in zip(clients, loads, strict=True)]
         for worker in workers:
             worker.start()
         workers[0].far_enough.wait()
@@ -68,9 +66,9 @@ def test_the_log_balances_over_kills(tmp_path: Path) -> None:
             client.close()
             assert worker.failure is None, worker.failure
         broker.start()
-        for ledger in ledgers:
+        for load in loads:
             client = Client.connect(broker.address)
-            ledger.inspect(client)
+            load.inspect(client)
             client.close()
         assert broker.stop() == 0, broker.log()
         broker.start()

@@ -14,11 +14,10 @@ from pathlib import Path
 import pytest
 
 from harness.brokers.broker_process import BrokerProcess
-from harness.clients.shorthand import queue_declare
 from harness.clients.wire_client import Client
 from tests.durability.kills.cycle import running
 from tests.durability.restart.conftest import expect_sound_store
-from tests.durability.restart.restart_ledger import Ledger
+from tests.durability.restart.scripted_load import ScriptedLoad
 
 Dial = Callable[[], Client]
 
@@ -28,21 +27,21 @@ QUEUES = ("a", "b", "c")
 
 
 class Worker(threading.Thread):
-    """Works a ledger's queue until the broker dies under it."""
+    """Works a queue until the broker dies under it."""
 
-    def __init__(self, client: Client, ledger: Ledger, confirms: int) -> None:
+    def __init__(self, client: Client, load: ScriptedLoad, confirms: int) -> None:
         super().__init__()
         self.client = client
-        self.ledger = ledger
+        self.load = load
         self.confirms = confirms
         self.far_enough = threading.Event()
         self.failure: BaseException | None = None
-        ledger.begin(client)
+        load.begin(client)
 
     def run(self) -> None:
         try:
             while True:
-                if self.ledger.step(self.client) >= self.confirms:
+                if self.load.step(self.client) >= self.confirms:
                     self.far_enough.set()
         except (ConnectionError, EOFError):
             pass
@@ -56,12 +55,12 @@ class Worker(threading.Thread):
 def test_twenty_kills(fresh_broker: BrokerProcess, dial: Dial) -> None:
     """Confirmed and not acknowledged: there, once, in order. Synced acks: gone. Marks as far as provable."""
     dice = random.Random(20)
-    ledgers = [Ledger(queue, random.Random(queue)) for queue in QUEUES]
+    loads = [ScriptedLoad(queue) for queue in QUEUES]
     setup = dial()
-    for queue in QUEUES:
-        setup.ask(queue_declare(queue, durable=True))
+    for load in loads:
+        load.set_up(setup)
     for _ in range(CYCLES):
-        workers = [Worker(dial(), ledger, dice.randint(20, 400)) for ledger in ledgers]
+        workers = [Worker(dial(), load, dice.randint(20, 400)) for load in loads]
         for worker in workers:
             worker.start()
         workers[dice.randrange(len(workers))].far_enough.wait()
@@ -70,7 +69,7 @@ def test_twenty_kills(fresh_broker: BrokerProcess, dial: Dial) -> None:
             worker.join()
             assert worker.failure is None, worker.failure
             client = dial()
-            worker.ledger.inspect(client)
+            worker.load.inspect(client)
             client.close()
     assert fresh_broker.stop() == 0, fresh_broker.log()
     expect_sound_store(fresh_broker)

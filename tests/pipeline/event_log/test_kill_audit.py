@@ -1,7 +1,7 @@
 """The audit of brokers that were really killed: what it finds is what their clients know.
 
 Real clients work with all kinds of queues while the broker is killed and stopped (`tests/durability/kills`); each has
-a witness that keeps the tags and places of what it did. A sound broker shows nothing. One that forgets messages, or
+a log that keeps the tags and places of what it did. A sound broker shows nothing. One that forgets messages, or
 acknowledgements, shows exactly what the clients' ledgers show. All logs are judged by one job.
 """
 
@@ -13,7 +13,7 @@ import pytest
 
 from tests.durability.kills.audited import EVENTS, AuditedCampaign, Sight
 from tests.durability.kills.spark_audit import PASSING, Judgement, judge, sound
-from tests.durability.planted.planted_catalogue import with_mistake
+from tests.planted.planted_catalogue import with_mistake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -92,7 +92,7 @@ def test_every_client_is_heard_of(told: dict[str, Told]) -> None:
     assert figures.confirmed > figures.confirmed_in_gaps
     assert figures.delivered > figures.delivered_in_gaps
     assert figures.settled > figures.settled_in_gaps
-    assert figures.visits >= 2 * CYCLES * len(told["sound"].campaign.ledgers)
+    assert figures.connections >= 2 * CYCLES * len(told["sound"].campaign.ledgers)
     assert figures.verdicts["queued"] > 0
 
 
@@ -106,7 +106,7 @@ def test_gaps_are_the_ends_of_killed_boots(told: dict[str, Told]) -> None:
 def test_messages_that_were_forgotten_are_lost_and_no_others(told: dict[str, Told]) -> None:
     campaign, sight, judgement = told["message"]
     log = judgement.comparison.log
-    numbers = log.numbers_of(campaign.visits)
+    numbers = log.numbers_of(campaign.connections)
     assert sight.lost
     assert sorted(numbers[log.first_number(row.msg_id)] for row in judgement.lost) == sorted(sight.lost)
     assert judgement.violations == []

@@ -16,7 +16,7 @@ from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import Caller, ask, request, web_address, web_broker, write_segments
 from harness.process_figures import descriptors, own_memory
 from harness.waiting import eventually
-from tests.durability.planted.planted_catalogue import with_mistake
+from tests.planted.planted_catalogue import with_mistake
 from tests.unit.http.test_http_server import noise
 
 Ends = Callable[..., Any]
@@ -109,8 +109,8 @@ def test_who_does_not_take_the_answer_is_cut_off(target: BrokerProcess, call: Ca
 
 
 def test_the_idle_make_room(target: BrokerProcess, call: Callable[[], Caller], good: Good) -> None:
-    many = [call() for _ in range(60)]
-    for caller in many:
+    callers = [call() for _ in range(60)]
+    for caller in callers:
         caller.say(b"G")
     assert fetched(target)
     good.round_trip()

@@ -35,7 +35,7 @@ from harness.clients.wire_client import Client
 from harness.process_figures import cpu_seconds, own_memory
 from harness.project import ROOT
 from harness.waiting import eventually
-from tests.durability.planted.planted_catalogue import with_mistake
+from tests.planted.planted_catalogue import with_mistake
 
 Started = Callable[..., BrokerProcess]
 Ends = Callable[..., Any]
@@ -173,20 +173,20 @@ def test_others_have_their_turn_between_what_costs_much(limited: Started, ends: 
     attack.end()
 
 
-# Strangers
+# Handshakes
 
 
-def test_the_oldest_stranger_goes_when_there_are_too_many(limited: Started, ends: Ends) -> None:
+def test_the_oldest_handshake_goes_when_there_are_too_many(limited: Started, ends: Ends) -> None:
     broker = limited(handshakes_max=5)
     good = ends(Good(broker.address))
-    strangers = [ends(RawConnection(broker.address, greet=False)) for _ in range(8)]
-    for stranger in strangers[:3]:
-        stranger.sock.settimeout(10)
-        assert stranger.sock.recv(1) == b""
-    for stranger in strangers[3:]:
-        stranger.tell(PROTOCOL_HEADER)
-        stranger.sock.settimeout(10)
-        assert stranger.sock.recv(1) == b"\x01"
+    handshaking = [ends(RawConnection(broker.address, greet=False)) for _ in range(8)]
+    for connection in handshaking[:3]:
+        connection.sock.settimeout(10)
+        assert connection.sock.recv(1) == b""
+    for connection in handshaking[3:]:
+        connection.tell(PROTOCOL_HEADER)
+        connection.sock.settimeout(10)
+        assert connection.sock.recv(1) == b"\x01"
     good.round_trip()
 
 
@@ -202,7 +202,7 @@ def test_refused_logins_count_among_them(limited: Started, ends: Ends) -> None:
     ends(Good(broker.address)).round_trip()
 
 
-def test_a_stranger_may_not_send_large_frames(limited: Started, ends: Ends) -> None:
+def test_nobody_sends_large_frames_before_logging_in(limited: Started, ends: Ends) -> None:
     broker = limited()
     connection = ends(RawConnection(broker.address, greet=False))
     properties = {"large": Field("S", bytes(20_000))}

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 
 # Not "half bodies": hundreds of MiB in pieces of 60,000 bytes. They are freed at once, and the C library keeps much of
 # what lies between others' memory for the next ones: a plateau that is reached at a different height each time.
-HOARDERS = (
+ATTACKS_ON_MEMORY = (
     "connection churn",
     "silent churn",
     "channels",
@@ -38,7 +38,7 @@ HOARDERS = (
 )
 
 
-@pytest.mark.parametrize("name", HOARDERS)
+@pytest.mark.parametrize("name", ATTACKS_ON_MEMORY)
 def test_memory_does_not_grow(target: BrokerProcess, good: Good, name: str) -> None:
     before = descriptors(target.pid)
     highest = []

@@ -16,7 +16,7 @@ from harness.clients.queue_steps import deposit, drain
 from harness.clients.shorthand import ack, consume, exchange_declare, prefetch, queue_bind, queue_declare
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
-from tests.durability.planted.planted_catalogue import with_jumps, with_mistake
+from tests.planted.planted_catalogue import with_jumps, with_mistake
 
 HEARTBEAT = ConnectionTuneOk(2047, 131072, 1)
 SHORT = BasicProperties(expiration="100")

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from tests.durability.crash.exploring import SEED, explored
 from tests.durability.crash.recording.recorded import record_broker
+from tests.planted.mistake import BrokerCrashes
+from tests.planted.planted_catalogue import CATALOGUE, found_by
+
+ABOUT_DEFINITIONS = ("I5", "I10")
+"""The promises about definitions and new data directories; test files are two, so that they run at the same time."""
 
 
-def assert_found(home: Path, planted: str, symptom: str, lives: Sequence[int] = (4,)) -> None:
-    """Record a broker with a mistake in it; some crash state must show the symptom, a regular expression."""
-    findings = explored(record_broker(home, SEED, lives, planted=planted), first=True)
-    assert findings.failures, f"nobody noticed: {planted} (seed {SEED}, {findings.states} states)"
-    assert any(re.search(symptom, failure.problem) for failure in findings.failures), findings.failures
+def mistakes(*, about_definitions: bool) -> list[tuple[str, BrokerCrashes]]:
+    """The mistakes that crash states of a broker must give away: those about definitions, or all others."""
+    return [
+        (name, crashes)
+        for name, crashes in found_by(BrokerCrashes)
+        if (CATALOGUE[name].breaks in ABOUT_DEFINITIONS) is about_definitions
+    ]
+
+
+def assert_found(home: Path, name: str, crashes: BrokerCrashes) -> None:
+    """Record a broker with a mistake in it; some crash state must show the symptom."""
+    findings = explored(record_broker(home, SEED, crashes.steps, planted=name), first=True)
+    assert findings.failures, f"nobody noticed: {name} (seed {SEED}, {findings.states} states)"
+    assert any(re.search(crashes.symptom, failure.problem) for failure in findings.failures), findings.failures

@@ -14,7 +14,7 @@ from tests.durability.crash.recording.recorder import Recording
 from tests.durability.crash.recording.workload_definitions import Definer
 from tests.durability.ledgers.topology import SMALL_WINDOWS
 from tests.durability.ledgers.workload import Publisher, Transactor, Worker
-from tests.durability.planted.planted_catalogue import with_mistake
+from tests.planted.planted_catalogue import with_mistake
 
 BROKER, STORE = "broker", "store"
 

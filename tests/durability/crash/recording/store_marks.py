@@ -2,6 +2,10 @@
 
 Every mark is one line of JSON. A batch is announced before it is committed and confirmed afterwards; in between the
 store may hold the one state or the other, each whole, and nothing else.
+
+So this ledger does not use the oracle of the queues (`tests/durability/ledgers/oracle.py`), which judges message by
+message where clients and broker are told of each other's doings late: one thread drives the store, what it may hold is
+one of two contents, and bodies, delivery counts and closed segments are compared with them.
 """
 
 from __future__ import annotations

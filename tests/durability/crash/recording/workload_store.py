@@ -1,8 +1,8 @@
 """A program to be recorded: drives the message store hard, and marks what it promises.
 
-usage: workload_store.py DIRECTORY MARKS SEED BATCHES [BUG]
+usage: workload_store.py DIRECTORY MARKS SEED BATCHES [MISTAKE]
 
-BUG plants a mistake, so that the tests can see that the checks would find it.
+MISTAKE is the name of one that is planted, so that the tests can see that the checks would find it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,14 @@ import json
 import os
 import random
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-
-import lmdb
 
 from storage.batch import TRANSIENT_QUEUE, ClosedSegment, SealedBatch
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
-from storage.messages.records import Identity
 from tests.durability.crash.recording.store_marks import body_of
+from tests.planted.planted_catalogue import plant_here
 from tests.unit.storage.writing import Writer
 
 QUEUES = (1, 2, 3, TRANSIENT_QUEUE + 1)
@@ -35,11 +32,10 @@ Key = tuple[int, int, int]
 class Workload:
     """Publishes, acks, purges and deletes by chance, and restarts now and then."""
 
-    def __init__(self, directory: Path, marks: int, seed: int, bug: str) -> None:
+    def __init__(self, directory: Path, marks: int, seed: int) -> None:
         self._path = directory / "messages"
         self._marks = marks
         self._choose = random.Random(seed)
-        self._bug = bug
         self._live: dict[Key, int] = {}
         self._in_flight: set[Key] = set()
         self._next_queue = 10
@@ -93,12 +89,8 @@ class Workload:
 
     def _commit(self, sealed: SealedBatch, said: dict[str, Any]) -> None:
         self.mark(mark="sealed", **said)
-        if self._bug == "confirm before commit":
-            self.mark(mark="stored")
-            self._store.commit(sealed)
-        else:
-            self._store.commit(sealed)
-            self.mark(mark="stored")
+        self._store.commit(sealed)
+        self.mark(mark="stored")
 
     def _put(self, said: dict[str, Any]) -> None:
         choose = self._choose
@@ -145,8 +137,6 @@ class Workload:
             queue_id, lane, position = key
             del self._live[key]
             said["settled"].append(key)
-            if self._bug == "settle lost in flight" and key in self._in_flight:
-                continue
             self._writer.settle(queue_id, position, lane=lane)
 
     def _count(self, said: dict[str, Any]) -> None:
@@ -178,52 +168,13 @@ class Workload:
         self._live = {key: persistent for key, persistent in self._live.items() if key[0] != queue_id}
 
 
-def without_metasync() -> None:
-    """Have LMDB leave the last commit's meta page unsynced."""
-
-    def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environment:
-        return lmdb.Environment(
-            str(directory), map_size=lmdb_environment.MAP_BYTES, readonly=readonly, lock=not readonly, metasync=False
-        )
-
-    lmdb_environment.open_environment = open_environment
-
-
-def without_directory_sync() -> None:
-    """Leave directories unsynced."""
-    lmdb_environment.sync_directory = lambda directory: None
-
-
-def with_unsafe_creation() -> None:
-    """Make the store where it is to be, instead of renaming it there."""
-
-    def create(directory: Path, uuid: bytes) -> None:
-        directory.mkdir()
-        with lmdb.Environment(str(directory), map_size=lmdb_environment.MAP_BYTES) as environment:
-            with environment.begin(write=True) as txn:
-                txn.put(b"I", Identity(uuid, 0).encode())
-        lmdb_environment.sync_directory(directory)
-        lmdb_environment.sync_directory(directory.parent)
-
-    lmdb_environment.create = create
-
-
-BUGS: dict[str, Callable[[], None]] = {
-    "": lambda: None,
-    "confirm before commit": lambda: None,
-    "settle lost in flight": lambda: None,
-    "no metasync": without_metasync,
-    "no directory sync": without_directory_sync,
-    "unsafe creation": with_unsafe_creation,
-}
-
-
-def main(directory: str, marks: str, seed: str, batches: str, bug: str = "") -> None:
+def main(directory: str, marks: str, seed: str, batches: str, mistake: str = "") -> None:
     """Run the workload."""
-    BUGS[bug]()
+    if mistake:
+        plant_here(mistake)
     # Small enough that files of this size are compacted too.
     lmdb_environment.COMPACT_FILE_BYTES, lmdb_environment.COMPACT_RATIO = 1 << 16, 2
-    workload = Workload(Path(directory), os.open(marks, os.O_WRONLY | os.O_CREAT, 0o600), int(seed), bug)
+    workload = Workload(Path(directory), os.open(marks, os.O_WRONLY | os.O_CREAT, 0o600), int(seed))
     for number in range(int(batches)):
         workload.run_batch()
         if number % 17 == 16:

@@ -45,7 +45,7 @@ class Verdict(enum.Enum):
     REQUEUE = enum.auto()
 
 
-class Courier(Protocol):
+class ClientAdapter(Protocol):
     """One connection with one channel. Everything raises one of `lost` when the broker is gone."""
 
     lost: tuple[type[BaseException], ...]

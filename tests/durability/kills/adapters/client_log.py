@@ -1,8 +1,9 @@
 """What a client did and saw, connection by connection, so that the broker's event log can be held against it.
 
-A witness stands between a scenario and its courier. Which connection of the log a visit is, the log says itself: the
-first thing that is published over each is a message to nowhere, whose routing key is the visit's name. From there on
-publishes are counted as the channel counts them, and deliveries and settlements have their tags.
+A logging adapter stands between a scenario and its client adapter. Which connection of the broker's log is which of
+the client's, the log says itself: the first thing that is published over each is a message to nowhere, whose routing
+key is the connection's name. From there on publishes are counted as the channel counts them, and deliveries and
+settlements have their tags.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from tests.durability.kills.adapters.client_adapter import Courier, Delivery, Publication, Verdict
+from tests.durability.kills.adapters.client_adapter import ClientAdapter, Delivery, Publication, Verdict
 
 STAMP = "x-leveret-message-id"
-GREETING = "visit "
+GREETING = "connection "
 
 
 class Sent(NamedTuple):
@@ -44,7 +45,7 @@ class Settled(NamedTuple):
 
 
 @dataclass
-class Visit:
+class ConnectionLog:
     """One connection of a client. Publishes are numbered from 1; the greeting before them has no number."""
 
     name: str
@@ -55,89 +56,91 @@ class Visit:
     settled: list[Settled] = field(default_factory=list)
 
 
-class Witness:
-    """A courier that writes down what another one does: what goes out before it goes, what comes when it comes."""
+class LoggingAdapter:
+    """An adapter that writes down what another one does: what goes out before it goes, what comes when it comes."""
 
-    def __init__(self, courier: Courier, name: str, visits: list[Visit], *, transactional: bool) -> None:
-        self.courier = courier
-        self.lost = courier.lost
+    def __init__(
+        self, adapter: ClientAdapter, name: str, connections: list[ConnectionLog], *, transactional: bool
+    ) -> None:
+        self.adapter = adapter
+        self.lost = adapter.lost
         self._name = name
-        self._visits = visits
+        self._connections = connections
         self._transactional = transactional
-        self._visit = Visit("", name)
+        self._log = ConnectionLog("", name)
         self._uncommitted: list[Settled] = []
         self._open: list[int] = []
 
     def connect(self, given_up: Callable[[], bool]) -> None:
-        self.courier.connect(given_up)
-        self._visit = Visit(f"{GREETING}{len(self._visits)} {self._name}", self._name)
-        self._visits.append(self._visit)
+        self.adapter.connect(given_up)
+        self._log = ConnectionLog(f"{GREETING}{len(self._connections)} {self._name}", self._name)
+        self._connections.append(self._log)
         self._uncommitted, self._open = [], []
-        self.courier.publish([Publication(0, b"", "", self._visit.name, persistent=False)], _nobody_asks)
+        self.adapter.publish([Publication(0, b"", "", self._log.name, persistent=False)], _nobody_asks)
 
     def publish(self, publications: Sequence[Publication], confirmed: Callable[[int], None]) -> None:
-        visit, places = self._visit, {}
+        log, places = self._log, dict[int, int]()
         for one in publications:
-            visit.published.append(Sent(one.number, one.exchange, one.key, len(one.body), one.persistent))
-            places[one.number] = len(visit.published)
+            log.published.append(Sent(one.number, one.exchange, one.key, len(one.body), one.persistent))
+            places[one.number] = len(log.published)
 
         def note(number: int) -> None:
-            visit.confirmed.add(places[number])
+            log.confirmed.add(places[number])
             confirmed(number)
 
-        self.courier.publish(publications, note)
+        self.adapter.publish(publications, note)
 
     def take(self) -> list[Delivery]:
-        taken = self.courier.take()
+        taken = self.adapter.take()
         for delivery in taken:
             tag = _tag(delivery)
             seen = Seen(delivery.queue, int(delivery.headers[STAMP]), delivery.redelivered)
-            assert tag not in self._visit.delivered, f"{self._visit.name}: delivery tag {tag} came twice"
-            self._visit.delivered[tag] = seen
+            assert tag not in self._log.delivered, f"{self._log.name}: delivery tag {tag} came twice"
+            self._log.delivered[tag] = seen
             self._open.append(tag)
         return taken
 
     def settle(self, verdicts: Sequence[tuple[Delivery, Verdict]]) -> None:
-        noted = self._uncommitted if self._transactional else self._visit.settled
+        noted = self._uncommitted if self._transactional else self._log.settled
         for delivery, verdict in verdicts:
             tag = _tag(delivery)
             tags = [one for one in self._open if one <= tag] if verdict is Verdict.ACK_ALL else [tag]
             for one in tags:
                 self._open.remove(one)
-                noted.append(Settled(one, verdict, len(self._visit.published)))
-        self.courier.settle(verdicts)
+                noted.append(Settled(one, verdict, len(self._log.published)))
+        self.adapter.settle(verdicts)
 
     def commit(self) -> None:
         """What was settled in the transaction comes behind what was published in it."""
-        count = len(self._visit.published)
-        self._visit.settled += [one._replace(behind=count) for one in self._uncommitted]
+        count = len(self._log.published)
+        self._log.settled += [one._replace(behind=count) for one in self._uncommitted]
         self._uncommitted = []
-        self.courier.commit()
-        self._visit.confirmed |= set(range(1, count + 1))
+        self.adapter.commit()
+        self._log.confirmed |= set(range(1, count + 1))
 
     def consume(self, queue: str, arguments: Mapping[str, Any] | None = None) -> None:
-        self.courier.consume(queue, arguments)
+        self.adapter.consume(queue, arguments)
 
     def declare_queue(self, queue: str, arguments: Mapping[str, Any]) -> None:
-        self.courier.declare_queue(queue, arguments)
+        self.adapter.declare_queue(queue, arguments)
 
     def delete_queue(self, queue: str) -> None:
-        self.courier.delete_queue(queue)
+        self.adapter.delete_queue(queue)
 
     def declare_exchange(self, exchange: str) -> None:
-        self.courier.declare_exchange(exchange)
+        self.adapter.declare_exchange(exchange)
 
     def delete_exchange(self, exchange: str) -> None:
-        self.courier.delete_exchange(exchange)
+        self.adapter.delete_exchange(exchange)
 
     def bind(self, queue: str, exchange: str, key: str) -> None:
-        self.courier.bind(queue, exchange, key)
+        self.adapter.bind(queue, exchange, key)
 
     def unbind(self, queue: str, exchange: str, key: str) -> None:
-        self.courier.unbind(queue, exchange, key)
+        self.adapter.unbind(queue, exchange, key)
 
     def close(self) -> None:
-        self.courier.close()
+        self.adapter.close()
 
 
 def _tag(delivery: Delivery) -> int:

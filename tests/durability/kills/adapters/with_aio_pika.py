@@ -22,7 +22,7 @@ from tests.durability.kills.adapters.client_adapter import (
     Publication,
     Verdict,
 )
-from tests.durability.kills.client_ledger import PREFETCH
+from tests.durability.ledgers.client_ledger import PREFETCH
 
 TAKE_SECONDS = 0.002
 TAKE_LOOKS = 2
@@ -39,8 +39,8 @@ async def _while_not(given_up: Callable[[], bool], work: asyncio.Future[Any]) ->
     await work
 
 
-class AioPikaCourier:
-    """A courier by aio-pika."""
+class AioPikaAdapter:
+    """An adapter by aio-pika."""
 
     lost: tuple[type[BaseException], ...] = (AMQPError, OSError, RuntimeError)
 

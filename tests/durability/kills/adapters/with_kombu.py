@@ -11,13 +11,13 @@ from kombu.exceptions import OperationalError
 
 from harness.clients.wire_client import Address
 from tests.durability.kills.adapters.client_adapter import RETRY_SECONDS, Delivery, Publication, Verdict
-from tests.durability.kills.client_ledger import PREFETCH
+from tests.durability.ledgers.client_ledger import PREFETCH
 
 TAKE_SECONDS = 0.002
 
 
-class KombuCourier:
-    """A courier by kombu."""
+class KombuAdapter:
+    """An adapter by kombu."""
 
     lost: tuple[type[BaseException], ...] = (amqp.AMQPError, OSError, OperationalError)
 

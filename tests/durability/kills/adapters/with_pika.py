@@ -12,13 +12,13 @@ from pika.exceptions import AMQPConnectionError, AMQPError
 
 from harness.clients.wire_client import Address
 from tests.durability.kills.adapters.client_adapter import RETRY_SECONDS, Delivery, Publication, Verdict
-from tests.durability.kills.client_ledger import PREFETCH
+from tests.durability.ledgers.client_ledger import PREFETCH
 
 TAKE_SECONDS = 0.002
 
 
-class PikaCourier:
-    """A courier by pika."""
+class PikaAdapter:
+    """An adapter by pika."""
 
     lost: tuple[type[BaseException], ...] = (AMQPError, OSError)
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+
+from tests.durability.ledgers.oracle import Debt, Found, Kind, Order, Owed, Place, Unit, Verdict, verdicts
 
 BODY_BYTES_MAX = 2000
 PREFETCH = 40
@@ -77,13 +78,6 @@ class Copy:
         return self.persistent or self.chain.keeps_all
 
 
-class Found(NamedTuple):
-    """A message as a look at a queue showed it."""
-
-    number: int
-    redelivered: bool
-
-
 @dataclass
 class Transaction:
     """Publishes and acknowledgements that are done together or not at all."""
@@ -104,7 +98,7 @@ class Tally:
     checked: int = 0
 
 
-class Ledger:
+class ClientLedger:
     """Everything a client knows of its queues. Messages are numbered in the order of their publishes.
 
     Methods that take in what the broker did raise AssertionError when it may not have done that.
@@ -279,72 +273,38 @@ class Ledger:
             if copy.chain.letters == queue and not copy.chain.looked_at
         )
 
-    def lost(self, held: Mapping[str, list[Found]]) -> list[Copy]:
-        """What must be in some queue, and is in none."""
-        seen = {(one.number, self._chain_of[queue].home) for queue, messages in held.items() for one in messages}
-        return [copy for key, copy in self._copies.items() if copy.certain and key not in seen]
+    def lost(self, held: Mapping[str, list[Found]]) -> list[int]:
+        """The numbers of what must be in some queue, and is in none."""
+        return [verdict.number for verdict in self._verdicts(held) if verdict.kind is Kind.LOST]
 
-    def returned(self, held: Mapping[str, list[Found]]) -> list[tuple[str, int]]:
+    def returned(self, held: Mapping[str, list[Found]]) -> list[Place]:
         """What is in a queue that it had left, or was never to be in after a restart."""
-        return [
-            (queue, one.number)
-            for queue, messages in held.items()
-            for one in messages
-            if (copy := self._copies.get((one.number, self._chain_of[queue].home))) is None
-            or queue not in copy.places()
-        ]
+        return [(verdict.queue, verdict.number) for verdict in self._verdicts(held) if verdict.kind is Kind.NOT_OWED]
 
     def problems(self, held: Mapping[str, list[Found]]) -> list[str]:
         """What is wrong with what the queues hold."""
-        found: list[str] = []
-        seen: dict[tuple[int, str], list[str]] = {}
-        for queue, messages in held.items():
-            found += self._problems_of(queue, messages)
-            for message in messages:
-                seen.setdefault((message.number, self._chain_of[queue].home), []).append(queue)
-        for key, queues in seen.items():
-            if len(queues) > 1:
-                found.append(f"{key[0]} is there {len(queues)} times: {queues}")
-        for copy in self.lost(held):
-            found.append(f"{copy.number} is lost, it should be in {' or '.join(sorted(copy.places()))}: {copy}")
         self.tally.checked += len(self._copies)
-        return [f"{self.name}: {text}" for text in [*found, *self._halves(seen.keys())]]
+        return [f"{self.name}: {verdict.text}" for verdict in self._verdicts(held)]
 
-    def _problems_of(self, queue: str, messages: list[Found]) -> list[str]:
-        chain, found = self._chain_of[queue], []
-        for number, redelivered in messages:
-            copy = self._copies.get((number, chain.home))
-            if copy is None:
-                found.append(f"{queue} holds {number}, which was gone, or never to be kept")
-            elif queue not in copy.places():
-                found.append(f"{queue} holds {number}, which should be in {sorted(copy.places())}: {copy}")
-            else:
-                found += self._wrong_flag(queue, copy, redelivered)
-        if queue == chain.home:
-            copies = [self._copies[number, queue] for number, _ in messages if (number, queue) in self._copies]
-            order = [(-copy.priority, copy.number) for copy in copies if not copy.wanders]
-            if order != sorted(order):
-                found.append(f"{queue} is out of order: {[copy.number for copy in copies]}")
-        return found
+    def _verdicts(self, held: Mapping[str, list[Found]]) -> list[Verdict]:
+        doubt = self.in_doubt
+        units = [Unit(*(list(map(_chain, part)) for part in (doubt.added, doubt.removed)))] if doubt else []
+        return verdicts(Debt(list(map(self._owed, self._copies.values())), units, self._order, self._why_not), held)
 
-    def _wrong_flag(self, queue: str, copy: Copy, redelivered: bool) -> list[str]:
-        if queue in copy.marked and not redelivered:
-            return [f"{queue}: {copy.number} was delivered before, and does not say so: {copy}"]
-        beyond = copy.place > self._reach[copy.chain.home] + PREFETCH * 2
-        if redelivered and queue == copy.chain.home and beyond and not copy.chain.priorities:
-            return [f"{queue}: {copy.number} was never delivered, and says it was: {copy}"]
-        return []
+    def _owed(self, copy: Copy) -> Owed:
+        home = copy.chain.home
+        flags = dict.fromkeys(copy.marked, True)
+        if copy.place > self._reach[home] + PREFETCH * 2 and not copy.chain.priorities:
+            flags.setdefault(home, False)
+        return Owed(copy.number, frozenset(copy.places()), copy.certain, flags, f": {copy}")
 
-    def _halves(self, seen: Iterable[tuple[int, str]]) -> list[str]:
-        """A transaction whose commit was not answered is there whole, or not at all."""
-        if self.in_doubt is None:
-            return []
-        there = set(seen)
-        added = {(copy.number, copy.chain.home) in there for copy in self.in_doubt.added}
-        removed = {(copy.number, copy.chain.home) not in there for copy in self.in_doubt.removed}
-        if len(added | removed) <= 1:
-            return []
-        return [f"half a transaction: added {self.in_doubt.added}, removed {self.in_doubt.removed}, found {there}"]
+    def _order(self, queue: str, number: int) -> Order | None:
+        copy = self._copies.get((number, queue))
+        return None if copy is None or copy.wanders else ("", (-copy.priority, copy.number))
+
+    def _why_not(self, queue: str, number: int) -> str:
+        copy = self._copies.get((number, self._chain_of[queue].home))
+        return f"should be in {sorted(copy.places())}: {copy}" if copy else "was gone, or never to be kept"
 
     def seen(self, held: Mapping[str, list[Found]]) -> None:
         """What was found is certain, in the place where it was found; what was not found is gone, if it can be."""
@@ -363,3 +323,8 @@ class Ledger:
             if queue == copy.chain.home:
                 self._reach[queue] = max(self._reach[queue], copy.place)
         self.in_doubt = None
+
+
+def _chain(copy: Copy) -> frozenset[Place]:
+    """All places that a copy may ever be in."""
+    return frozenset((queue, copy.number) for queue in (copy.chain.home, copy.chain.letters))

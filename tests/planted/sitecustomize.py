@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 
 if "JUMPING" in os.environ:
-    from tests.durability.planted.jumps import follow_signals
+    from tests.planted.jumps import follow_signals
 
     follow_signals()
 
 if "PLANTED" in os.environ:
-    from tests.durability.planted.planted_catalogue import CATALOGUE
+    from tests.planted.planted_catalogue import plant_here
 
-    CATALOGUE[os.environ["PLANTED"]].plant()
+    plant_here(os.environ["PLANTED"])

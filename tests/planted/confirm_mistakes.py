@@ -1,0 +1,134 @@
+"""Mistakes in what is said before it is on disk: confirms, offsets of streams, the answers to transactions."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any
+
+from broker.entities.messages.message import Message
+from broker.entities.queues.batch_queue import BatchQueue
+from broker.entities.queues.stream_queue import Stream
+from broker.session.channel.channel import Channel
+from broker.session.channel.confirms import ConfirmLedger
+from broker.session.input import dispatch
+from broker.wire.methods import TxCommit
+from storage.batch import SealedBatch, WriteBatch
+from storage.commit_failures import FailureClassifier
+from storage.messages import lmdb_environment
+from storage.messages.message_store import MessageStore
+from storage.messages.stream_index import Streams
+from storage.storage_errors import StoreFailed
+from tests.planted.mistake import BrokerCrashes, Kills, Mistake, Patch, Process, Simulation, StoreCrashes
+
+EVERY = 10
+
+
+def confirm_before_commit(patch: Patch) -> None:
+    """Return from each commit with the batch still in hand, and write it with the next one."""
+    commit, in_hand = MessageStore.commit, list[tuple[MessageStore, SealedBatch]]()
+
+    def commit_later(store: MessageStore, batch: SealedBatch) -> None:
+        for earlier in [earlier for owner, earlier in in_hand if owner is store]:
+            commit(store, earlier)
+        in_hand[:] = [(store, batch)]
+
+    patch(MessageStore, "commit", commit_later)
+
+
+def confirm_before_sync(patch: Patch) -> None:
+    """Tell publishers when a batch is closed, not when it is on disk."""
+    seal = BatchQueue.seal
+
+    def seal_and_confirm(batches: BatchQueue) -> None:
+        waiters, number = list(batches.current.waiters), batches.current.number
+        seal(batches)
+        for waiter in waiters:
+            if isinstance(waiter, ConfirmLedger):
+                waiter.stored(number)
+
+    patch(BatchQueue, "seal", seal_and_confirm)
+
+
+def message_forgotten(patch: Patch) -> None:
+    """Write nothing of every tenth message, and confirm it. Nobody notices before the next start."""
+    seal, messages = WriteBatch.seal, count(1)
+
+    def seal_forgetting(batch: WriteBatch, last_event: int = 0) -> SealedBatch:
+        sealed = seal(batch, last_event)
+        kept = [lane._replace(puts=tuple(put for put in lane.puts if next(messages) % EVERY)) for lane in sealed.lanes]
+        return sealed._replace(lanes=tuple(kept))
+
+    patch(WriteBatch, "seal", seal_forgetting)
+
+
+def transaction_in_two_commits(patch: Patch) -> None:
+    """Write a transaction's publishes with one batch, and its settlements with the next."""
+    commit = dispatch.HANDLERS[TxCommit]
+
+    def commit_in_two(channel: Channel, method: Any) -> None:
+        if channel.transaction is not None and channel.transaction.publishes:
+            channel.transaction.publishes.append(channel.connection.broker.batches.seal)
+        commit(channel, method)
+
+    patch(dispatch, "HANDLERS", {**dispatch.HANDLERS, TxCommit: commit_in_two})
+
+
+def confirm_after_failed_commit(patch: Patch) -> None:
+    """Take a commit that has failed for one that has not."""
+    commit = MessageStore.commit
+
+    def commit_at_any_rate(store: MessageStore, batch: SealedBatch) -> None:
+        try:
+            commit(store, batch)
+        except StoreFailed:
+            store._remember(batch)
+
+    patch(MessageStore, "commit", commit_at_any_rate)
+
+
+def go_on_after_failed_sync(patch: Patch) -> None:
+    """After a failed sync open the store's file anew, which makes the kernel forget it, and commit again."""
+    commit = MessageStore.commit
+
+    def commit_with_another_file(store: MessageStore, batch: SealedBatch) -> None:
+        try:
+            commit(store, batch)
+        except StoreFailed:
+            store._classifier.close()
+            store._environment.close()
+            store._environment = lmdb_environment.open_environment(store.directory)
+            store._classifier = FailureClassifier(store.directory)
+            store.streams = Streams(store._environment)
+            commit(store, batch)
+
+    patch(MessageStore, "commit", commit_with_another_file)
+
+
+def read_before_sync(patch: Patch) -> None:
+    """Give readers of a stream what is not on disk yet."""
+    publish = Stream.publish
+
+    def publish_visibly(stream: Stream, message: Message) -> bool:
+        waits = publish(stream, message)
+        stream.stored(0, stream.log.next - 1)
+        return waits
+
+    patch(Stream, "publish", publish_visibly)
+
+
+FAULTS = Process("tests/durability/faults/test_promises.py")
+AUDIT = Process("tests/pipeline/event_log/test_kill_audit.py")
+
+MISTAKES = {
+    "confirm before commit": Mistake(
+        "I1", confirm_before_commit, (BrokerCrashes("has lost"), StoreCrashes("missing"), Kills("has lost"))
+    ),
+    "confirm before sync": Mistake("I1", confirm_before_sync, (Simulation(2),)),
+    "message forgotten": Mistake("I1", message_forgotten, (AUDIT,)),
+    "transaction in two commits": Mistake(
+        "I1", transaction_in_two_commits, (BrokerCrashes("a transaction is half done"), Simulation(3))
+    ),
+    "confirm after failed commit": Mistake("I6", confirm_after_failed_commit, (FAULTS,)),
+    "going on after failed sync": Mistake("I6", go_on_after_failed_sync, (FAULTS,)),
+    "read before sync": Mistake("I11", read_before_sync, (BrokerCrashes("log has ", (8, 8)), Simulation(2))),
+}

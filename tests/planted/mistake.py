@@ -1,0 +1,63 @@
+"""What a planted mistake is, and what finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+Patch = Callable[[Any, str, Any], None]
+"""Sets an attribute: `setattr` for the life of a process, or pytest's `monkeypatch.setattr` for one test."""
+
+Plant = Callable[[Patch], None]
+
+
+class Process(NamedTuple):
+    """Found by a test of its own, which starts a broker with the mistake. `test` is the test's file."""
+
+    test: str
+
+
+class Kills(NamedTuple):
+    """Found by the loop of kills under real clients. `symptom` is a regular expression of what it says."""
+
+    symptom: str
+
+
+class BrokerCrashes(NamedTuple):
+    """Found among the crash states of a recorded broker. `steps` are those of each client, one number per start."""
+
+    symptom: str = ""
+    steps: tuple[int, ...] = (4,)
+
+
+class StoreCrashes(NamedTuple):
+    """Found among the crash states of the message store's workload."""
+
+    symptom: str = ""
+
+
+class Simulation(NamedTuple):
+    """Found by a simulated run of this seed."""
+
+    seed: int
+
+
+class Model(NamedTuple):
+    """Found by random walks of a model: `queue`, `priorities` (the same with priorities) or `limits`."""
+
+    model: str
+
+
+Runner = Process | Kills | BrokerCrashes | StoreCrashes | Simulation | Model
+
+
+class Mistake(NamedTuple):
+    """One mistake.
+
+    `breaks` is the number of the promise in docs/durability.md that it breaks, or the rule in words. Every runner in
+    `found_by` must find it.
+    """
+
+    breaks: str
+    plant: Plant
+    found_by: tuple[Runner, ...]

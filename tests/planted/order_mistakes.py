@@ -1,0 +1,111 @@
+"""Mistakes in the order of a queue's messages, their priorities, and in what is read back from the disk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from broker.entities.messages.message import Entry
+from broker.entities.queues.priority_queue import PriorityReadyMessages, PriorityStore
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.ready_messages import ReadyMessages
+from broker.entities.vhosts.broker import Broker
+from storage.messages.message_store import MessageStore
+from tests.planted.mistake import BrokerCrashes, Mistake, Model, Patch, Simulation
+
+BOOTS_MAX = 1 << 20
+
+
+def later_boots_first(patch: Patch) -> None:
+    """Count positions downwards from start to start, so that what came later is read back first."""
+    begin = Broker.__init__
+
+    def begin_below(broker: Broker, settings: Any, clock: Any, source: Any, log: Any, boot: int, **others: Any) -> None:
+        begin(broker, settings, clock, source, log, BOOTS_MAX - boot, **others)
+
+    patch(Broker, "__init__", begin_below)
+
+
+def returned_to_the_end(patch: Patch) -> None:
+    """Put what comes back behind everything else."""
+
+    def give_back(ready_messages: ReadyMessages, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            ready_messages.append(entry)
+
+    patch(ReadyMessages, "give_back", give_back)
+
+
+def returned_without_priority(patch: Patch) -> None:
+    """Put what comes back among the messages without priority."""
+    give_back = PriorityReadyMessages.give_back
+
+    def give_back_lowest(ready_messages: PriorityReadyMessages, entries: Sequence[Entry]) -> None:
+        for entry in entries:
+            entry.level = 0
+        give_back(ready_messages, entries)
+
+    patch(PriorityReadyMessages, "give_back", give_back_lowest)
+
+
+def priority_lost_on_disk(patch: Patch) -> None:
+    """Take what is read back as without priority."""
+    read = PriorityStore._read
+
+    def read_lowest(store: PriorityStore, queue: Queue, number: int, *place: Any) -> list[Entry]:
+        entries = read(store, queue, number, *place)
+        for entry in entries:
+            entry.level = 0
+        return entries
+
+    patch(PriorityStore, "_read", read_lowest)
+
+
+def lowest_priority_first(patch: Patch) -> None:
+    """Look at the messages of the lowest priority first, for limits and times to live."""
+
+    def peek(ready_messages: PriorityReadyMessages) -> Entry | None:
+        heads = (level.peek() for _, level in sorted(ready_messages._levels.items()))
+        return next((head for head in heads if head is not None), None)
+
+    patch(PriorityReadyMessages, "peek", peek)
+
+
+def released_before_stored(patch: Patch) -> None:
+    """Let messages go from memory that are not on disk yet."""
+    append = ReadyMessages.append
+
+    def append_stored(ready_messages: ReadyMessages, entry: Entry) -> None:
+        append(ready_messages, entry)
+        ready_messages.stored(entry.position)
+
+    patch(ReadyMessages, "append", append_stored)
+
+
+def one_skipped_in_reading(patch: Patch) -> None:
+    """Read a queue back from one position too late."""
+    read = MessageStore.read
+
+    def read_later(store: MessageStore, queue_id: int, lane: int, after: int, *limits: int) -> Any:
+        return read(store, queue_id, lane, after + 1 if after else 0, *limits)
+
+    patch(MessageStore, "read", read_later)
+
+
+MISTAKES = {
+    "later boots first": Mistake("I3", later_boots_first, (BrokerCrashes("after another start"),)),
+    "returned to the end": Mistake(
+        "order: what comes back takes its old place",
+        returned_to_the_end,
+        (Simulation(8), Model("queue"), Model("priorities")),
+    ),
+    "returned without priority": Mistake(
+        "priority: what comes back keeps it", returned_without_priority, (Model("priorities"),)
+    ),
+    "priority lost on disk": Mistake("priority: kept on disk", priority_lost_on_disk, (Model("priorities"),)),
+    "lowest priority first": Mistake("priority: highest first", lowest_priority_first, (Model("limits"),)),
+    "released before stored": Mistake(
+        "paging: memory keeps what is not on disk", released_before_stored, (Model("queue"), Model("priorities"))
+    ),
+    "one skipped in reading": Mistake("paging: all is read back", one_skipped_in_reading, (Model("queue"),)),
+}

@@ -1,0 +1,73 @@
+"""Every mistake by its name, which runner must find it, and how a process gets one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from harness.project import ROOT
+from tests.planted import (
+    alarm_mistakes,
+    client_mistakes,
+    confirm_mistakes,
+    definition_mistakes,
+    delivery_mistakes,
+    disk_mistakes,
+    limit_mistakes,
+    order_mistakes,
+    settlement_mistakes,
+    transfer_mistakes,
+)
+from tests.planted.mistake import Mistake, Runner
+
+CATALOGUE: dict[str, Mistake] = {
+    **confirm_mistakes.MISTAKES,
+    **settlement_mistakes.MISTAKES,
+    **order_mistakes.MISTAKES,
+    **disk_mistakes.MISTAKES,
+    **definition_mistakes.MISTAKES,
+    **alarm_mistakes.MISTAKES,
+    **client_mistakes.MISTAKES,
+    **transfer_mistakes.MISTAKES,
+    **delivery_mistakes.MISTAKES,
+    **limit_mistakes.MISTAKES,
+}
+
+R = TypeVar("R", bound=Runner)
+
+HERE = Path(__file__).parent
+
+
+def found_by(kind: type[R]) -> list[tuple[str, R]]:
+    """The mistakes that a kind of runner must find, by name, and how: the parameters of that runner's test."""
+    return [
+        (name, runner) for name, mistake in CATALOGUE.items() for runner in mistake.found_by if isinstance(runner, kind)
+    ]
+
+
+def plant_here(name: str) -> None:
+    """Plant a mistake for the life of this process. Raises KeyError for one that is not known."""
+
+    def replace(owner: object, attribute: str, value: object) -> None:
+        assert hasattr(owner, attribute), f"{name}: {owner} has no {attribute}"
+        setattr(owner, attribute, value)
+
+    CATALOGUE[name].plant(replace)
+
+
+def with_mistake(name: str, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """An environment in which Python plants a mistake at its start. Raises KeyError for one that is not known."""
+    assert CATALOGUE[name]
+    return {**_with_ours_first(environment), "PLANTED": name}
+
+
+def with_jumps(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """An environment in which the wall clock jumps on signals: see `jumps.py`."""
+    return {**_with_ours_first(environment), "JUMPING": "1"}
+
+
+def _with_ours_first(environment: Mapping[str, str]) -> dict[str, str]:
+    paths = [str(HERE), str(ROOT), *filter(None, [environment.get("PYTHONPATH")])]
+    return {**environment, "PYTHONPATH": os.pathsep.join(paths)}

@@ -1,0 +1,162 @@
+"""Mistakes in what becomes of acknowledgements, purges and of what comes back."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import count
+
+from broker.entities.messages.message import Entry
+from broker.entities.queues.priority_queue import PriorityStore
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.queue_store import QueueStore
+from storage.batch import SealedBatch, SealedLane, WriteBatch
+from storage.messages.message_store import MessageStore
+from tests.planted.mistake import BrokerCrashes, Kills, Mistake, Model, Patch, Process, Simulation, StoreCrashes
+
+SLOW_COMMIT_SECONDS = 0.02
+EVERY = 10
+
+
+def settle_lost_in_flight(patch: Patch) -> None:
+    """Lose an acknowledgement of a message that is in the batch before. The disk is slow, so that there is one."""
+    seal, before, commit = WriteBatch.seal, set[int](), MessageStore.commit
+
+    def commit_slowly(store: MessageStore, batch: SealedBatch) -> None:
+        time.sleep(SLOW_COMMIT_SECONDS)
+        commit(store, batch)
+
+    def seal_losing(batch: WriteBatch, last_event: int = 0) -> SealedBatch:
+        sealed = seal(batch, last_event)
+        kept = [
+            lane._replace(settled=tuple(position for position in lane.settled if position not in before))
+            for lane in sealed.lanes
+        ]
+        before.clear()
+        before.update(position for lane in sealed.lanes for position, _put in lane.puts)
+        return sealed._replace(lanes=tuple(kept))
+
+    patch(WriteBatch, "seal", seal_losing)
+    patch(MessageStore, "commit", commit_slowly)
+
+
+def acknowledgement_forgotten(patch: Patch) -> None:
+    """Write nothing of every tenth settlement, nor count it. Nobody notices before the next start."""
+    seal, settlements = WriteBatch.seal, count(1)
+    forgotten: Counter[tuple[int, int]] = Counter()
+
+    def seal_forgetting(batch: WriteBatch, last_event: int = 0) -> SealedBatch:
+        sealed = seal(batch, last_event)
+        return sealed._replace(lanes=tuple(map(forgetting, sealed.lanes)))
+
+    def forgetting(lane: SealedLane) -> SealedLane:
+        kept = tuple(position for position in lane.settled if next(settlements) % EVERY)
+        forgotten[lane.queue_id, lane.lane] += len(lane.settled) - len(kept)
+        messages = lane.counters.messages + forgotten[lane.queue_id, lane.lane]
+        return lane._replace(settled=kept, counters=lane.counters._replace(messages=messages))
+
+    patch(WriteBatch, "seal", seal_forgetting)
+
+
+def acknowledgement_lost(patch: Patch) -> None:
+    """Write nothing of some acknowledgements, neither in the messages' lane nor in its counters."""
+    settle, calls = Queue.settle, count()
+
+    def settle_some(queue: Queue, entries: Sequence[Entry]) -> None:
+        if next(calls) % 2:
+            settle(queue, entries)
+        else:
+            queue.unacked -= len(entries)
+
+    patch(Queue, "settle", settle_some)
+
+
+def settlement_not_counted(patch: Patch) -> None:
+    """Count a settled message as one that is still on disk."""
+    settle = QueueStore.settle
+
+    def settle_uncounted(store: QueueStore, entries: Sequence[Entry]) -> None:
+        settle(store, entries)
+        store.state.messages += sum(entry.persistent for entry in entries)
+
+    patch(QueueStore, "settle", settle_uncounted)
+
+
+def purge_one_too_far(patch: Patch) -> None:
+    """Purge the position at which the purge was asked for as well."""
+    purge = QueueStore.purge
+
+    def purge_too_far(store: QueueStore, floor: int, survivors: Iterable[Entry]) -> None:
+        purge(store, floor + 1, survivors)
+
+    patch(QueueStore, "purge", purge_too_far)
+
+
+def purge_of_unacknowledged(patch: Patch) -> None:
+    """Settle on disk, with a purge, what consumers still hold."""
+    purge = QueueStore.purge
+
+    def purge_all(store: QueueStore, floor: int, survivors: Iterable[Entry]) -> None:
+        purge(store, floor, ())
+
+    patch(QueueStore, "purge", purge_all)
+
+
+def purge_of_the_lowest_priority(patch: Patch) -> None:
+    """Purge only the messages without priority."""
+
+    def purge_lowest(store: PriorityStore, floor: int, survivors: Iterable[Entry]) -> None:
+        store.lane(0).purge(floor, [entry for entry in survivors if not entry.level])
+
+    patch(PriorityStore, "purge", purge_lowest)
+
+
+def requeued_twice(patch: Patch) -> None:
+    """Have what an ended channel held ready twice."""
+    requeue = Queue.requeue
+
+    def requeue_twice(queue: Queue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+        requeue(queue, entries, abandoned=abandoned)
+        if abandoned and not queue.deleted:
+            queue.ready_messages.give_back(entries[:1])
+
+    patch(Queue, "requeue", requeue_twice)
+
+
+def not_requeued(patch: Patch) -> None:
+    """Keep one of the messages that an ended channel held."""
+    requeue = Queue.requeue
+
+    def requeue_rest(queue: Queue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+        requeue(queue, entries[1:] if abandoned else entries, abandoned=abandoned)
+
+    patch(Queue, "requeue", requeue_rest)
+
+
+MISTAKES = {
+    "settle lost in flight": Mistake(
+        "I2",
+        settle_lost_in_flight,
+        (BrokerCrashes("count"), StoreCrashes("counters of"), Simulation(1), Model("queue"), Model("priorities")),
+    ),
+    "acknowledgement forgotten": Mistake(
+        "I2",
+        acknowledgement_forgotten,
+        (
+            Kills("which was gone|which should be in|is there 2 times|half done"),
+            Process("tests/pipeline/event_log/test_kill_audit.py"),
+        ),
+    ),
+    "acknowledgement lost": Mistake("I2", acknowledgement_lost, (BrokerCrashes(),)),
+    "settlement not counted": Mistake("counters: as many as there are", settlement_not_counted, (Model("queue"),)),
+    "purge one too far": Mistake("queue.purge: what comes later stays", purge_one_too_far, (Model("queue"),)),
+    "purge of unacknowledged messages": Mistake(
+        "queue.purge: what consumers hold stays", purge_of_unacknowledged, (Simulation(2), Model("queue"))
+    ),
+    "purge of the lowest priority only": Mistake(
+        "queue.purge: every priority", purge_of_the_lowest_priority, (Model("priorities"),)
+    ),
+    "requeued twice": Mistake("requeue: once", requeued_twice, (Simulation(2),)),
+    "not requeued": Mistake("requeue: what an ended channel held is ready", not_requeued, (Simulation(5),)),
+}

@@ -1,0 +1,53 @@
+"""The catalogue agrees with the promises in docs/durability.md and with the tests that find each mistake.
+
+Crash states, kills, simulation and models take their mistakes from the catalogue. A test that starts a broker with a
+mistake of its choice names it, and is named by the mistake.
+"""
+
+from __future__ import annotations
+
+import re
+
+from harness.project import ROOT
+from tests.planted.mistake import Process
+from tests.planted.planted_catalogue import CATALOGUE, found_by
+
+PROMISE = re.compile(r"I\d+")
+RUNNERS = ("tests/durability/crash", "tests/durability/kills", "tests/models", "tests/simulation", "tests/planted")
+"""Where mistakes come from the catalogue."""
+
+
+def documented() -> dict[str, set[str]]:
+    """The mistakes named in the last column of the promises' table, by promise."""
+    text = (ROOT / "docs" / "durability.md").read_text(encoding="utf-8").partition("## The promises by number")[2]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line[:3] == "| I"]
+    return {row[0]: set(filter(None, row[-1].split("; "))) for row in rows}
+
+
+def test_each_mistake_against_a_promise_stands_beside_it() -> None:
+    planted: dict[str, set[str]] = {}
+    for name, mistake in CATALOGUE.items():
+        if PROMISE.fullmatch(mistake.breaks):
+            planted.setdefault(mistake.breaks, set()).add(name)
+    assert documented() == planted
+
+
+def test_every_promise_has_a_mistake_against_it() -> None:
+    assert [promise for promise, names in documented().items() if not names] == []
+
+
+def test_every_mistake_has_a_runner_that_must_find_it() -> None:
+    assert [name for name, mistake in CATALOGUE.items() if not mistake.found_by] == []
+
+
+def test_a_mistake_that_a_process_shows_is_planted_by_the_test_it_names_and_no_other() -> None:
+    files = [path for path in (ROOT / "tests").rglob("test_*.py") if "with_mistake" in path.read_text(encoding="utf-8")]
+    named = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in files}
+    planting = {
+        (name, file)
+        for file, text in named.items()
+        if not file.startswith(RUNNERS)
+        for name in CATALOGUE
+        if f'"{name}"' in text
+    }
+    assert planting == {(name, process.test) for name, process in found_by(Process)}
