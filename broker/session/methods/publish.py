@@ -104,12 +104,12 @@ class PublishBatch:
 
     def add(self, queues: tuple[Queue, ...], header: bytes, bodies: Iterable[bytes]) -> None:
         """Take plain publishes: those with these bodies, otherwise the same as the one that was looked at last."""
-        summary, pending = self._summary, self._pending
+        summary = self._summary
         flags = PERSISTENT if summary.persistent else 0
-        if queues != self._queues or flags != self._flags:
+        if self._pending and (queues != self._queues or flags != self._flags):
             self.enqueue()
-            self._queues, self._flags, pending = queues, flags, self._pending
-        route, priority = self._route.route, summary.priority
+        self._queues, self._flags = queues, flags
+        route, priority, pending = self._route.route, summary.priority, self._pending
         for body in bodies:
             message = Message(route, header, body, flags)
             if priority:
