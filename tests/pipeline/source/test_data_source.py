@@ -138,6 +138,8 @@ def test_a_stream_outlives_a_broker_that_is_killed(
     def takes_notes(frame: DataFrame, batch: int) -> None:
         rows.extend(frame.select("body", "redelivered").collect())
         if batch == 1:
+            with desk_at(fresh_broker.address) as desk:
+                desk.await_disk()  # with the marks of what was delivered
             fresh_broker.kill_and_restart()
 
     with desk_at(fresh_broker.address) as desk:
