@@ -26,7 +26,7 @@ def test_a_mistake_with_definitions_is_found(tmp_path: Path, planted: str, sympt
 
 @pytest.mark.parametrize(
     ("planted", "symptom"),
-    [("no directory sync", ""), ("unsafe creation", "cannot be read as LMDB")],
+    [("no directory sync", ""), ("unsafe creation", "cannot be read as LMDB|environment of something else")],
 )
 def test_a_mistake_with_a_new_data_directory_is_found(tmp_path: Path, planted: str, symptom: str) -> None:
     assert_found(tmp_path / "record", planted, symptom, (1,))

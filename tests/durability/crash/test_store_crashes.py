@@ -6,34 +6,35 @@ mistakes are planted in the workload, one at a time, and each must be found: a c
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
 import pytest
 
-from tests.durability.crash.exploring import SEED, explored, needs_compiler, told
+from tests.durability.crash.exploring import SEED, assert_covered, explored, first_failure, needs_compiler, told
 from tests.durability.crash.recording.recorded import record_store
 from tests.durability.crash.states import PAGE, SECTOR, Chance, Content, Disk, File
 
 SEEDS = (SEED, SEED + 1, SEED + 2)
-STATES = 15_500
-STATES_AT_LEAST = 2900
-BATCHES = 120
+CHANGES = {"puts", "settled", "counted", "closed", "purges", "deleted"}
 
 
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_crash_loses_what_was_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
-    recording = record_store(tmp_path / "record", seed, BATCHES)
-    findings = explored(recording, STATES)
+    recording = record_store(tmp_path / "record", seed)
+    findings = explored(recording)
     with capsys.disabled():
         print(
             f"\n{findings.states} crash states of the message store recovered, judged {findings.judged} times", end=""
         )
         print(f" (seed {seed})")
     assert told(recording, findings) == []
-    assert findings.states >= STATES_AT_LEAST
+    assert_covered(recording, findings)
+    marks = [json.loads(event.payload) for event in recording.events() if event.kind == "m"]
+    assert {kind for mark in marks for kind in CHANGES if mark.get(kind)} == CHANGES
 
 
 @needs_compiler
@@ -49,7 +50,7 @@ def test_no_crash_loses_what_was_promised(tmp_path: Path, capsys: pytest.Capture
     ],
 )
 def test_a_planted_mistake_is_found(tmp_path: Path, bug: str, symptom: str) -> None:
-    findings = explored(record_store(tmp_path / "record", SEED, 20, planted=bug), first=True)
+    findings = first_failure(record_store(tmp_path / "record", SEED, 20, planted=bug))
     assert findings.failures, f"nobody noticed: {bug} (seed {SEED})"
     assert any(symptom in failure.problem for failure in findings.failures), findings.failures
 
