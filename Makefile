@@ -6,8 +6,8 @@ FUZZ_STAMP := $(VENV)/.fuzz-installed
 BIN := $(VENV)/bin
 # Where the system has no C compiler, one is installed for the crash recorder and the failing disks.
 EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; done >/dev/null; echo ,compiler)
-# Two test processes, a file each at a time; WORKERS= for one.
-WORKERS ?= -n 2 --dist loadfile
+# Two test processes, a file each at a time, in the order of tests/conftest.py; WORKERS= for one.
+WORKERS ?= -n 2 --dist loadfile --no-loadscope-reorder
 SOURCES := broker storage migrations pipeline leveret_spark tools harness tests bench
 
 # Seeds that `make crash-states` explores at one time.
