@@ -24,7 +24,9 @@ from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.full_disk import no_file_larger_than
 from harness.project import ROOT
 from harness.waiting import eventually
+from leveret_spark.amqp.holding import Holding
 from leveret_spark.option_errors import AmqpError, OptionError
+from leveret_spark.options import broker_of
 from pipeline.archive import SCHEMA, Archive, FileError, FileLimits, Progress, Wanted, archived_files, begin, ready
 from tests.pipeline.inputs.expected_reads import check_at_least_once
 from tests.pipeline.inputs.queue_client import Desk, desk_at
@@ -138,6 +140,16 @@ def test_who_only_looks_leaves_everything_in_its_order(desk: Desk, queue: Queue,
 def test_a_queue_that_is_empty_makes_no_file(desk: Desk, queue: Queue, tmp_path: Path) -> None:
     assert run(begin(desk.options, queue(), str(tmp_path), SMALL, keep=False), Wanted()) == []
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_queue_is_not_taken_to_be_empty_before_one_has_looked(desk: Desk, queue: Queue) -> None:
+    """However long ago the last message came: a machine may be slow, and a file may take long to write."""
+    source = queue()
+    desk.publish(source, numbered(5))
+    with Holding(broker_of(desk.options), source, "looks", prefetch=10) as holding:
+        holding.quiet_since -= 60
+        taken = holding.gather(5, 1 << 20, 60.0, lambda _: holding.is_empty())
+    assert [delivery.message[0] for delivery in taken] == numbered(5)
 
 
 def test_quorum_queues_are_read_too(desk: Desk, queue: Queue, tmp_path: Path) -> None:
