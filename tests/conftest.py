@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Generator, Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,38 @@ from harness.clients.wire_client import Address, Client
 # No test asserts a time: how long an example takes depends on what else the machine does.
 settings.register_profile("leveret", deadline=None)
 settings.load_profile("leveret")
+
+SPARK = "spark: SparkSession"
+"""How the tests of a file ask for Spark, which starts once in each test process."""
+
+
+@cache
+def needs_spark(file: Path) -> bool:
+    """Whether a file has tests that need Spark."""
+    return SPARK in file.read_text(encoding="utf-8")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With `--dist loadfile` give all files that need Spark to one test process: it starts once for them."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        """A file at a time to each process, and Spark's as if they were one."""
+
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            return SPARK if needs_spark(config.rootpath / file) else file
+
+    return Files(config, log)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Have what takes long come first, Spark before all: so in the end no test process waits long for the other."""
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: (not needs_spark(item.path), item.path not in slow))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -86,8 +86,12 @@ class Holding:
 
     def is_empty(self) -> bool:
         """Nothing comes any more: nothing is ready, or what is ready goes to others."""
-        quiet = time.monotonic() - self.quiet_since
-        return quiet >= SILENT_SECONDS or (quiet >= QUIET_SECONDS and self.ready() == 0)
+        asked_at = time.monotonic()
+        quiet = asked_at - self.quiet_since
+        if quiet < QUIET_SECONDS or (self.ready() > 0 and quiet < SILENT_SECONDS):
+            return False
+        self._connection.process_data_events(time_limit=0)  # what came while nobody looked
+        return self.quiet_since < asked_at
 
     def gather(
         self, messages_max: int, bytes_max: int, seconds: float, is_over: Callable[[int], bool]

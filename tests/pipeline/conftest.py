@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 
 JAVA_FOR_TESTS = (
     "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+    " -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m"
 )
-"""Starts sooner, and would be slower in the long run."""
+"""Starts sooner, and would be slower in the long run.
+
+With its first compiler alone Java keeps 48 MB of compiled code, which Spark fills, and then compiles again and again;
+and it collects all garbage whenever there are more classes than it had thought.
+"""
 
 
 @pytest.fixture

@@ -110,5 +110,9 @@ MISTAKES = {
     "no directory sync": Mistake(
         "I10", no_directory_sync, (BrokerCrashes("", (1,)), StoreCrashes("the store is gone"))
     ),
-    "unsafe creation": Mistake("I10", unsafe_creation, (BrokerCrashes("cannot be read as LMDB", (1,)), StoreCrashes())),
+    "unsafe creation": Mistake(
+        "I10",
+        unsafe_creation,
+        (BrokerCrashes("cannot be read as LMDB|environment of something else", (1,)), StoreCrashes()),
+    ),
 }

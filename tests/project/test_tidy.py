@@ -89,6 +89,20 @@ def parsed(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Everything in a file, from the outside inwards."""
+    return tuple(ast.walk(parsed(path)))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgotten() -> Iterator[None]:
+    """Millions of nodes are nothing that later tests should have in memory, and the garbage collector go through."""
+    yield
+    for remembered in (parsed, nodes, imports):
+        remembered.cache_clear()
+
+
 def within(module: str, packages: tuple[str, ...]) -> bool:
     return any(module == package or module.startswith(package + ".") for package in packages)
 
@@ -100,7 +114,7 @@ def imports(path: Path) -> tuple[str, ...]:
 
 
 def _imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(parsed(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -115,7 +129,7 @@ def functions(*packages: str) -> Iterator[Function]:
     for path in sources(*packages):
         if shown(path) in GENERATED:
             continue
-        for node in ast.walk(parsed(path)):
+        for node in nodes(path):
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 assert node.end_lineno is not None
                 yield Function(f"{shown(path)}:{node.name}", node.end_lineno - node.lineno + 1)
@@ -132,7 +146,7 @@ def test_only_the_server_may_await() -> None:
     awaiting = {
         shown(path)
         for path in sources("broker")
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith)
     }
     assert {place for place in awaiting if not place.startswith(("broker/server/", "broker/admin/"))} == set()
@@ -158,7 +172,7 @@ def test_no_class_knows_everything() -> None:
     classes = {
         f"{shown(path)}:{node.name}": len(methods(node))
         for path in sources(*PACKAGES)
-        for node in ast.walk(parsed(path))
+        for node in nodes(path)
         if isinstance(node, ast.ClassDef)
     }
     large = {place: count for place, count in classes.items() if count > LARGE_CLASSES.get(place, CLASS_METHODS_MAX)}
@@ -221,22 +235,21 @@ def test_tests_replace_no_object_of_ours_by_a_mock() -> None:
     assert mocking == set()
 
 
+SLEEPS = ("time.sleep", "sleep", "trio.sleep", "asyncio.sleep")
 SLOW_DISKS = {ROOT / "tests/planted/settlement_mistakes.py"}
 """What sleeps to play a slow disk in a process under test."""
+
+
+def is_sleep(called: ast.expr) -> bool:
+    return isinstance(called, ast.Name | ast.Attribute) and ast.unparse(called) in SLEEPS
 
 
 def test_no_test_just_sleeps() -> None:
     """A test waits for what it wants to see; `sleep` stands only in loops that look again."""
     sleeping = set()
     for path in set(sources("tests")) - SLOW_DISKS:
-        looped = {
-            id(inner)
-            for node in ast.walk(parsed(path))
-            if isinstance(node, ast.While | ast.For)
-            for inner in ast.walk(node)
-        }
-        for node in ast.walk(parsed(path)):
-            called = isinstance(node, ast.Call) and ast.unparse(node.func)
-            if called in ("time.sleep", "sleep", "trio.sleep", "asyncio.sleep") and id(node) not in looped:
-                sleeping.add(f"{shown(path)}:{node.lineno}")  # type: ignore[attr-defined]
+        sleeps = [node for node in nodes(path) if isinstance(node, ast.Call) and is_sleep(node.func)]
+        loops = [node for node in nodes(path) if sleeps and isinstance(node, ast.While | ast.For)]
+        looped = {id(inner) for loop in loops for inner in ast.walk(loop)}
+        sleeping |= {f"{shown(path)}:{node.lineno}" for node in sleeps if id(node) not in looped}
     assert sleeping == set()

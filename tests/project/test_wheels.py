@@ -22,7 +22,7 @@ from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = PROJECT["tool"]["importlinter"]["root_packages"]
+PACKAGES = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 QUEUE = "kept"
 
 

@@ -35,6 +35,7 @@ def main() -> int:
     search.add_argument("--states", type=int, default=0, help="about how many; at least a few after each event")
     search.add_argument("--share", type=int, default=0, help="which share of them")
     search.add_argument("--shares", type=int, default=1)
+    search.add_argument("--decisive", action="store_true", help="only where something is about to become certain")
     search.add_argument("--first", action="store_true", help="end at the first failure")
     again = verbs.add_parser("replay", help="recover one state of a record, and judge it")
     again.add_argument("record", type=Path)
@@ -52,7 +53,8 @@ def _do(given: argparse.Namespace) -> int:
     recording = Recording(given.record)
     subject = SUBJECTS[recording.about.subject]
     if given.verb == "explore":
-        print(shown(explore(recording, subject, Search(given.states, given.share, given.shares, given.first))))
+        search = Search(given.states, given.share, given.shares, given.first, given.decisive)
+        print(shown(explore(recording, subject, search)))
         return 0
     failure = replay(recording, subject, given.place)
     print(f"{failure.place} {failure.mark} {failure.problem or 'as promised'}")

@@ -12,6 +12,7 @@ import random
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -76,24 +77,53 @@ class Failure(NamedTuple):
 
 
 class Findings(NamedTuple):
-    """How many different disks were recovered, how often one was judged, how many failed and what the first were."""
+    """How many different disks were recovered, how often one was judged, how many failed and what the first were.
+
+    `instants` is after how many events a crash was explored.
+    """
 
     states: int
     judged: int
     failed: int
     failures: list[Failure]
+    instants: int = 0
 
 
 class Search(NamedTuple):
-    """What part of the states to look at: about `states` of them in all, this share, until the `first` failure."""
+    """What part of the states to look at: about `states` of them in all, this share, until the `first` failure.
+
+    With `decisive` only at decisive instants (see `instants`).
+    """
 
     states: int = 0
     share: int = 0
     shares: int = 1
     first: bool = False
+    decisive: bool = False
 
 
 FAILURES_KEPT = 20
+SOCKETS, MARK = "rsx", "m"
+"""Kinds of events that change no disk."""
+
+
+def makes_certain(event: Event) -> bool:
+    """Whether an event is a sync, or a write that is synced at once."""
+    return event.kind == "f" or (event.kind == "w" and bool(event.flags & 1))
+
+
+def instants(events: list[Event], *, decisive: bool) -> set[int]:
+    """The numbers of the events after which crashes are explored, beside those that promise something.
+
+    Those that are decisive are the last before something becomes certain, and the last of all. Between two of them
+    nothing becomes certain, so a disk that may be left after any event may also be left after the next decisive one,
+    when more has been promised; only what is promised and taken back between the two can be missed.
+    """
+    if not decisive:
+        return {number for number, event in enumerate(events) if event.kind not in SOCKETS}
+    changes = [number for number, event in enumerate(events) if event.kind not in SOCKETS + MARK]
+    before = {number for number, following in pairwise(changes) if makes_certain(events[following])}
+    return before | set(changes[-1:])
 
 
 def crashes(recording: Recording, subject: Subject, attempts: range, search: Search) -> Iterator[State]:
@@ -103,10 +133,11 @@ def crashes(recording: Recording, subject: Subject, attempts: range, search: Sea
     """
     seed, events = recording.about.seed, recording.events()
     disk, promises = Disk(Path(recording.about.root)), 0
+    explored = instants(events, decisive=search.decisive)
     for number, (event, promise, judge) in enumerate(subject.cases(events)):
         disk.follow(event)
         promises += promise
-        if promises % search.shares != search.share or (event.kind in "rsx" and not promise):
+        if promises % search.shares != search.share or not (promise or number in explored):
             continue
         for attempt in attempts if disk.uncertain else attempts[:1]:
             remains = _remains(disk, seed, Place(number, attempt))
@@ -173,25 +204,27 @@ def explore(recording: Recording, subject: Subject, search: Search) -> Findings:
     examination = Examination(subject)
     failures: list[Failure] = []
     failed = 0
+    places: set[int] = set()
     try:
         for attempts in _attempts(recording, search):
             for state in crashes(recording, subject, attempts, search):
+                places.add(state.place.event)
                 problems = examination.problems(state)
                 if problems:
                     failed += 1
                     failures.append(Failure(str(state.place), state.mark, "; ".join(problems[:4])[:2000]))
                     del failures[FAILURES_KEPT:]
                 if problems and search.first:
-                    return Findings(examination.states, examination.judged, failed, failures)
-        return Findings(examination.states, examination.judged, failed, failures)
+                    return Findings(examination.states, examination.judged, failed, failures, len(places))
+        return Findings(examination.states, examination.judged, failed, failures, len(places))
     finally:
         examination.close()
 
 
 def _attempts(recording: Recording, search: Search) -> list[range]:
     """The attempts after each event, for each pass. Most mistakes show in what is certain: there one looks first."""
-    events = sum(event.kind not in "rsx" for event in recording.events())
-    attempts = range(max(len(Chance.KINDS), search.states // max(1, events) + 1))
+    explored = instants(recording.events(), decisive=search.decisive)
+    attempts = range(max(len(Chance.KINDS), search.states // max(1, len(explored)) + 1))
     nothing = Chance.KINDS.index("nothing")
     return [attempts[nothing : nothing + 1], attempts] if search.first else [attempts]
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor, as_completed
 
 import pytest
 
-from tests.durability.crash.explorer import Findings, read
+from tests.durability.crash.explorer import Findings, makes_certain, read
 from tests.durability.crash.recording.recorder import PROJECT, Recording
+from tests.durability.crash.subjects import SUBJECTS
 from tools.c_compiler import compiler
 
 SEED = 20261
@@ -19,33 +18,41 @@ SHARES = 2
 needs_compiler = pytest.mark.skipif(not compiler(), reason="the recorder is written in C and there is no compiler")
 
 
-def explored(recording: Recording, states: int = 0, *, first: bool = False) -> Findings:
-    """Check the states of a recording: about so many of them, or until the first failure."""
-    command = [sys.executable, "-m", "tests.durability.crash", "explore", str(recording.home)]
-    options = ["--states", str(states), "--shares", str(SHARES), *["--first"] * first]
-    running = [
-        subprocess.Popen([*command, *options, "--share", str(share)], stdout=subprocess.PIPE, cwd=PROJECT)
-        for share in range(SHARES)
-    ]
-    with ThreadPoolExecutor(SHARES) as threads:
-        shares = []
-        for output in as_completed([threads.submit(_output, process) for process in running]):
-            shares.append(output.result())
-            if first and shares[-1].failed:  # what the others would find is of no interest
-                for process in running:
-                    process.terminate()
-                break
+def explored(recording: Recording) -> Findings:
+    """Check the states that a recording may leave at its decisive instants."""
+    running = [_exploring(recording, "--shares", SHARES, "--share", n) for n in range(SHARES)]
+    shares = [_findings(process) for process in running]
     return Findings(
         sum(share.states for share in shares),
         sum(share.judged for share in shares),
         sum(share.failed for share in shares),
         [failure for share in shares for failure in share.failures],
+        sum(share.instants for share in shares),
     )
 
 
-def _output(process: subprocess.Popen[bytes]) -> Findings:
+def first_failure(recording: Recording) -> Findings:
+    """Check the same states until one fails."""
+    return _findings(_exploring(recording, "--first"))
+
+
+def _exploring(recording: Recording, *options: str | int) -> subprocess.Popen[bytes]:
+    command = [sys.executable, "-m", "tests.durability.crash", "explore", recording.home, "--decisive", *options]
+    return subprocess.Popen([str(word) for word in command], stdout=subprocess.PIPE, cwd=PROJECT)
+
+
+def _findings(process: subprocess.Popen[bytes]) -> Findings:
     output = process.communicate()[0]
-    return read(output) if process.returncode != 128 + signal.SIGTERM else Findings(0, 0, 0, [])
+    assert process.returncode == 0, "the explorer has failed"
+    return read(output)
+
+
+def assert_covered(recording: Recording, findings: Findings) -> None:
+    """A crash was explored before each sync of the record, at its end, and after each event that promises something."""
+    events = recording.events()
+    syncs = sum(makes_certain(event) for event in events)
+    promises = sum(case.promise for case in SUBJECTS[recording.about.subject].cases(events))
+    assert findings.instants == syncs + 1 + promises
 
 
 def told(recording: Recording, findings: Findings) -> list[str]:

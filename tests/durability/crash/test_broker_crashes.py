@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.durability.crash.exploring import SEED, explored, needs_compiler, told
+from broker.wire.methods import BasicAck, ExchangeDeclareOk, QueueBindOk, QueueDeclareOk, QueueDeleteOk, TxCommitOk
+from tests.durability.crash.exploring import SEED, assert_covered, explored, needs_compiler, told
 from tests.durability.crash.recording.recorded import record_broker
+from tests.durability.crash.recording.recorded_sockets import Conversations
+from tests.durability.ledgers.conversation import Answer
 
-STATES_AT_LEAST = 1500
+PROMISES = {BasicAck, TxCommitOk, QueueDeclareOk, QueueDeleteOk, QueueBindOk, ExchangeDeclareOk, Answer}
+"""What the broker must have answered in the record: of messages, transactions and definitions."""
 
 
 @needs_compiler
@@ -25,4 +29,7 @@ def test_no_crash_loses_what_a_client_was_promised(tmp_path: Path, capsys: pytes
         print(f"\n{findings.states} crash states of the whole broker recovered, judged {findings.judged} times", end="")
         print(f" (seed {SEED})")
     assert told(recording, findings) == []
-    assert findings.states >= STATES_AT_LEAST
+    assert_covered(recording, findings)
+    conversations = Conversations()
+    said = [said for event in recording.events() for said in conversations.follow(event)]
+    assert {type(each.what) for each in said if not each.by_client} >= PROMISES

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durability.crash.exploring import SEED, explored, needs_compiler, told
+from tests.durability.crash.exploring import SEED, assert_covered, explored, first_failure, needs_compiler, told
 from tests.durability.crash.recording.check_store import Found, judge
 from tests.durability.crash.recording.recorded import record_store
 from tests.durability.crash.recording.store_marks import Held, Ledger
@@ -21,31 +21,31 @@ from tests.planted.mistake import StoreCrashes
 from tests.planted.planted_catalogue import found_by
 
 SEEDS = (SEED, SEED + 1, SEED + 2)
-STATES = 15_500
-STATES_AT_LEAST = 2900
-BATCHES = 120
+CHANGES = {"puts", "settled", "counted", "closed", "purges", "deleted"}
 
 
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_no_crash_loses_what_was_promised(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
-    recording = record_store(tmp_path / "record", seed, BATCHES)
-    findings = explored(recording, STATES)
+    recording = record_store(tmp_path / "record", seed)
+    findings = explored(recording)
     with capsys.disabled():
         print(
             f"\n{findings.states} crash states of the message store recovered, judged {findings.judged} times", end=""
         )
         print(f" (seed {seed})")
     assert told(recording, findings) == []
-    assert findings.states >= STATES_AT_LEAST
+    assert_covered(recording, findings)
+    marks = [json.loads(event.payload) for event in recording.events() if event.kind == "m"]
+    assert {kind for mark in marks for kind in CHANGES if mark.get(kind)} == CHANGES
 
 
 @needs_compiler
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "crashes"), found_by(StoreCrashes))
 def test_a_planted_mistake_is_found(tmp_path: Path, name: str, crashes: StoreCrashes) -> None:
-    findings = explored(record_store(tmp_path / "record", SEED, 20, planted=name), first=True)
+    findings = first_failure(record_store(tmp_path / "record", SEED, 20, planted=name))
     assert findings.failures, f"nobody noticed: {name} (seed {SEED})"
     assert any(crashes.symptom in failure.problem for failure in findings.failures), findings.failures
 

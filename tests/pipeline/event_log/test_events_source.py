@@ -13,6 +13,7 @@ from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import web_address, web_broker
 from leveret_spark.option_errors import OptionError
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part
+from tests.pipeline.inputs.streams import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +68,7 @@ def test_streams_add_nothing_to_what_all_of_a_source_share(spark: SparkSession, 
     stream = spark.readStream.format("leveret-events").load(str(tmp_path / "events"))
     query = stream.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
     write(tmp_path / "events", 1, 1)
-    assert query.trigger(availableNow=True).start().awaitTermination(120)
+    run_to_end(query.trigger(availableNow=True))
     assert shared() == before
 
 
@@ -78,9 +79,7 @@ def test_a_stream_brings_each_event_once_into_files(spark: SparkSession, tmp_pat
     def run() -> StreamingQuery:
         stream = spark.readStream.format("leveret-events").option("maxSegmentsPerBatch", 2).load(str(events))
         query = stream.writeStream.format("parquet").option("checkpointLocation", str(checkpoint))
-        started = query.trigger(availableNow=True).start(str(out))
-        assert started.awaitTermination(120)
-        return started
+        return run_to_end(query.trigger(availableNow=True), str(out))
 
     def numbers() -> list[tuple[Any, ...]]:
         return sorted((row.boot, row.seq) for row in spark.read.parquet(str(out)).collect())
@@ -125,8 +124,7 @@ def test_by_http_each_event_comes_once_over_restarts_and_repeated_batches(
     def run() -> None:
         source = spark.readStream.format("leveret-events").options(maxSegmentsPerBatch="2", **access)
         query = source.load(url(served)).writeStream.format("parquet")
-        started = query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start(str(out))
-        assert started.awaitTermination(120)
+        run_to_end(query.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True), str(out))
 
     def numbers() -> list[tuple[Any, ...]]:
         return sorted((row.node, row.boot, row.seq) for row in spark.read.parquet(str(out)).collect())

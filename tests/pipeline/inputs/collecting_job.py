@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pipeline.spark.spark_session import session
 from tests.pipeline.conftest import JAVA_FOR_TESTS
+from tests.pipeline.inputs.streams import run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,9 +38,9 @@ class Collection(NamedTuple):
         """Collect on and on, in small batches."""
         return self._files(spark, SEGMENTS_AT_ONCE).start(self.out)
 
-    def finish(self, spark: SparkSession) -> StreamingQuery:
-        """Collect what is left, and end."""
-        return self._files(spark, SEGMENTS_MAX).trigger(availableNow=True).start(self.out)
+    def finish(self, spark: SparkSession) -> None:
+        """Collect what is left."""
+        run_to_end(self._files(spark, SEGMENTS_MAX).trigger(availableNow=True), self.out)
 
     def _files(self, spark: SparkSession, segments: int) -> DataStreamWriter:
         events = spark.readStream.format("leveret-events").option("maxSegmentsPerBatch", segments)

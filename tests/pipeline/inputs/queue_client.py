@@ -13,6 +13,8 @@ from pika.adapters.blocking_connection import BlockingChannel
 from harness.clients.wire_client import Address
 from harness.waiting import eventually
 
+ON_DISK = "confirmed when all before it is on disk"
+
 
 class Desk(NamedTuple):
     """A client of the broker beside Spark: makes queues and looks into them."""
@@ -43,6 +45,16 @@ class Desk(NamedTuple):
         while (message := self.channel.basic_get(queue, auto_ack=True))[0] is not None:
             found.append(message)
         return found
+
+    def await_disk(self) -> None:
+        """Return when what the broker was told before is on its disk, acknowledgements and deliveries too.
+
+        A confirm says so of everything before it. From here on all publishes of this desk await theirs.
+        """
+        self.channel.confirm_delivery()
+        self.channel.queue_declare(ON_DISK, durable=True)
+        self.channel.basic_publish("", ON_DISK, b"", BasicProperties(delivery_mode=2))
+        self.channel.queue_delete(ON_DISK)
 
     def consumers(self, queue: str) -> int:
         """How many read a queue."""

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow.parquet as pq
 import pytest
 
@@ -23,7 +24,9 @@ from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.full_disk import no_file_larger_than
 from harness.project import ROOT
 from harness.waiting import eventually
+from leveret_spark.amqp.holding import Holding
 from leveret_spark.option_errors import AmqpError, OptionError
+from leveret_spark.options import broker_of
 from pipeline.archive import SCHEMA, Archive, FileError, FileLimits, Progress, Wanted, archived_files, begin, ready
 from tests.pipeline.inputs.expected_reads import check_at_least_once
 from tests.pipeline.inputs.queue_client import Desk, desk_at
@@ -139,6 +142,16 @@ def test_a_queue_that_is_empty_makes_no_file(desk: Desk, queue: Queue, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_queue_is_not_taken_to_be_empty_before_one_has_looked(desk: Desk, queue: Queue) -> None:
+    """However long ago the last message came: a machine may be slow, and a file may take long to write."""
+    source = queue()
+    desk.publish(source, numbered(5))
+    with Holding(broker_of(desk.options), source, "looks", prefetch=10) as holding:
+        holding.quiet_since -= 60
+        taken = holding.gather(5, 1 << 20, 60.0, lambda _: holding.is_empty())
+    assert [delivery.message[0] for delivery in taken] == numbered(5)
+
+
 def test_quorum_queues_are_read_too(desk: Desk, queue: Queue, tmp_path: Path) -> None:
     source = queue(**{"x-queue-type": "quorum"})
     desk.publish(source, numbered(15))
@@ -181,12 +194,17 @@ def test_where_nothing_is_wanted_nothing_is_fetched(tmp_path: Path) -> None:
 # --- the command, and what may be killed ---
 
 
+FILE_MESSAGES = 50
+OUT_MAX = 2 * FILE_MESSAGES
+"""How many messages the command has out at a time: its prefetch."""
+
+
 @contextmanager
 def archiving(desk: Desk, queue: str, out: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
     """`leveret archive` as a process."""
     host, port = desk.address
     place = ("--host", host, "--port", str(port), "--queue", queue, "--out", str(out))
-    command = [sys.executable, "-m", "broker", "archive", *place, "--file-messages", "50", *options]
+    command = [sys.executable, "-m", "broker", "archive", *place, "--file-messages", str(FILE_MESSAGES), *options]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process
@@ -194,6 +212,18 @@ def archiving(desk: Desk, queue: str, out: Path, *options: str) -> Iterator[subp
         if process.poll() is None:
             process.kill()
         process.communicate()
+
+
+@contextmanager
+def held(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Nothing of a process moves."""
+    process.send_signal(signal.SIGSTOP)
+    seen = psutil.Process(process.pid)
+    eventually(lambda: seen.status() == psutil.STATUS_STOPPED, "it to stand")
+    try:
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
 
 
 def test_the_command_moves_messages_and_says_how_many(desk: Desk, queue: Queue, tmp_path: Path) -> None:
@@ -235,10 +265,11 @@ def test_an_archive_that_is_killed_loses_nothing(desk: Desk, queue: Queue, tmp_p
         process.communicate()
     assert desk.count(source) == 0
     had = [(int(row["body"]), row["redelivered"]) for row in rows(tmp_path)]
-    check_at_least_once(had, 2000, in_flight=3 * 50)
+    check_at_least_once(had, 2000, in_flight=3 * FILE_MESSAGES)
 
 
 def test_a_broker_that_is_killed_is_found_again(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
+    """Acknowledgements of the last moments may be lost with it, however many: what they were for comes twice."""
     with desk_at(fresh_broker.address) as desk:
         desk.channel.queue_declare("q", durable=True)
         desk.publish("q", numbered(3000))
@@ -251,9 +282,31 @@ def test_a_broker_that_is_killed_is_found_again(fresh_broker: BrokerProcess, tmp
     assert process.returncode == 0, error
     with desk_at(fresh_broker.address) as desk:
         assert desk.count("q") == 0
-    times = [int(row["body"]) for row in rows(tmp_path)]
-    assert sorted(set(times)) == list(range(3000))
-    assert len(times) - 3000 <= 2 * 3 * 50, "what was out, and what was acknowledged in the last moments"
+    assert sorted(set(numbers(tmp_path))) == list(range(3000))
+
+
+def test_of_what_is_acknowledged_on_disk_nothing_comes_twice(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
+    """The archive is held until the broker has its acknowledgements on disk; then the broker is killed."""
+    with desk_at(fresh_broker.address) as desk:
+        desk.channel.queue_declare("q", durable=True)
+        desk.publish("q", numbered(1000))
+        at = desk
+    with archiving(at, "q", tmp_path, "--follow") as process:
+        eventually(lambda: len(listed(tmp_path)) > 5, "some files")
+        with held(process):
+            with desk_at(fresh_broker.address) as desk:
+                before, ready = len(numbers(tmp_path)), desk.count("q")
+                desk.await_disk()
+            fresh_broker.kill_and_restart()
+        with desk_at(fresh_broker.address) as desk:
+            eventually(lambda: desk.count("q") == 0, "the rest to be in hand")
+            process.terminate()
+            _, error = process.communicate()
+            rest = [int(body) for _, _, body in desk.take("q")]
+    assert process.returncode == 0, error
+    found = numbers(tmp_path)
+    assert sorted({*found, *rest}) == list(range(1000))
+    assert len(found) + len(rest) - before <= ready + OUT_MAX + FILE_MESSAGES, "what was out, some of it in a file too"
 
 
 def test_a_new_manifest_begins_before_one_is_long(

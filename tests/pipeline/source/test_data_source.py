@@ -20,10 +20,11 @@ from tests.pipeline.conftest import ROOT
 from tests.pipeline.inputs.copying_job import BATCH, copying
 from tests.pipeline.inputs.expected_reads import check_at_least_once
 from tests.pipeline.inputs.queue_client import Desk, desk_at
+from tests.pipeline.inputs.streams import QUERY_SECONDS, run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 pytestmark = [
     pytest.mark.slow,
@@ -32,7 +33,6 @@ pytestmark = [
 ]
 
 Queue = Callable[..., str]
-QUERY_SECONDS = 180
 NOW = {"availableNow": True}
 
 
@@ -41,15 +41,15 @@ def stream(spark: SparkSession, desk: Desk, queue: str, **options: Any) -> DataF
     return reader.options(batchWaitMilliseconds=20, **options).load()
 
 
-def into(frame: DataFrame, desk: Desk, queue: str, checkpoint: Path, **options: Any) -> StreamingQuery:
+def into(frame: DataFrame, desk: Desk, queue: str, checkpoint: Path, **options: Any) -> DataStreamWriter:
     writer = frame.writeStream.format("amqp").options(**desk.options, exchange="", routingKey=queue)
-    return writer.options(checkpointLocation=str(checkpoint), **options).trigger(**NOW).start()
+    return writer.options(checkpointLocation=str(checkpoint), **options).trigger(**NOW)
 
 
-def finished(query: StreamingQuery) -> list[int]:
-    """Wait for the end of a query, and return the sizes of its batches."""
-    assert query.awaitTermination(QUERY_SECONDS), "the query goes on"
-    return [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+def finished(writer: DataStreamWriter) -> list[int]:
+    """Run a query to its end, and return the sizes of its batches."""
+    progress = run_to_end(writer).recentProgress
+    return [batch["numInputRows"] for batch in progress if batch["numInputRows"]]
 
 
 def table(spark: SparkSession, desk: Desk, queue: str, **options: Any) -> DataFrame:
@@ -71,8 +71,8 @@ def test_a_stream_takes_all_there_is_and_acknowledges_the_last_batch_too(
 ) -> None:
     source, target = queue(), queue()
     desk.publish(source, [b"%d" % number for number in range(25)], headers={"a": 1.5, "b": [True]}, priority=3)
-    query = into(stream(spark, desk, source, maxMessagesPerBatch=10, partitions=3), desk, target, tmp_path / "c")
-    assert finished(query) == [10, 10, 5]
+    writer = into(stream(spark, desk, source, maxMessagesPerBatch=10, partitions=3), desk, target, tmp_path / "c")
+    assert finished(writer) == [10, 10, 5]
     assert desk.count(source) == 0  # and nobody holds any: the planner's connection ends with the query
     eventually(lambda: desk.consumers(source) == 0, "no consumer")
     assert desk.count(source) == 0
@@ -97,11 +97,11 @@ def test_what_came_after_the_start_is_for_another_time(
 
     messages = stream(spark, desk, source, maxMessagesPerBatch=1)
     query = messages.writeStream.foreachBatch(more_and_more).option("checkpointLocation", str(checkpoint))
-    assert finished(query.trigger(**NOW).start()) == [1, 1, 1]
+    assert finished(query.trigger(**NOW)) == [1, 1, 1]
     assert seen == [1, 1, 1]
     assert eventually(lambda: desk.count(source) == 3, "the late ones to be left")
     desk.channel.queue_purge(source)
-    assert finished(query.trigger(**NOW).start()) == []  # the same checkpoint again, and nothing to do
+    assert finished(query.trigger(**NOW)) == []  # the same checkpoint again, and nothing to do
     assert desk.count(target) == 0
 
 
@@ -119,9 +119,9 @@ def test_a_batch_that_failed_comes_again(spark: SparkSession, desk: Desk, queue:
 
     messages = stream(spark, desk, source, maxMessagesPerBatch=2)
     query = messages.writeStream.foreachBatch(fails_once).option("checkpointLocation", str(tmp_path / "c"))
-    assert "on purpose" in failure(lambda: finished(query.trigger(**NOW).start()))
+    assert "on purpose" in failure(lambda: finished(query.trigger(**NOW)))
     assert eventually(lambda: desk.count(source) == 4, "what was not committed to be back")
-    finished(query.trigger(**NOW).start())
+    finished(query.trigger(**NOW))
     assert desk.count(source) == 0
     before, after = rows[:2], rows[3:]
     assert [int(row.body) for row in before] == [0, 1]
@@ -137,6 +137,8 @@ def test_a_stream_outlives_a_broker_that_is_killed(
     def takes_notes(frame: DataFrame, batch: int) -> None:
         rows.extend(frame.select("body", "redelivered").collect())
         if batch == 1:
+            with desk_at(fresh_broker.address) as desk:
+                desk.await_disk()  # with the marks of what was delivered
             fresh_broker.kill_and_restart()
 
     with desk_at(fresh_broker.address) as desk:
@@ -144,7 +146,7 @@ def test_a_stream_outlives_a_broker_that_is_killed(
         desk.publish("jobs", [b"%d" % number for number in range(500)])
         messages = stream(spark, desk, "jobs", maxMessagesPerBatch=100, connections=2)
     query = messages.writeStream.foreachBatch(takes_notes).option("checkpointLocation", str(tmp_path / "c"))
-    finished(query.trigger(**NOW).start())
+    finished(query.trigger(**NOW))
     with desk_at(fresh_broker.address) as desk:
         eventually(lambda: desk.consumers("jobs") == 0, "no consumer")
         assert desk.count("jobs") == 0
@@ -155,7 +157,7 @@ def test_a_trigger_that_never_commits_is_refused(spark: SparkSession, desk: Desk
     source = queue()
     desk.publish(source, [b"x"])
     writer = stream(spark, desk, source).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
-    told = failure(lambda: finished(writer.trigger(once=True).start()))
+    told = failure(lambda: finished(writer.trigger(once=True)))
     assert "use Trigger.AvailableNow" in told
     assert desk.count(source) == 1
 
@@ -295,8 +297,7 @@ def test_ids_of_a_stream_are_those_of_its_batch(spark: SparkSession, desk: Desk,
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.txt").write_text("a\nb\n")
     frame = spark.readStream.text(str(tmp_path / "in")).withColumnRenamed("value", "body")
-    query = into(frame, desk, target, tmp_path / "c")
-    finished(query)
+    query = run_to_end(into(frame, desk, target, tmp_path / "c"))
     assert {properties.message_id for _, properties, _ in desk.take(target)} == {
         f"{query.id}-0-0-0",
         f"{query.id}-0-0-1",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.durability.crash.exploring import SEED, explored
+from tests.durability.crash.exploring import SEED, first_failure
 from tests.durability.crash.recording.recorded import record_broker
 from tests.planted.mistake import BrokerCrashes
 from tests.planted.planted_catalogue import CATALOGUE, found_by
@@ -25,6 +25,6 @@ def mistakes(*, about_definitions: bool) -> list[tuple[str, BrokerCrashes]]:
 
 def assert_found(home: Path, name: str, crashes: BrokerCrashes) -> None:
     """Record a broker with a mistake in it; some crash state must show the symptom."""
-    findings = explored(record_broker(home, SEED, crashes.steps, planted=name), first=True)
+    findings = first_failure(record_broker(home, SEED, crashes.steps, planted=name))
     assert findings.failures, f"nobody noticed: {name} (seed {SEED}, {findings.states} states)"
     assert any(re.search(crashes.symptom, failure.problem) for failure in findings.failures), findings.failures
