@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import count
 from random import Random
 from typing import NamedTuple
 
-from broker.entities.messages.message import Message
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.event_recording import Recorder
-from broker.entities.queues.queue import Queue, QueueContext
+from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource
 from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.alarms import Alarms
@@ -62,9 +60,11 @@ class Broker:
         self.vhosts: dict[str, VHost] = {}
         self.queues_by_id: dict[int, Queue] = {}
         self._context = VHostContext(
-            QueueContext(
-                self.turn, self.timers, settings.window, boot, clock.now, _no_dead_letters, _no_certain_dead_letters
-            ),
+            self.turn,
+            self.timers,
+            settings.window,
+            boot,
+            clock.now,
             self.batches,
             messages,
             definitions,
@@ -97,12 +97,3 @@ class Broker:
         self.vhosts.pop(name).end()
         self.users.forget_vhost(name)
         self.user_limits.vhosts.pop(name, None)
-
-
-def _no_dead_letters(queue: Queue, messages: Sequence[Message], reason: str) -> None:
-    """Replaced by each virtual host with its own."""
-
-
-def _no_certain_dead_letters(queue: Queue, message: Message, reason: str) -> bool:
-    """Replaced by each virtual host with its own."""
-    return False
