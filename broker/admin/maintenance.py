@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import os
-import shutil
 import time
 from pathlib import Path
 from typing import Any
 
-import trio
-
 from broker import __version__
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid, not_found
-from broker.admin.protocol import AdministrationError
 from broker.server import resource_alarms
-from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, Stores
-from storage.messages import lmdb_environment
-from storage.messages.backup import backup as copy_messages
 
 
 def ping(administration: Administration, arguments: Arguments) -> str:
@@ -91,36 +84,8 @@ async def purge_queue(administration: Administration, arguments: Arguments) -> d
 
 
 async def backup(administration: Administration, arguments: Arguments) -> None:
-    """Copy both stores into a new directory while everything goes on.
-
-    The messages are copied first. A queue made meanwhile is empty in the copy; of one deleted meanwhile the
-    copied definitions still hold the tombstone, because none is dropped before the copy is made.
-    """
+    """Copy both stores into a new directory while everything goes on."""
     name = arguments.name("directory")
     if "\0" in name:
         raise invalid("argument directory: holds a zero byte")
-    server, directory = administration.server, Path(name)
-    reclaimed: list[int] = []
-    server.committer.after_reclaim = reclaimed.extend
-    try:
-        await trio.to_thread.run_sync(_copy, server.stores, directory)
-    finally:
-        server.committer.after_reclaim = server.definition_log.drop_tombstones
-        server.definition_log.drop_tombstones(reclaimed)
-
-
-def _copy(stores: Stores, directory: Path) -> None:
-    if lmdb_environment.exists(directory):
-        raise AdministrationError("already_exists", f"{directory} exists already: name a directory that does not")
-    lmdb_environment.make_directory(directory.parent)
-    fresh = directory.with_name(f"{directory.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(mode=0o700)
-    try:
-        copy_messages(stores.messages, fresh / MESSAGES_DIRECTORY)
-        stores.definitions.backup(fresh / DEFINITIONS_FILE)
-        fresh.rename(directory)
-        lmdb_environment.sync_directory(directory.parent)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
+    await administration.server.copies.make(Path(name))

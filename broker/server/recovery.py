@@ -23,7 +23,7 @@ from broker.entities.queues.event_recording import Recorder
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.clock import SteadyClock
-from broker.entities.vhosts.broker import Broker, BrokerSettings
+from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
 from broker.entities.vhosts.vhost import VHost
 from broker.server.definition_writer import DefinitionLog
 from broker.session.login.passwords import SHA256, hash_password
@@ -104,9 +104,10 @@ class Recovered(NamedTuple):
 
 
 def recover(
-    config: Config, stores: Stores, *, default_user: bool = True, recorder: Recorder | None = None
+    config: Config, stores: Stores, pace: Pace, *, default_user: bool = True, recorder: Recorder | None = None
 ) -> Recovered:
     """Bring back everything durable. New stores begin with the default virtual host and, if wanted, its user."""
+    highest_queue_id = stores.messages.highest_queue_id()
     found = _with_defaults(config, stores, default_user=default_user)
     lanes = stores.messages.lanes()
     limits = config.limits
@@ -118,8 +119,9 @@ def recover(
         ),
         SteadyClock(),
         stores.messages,
-        DefinitionLog(stores.definitions, max(found.queue_id_sequence, stores.messages.highest_queue_id())),
+        DefinitionLog(stores.definitions, max(found.queue_id_sequence, highest_queue_id), pace.wake),
         stores.messages.boot,
+        pace,
         recorder=recorder,
     )
     for change in _access_of(found):

@@ -29,9 +29,9 @@ from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.config import Config, Defaults
 from broker.entities.vhosts.broker import Broker
 from broker.server import admin_socket, recovery, resource_alarms
-from broker.server.committer import CommitLimits, Committer
+from broker.server.committer import CommitLimits
 from broker.server.definition_writer import DefinitionLog
-from broker.server.engine import Engine
+from broker.server.engine import Engine, Wakeup
 from broker.server.event_log import Events, closing_log
 from broker.server.file_modes import keep_private
 from broker.server.net import listeners
@@ -41,6 +41,7 @@ from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport, TransportSettings
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
+from broker.server.store_copies import StoreCopies
 from broker.session.connection import Peer
 from broker.session.consumer_timeout import Overdue
 from broker.session.login.certificate_names import Naming
@@ -83,24 +84,29 @@ SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
 class Server:
     """Everything that runs, put together."""
 
-    def __init__(self, config: Config, stores: Stores, broker: Broker, nursery: trio.Nursery) -> None:
+    def __init__(self, config: Config, stores: Stores, broker: Broker, wakeup: Wakeup, nursery: trio.Nursery) -> None:
         self.config = config
         self.stores = stores
         self.broker = broker
         self.nursery = nursery
         self.registry = Registry(broker, session_settings(config))
         self.resources = ResourceWatch(config, broker.alarms, stores.messages.restore_ballast)
-        limits = CommitLimits(config.store.backlog_batches_max, config.store.lazy_bytes_max)
-        self.committer = Committer(broker, stores.messages, self.resources.disk_full, limits)
-        self.engine = Engine(broker, stores.messages, self.committer, config.store.lazy_flush_milliseconds / 1000)
+        self.copies = StoreCopies(stores, self.definition_log.drop_tombstones)
+        self.engine = Engine(
+            broker,
+            stores.messages,
+            wakeup,
+            CommitLimits(config.store.backlog_batches_max, config.store.lazy_bytes_max),
+            lazy_flush_seconds=config.store.lazy_flush_milliseconds / 1000,
+            on_full=self.resources.disk_full,
+            on_reclaimed=self.copies.reclaimed,
+        )
+        self.committer = self.engine.committer
         self.transports: dict[Transport, None] = {}
         self.addresses: list[tuple[str, int]] = []
         self.tls_addresses: list[tuple[str, int]] = []
         self.http_addresses: list[tuple[str, int]] = []
         self.started = time.time()
-        self.committer.after_commit = self.engine.end_turn
-        self.committer.after_reclaim = self.definition_log.drop_tombstones
-        self.definition_log.after_commit = self.engine.end_turn
         broker.alarms.observe(self._unblock)
         reserved = DESCRIPTORS_RESERVED + _descriptors_of_http(config)
         self._sockets_max = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - reserved)
@@ -218,9 +224,11 @@ async def _serve(config: Config) -> int:
         try:
             gc.disable()  # what comes back stays: looking for cycles in it while it grows took half of the time
             events = Events(config, stores.messages) if config.events.enabled else None
+            wakeup = Wakeup()
             recovered = recovery.recover(
                 config,
                 stores,
+                wakeup.pace,
                 default_user=_wants_default_user(config, imported),
                 recorder=None if events is None else events.recorder,
             )
@@ -231,7 +239,7 @@ async def _serve(config: Config) -> int:
                 trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
                 closing_log(events),
             ):
-                await _run(config, stores, recovered, bound, imported, signals, events)
+                await _run(config, stores, recovered, wakeup, bound, imported, signals, events)
         finally:
             stores.definitions.close()
             stores.messages.close()
@@ -261,13 +269,14 @@ async def _run(
     config: Config,
     stores: Stores,
     recovered: Recovered,
+    wakeup: Wakeup,
     bound: Listeners,
     imported: DefinitionsFile | None,
     signals: AsyncIterator[int],
     events: Events | None,
 ) -> None:
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
-        server = Server(config, stores, recovered.broker, clients)
+        server = Server(config, stores, recovered.broker, wakeup, clients)
         administration = Administration(server)
         writers.start_soon(server.definition_log.run)
         if imported is not None:

@@ -13,7 +13,7 @@ from broker.entities.queues.consumers import UNLIMITED, Consumer
 from broker.entities.queues.event_recording import Recorder
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.queues.ready_messages import Window
-from broker.entities.vhosts.broker import Broker, BrokerSettings
+from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
 from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import from_python
 from broker.wire.properties import BasicProperties, encode_header
@@ -23,6 +23,8 @@ from storage.messages.message_store import MessageStore
 
 START = 1_700_000_000_000
 SMALL = Window(4, 1 << 20)
+BY_HAND = Pace(lambda: None)
+"""Nobody sleeps until something is due: tests move the time."""
 
 
 class HandClock:
@@ -45,7 +47,9 @@ class Core:
         definitions: RecordedDefinitions | None = None,
         chance: Random | None = None,
         recorder: Recorder | None = None,
+        pace: Pace = BY_HAND,
     ) -> None:
+        self.pace = pace
         self.chance = chance
         self.recorder = recorder
         self.directory = directory
@@ -58,7 +62,7 @@ class Core:
         self.store = MessageStore.open(self.directory)
         settings = BrokerSettings(self.window, 1 << 20, 1 << 19)
         self.broker = Broker(
-            settings, self.clock, self.store, self.definitions, self.store.boot, self.chance, self.recorder
+            settings, self.clock, self.store, self.definitions, self.store.boot, self.pace, self.chance, self.recorder
         )
         self.vhost: VHost = self.broker.add_vhost("/")
         lanes = self.store.lanes()

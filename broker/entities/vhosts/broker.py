@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count
+from math import inf
 from random import Random
 from typing import NamedTuple
 
@@ -32,6 +34,16 @@ class BrokerSettings(NamedTuple):
     lazy_bytes_max: int
 
 
+class Pace(NamedTuple):
+    """How long the broker goes on at one time, and whom it wakes when there is something to do earlier than before."""
+
+    wake: Callable[[], None]
+    deliver_seconds_max: float = inf
+    """How long queues deliver at the end of one turn."""
+    timers_seconds_max: float = inf
+    """How long what is due is done in one turn."""
+
+
 class Broker:
     """Everything that exists, by name. `chance` decides what is left to chance, `recorder` is there if events are."""
 
@@ -42,14 +54,15 @@ class Broker:
         messages: MessageSource,
         definitions: Definitions,
         boot: int,
+        pace: Pace,
         chance: Random | None = None,
         recorder: Recorder | None = None,
     ) -> None:
         self.clock = clock
         self.boot = boot
         self.recorder = recorder
-        self.turn = Turn()
-        self.timers = Timers()
+        self.turn = Turn(pace.deliver_seconds_max)
+        self.timers = Timers(pace.wake, pace.timers_seconds_max)
         self.background_work = BackgroundWork(self.timers, clock.now)
         self.alarms = Alarms()
         self.cache_epoch = CacheEpoch()
