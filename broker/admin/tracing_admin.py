@@ -11,11 +11,11 @@ async def trace_on(administration: Administration, arguments: Arguments) -> None
     """Have everything published or delivered in a virtual host told to amq.rabbitmq.trace, until the broker ends."""
     vhost = administration.vhost(arguments.text("vhost"))
     if not vhost.traced:
-        firehose.start(administration.server.registry, vhost)
+        firehose.start(administration.registry, vhost)
 
 
 async def trace_off(administration: Administration, arguments: Arguments) -> None:
     """End that; no harm where it was not on."""
     vhost = administration.vhost(arguments.text("vhost"))
     if vhost.traced:
-        firehose.stop(administration.server.registry, vhost)
+        firehose.stop(administration.registry, vhost)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import trio
 
-from broker.admin.administration import Administration
 from broker.admin.command_table import carry_out
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
@@ -54,7 +53,7 @@ async def _carry_out(config: Config, stores: Stores, command: str, arguments: Ma
         for task in (server.committer.watch, server.definition_log.run, server.engine.run):
             nursery.start_soon(task)
         try:
-            answer = await carry_out(Administration(server), command, arguments)
+            answer = await carry_out(server.administration, command, arguments)
         except AdministrationError as error:
             failure = error  # raised outside of the nursery, which would wrap it
         await server.definition_log.flush()

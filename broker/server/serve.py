@@ -19,14 +19,16 @@ from collections.abc import AsyncIterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
+from broker import __version__
 from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.config import Config, Defaults
+from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.vhosts.broker import Broker
 from broker.server import admin_socket, recovery, resource_alarms
 from broker.server.committer import CommitLimits
@@ -103,6 +105,14 @@ class Server:
         )
         self.committer = self.engine.committer
         self.transports: dict[Transport, None] = {}
+        self.administration = Administration(
+            broker,
+            self.registry,
+            self.definition_log,
+            end_turn=self.engine.end_turn,
+            copy_stores=self.copies.make,
+            status=self.status,
+        )
         self.addresses: list[tuple[str, int]] = []
         self.tls_addresses: list[tuple[str, int]] = []
         self.http_addresses: list[tuple[str, int]] = []
@@ -185,6 +195,28 @@ class Server:
                 await self._empty.wait()
         for transport in list(self.transports):
             transport.abort()
+
+    def status(self) -> dict[str, Any]:
+        """What this broker is and how it does. Sizes are bytes, times seconds."""
+        directory, alarms = self.config.server.directory, self.broker.alarms
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "uptime_seconds": round(time.time() - self.started, 1),
+            "data_directory": str(directory.absolute()),
+            "listeners": [f"{host}:{port}" for host, port in self.addresses],
+            "tls_listeners": [f"{host}:{port}" for host, port in self.tls_addresses],
+            "http_listeners": [f"{host}:{port}" for host, port in self.http_addresses],
+            "cluster_name": self.config.identity.shown_cluster_name,
+            "boot": self.broker.boot,
+            "alarms": [name for name in (MEMORY, DISK) if alarms.is_raised(name)],
+            "memory": {"used_bytes": resource_alarms.memory_used(), "limit_bytes": self.resources.memory_limit},
+            "disk": {
+                "free_bytes": resource_alarms.disk_free(directory),
+                "limit_bytes": self.config.disk.free_limit_bytes,
+            },
+            "messages": self.stores.messages.statistics()._asdict(),
+        }
 
     _empty: trio.Event | None = None
 
@@ -277,17 +309,16 @@ async def _run(
 ) -> None:
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
         server = Server(config, stores, recovered.broker, wakeup, clients)
-        administration = Administration(server)
         writers.start_soon(server.definition_log.run)
         if imported is not None:
-            log.info("definitions imported: %s", await definitions_import.add(administration, imported))
+            log.info("definitions imported: %s", await definitions_import.add(server.administration, imported))
         server.committer.start(recovered.tombstones)
         writers.start_soon(server.committer.watch)
         writers.start_soon(server.engine.run)
         if events is not None:
             writers.start_soon(events.run, server.broker)
         with admin_socket.listening(config.server.directory) as operators:
-            clients.start_soon(admin_socket.serve, administration, operators)
+            clients.start_soon(admin_socket.serve, server.administration, operators)
             server.listen(bound)
             if bound.http or bound.https:
                 _open_http(server, bound)

@@ -85,7 +85,7 @@ async def running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         server.committer.start(recovered.tombstones)
         for task in (server.committer.watch, server.definition_log.run, server.engine.run):
             nursery.start_soon(task)
-        yield Broker(server, Administration(server), monkeypatch)
+        yield Broker(server, server.administration, monkeypatch)
         await server.definition_log.flush()
         await server.committer.finish()
         nursery.cancel_scope.cancel()

@@ -17,7 +17,6 @@ from typing import Any, TypeVar
 import trio
 import trio.testing
 
-from broker.admin.administration import Administration
 from broker.admin.command_table import CHANGES, COPIES, QUESTIONS
 from broker.config import Config
 from broker.config import Server as ServerSettings
@@ -271,7 +270,7 @@ class Office:
                 server.committer.start(recovered.tombstones)
                 for task in (server.committer.watch, server.definition_log.run, server.engine.run):
                     nursery.start_soon(task)
-                self._administration = Administration(server)
+                self._administration = server.administration
                 self._token = trio.lowlevel.current_trio_token()
                 self._ready.set()
                 await self._stop.wait()
