@@ -48,7 +48,7 @@ async def _carry_out(config: Config, stores: Stores, command: str, arguments: Ma
     recovered = recovery.recover(config, stores, wakeup.pace)
     answer, failure = None, None
     async with trio.open_nursery() as nursery:
-        server = Server(config, stores, recovered.broker, wakeup, nursery)
+        server = Server(config, stores, recovered, wakeup, nursery)
         server.committer.start(recovered.tombstones)
         for task in (server.committer.watch, server.definition_log.run, server.engine.run):
             nursery.start_soon(task)

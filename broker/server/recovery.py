@@ -97,9 +97,12 @@ def _open_definitions(directory: Path, *, create: bool) -> DefinitionStore:
 
 
 class Recovered(NamedTuple):
-    """A broker with everything durable in it, and the queues whose records are still to be cleared away."""
+    """A broker with everything durable in it, what writes its definitions, and the queues whose records are still to be
+    cleared away.
+    """
 
     broker: Broker
+    definition_log: DefinitionLog
     tombstones: frozenset[int]
 
 
@@ -107,10 +110,11 @@ def recover(
     config: Config, stores: Stores, pace: Pace, *, default_user: bool = True, recorder: Recorder | None = None
 ) -> Recovered:
     """Bring back everything durable. New stores begin with the default virtual host and, if wanted, its user."""
-    highest_queue_id = stores.messages.highest_queue_id()
     found = _with_defaults(config, stores, default_user=default_user)
     lanes = stores.messages.lanes()
     limits = config.limits
+    highest_queue_id = max(found.queue_id_sequence, stores.messages.highest_queue_id())
+    definition_log = DefinitionLog(stores.definitions, highest_queue_id, pace.wake)
     broker = Broker(
         BrokerSettings(
             Window(limits.queue_window_messages, limits.queue_window_bytes),
@@ -119,7 +123,7 @@ def recover(
         ),
         SteadyClock(),
         stores.messages,
-        DefinitionLog(stores.definitions, max(found.queue_id_sequence, highest_queue_id), pace.wake),
+        definition_log,
         stores.messages.boot,
         pace,
         recorder=recorder,
@@ -133,7 +137,7 @@ def recover(
     for binding in found.bindings:
         _restore_binding(broker.vhosts[binding.vhost], binding)
     _sweep(stores, found, lanes)
-    return Recovered(broker, found.tombstones)
+    return Recovered(broker, definition_log, found.tombstones)
 
 
 def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Definitions:

@@ -29,10 +29,8 @@ from broker.admin.definitions import definitions_import
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.config import Config, Defaults
 from broker.entities.scheduling.alarms import DISK, MEMORY
-from broker.entities.vhosts.broker import Broker
 from broker.server import admin_socket, recovery, resource_alarms
 from broker.server.committer import CommitLimits
-from broker.server.definition_writer import DefinitionLog
 from broker.server.engine import Engine, Wakeup
 from broker.server.event_log import Events, closing_log
 from broker.server.file_modes import keep_private
@@ -86,10 +84,13 @@ SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
 class Server:
     """Everything that runs, put together."""
 
-    def __init__(self, config: Config, stores: Stores, broker: Broker, wakeup: Wakeup, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, config: Config, stores: Stores, recovered: Recovered, wakeup: Wakeup, nursery: trio.Nursery
+    ) -> None:
         self.config = config
         self.stores = stores
-        self.broker = broker
+        self.broker = broker = recovered.broker
+        self.definition_log = recovered.definition_log
         self.nursery = nursery
         self.registry = Registry(broker, session_settings(config))
         self.resources = ResourceWatch(config, broker.alarms, stores.messages.restore_ballast)
@@ -122,12 +123,6 @@ class Server:
         self._sockets_max = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - reserved)
         self._full = False
         self._settings = TransportSettings(config.limits.handshake_timeout_seconds)
-
-    @property
-    def definition_log(self) -> DefinitionLog:
-        """Where changes of definitions are written."""
-        assert isinstance(self.broker.definitions, DefinitionLog)
-        return self.broker.definitions
 
     def listen(self, bound: Listeners) -> None:
         """Take clients in, and look after memory, disk and heartbeats from now on."""
@@ -308,7 +303,7 @@ async def _run(
     events: Events | None,
 ) -> None:
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
-        server = Server(config, stores, recovered.broker, wakeup, clients)
+        server = Server(config, stores, recovered, wakeup, clients)
         writers.start_soon(server.definition_log.run)
         if imported is not None:
             log.info("definitions imported: %s", await definitions_import.add(server.administration, imported))

@@ -21,7 +21,6 @@ from broker.config import Config, Identity, Limits, Server, Store
 from broker.entities.scheduling.alarms import DISK
 from broker.entities.vhosts import broker as entities
 from broker.entities.vhosts.broker import Pace
-from broker.server.definition_writer import DefinitionLog
 from broker.server.recovery import open_stores, recover
 from broker.server.serve import session_settings
 from broker.session.consumer_timeout import Overdue
@@ -102,18 +101,13 @@ class Process:
         with _chance_from(seed):
             recovered = recover(config, self.stores, Pace(self._watch_timers))
         self.broker = recovered.broker
+        self.log = recovered.definition_log
         self.deleted = set(recovered.tombstones)
         self.registry = Registry(self.broker, session_settings(config)._replace(turn_seconds=HOUR_SECONDS))
         self.broker.alarms.observe(self._unblock)
         self.alive = True
         Overdue(self.registry).watch()
         self.end_turn()
-
-    @property
-    def log(self) -> DefinitionLog:
-        """Where definitions are written."""
-        assert isinstance(self.broker.definitions, DefinitionLog)
-        return self.broker.definitions
 
     @property
     def behind(self) -> int:

@@ -81,7 +81,7 @@ async def running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
     wakeup = Wakeup()
     recovered = recovery.recover(config, stores, wakeup.pace)
     async with trio.open_nursery() as nursery:
-        server = Server(config, stores, recovered.broker, wakeup, nursery)
+        server = Server(config, stores, recovered, wakeup, nursery)
         server.committer.start(recovered.tombstones)
         for task in (server.committer.watch, server.definition_log.run, server.engine.run):
             nursery.start_soon(task)

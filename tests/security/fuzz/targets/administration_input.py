@@ -266,7 +266,7 @@ class Office:
             wakeup = Wakeup()
             recovered = recovery.recover(self._config, stores, wakeup.pace)
             async with trio.open_nursery() as nursery:
-                server = Server(self._config, stores, recovered.broker, wakeup, nursery)
+                server = Server(self._config, stores, recovered, wakeup, nursery)
                 server.committer.start(recovered.tombstones)
                 for task in (server.committer.watch, server.definition_log.run, server.engine.run):
                     nursery.start_soon(task)
