@@ -6,7 +6,9 @@ is answered before; nothing that failed to be written is ever seen.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
 import trio
 
@@ -14,29 +16,55 @@ from broker.admin.apply_changes import take_effect
 from broker.admin.command_arguments import not_found
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
+from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.users import User
 from broker.entities.vhosts.vhost import VHost
-from storage.definitions.definition_changes import Change
-
-if TYPE_CHECKING:
-    from broker.server.serve import Server
+from broker.session.registry import Registry
+from storage.definitions.definition_changes import Change, Definitions
 
 T = TypeVar("T")
 
 
-class Administration:
-    """What commands work on: a broker with its stores, listening or not."""
+class DefinitionWriter(Protocol):
+    """The way of changes to the definitions store."""
 
-    def __init__(self, server: Server) -> None:
-        self.server = server
-        self.broker = server.broker
-        self.users = server.broker.users
+    def write(self, *changes: Change) -> Future[None]:
+        """Have changes written together; settles when they are on disk."""
+
+    async def load(self) -> Definitions:
+        """Everything that is on disk. Raises DefinitionsError."""
+
+
+class Administration:
+    """What commands work on: a broker with its connections and its definitions, and what they ask of its server.
+
+    `end_turn` delivers and sends what is ready, and sees to the disk; `copy_stores` copies both stores into a new
+    directory; `status` is how the process does, its listeners, memory, disk and message store.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        registry: Registry,
+        definitions: DefinitionWriter,
+        *,
+        end_turn: Callable[[], None],
+        copy_stores: Callable[[Path], Awaitable[None]],
+        status: Callable[[], dict[str, Any]],
+    ) -> None:
+        self.broker = broker
+        self.users = broker.users
+        self.registry = registry
+        self.definitions = definitions
+        self.end_turn = end_turn
+        self.copy_stores = copy_stores
+        self.status = status
         self.turns = trio.Lock()
         """Changes happen one after the other, so that what one has checked still holds when it is written."""
 
     async def change(self, *changes: Change) -> None:
         """Have changes written together, and take effect. Raises ConnectionException when they cannot be."""
-        await self.settled(self.server.definition_log.write(*changes))
+        await self.settled(self.definitions.write(*changes))
         for change in changes:
             take_effect(self.broker, change)
 
@@ -52,7 +80,7 @@ class Administration:
         """Return when everything done to messages so far is on disk."""
         waiter = _Written()
         self.broker.batches.wait(waiter)
-        self.server.engine.end_turn()
+        self.end_turn()
         await waiter.event.wait()
 
     # Finding

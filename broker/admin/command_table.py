@@ -102,4 +102,4 @@ async def carry_out(administration: Administration, command: str, given: Mapping
     except OSError as error:
         raise AdministrationError("failed", f"{error.filename}: {error.strerror}") from error
     finally:
-        administration.server.engine.end_turn()
+        administration.end_turn()

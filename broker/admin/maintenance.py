@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import time
 from pathlib import Path
 from typing import Any
 
-import trio
-
-from broker import __version__
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid, not_found
-from broker.admin.protocol import AdministrationError
-from broker.server import resource_alarms
-from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, Stores
-from storage.messages import lmdb_environment
-from storage.messages.backup import backup as copy_messages
 
 
 def ping(administration: Administration, arguments: Arguments) -> str:
@@ -27,30 +16,11 @@ def ping(administration: Administration, arguments: Arguments) -> str:
 
 def status(administration: Administration, arguments: Arguments) -> dict[str, Any]:
     """What this broker is and how it does. Sizes are bytes, times seconds."""
-    server = administration.server
-    return {
-        "version": __version__,
-        "pid": os.getpid(),
-        "uptime_seconds": round(time.time() - server.started, 1),
-        "data_directory": str(server.config.server.directory.absolute()),
-        "listeners": [f"{host}:{port}" for host, port in server.addresses],
-        "tls_listeners": [f"{host}:{port}" for host, port in server.tls_addresses],
-        "http_listeners": [f"{host}:{port}" for host, port in server.http_addresses],
-        "cluster_name": server.config.identity.shown_cluster_name,
-        "boot": administration.broker.boot,
-        "alarms": [name for name in ("memory", "disk") if administration.broker.alarms.is_raised(name)],
-        "memory": {"used_bytes": resource_alarms.memory_used(), "limit_bytes": server.resources.memory_limit},
-        "disk": {
-            "free_bytes": resource_alarms.disk_free(server.config.server.directory),
-            "limit_bytes": server.config.disk.free_limit_bytes,
-        },
-        "messages": server.stores.messages.statistics()._asdict(),
-        "totals": _totals(administration),
-    }
+    return {**administration.status(), "totals": _totals(administration)}
 
 
 def _totals(administration: Administration) -> dict[str, int]:
-    connections = administration.server.registry.connections
+    connections = administration.registry.connections
     vhosts = administration.broker.vhosts.values()
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
     return {
@@ -68,7 +38,7 @@ def _totals(administration: Administration) -> dict[str, int]:
 async def close_connection(administration: Administration, arguments: Arguments) -> None:
     """Send a client away: 320 CONNECTION_FORCED with a reason."""
     name, reason = arguments.text("name"), arguments.text("reason")
-    found = [connection for connection in administration.server.registry.connections if str(connection.peer) == name]
+    found = [connection for connection in administration.registry.connections if str(connection.peer) == name]
     if not found:
         raise not_found(f"no connection '{name}'")
     for connection in found:
@@ -91,36 +61,8 @@ async def purge_queue(administration: Administration, arguments: Arguments) -> d
 
 
 async def backup(administration: Administration, arguments: Arguments) -> None:
-    """Copy both stores into a new directory while everything goes on.
-
-    The messages are copied first. A queue made meanwhile is empty in the copy; of one deleted meanwhile the
-    copied definitions still hold the tombstone, because none is dropped before the copy is made.
-    """
+    """Copy both stores into a new directory while everything goes on."""
     name = arguments.name("directory")
     if "\0" in name:
         raise invalid("argument directory: holds a zero byte")
-    server, directory = administration.server, Path(name)
-    reclaimed: list[int] = []
-    server.committer.after_reclaim = reclaimed.extend
-    try:
-        await trio.to_thread.run_sync(_copy, server.stores, directory)
-    finally:
-        server.committer.after_reclaim = server.definition_log.drop_tombstones
-        server.definition_log.drop_tombstones(reclaimed)
-
-
-def _copy(stores: Stores, directory: Path) -> None:
-    if lmdb_environment.exists(directory):
-        raise AdministrationError("already_exists", f"{directory} exists already: name a directory that does not")
-    lmdb_environment.make_directory(directory.parent)
-    fresh = directory.with_name(f"{directory.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(mode=0o700)
-    try:
-        copy_messages(stores.messages, fresh / MESSAGES_DIRECTORY)
-        stores.definitions.backup(fresh / DEFINITIONS_FILE)
-        fresh.rename(directory)
-        lmdb_environment.sync_directory(directory.parent)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
+    await administration.copy_stores(Path(name))

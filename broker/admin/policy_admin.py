@@ -35,7 +35,7 @@ async def _clear(administration: Administration, arguments: Arguments, *, operat
     The store is asked, because it also has those that a start could not apply.
     """
     vhost, name = administration.vhost(arguments.text("vhost")).name, arguments.text("name")
-    stored = await administration.server.definition_log.load()
+    stored = await administration.definitions.load()
     if not any((row.vhost, row.name, row.operator) == (vhost, name, operator) for row in stored.policies):
         raise not_found("Parameter does not exist")
     await administration.change(DeletePolicy(vhost, name, operator))

@@ -21,7 +21,7 @@ async def delete_user(administration: Administration, arguments: Arguments) -> N
     """Delete a user with everything permitted to it, and send its connections away, as RabbitMQ does."""
     name = administration.user(arguments.text("name")).name
     await administration.change(DeleteUser(name))
-    administration.server.registry.close_connections(f"user '{name}' is deleted", user=name)
+    administration.registry.close_connections(f"user '{name}' is deleted", user=name)
 
 
 async def change_password(administration: Administration, arguments: Arguments) -> None:

@@ -23,5 +23,5 @@ async def delete_vhost(administration: Administration, arguments: Arguments) -> 
     """Delete a virtual host: consumers are cancelled, then its connections are sent away, as RabbitMQ does."""
     name = administration.vhost(arguments.text("name")).name
     await administration.change(DeleteVhost(name))
-    administration.server.engine.end_turn()
-    administration.server.registry.close_connections(f"vhost '{name}' is deleted", vhost=name)
+    administration.end_turn()
+    administration.registry.close_connections(f"vhost '{name}' is deleted", vhost=name)

@@ -42,16 +42,26 @@ class CommitLimits(NamedTuple):
 class Committer:
     """Commits batches in order, in a thread, and tells the broker when each is on disk.
 
-    `full` is whether the disk has no room for the batch in hand; `on_full` is called when that changes.
+    `on_stored` is called after that, `on_full` when there is no room for the batch in hand, and when there is again,
+    `on_reclaimed` with deleted queues when nothing is left of them. All are called in the event loop.
     """
 
     def __init__(
-        self, broker: Broker, store: MessageStore, on_full: Callable[[bool], None], limits: CommitLimits
+        self,
+        broker: Broker,
+        store: MessageStore,
+        limits: CommitLimits,
+        *,
+        on_stored: Callable[[], None],
+        on_full: Callable[[bool], None],
+        on_reclaimed: Callable[[list[int]], None],
     ) -> None:
         self._broker = broker
         self._store = store
-        self._on_full = on_full
         self._limits = limits
+        self._on_stored = on_stored
+        self._on_full = on_full
+        self._on_reclaimed = on_reclaimed
         self._batches: SimpleQueue[SealedBatch | None] = SimpleQueue()
         self._busy = False
         self._token = trio.lowlevel.current_trio_token()
@@ -59,8 +69,6 @@ class Committer:
         self._error: Exception | None = None
         self._changed = trio.Event()
         self.deleted: dict[int, None] = {}
-        self.after_commit: Callable[[], None] = _nothing
-        self.after_reclaim: Callable[[list[int]], None] = _nobody
 
     def start(self, deleted: Iterable[int]) -> None:
         """Begin; records of these deleted queues may be there still."""
@@ -111,7 +119,7 @@ class Committer:
         self._busy = False
         self._broker.stored(batch)
         self._notify()
-        self.after_commit()
+        self._on_stored()
 
     def _failed(self, error: Exception) -> None:
         log.critical("cannot write messages to disk, stopping without another confirm: %s", error)
@@ -121,7 +129,7 @@ class Committer:
     def _reclaimed(self, queue_ids: list[int]) -> None:
         for queue_id in queue_ids:
             self.deleted.pop(queue_id, None)
-        self.after_reclaim(queue_ids)
+        self._on_reclaimed(queue_ids)
 
     def _notify(self) -> None:
         self._changed.set()
@@ -175,11 +183,3 @@ class Committer:
             self._token.run_sync_soon(callback, argument)
         except trio.RunFinishedError:
             log.debug("the broker ended before the committer")
-
-
-def _nothing() -> None:
-    """Nobody wants to know."""
-
-
-def _nobody(queue_ids: list[int]) -> None:
-    """Nobody wants to know."""

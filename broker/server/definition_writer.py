@@ -46,26 +46,30 @@ RETRY_SECONDS = 1.0
 class Group(NamedTuple):
     """Changes that are made together or not at all, and who waits for that.
 
-    `gone` is called when they are on disk at last; deletions have it, and are owed when they could not be written.
+    Deletions are owed when they could not be written. `gone` is called when they are on disk at last.
     """
 
     changes: Sequence[Change]
     future: Future[None]
+    owed: bool = False
     gone: Callable[[], None] | None = None
 
 
 class DefinitionLog(Definitions):
-    """Writes changes in the order they come, as many in one transaction as have come together."""
+    """Writes changes in the order they come, as many in one transaction as have come together.
 
-    def __init__(self, store: DefinitionStore, highest_queue_id: int) -> None:
+    `wake` is called after each: whoever waited may have something to send now.
+    """
+
+    def __init__(self, store: DefinitionStore, highest_queue_id: int, wake: Callable[[], None]) -> None:
         self._store = store
+        self._wake = wake
         self._queue_id = highest_queue_id
         self._waiting: list[Group] = []
         self._owed: list[Group] = []
         self._turn = trio.Lock()
         self._arrived = trio.Event()
         self._limiter = trio.CapacityLimiter(1)
-        self.after_commit: Callable[[], None] = _nothing
 
     def write(self, *changes: Change) -> Future[None]:
         """Have changes written together; settles when they are on disk."""
@@ -73,7 +77,7 @@ class DefinitionLog(Definitions):
 
     def erase(self, *deletions: Change, gone: Callable[[], None] | None = None) -> Future[None]:
         """Have deletions written, as `write` does, and when that fails, later; `gone` is called when they are."""
-        return self._add(Group(deletions, Future(), gone or _nothing))
+        return self._add(Group(deletions, Future(), True, gone))
 
     def _add(self, group: Group) -> Future[None]:
         self._waiting.append(group)
@@ -103,7 +107,7 @@ class DefinitionLog(Definitions):
                 groups, self._waiting = self._waiting, []
                 with trio.CancelScope(shield=True):
                     await self._commit(groups)
-                self.after_commit()
+                self._wake()
 
     async def _commit(self, groups: list[Group]) -> None:
         written = [*self._owed, *groups]
@@ -126,15 +130,15 @@ class DefinitionLog(Definitions):
 
     def _fail(self, group: Group, error: DefinitionsError) -> None:
         log.error("cannot write definitions: %s", error)
-        if group.gone is not None:
+        if group.owed:
             self._owed.append(group)
         group.future.fail(ConnectionException(ReplyCode.RESOURCE_ERROR, str(error)))
 
     def _settle_debts(self) -> None:
         owed, self._owed = self._owed, []
         for group in owed:
-            assert group.gone is not None
-            group.gone()
+            if group.gone is not None:
+                group.gone()
         if owed:
             log.warning("%d deletions that could not be written are on disk now", len(owed))
 
@@ -184,7 +188,3 @@ class DefinitionLog(Definitions):
 def _binding_row(vhost: str, binding: Binding) -> BindingRow:
     kind = "queue" if isinstance(binding.destination, Queue) else "exchange"
     return BindingRow(vhost, binding.source.name, binding.destination.name, kind, binding.key, binding.arguments)
-
-
-def _nothing() -> None:
-    """Nobody wants to know."""

@@ -7,12 +7,13 @@ output, timers, writes that nobody waits for - is left to `run`, a task that sle
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from time import thread_time
 
 import trio
 
-from broker.entities.vhosts.broker import Broker
-from broker.server.committer import Committer
+from broker.entities.vhosts.broker import Broker, Pace
+from broker.server.committer import CommitLimits, Committer
 from storage.messages.message_store import MessageStore
 
 log = logging.getLogger("leveret.engine")
@@ -27,49 +28,82 @@ LONG_TURN_SECONDS = 0.01
 several turns to publish and be confirmed, and would wait for one so long between each two of them."""
 
 
-class Engine:
-    """Ends turns, and begins those that no client's bytes begin."""
+class Wakeup:
+    """Ends an engine's sleep: there is something to do earlier than it knew. Made before both sides of it."""
 
-    def __init__(self, broker: Broker, store: MessageStore, committer: Committer, lazy_flush_seconds: float) -> None:
+    def __init__(self) -> None:
+        self._called = trio.Event()
+
+    def call(self) -> None:
+        """End the sleep, or the next one if nobody sleeps."""
+        self._called.set()
+
+    async def sleep(self, seconds: float) -> None:
+        """Return when `call` has been called since the last sleep, or after this time."""
+        with trio.move_on_after(seconds):
+            await self._called.wait()
+        await trio.lowlevel.checkpoint()
+        self._called = trio.Event()
+
+    @property
+    def pace(self) -> Pace:
+        """That of a broker whose turns an engine ends that sleeps by this."""
+        return Pace(self.call, DELIVER_SECONDS, TIMERS_SECONDS)
+
+
+class Engine:
+    """Ends turns, and begins those that no client's bytes begin.
+
+    The committer is its own: the end of a turn begins a commit, and the end of a commit ends a turn. `on_full` and
+    `on_reclaimed` are the committer's.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        store: MessageStore,
+        wakeup: Wakeup,
+        limits: CommitLimits,
+        *,
+        lazy_flush_seconds: float,
+        on_full: Callable[[bool], None],
+        on_reclaimed: Callable[[list[int]], None],
+    ) -> None:
         self.broker = broker
+        self.committer = Committer(
+            broker, store, limits, on_stored=self.end_turn, on_full=on_full, on_reclaimed=on_reclaimed
+        )
         self._store = store
-        self._committer = committer
+        self._wakeup = wakeup
         self._lazy_flush_seconds = lazy_flush_seconds
         self._lazy_flush_at: float | None = None
-        self._wake = trio.Event()
         self.line = trio.Lock()
         """Where connections stand that have more to do than a turn allows: one of them goes on each time round, so that
         those with little to do wait for one long turn, not for as many as there are busy clients."""
-        broker.timers.changed = self._wake_up
-        broker.turn.seconds_max = DELIVER_SECONDS
-        broker.timers.seconds_max = TIMERS_SECONDS
 
     def end_turn(self) -> None:
         """Deliver what the turn has made ready, send what it had to say, and see to the disk."""
         turn = self.broker.turn
         turn.end()
         self.broker.batches.seal_if_full()
-        self._committer.start_commit()
+        self.committer.start_commit()
         if self._store.corrupt:
             self._report_corrupt()
         if turn.pending:
-            self._wake_up()
+            self._wakeup.call()
         elif self._lazy_flush_at is None and not self.broker.batches.current.empty:
             self._lazy_flush_at = trio.current_time() + self._lazy_flush_seconds
-            self._wake_up()
+            self._wakeup.call()
 
     async def run(self) -> None:
         """Run timers, lazy flushes and turns left over, each when its time has come."""
         while True:
-            with trio.move_on_after(self._seconds_to_wait()):
-                await self._wake.wait()
-            await trio.lowlevel.checkpoint()
-            self._wake = trio.Event()
+            await self._wakeup.sleep(self._seconds_to_wait())
             began = thread_time()
             self.broker.timers.run(self.broker.clock.now())
             if self._lazy_flush_at is not None and self._lazy_flush_at <= trio.current_time():
                 self._lazy_flush_at = None
-                self._committer.start_commit(lazily=True)
+                self.committer.start_commit(lazily=True)
             self.end_turn()
             seconds = thread_time() - began
             if seconds > LONG_TURN_SECONDS:
@@ -81,9 +115,6 @@ class Engine:
         if self._lazy_flush_at is not None:
             waits.append(max(0.0, self._lazy_flush_at - trio.current_time()))
         return min(waits)
-
-    def _wake_up(self) -> None:
-        self._wake.set()
 
     def _report_corrupt(self) -> None:
         for record in self._store.corrupt:

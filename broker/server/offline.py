@@ -12,13 +12,13 @@ from pathlib import Path
 
 import trio
 
-from broker.admin.administration import Administration
 from broker.admin.command_table import carry_out
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.server import recovery
+from broker.server.engine import Wakeup
 from broker.server.offline_check import check
-from broker.server.recovery import DEFINITIONS_FILE, Recovered, Stores
+from broker.server.recovery import DEFINITIONS_FILE, Stores
 from broker.server.serve import Server
 
 
@@ -36,24 +36,24 @@ async def _run(config: Config, directory: Path, command: str, arguments: Mapping
     os.umask(0o077)
     stores = recovery.open_stores(directory)
     try:
-        return await _carry_out(config, stores, recovery.recover(config, stores), command, arguments)
+        return await _carry_out(config, stores, command, arguments)
     finally:
         stores.definitions.close()
         stores.messages.close()
         os.close(stores.lock)
 
 
-async def _carry_out(
-    config: Config, stores: Stores, recovered: Recovered, command: str, arguments: Mapping[str, object]
-) -> object:
+async def _carry_out(config: Config, stores: Stores, command: str, arguments: Mapping[str, object]) -> object:
+    wakeup = Wakeup()
+    recovered = recovery.recover(config, stores, wakeup.pace)
     answer, failure = None, None
     async with trio.open_nursery() as nursery:
-        server = Server(config, stores, recovered.broker, nursery)
+        server = Server(config, stores, recovered, wakeup, nursery)
         server.committer.start(recovered.tombstones)
         for task in (server.committer.watch, server.definition_log.run, server.engine.run):
             nursery.start_soon(task)
         try:
-            answer = await carry_out(Administration(server), command, arguments)
+            answer = await carry_out(server.administration, command, arguments)
         except AdministrationError as error:
             failure = error  # raised outside of the nursery, which would wrap it
         await server.definition_log.flush()

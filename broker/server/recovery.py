@@ -23,7 +23,7 @@ from broker.entities.queues.event_recording import Recorder
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.clock import SteadyClock
-from broker.entities.vhosts.broker import Broker, BrokerSettings
+from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
 from broker.entities.vhosts.vhost import VHost
 from broker.server.definition_writer import DefinitionLog
 from broker.session.login.passwords import SHA256, hash_password
@@ -97,19 +97,24 @@ def _open_definitions(directory: Path, *, create: bool) -> DefinitionStore:
 
 
 class Recovered(NamedTuple):
-    """A broker with everything durable in it, and the queues whose records are still to be cleared away."""
+    """A broker with everything durable in it, what writes its definitions, and the queues whose records are still to be
+    cleared away.
+    """
 
     broker: Broker
+    definition_log: DefinitionLog
     tombstones: frozenset[int]
 
 
 def recover(
-    config: Config, stores: Stores, *, default_user: bool = True, recorder: Recorder | None = None
+    config: Config, stores: Stores, pace: Pace, *, default_user: bool = True, recorder: Recorder | None = None
 ) -> Recovered:
     """Bring back everything durable. New stores begin with the default virtual host and, if wanted, its user."""
     found = _with_defaults(config, stores, default_user=default_user)
     lanes = stores.messages.lanes()
     limits = config.limits
+    highest_queue_id = max(found.queue_id_sequence, stores.messages.highest_queue_id())
+    definition_log = DefinitionLog(stores.definitions, highest_queue_id, pace.wake)
     broker = Broker(
         BrokerSettings(
             Window(limits.queue_window_messages, limits.queue_window_bytes),
@@ -118,8 +123,9 @@ def recover(
         ),
         SteadyClock(),
         stores.messages,
-        DefinitionLog(stores.definitions, max(found.queue_id_sequence, stores.messages.highest_queue_id())),
+        definition_log,
         stores.messages.boot,
+        pace,
         recorder=recorder,
     )
     for change in _access_of(found):
@@ -131,7 +137,7 @@ def recover(
     for binding in found.bindings:
         _restore_binding(broker.vhosts[binding.vhost], binding)
     _sweep(stores, found, lanes)
-    return Recovered(broker, found.tombstones)
+    return Recovered(broker, definition_log, found.tombstones)
 
 
 def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Definitions:

@@ -19,19 +19,19 @@ from collections.abc import AsyncIterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
+from broker import __version__
 from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.config import Config, Defaults
-from broker.entities.vhosts.broker import Broker
+from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.server import admin_socket, recovery, resource_alarms
-from broker.server.committer import CommitLimits, Committer
-from broker.server.definition_writer import DefinitionLog
-from broker.server.engine import Engine
+from broker.server.committer import CommitLimits
+from broker.server.engine import Engine, Wakeup
 from broker.server.event_log import Events, closing_log
 from broker.server.file_modes import keep_private
 from broker.server.net import listeners
@@ -41,6 +41,7 @@ from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport, TransportSettings
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
+from broker.server.store_copies import StoreCopies
 from broker.session.consumer_timeout import Overdue
 from broker.session.login.certificate_names import Naming
 from broker.session.login.login_throttle import ThrottleLimits
@@ -83,35 +84,45 @@ SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
 class Server:
     """Everything that runs, put together."""
 
-    def __init__(self, config: Config, stores: Stores, broker: Broker, nursery: trio.Nursery) -> None:
+    def __init__(
+        self, config: Config, stores: Stores, recovered: Recovered, wakeup: Wakeup, nursery: trio.Nursery
+    ) -> None:
         self.config = config
         self.stores = stores
-        self.broker = broker
+        self.broker = broker = recovered.broker
+        self.definition_log = recovered.definition_log
         self.nursery = nursery
         self.registry = Registry(broker, session_settings(config))
         self.resources = ResourceWatch(config, broker.alarms, stores.messages.restore_ballast)
-        limits = CommitLimits(config.store.backlog_batches_max, config.store.lazy_bytes_max)
-        self.committer = Committer(broker, stores.messages, self.resources.disk_full, limits)
-        self.engine = Engine(broker, stores.messages, self.committer, config.store.lazy_flush_milliseconds / 1000)
+        self.copies = StoreCopies(stores, self.definition_log.drop_tombstones)
+        self.engine = Engine(
+            broker,
+            stores.messages,
+            wakeup,
+            CommitLimits(config.store.backlog_batches_max, config.store.lazy_bytes_max),
+            lazy_flush_seconds=config.store.lazy_flush_milliseconds / 1000,
+            on_full=self.resources.disk_full,
+            on_reclaimed=self.copies.reclaimed,
+        )
+        self.committer = self.engine.committer
         self.transports: dict[Transport, None] = {}
+        self.administration = Administration(
+            broker,
+            self.registry,
+            self.definition_log,
+            end_turn=self.engine.end_turn,
+            copy_stores=self.copies.make,
+            status=self.status,
+        )
         self.addresses: list[tuple[str, int]] = []
         self.tls_addresses: list[tuple[str, int]] = []
         self.http_addresses: list[tuple[str, int]] = []
         self.started = time.time()
-        self.committer.after_commit = self.engine.end_turn
-        self.committer.after_reclaim = self.definition_log.drop_tombstones
-        self.definition_log.after_commit = self.engine.end_turn
         broker.alarms.observe(self._unblock)
         reserved = DESCRIPTORS_RESERVED + _descriptors_of_http(config)
         self._sockets_max = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - reserved)
         self._full = False
         self._settings = TransportSettings(config.limits.handshake_timeout_seconds)
-
-    @property
-    def definition_log(self) -> DefinitionLog:
-        """Where changes of definitions are written."""
-        assert isinstance(self.broker.definitions, DefinitionLog)
-        return self.broker.definitions
 
     def listen(self, bound: Listeners) -> None:
         """Take clients in, and look after memory, disk and heartbeats from now on."""
@@ -180,6 +191,28 @@ class Server:
         for transport in list(self.transports):
             transport.abort()
 
+    def status(self) -> dict[str, Any]:
+        """What this broker is and how it does. Sizes are bytes, times seconds."""
+        directory, alarms = self.config.server.directory, self.broker.alarms
+        return {
+            "version": __version__,
+            "pid": os.getpid(),
+            "uptime_seconds": round(time.time() - self.started, 1),
+            "data_directory": str(directory.absolute()),
+            "listeners": [f"{host}:{port}" for host, port in self.addresses],
+            "tls_listeners": [f"{host}:{port}" for host, port in self.tls_addresses],
+            "http_listeners": [f"{host}:{port}" for host, port in self.http_addresses],
+            "cluster_name": self.config.identity.shown_cluster_name,
+            "boot": self.broker.boot,
+            "alarms": [name for name in (MEMORY, DISK) if alarms.is_raised(name)],
+            "memory": {"used_bytes": resource_alarms.memory_used(), "limit_bytes": self.resources.memory_limit},
+            "disk": {
+                "free_bytes": resource_alarms.disk_free(directory),
+                "limit_bytes": self.config.disk.free_limit_bytes,
+            },
+            "messages": self.stores.messages.statistics()._asdict(),
+        }
+
     _empty: trio.Event | None = None
 
     def _maybe_empty(self) -> None:
@@ -218,9 +251,11 @@ async def _serve(config: Config) -> int:
         try:
             gc.disable()  # what comes back stays: looking for cycles in it while it grows took half of the time
             events = Events(config, stores.messages) if config.events.enabled else None
+            wakeup = Wakeup()
             recovered = recovery.recover(
                 config,
                 stores,
+                wakeup.pace,
                 default_user=_wants_default_user(config, imported),
                 recorder=None if events is None else events.recorder,
             )
@@ -231,7 +266,7 @@ async def _serve(config: Config) -> int:
                 trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
                 closing_log(events),
             ):
-                await _run(config, stores, recovered, bound, imported, signals, events)
+                await _run(config, stores, recovered, wakeup, bound, imported, signals, events)
         finally:
             stores.definitions.close()
             stores.messages.close()
@@ -261,24 +296,24 @@ async def _run(
     config: Config,
     stores: Stores,
     recovered: Recovered,
+    wakeup: Wakeup,
     bound: Listeners,
     imported: DefinitionsFile | None,
     signals: AsyncIterator[int],
     events: Events | None,
 ) -> None:
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
-        server = Server(config, stores, recovered.broker, clients)
-        administration = Administration(server)
+        server = Server(config, stores, recovered, wakeup, clients)
         writers.start_soon(server.definition_log.run)
         if imported is not None:
-            log.info("definitions imported: %s", await definitions_import.add(administration, imported))
+            log.info("definitions imported: %s", await definitions_import.add(server.administration, imported))
         server.committer.start(recovered.tombstones)
         writers.start_soon(server.committer.watch)
         writers.start_soon(server.engine.run)
         if events is not None:
             writers.start_soon(events.run, server.broker)
         with admin_socket.listening(config.server.directory) as operators:
-            clients.start_soon(admin_socket.serve, administration, operators)
+            clients.start_soon(admin_socket.serve, server.administration, operators)
             server.listen(bound)
             if bound.http or bound.https:
                 _open_http(server, bound)

@@ -10,9 +10,10 @@ from typing import Any
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.messages.message import Entry, Message, route_of
 from broker.entities.queues.consumers import UNLIMITED, Consumer
+from broker.entities.queues.event_recording import Recorder
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.queues.ready_messages import Window
-from broker.entities.vhosts.broker import Broker, BrokerSettings
+from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
 from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import from_python
 from broker.wire.properties import BasicProperties, encode_header
@@ -22,6 +23,8 @@ from storage.messages.message_store import MessageStore
 
 START = 1_700_000_000_000
 SMALL = Window(4, 1 << 20)
+BY_HAND = Pace(lambda: None)
+"""Nobody sleeps until something is due: tests move the time."""
 
 
 class HandClock:
@@ -43,8 +46,12 @@ class Core:
         window: Window = SMALL,
         definitions: RecordedDefinitions | None = None,
         chance: Random | None = None,
+        recorder: Recorder | None = None,
+        pace: Pace = BY_HAND,
     ) -> None:
+        self.pace = pace
         self.chance = chance
+        self.recorder = recorder
         self.directory = directory
         self.window = window
         self.clock = HandClock()
@@ -54,7 +61,9 @@ class Core:
     def _start(self) -> None:
         self.store = MessageStore.open(self.directory)
         settings = BrokerSettings(self.window, 1 << 20, 1 << 19)
-        self.broker = Broker(settings, self.clock, self.store, self.definitions, self.store.boot, self.chance)
+        self.broker = Broker(
+            settings, self.clock, self.store, self.definitions, self.store.boot, self.pace, self.chance, self.recorder
+        )
         self.vhost: VHost = self.broker.add_vhost("/")
         lanes = self.store.lanes()
         self.definitions.restore(self.vhost, lambda queue_id: lanes.get(queue_id, {}))

@@ -16,8 +16,8 @@ import trio
 import trio.testing
 
 from broker.entities.vhosts.users import Permission, User
-from broker.server.committer import CommitLimits, Committer
-from broker.server.engine import Engine
+from broker.server.committer import CommitLimits
+from broker.server.engine import Engine, Wakeup
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport, TransportSettings
@@ -54,7 +54,7 @@ async def let_pass(seconds: float) -> None:
 class BrokerServer:
     """A server without listeners. `settings` and `limits` hold for the clients that come after they were set."""
 
-    def __init__(self, core: Core, nursery: trio.Nursery, session: SessionSettings) -> None:
+    def __init__(self, core: Core, wakeup: Wakeup, nursery: trio.Nursery, session: SessionSettings) -> None:
         self.core = core
         self.nursery = nursery
         broker = self.core.broker
@@ -62,9 +62,17 @@ class BrokerServer:
         broker.users.permissions["/", "guest"] = Permission(".*", ".*", ".*")
         self.registry = Registry(broker, session)
         self.disk_full: list[bool] = []
-        self.committer = Committer(broker, self.core.store, self.disk_full.append, BACKLOG)
-        self.engine = Engine(broker, self.core.store, self.committer, lazy_flush_seconds=0.01)
-        self.committer.after_commit = self.engine.end_turn
+        self.reclaimed: list[int] = []
+        self.engine = Engine(
+            broker,
+            self.core.store,
+            wakeup,
+            BACKLOG,
+            lazy_flush_seconds=0.01,
+            on_full=self.disk_full.append,
+            on_reclaimed=self.reclaimed.extend,
+        )
+        self.committer = self.engine.committer
         self.limits = TransportSettings(handshake_timeout=10.0)
         self.transports: list[Transport] = []
         self.clients: list[ServerClient] = []
@@ -101,7 +109,9 @@ async def serving(
 ) -> AsyncIterator[BrokerServer]:
     """A server that is running; at the end everything buffered is on disk."""
     async with trio.open_nursery() as nursery:
-        server = BrokerServer(Core(directory, definitions=definitions), nursery, session or SessionSettings())
+        wakeup = Wakeup()
+        core = Core(directory, definitions=definitions, pace=wakeup.pace)
+        server = BrokerServer(core, wakeup, nursery, session or SessionSettings())
         server.committer.start(())
         nursery.start_soon(server.engine.run)
         try:

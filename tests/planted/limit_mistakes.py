@@ -57,7 +57,7 @@ def newest_dropped(patch: Patch) -> None:
 
     def publish_unless_full(queue: Queue, message: Message) -> bool:
         if queue.limits.on_length and queue.limits.over(1, len(message.body)):
-            queue.dead_letter((message,), "maxlen")
+            queue.turn_away(message, "maxlen")
             return False
         return publish(queue, message)
 

@@ -20,8 +20,10 @@ def later_boots_first(patch: Patch) -> None:
     """Count positions downwards from start to start, so that what came later is read back first."""
     begin = Broker.__init__
 
-    def begin_below(broker: Broker, settings: Any, clock: Any, source: Any, log: Any, boot: int, **others: Any) -> None:
-        begin(broker, settings, clock, source, log, BOOTS_MAX - boot, **others)
+    def begin_below(
+        broker: Broker, settings: Any, clock: Any, source: Any, log: Any, boot: int, *others: Any, **named: Any
+    ) -> None:
+        begin(broker, settings, clock, source, log, BOOTS_MAX - boot, *others, **named)
 
     patch(Broker, "__init__", begin_below)
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partialmethod
 from itertools import count
 
 from broker.entities.messages.message import Entry
 from broker.entities.queues.priority_queue import PriorityStore
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import QueueStore
+from broker.entities.queues.quorum_queue import QuorumQueue
 from storage.batch import SealedBatch, SealedLane, WriteBatch
 from storage.messages.message_store import MessageStore
 from tests.planted.mistake import BrokerCrashes, Kills, Mistake, Model, Patch, Process, Simulation, StoreCrashes
 
 SLOW_COMMIT_SECONDS = 0.02
 EVERY = 10
+
+Requeue = Callable[..., None]
 
 
 def settle_lost_in_flight(patch: Patch) -> None:
@@ -114,24 +118,28 @@ def purge_of_the_lowest_priority(patch: Patch) -> None:
 
 def requeued_twice(patch: Patch) -> None:
     """Have what an ended channel held ready twice."""
-    requeue = Queue.requeue
 
-    def requeue_twice(queue: Queue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+    def requeue_twice(queue: Queue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         requeue(queue, entries, abandoned=abandoned)
         if abandoned and not queue.deleted:
             queue.ready_messages.give_back(entries[:1])
 
-    patch(Queue, "requeue", requeue_twice)
+    _patch_requeue(patch, requeue_twice)
 
 
 def not_requeued(patch: Patch) -> None:
     """Keep one of the messages that an ended channel held."""
-    requeue = Queue.requeue
 
-    def requeue_rest(queue: Queue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+    def requeue_rest(queue: Queue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         requeue(queue, entries[1:] if abandoned else entries, abandoned=abandoned)
 
-    patch(Queue, "requeue", requeue_rest)
+    _patch_requeue(patch, requeue_rest)
+
+
+def _patch_requeue(patch: Patch, mistaken: Callable[..., None]) -> None:
+    """Quorum queues take back what returns in a way of their own."""
+    for kind in (Queue, QuorumQueue):
+        patch(kind, "requeue", partialmethod(mistaken, kind.requeue))
 
 
 MISTAKES = {

@@ -23,7 +23,8 @@ def letter_after_settlement(patch: Patch) -> None:
 
     def discard_first(queue: Queue, entries: Sequence[Entry], reason: str) -> None:
         dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
-        context.timers.at(context.now() + LATER_MILLISECONDS, partial(queue.dead_letter, dead, reason))
+        publish = partial(context.dead_letters.publish, queue, dead, reason)
+        context.timers.at(context.now() + LATER_MILLISECONDS, publish)
         queue.finish(entries)
 
     patch(Queue, "discard", discard_first)

@@ -83,7 +83,7 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
     Raises AdministrationError `invalid`, having changed nothing.
     """
     check(administration.broker, file)
-    stored = await administration.server.definition_log.load()
+    stored = await administration.definitions.load()
     rows = _different(_rows(file, stored), stored)
     lifted = _lifted_limits(file, stored)
     await administration.change(*(PUTS[type(row)](row) for row in rows), *lifted)

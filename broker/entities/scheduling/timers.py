@@ -26,15 +26,16 @@ class Timers:
     """Callbacks by due time. Whoever no longer wants one lets it run and does nothing in it.
 
     One that may be far off names its owner: deleted owners, and all that they hold, do not wait for that time.
+    `wake` is called when something is due before everything else, for whoever sleeps until then. Callbacks are called
+    for `seconds_max` at one time; those left over are due still.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, wake: Callable[[], None], seconds_max: float = inf) -> None:
         self._due: list[tuple[int, int, Callable[[], None], Owner | None]] = []
         self._order = count()
         self._crowded = CROWDED
-        self.changed: Callable[[], None] = _nothing
-        self.seconds_max = inf
-        """For how long callbacks are called at one time; those left over are due still."""
+        self._wake = wake
+        self._seconds_max = seconds_max
 
     def __len__(self) -> int:
         return len(self._due)
@@ -45,7 +46,7 @@ class Timers:
         if len(self._due) > self._crowded:
             self._forget_deleted()
         if self._due and self._due[0][0] == due:
-            self.changed()
+            self._wake()
 
     def _forget_deleted(self) -> None:
         self._due = [timer for timer in self._due if timer[3] is None or not timer[3].deleted]
@@ -58,7 +59,7 @@ class Timers:
 
     def run(self, now: int) -> None:
         """Call back what is due, as long as it may take at one time; one at least."""
-        until = monotonic() + self.seconds_max
+        until = monotonic() + self._seconds_max
         while self._due and self._due[0][0] <= now:
             _, _, callback, _ = heapq.heappop(self._due)
             try:
@@ -67,7 +68,3 @@ class Timers:
                 log.exception("a timer failed")
             if monotonic() > until:
                 break
-
-
-def _nothing() -> None:
-    """Nobody is waiting for timers yet."""

@@ -27,11 +27,13 @@ class Outbound(Protocol):
 
 
 class Turn:
-    """The queues and connections touched since the last turn ended."""
+    """The queues and connections touched since the last turn ended.
 
-    def __init__(self) -> None:
-        self.seconds_max = inf
-        """How long queues may deliver at the end of one turn; what is left is the next turn's."""
+    Queues deliver for `seconds_max` at the end of one turn; what is left is the next turn's.
+    """
+
+    def __init__(self, seconds_max: float = inf) -> None:
+        self._seconds_max = seconds_max
         self.queues: list[Queue] = []
         self.outbound: list[Outbound] = []
         self._last: list[Callable[[], None]] = []
@@ -49,7 +51,7 @@ class Turn:
 
     def end(self) -> None:
         """Deliver and flush. A flush that makes room touches queues again: those are the next turn's."""
-        until = monotonic() + self.seconds_max
+        until = monotonic() + self._seconds_max
         while self.queues and monotonic() < until:
             queues, self.queues = self.queues, []
             for place, queue in enumerate(queues, 1):

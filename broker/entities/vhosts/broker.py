@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from itertools import count
+from math import inf
 from random import Random
 from typing import NamedTuple
 
-from broker.entities.messages.message import Message
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.event_recording import Recorder
-from broker.entities.queues.queue import Queue, QueueContext
+from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource
 from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.alarms import Alarms
@@ -34,6 +34,16 @@ class BrokerSettings(NamedTuple):
     lazy_bytes_max: int
 
 
+class Pace(NamedTuple):
+    """How long the broker goes on at one time, and whom it wakes when there is something to do earlier than before."""
+
+    wake: Callable[[], None]
+    deliver_seconds_max: float = inf
+    """How long queues deliver at the end of one turn."""
+    timers_seconds_max: float = inf
+    """How long what is due is done in one turn."""
+
+
 class Broker:
     """Everything that exists, by name. `chance` decides what is left to chance, `recorder` is there if events are."""
 
@@ -44,14 +54,15 @@ class Broker:
         messages: MessageSource,
         definitions: Definitions,
         boot: int,
+        pace: Pace,
         chance: Random | None = None,
         recorder: Recorder | None = None,
     ) -> None:
         self.clock = clock
         self.boot = boot
         self.recorder = recorder
-        self.turn = Turn()
-        self.timers = Timers()
+        self.turn = Turn(pace.deliver_seconds_max)
+        self.timers = Timers(pace.wake, pace.timers_seconds_max)
         self.background_work = BackgroundWork(self.timers, clock.now)
         self.alarms = Alarms()
         self.cache_epoch = CacheEpoch()
@@ -62,9 +73,11 @@ class Broker:
         self.vhosts: dict[str, VHost] = {}
         self.queues_by_id: dict[int, Queue] = {}
         self._context = VHostContext(
-            QueueContext(
-                self.turn, self.timers, settings.window, boot, clock.now, _no_dead_letters, _no_certain_dead_letters
-            ),
+            self.turn,
+            self.timers,
+            settings.window,
+            boot,
+            clock.now,
             self.batches,
             messages,
             definitions,
@@ -97,12 +110,3 @@ class Broker:
         self.vhosts.pop(name).end()
         self.users.forget_vhost(name)
         self.user_limits.vhosts.pop(name, None)
-
-
-def _no_dead_letters(queue: Queue, messages: Sequence[Message], reason: str) -> None:
-    """Replaced by each virtual host with its own."""
-
-
-def _no_certain_dead_letters(queue: Queue, message: Message, reason: str) -> bool:
-    """Replaced by each virtual host with its own."""
-    return False

@@ -28,7 +28,7 @@ class DeadLettering:
         exchange = self._exchange(queue)
         if exchange is None:
             return
-        turn = self._vhost.context.queue.turn
+        turn = self._vhost.context.turn
         turn.dead_letter_depth += 1
         try:
             for alike in death_header.alike(messages):
@@ -61,7 +61,7 @@ class DeadLettering:
         return None if name is None else self._vhost.exchanges.get(name)
 
     def _write(self, queue: Queue, message: Message, reason: str, exchange: Exchange) -> DeadLetter:
-        now, key = self._vhost.context.queue.now(), queue.arguments.dead_letter_routing_key
+        now, key = self._vhost.context.now(), queue.arguments.dead_letter_routing_key
         return death_header.write(message, queue.name, reason, now, exchange.name, key)
 
     def _post(self, exchange: Exchange, dead_letter: DeadLetter, copies: Sequence[Message]) -> None:

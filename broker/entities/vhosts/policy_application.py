@@ -74,7 +74,7 @@ class PolicyApplication:
         queue.touch()
 
     def _start_expiry(self, queue: Queue) -> None:
-        context = self._vhost.context.queue
+        context = self._vhost.context
         queue_expiry.begin(queue, context.timers, context.now, self._vhost.delete_queue)
 
 

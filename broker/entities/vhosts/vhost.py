@@ -7,7 +7,7 @@ takes effect at once in memory; whoever asked is answered when the disk has foll
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count
 from random import Random
@@ -18,17 +18,19 @@ from broker.entities.arguments.queue_types import QUORUM, STREAM, type_of
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.exchanges.routing import Routes, route
 from broker.entities.messages.message import Message
-from broker.entities.queues import event_recording
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.event_recording import Recorder
 from broker.entities.queues.priority_queue import PriorityQueue, PriorityStore
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
 from broker.entities.queues.queue_store import MessageSource, QueueStore
 from broker.entities.queues.quorum_queue import QuorumQueue, QuorumStore
+from broker.entities.queues.ready_messages import Window
 from broker.entities.queues.stream_log import StreamStore
 from broker.entities.queues.stream_queue import Stream
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.future import Future
+from broker.entities.scheduling.timers import Timers
+from broker.entities.scheduling.turn import Turn
 from broker.entities.vhosts.bindings import Bindings
 from broker.entities.vhosts.dead_lettering import DeadLettering
 from broker.entities.vhosts.declarations import Creations, Plan
@@ -71,7 +73,11 @@ class VHostDescription(NamedTuple):
 class VHostContext(NamedTuple):
     """What every virtual host of a broker shares."""
 
-    queue: QueueContext
+    turn: Turn
+    timers: Timers
+    window: Window
+    boot: int
+    now: Callable[[], int]
     batches: BatchQueue
     messages: MessageSource
     definitions: Definitions
@@ -100,7 +106,16 @@ class VHost:
         self._owned: dict[object, dict[Queue, None]] = {}
         self.bindings = Bindings(self, context.definitions)
         self.policy_application = PolicyApplication(self)
-        self._dead_lettering = DeadLettering(self)
+        self.queue_context = QueueContext(
+            name,
+            context.turn,
+            context.timers,
+            context.window,
+            context.boot,
+            context.now,
+            DeadLettering(self),
+            context.recorder,
+        )
         self._definitions = context.definitions
         self._new_exchange = partial(Exchange, chance=context.chance)
         self._new_queues = Creations(self.queues, self._queue_appears)
@@ -182,7 +197,7 @@ class VHost:
         # on disk: not all queues at once.
         urgent = queue.arguments.message_ttl is not None or queue.limits.over()
         spread = 0 if urgent else RESTORE_SPREAD_MILLISECONDS
-        context = self.context.queue
+        context = self.context
         context.timers.at(context.now() + queue_id % (spread + 1), queue.limits.resume)
         return queue
 
@@ -217,8 +232,9 @@ class VHost:
     def _queue_appears(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
         self.context.queues_by_id[queue.store.queue_id] = queue
-        if self.context.recorder is not None:
-            event_recording.watch(self.context.recorder, self.name, queue)
+        if queue.events is not None:
+            priorities = queue.arguments.max_priority
+            queue.events.declared(queue.type.name, durable=queue.durable, priorities=priorities)
         self.policy_application.queue_appears(queue)
         if queue.owner is not None:
             self._owned.setdefault(queue.owner, {})[queue] = None
@@ -226,10 +242,11 @@ class VHost:
     def _exchange_appears(self, exchange: Exchange) -> None:
         self.exchanges[exchange.name] = exchange
         self.policy_application.exchange_appears(exchange)
-        if exchange.delays is not None:
-            self.context.queues_by_id[exchange.delays.store.queue_id] = exchange.delays
-            if self.context.recorder is not None:
-                event_recording.watch(self.context.recorder, self.name, exchange.delays)
+        delays = exchange.delays
+        if delays is not None:
+            self.context.queues_by_id[delays.store.queue_id] = delays
+            if delays.events is not None:
+                delays.events.declared("delay", durable=delays.durable, priorities=None)
         if exchange.alternate is not None:
             self.bindings.alternates.add(exchange.alternate)
         if exchange.name in self.bindings.alternates:
@@ -238,10 +255,7 @@ class VHost:
     def _new_queue(
         self, spec: QueueSpec, queue_id: int, states: Mapping[int, LaneState], owner: object | None
     ) -> Queue:
-        batches, messages = self.context.batches, self.context.messages
-        context = self.context.queue._replace(
-            dead_letter=self._dead_lettering.publish, dead_letter_for_certain=self._dead_lettering.publish_for_certain
-        )
+        batches, messages, context = self.context.batches, self.context.messages, self.queue_context
         if type_of(spec.arguments) is STREAM:
             store = StreamStore(batches, messages, queue_id, states.get(0) or LaneState())
             return Stream(spec, store, context, f"queue '{spec.name}' in vhost '{self.name}'")
@@ -314,7 +328,7 @@ class VHost:
     def share_body(self, message: Message, queues: Iterable[Queue]) -> None:
         """Have a large body that goes to several durable queues stored once."""
         if message.persistent and len(message.body) >= SHARED_BODY_BYTES and sum(q.durable for q in queues) > 1:
-            message.body_id = (self.context.queue.boot << COUNTER_BITS) + next(self.context.body_ids)
+            message.body_id = (self.context.boot << COUNTER_BITS) + next(self.context.body_ids)
 
 
 def new_transient_ids() -> count[int]:

@@ -21,7 +21,7 @@ from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.delayed_exchange import DelayQueue
 from broker.entities.vhosts.vhost import VHost
 from broker.server.recovery import Stores, open_stores, recover
-from harness.brokers.broker_core import message
+from harness.brokers.broker_core import BY_HAND, message
 from storage.messages.message_store import MessageStore
 from storage.messages.verify_messages import verify
 from tests.durability.ledgers.broker_ledger import Recovered
@@ -137,7 +137,7 @@ def started(data: Path, *, used: bool) -> tuple[Recovered, Held]:
     """Start a broker and look at everything; what it must hold after another start, when it has been used."""
     stores = open_stores(data)
     try:
-        broker = recover(CONFIG, stores).broker
+        broker = recover(CONFIG, stores, BY_HAND).broker
         contents = Contents(stores.messages)
         for vhost in broker.vhosts.values():
             contents.look_at(vhost)

@@ -20,7 +20,7 @@ import trio
 from broker.config import Config, Identity, Limits, Server, Store
 from broker.entities.scheduling.alarms import DISK
 from broker.entities.vhosts import broker as entities
-from broker.server.definition_writer import DefinitionLog
+from broker.entities.vhosts.broker import Pace
 from broker.server.recovery import open_stores, recover
 from broker.server.serve import session_settings
 from broker.session.consumer_timeout import Overdue
@@ -78,7 +78,8 @@ class Process:
     def __init__(self, directory: Path, agenda: Agenda, disk: Disk, seed: str, on_crash: Callable[[], None]) -> None:
         self.agenda = agenda
         self.disk = disk
-        self.alive = True
+        self.alive = False
+        """Its broker has been recovered, and has not died since."""
         self.committed = 0
         """Every batch up to this one is on disk."""
         self.on_crash = on_crash
@@ -98,20 +99,15 @@ class Process:
         )
         self.stores = open_stores(directory)
         with _chance_from(seed):
-            recovered = recover(config, self.stores)
+            recovered = recover(config, self.stores, Pace(self._watch_timers))
         self.broker = recovered.broker
+        self.log = recovered.definition_log
         self.deleted = set(recovered.tombstones)
         self.registry = Registry(self.broker, session_settings(config)._replace(turn_seconds=HOUR_SECONDS))
         self.broker.alarms.observe(self._unblock)
-        self.broker.timers.changed = self._watch_timers
+        self.alive = True
         Overdue(self.registry).watch()
         self.end_turn()
-
-    @property
-    def log(self) -> DefinitionLog:
-        """Where definitions are written."""
-        assert isinstance(self.broker.definitions, DefinitionLog)
-        return self.broker.definitions
 
     @property
     def behind(self) -> int:
@@ -147,8 +143,10 @@ class Process:
         self.agenda.after(milliseconds, lambda: action() if self.alive else None)
 
     def _watch_timers(self) -> None:
+        if not self.alive:
+            return
         due = self.broker.timers.next_due()
-        if due is None or not self.alive:
+        if due is None:
             return
         now = self.agenda.times.now
         at = now + max(1, due - self.broker.clock.now())

@@ -35,7 +35,7 @@ class Steps:
 
 def test_each_turn_does_one_portion_of_one_work() -> None:
     now = START
-    timers = Timers()
+    timers = Timers(wake=lambda: None)
     steps = BackgroundWork(timers, lambda: now)
     first, second = Steps(PORTION_STEPS * 3), Steps(PORTION_STEPS * 2 + 1)
     pending = [steps.begin(iter(work)) for work in (first, second)]
@@ -51,7 +51,7 @@ def test_each_turn_does_one_portion_of_one_work() -> None:
 
 
 def test_what_is_little_is_done_at_once() -> None:
-    steps = BackgroundWork(Timers(), lambda: START)
+    steps = BackgroundWork(Timers(wake=lambda: None), lambda: START)
     assert steps.begin(iter(Steps(PORTION_STEPS - 1))).done
 
 
@@ -60,13 +60,13 @@ def test_a_work_that_fails_is_over_and_holds_up_nobody(caplog: pytest.LogCapture
         yield
         raise RuntimeError("no")
 
-    steps = BackgroundWork(Timers(), lambda: START)
+    steps = BackgroundWork(Timers(wake=lambda: None), lambda: START)
     assert steps.begin(failing()).done
     assert "background work failed; its remaining steps are skipped" in caplog.text
 
 
 def test_finishing_does_all_that_is_left() -> None:
-    steps, work = BackgroundWork(Timers(), lambda: START), Steps(PORTION_STEPS * 10)
+    steps, work = BackgroundWork(Timers(wake=lambda: None), lambda: START), Steps(PORTION_STEPS * 10)
     pending = steps.begin(iter(work))
     steps.finish()
     assert pending.done

@@ -18,7 +18,7 @@ class Owner:
 
 
 def test_callbacks_come_in_order_of_time_and_then_of_asking() -> None:
-    timers, called = Timers(), list[str]()
+    timers, called = Timers(wake=lambda: None), list[str]()
     for due, name in ((5, "b"), (3, "a"), (5, "c"), (9, "d")):
         timers.at(due, lambda name=name: called.append(name))  # type: ignore[misc]
     timers.run(5)
@@ -27,7 +27,7 @@ def test_callbacks_come_in_order_of_time_and_then_of_asking() -> None:
 
 
 def test_those_of_owners_that_are_gone_are_forgotten() -> None:
-    timers, kept = Timers(), Owner()
+    timers, kept = Timers(wake=lambda: None), Owner()
     timers.at(7, lambda: None, kept)
     for number in range(20 * CROWDED):
         gone = Owner()

@@ -80,11 +80,21 @@ class Desk:
     def __init__(self, core: Core) -> None:
         self.core = core
         self.full: list[bool] = []
+        self.reclaimed: list[int] = []
+        self.was_reclaimed = trio.Event()
         self.committer = Committer(
-            core.broker, core.store, self.full.append, CommitLimits(batches_max=2, lazy_bytes_max=1000)
+            core.broker,
+            core.store,
+            CommitLimits(batches_max=2, lazy_bytes_max=1000),
+            on_stored=lambda: self.committer.start_commit(),
+            on_full=self.full.append,
+            on_reclaimed=self._note_reclaimed,
         )
-        self.committer.after_commit = self.committer.start_commit
         self.waiter = Waiter()
+
+    def _note_reclaimed(self, queue_ids: list[int]) -> None:
+        self.reclaimed += queue_ids
+        self.was_reclaimed.set()
 
     def publish(self, *bodies: bytes, waiting: bool = True) -> None:
         """Messages into the queue `q`, and somebody waits for them to be stored."""
@@ -272,14 +282,6 @@ async def test_a_full_disk_is_waited_out(
 
 async def test_deleted_queues_are_cleared_away_and_told(directory: Path) -> None:
     async with desk(directory) as at:
-        gone: list[int] = []
-        done = trio.Event()
-
-        def reclaimed(queue_ids: list[int]) -> None:
-            gone.extend(queue_ids)
-            done.set()
-
-        at.committer.after_reclaim = reclaimed
         at.publish(*(b"%d" % number for number in range(300)))
         await at.waiter.count(1)
         queue = at.core.queue_named("q")
@@ -287,8 +289,8 @@ async def test_deleted_queues_are_cleared_away_and_told(directory: Path) -> None
         at.core.broker.batches.wait(at.waiter)
         at.committer.start_commit()
         with trio.fail_after(30):
-            await done.wait()
-        assert gone == [queue.store.queue_id]
+            await at.was_reclaimed.wait()
+        assert at.reclaimed == [queue.store.queue_id]
         assert at.core.store.lanes() == {}
         assert at.committer.deleted == {}
 
@@ -302,18 +304,10 @@ async def test_queues_deleted_before_the_start_are_cleared_away(directory: Path)
     core.definitions.deleted_queues.add(queue.store.queue_id)
     core.crash()
     at = Desk(core)
-    gone: list[int] = []
-    done = trio.Event()
-
-    def reclaimed(queue_ids: list[int]) -> None:
-        gone.extend(queue_ids)
-        done.set()
-
-    at.committer.after_reclaim = reclaimed
     at.committer.start([queue.store.queue_id])
     with trio.fail_after(30):
-        await done.wait()
+        await at.was_reclaimed.wait()
         await at.committer.finish()
-    assert gone == [queue.store.queue_id]
+    assert at.reclaimed == [queue.store.queue_id]
     assert core.store.pending_deletions() == set()
     core.close()

@@ -62,6 +62,10 @@ class Watched:
         await trio.to_thread.run_sync(self.begun.acquire)
 
 
+def nobody_sleeps() -> None:
+    """There is no engine to be woken."""
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[DefinitionStore]:
     with DefinitionStore.open(tmp_path / "definitions.sqlite") as store:
@@ -114,9 +118,8 @@ def outcome(future: Future[None]) -> str:
 async def test_a_change_is_answered_when_it_is_on_disk(
     store: DefinitionStore, watched: Watched, nursery: trio.Nursery
 ) -> None:
-    log = DefinitionLog(store, 0)
     told: list[str] = []
-    log.after_commit = lambda: told.append("after the answers")
+    log = DefinitionLog(store, 0, lambda: told.append("after the answers"))
     nursery.start_soon(log.run)
     watched.close()
     future = log.write(vhost("v"))
@@ -133,7 +136,7 @@ async def test_a_change_is_answered_when_it_is_on_disk(
 async def test_what_gathers_during_a_transaction_is_the_next(
     store: DefinitionStore, watched: Watched, nursery: trio.Nursery
 ) -> None:
-    log = DefinitionLog(store, 0)
+    log = DefinitionLog(store, 0, nobody_sleeps)
     nursery.start_soon(log.run)
     watched.close()
     first = log.write(vhost("first"))
@@ -147,7 +150,7 @@ async def test_what_gathers_during_a_transaction_is_the_next(
 
 async def test_one_failure_is_not_the_others(store: DefinitionStore, watched: Watched) -> None:
     """Changes written together are tried one by one when they fail together: 506 for whose it is, and nobody else."""
-    log = DefinitionLog(store, 0)
+    log = DefinitionLog(store, 0, nobody_sleeps)
     futures = [log.write(vhost("a")), log.write(IMPOSSIBLE), log.write(vhost("b"))]
     await log.flush()
     assert await settled(*futures) == ["written", "506 FOREIGN KEY constraint failed", "written"]
@@ -156,7 +159,7 @@ async def test_one_failure_is_not_the_others(store: DefinitionStore, watched: Wa
 
 
 async def test_changes_of_one_group_are_made_together_or_not_at_all(store: DefinitionStore) -> None:
-    log = DefinitionLog(store, 0)
+    log = DefinitionLog(store, 0, nobody_sleeps)
     failing, fine = log.write(vhost("half"), IMPOSSIBLE), log.write(vhost("v"), PutUser(UserRow("u", "", "")))
     await log.flush()
     assert [how[:3] for how in await settled(failing, fine)] == ["506", "wri"]
@@ -165,7 +168,7 @@ async def test_changes_of_one_group_are_made_together_or_not_at_all(store: Defin
 
 async def test_order_holds_when_changes_are_tried_one_by_one(store: DefinitionStore) -> None:
     """A deletion after a creation deletes, also when a third change made both start over."""
-    log = DefinitionLog(store, 0)
+    log = DefinitionLog(store, 0, nobody_sleeps)
     row = QueueRow(log.new_queue_id(), "v", "q", False, b"\0\0\0\0")
     futures = [log.write(change) for change in (vhost("v"), PutQueue(row), IMPOSSIBLE, DeleteQueue(row.id))]
     await log.flush()
@@ -175,7 +178,7 @@ async def test_order_holds_when_changes_are_tried_one_by_one(store: DefinitionSt
 
 
 async def test_what_an_answer_causes_is_written_too(store: DefinitionStore) -> None:
-    log = DefinitionLog(store, 0)
+    log = DefinitionLog(store, 0, nobody_sleeps)
     both = log.write(vhost("one")).chain(lambda _: log.write(vhost("two")))
     await log.flush()
     assert both.done
@@ -185,7 +188,7 @@ async def test_what_an_answer_causes_is_written_too(store: DefinitionStore) -> N
 async def test_flushing_waits_for_what_another_task_is_writing(
     store: DefinitionStore, watched: Watched, nursery: trio.Nursery
 ) -> None:
-    log = DefinitionLog(store, 0)
+    log = DefinitionLog(store, 0, nobody_sleeps)
     nursery.start_soon(log.run)
     watched.close()
     future = log.write(vhost("v"))
@@ -206,7 +209,7 @@ async def test_flushing_waits_for_what_another_task_is_writing(
 
 
 async def test_a_cancelled_writer_finishes_what_it_has_begun(store: DefinitionStore, watched: Watched) -> None:
-    log = DefinitionLog(store, 0)
+    log = DefinitionLog(store, 0, nobody_sleeps)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(log.run)
         watched.close()
@@ -220,7 +223,7 @@ async def test_a_cancelled_writer_finishes_what_it_has_begun(store: DefinitionSt
 
 async def test_tombstones_go_when_the_messages_have_gone(store: DefinitionStore) -> None:
     """Those of queues that end with the process have none, and nothing is written for them."""
-    log = DefinitionLog(store, 0)
+    log = DefinitionLog(store, 0, nobody_sleeps)
     rows = [QueueRow(log.new_queue_id(), "v", name, False, b"\0\0\0\0") for name in ("one", "two")]
     log.write(vhost("v"), *map(PutQueue, rows))
     log.write(*(DeleteQueue(row.id) for row in rows))
@@ -232,19 +235,19 @@ async def test_tombstones_go_when_the_messages_have_gone(store: DefinitionStore)
 
 
 async def test_nothing_is_written_for_transient_queues(store: DefinitionStore, watched: Watched) -> None:
-    log = DefinitionLog(store, 0)
+    log = DefinitionLog(store, 0, nobody_sleeps)
     log.drop_tombstones([TRANSIENT_QUEUE, TRANSIENT_QUEUE + 1])
     await log.flush()
     assert watched.sizes == []
 
 
 async def test_queue_ids_go_on_where_both_stores_stopped(store: DefinitionStore) -> None:
-    log = DefinitionLog(store, 41)
+    log = DefinitionLog(store, 41, nobody_sleeps)
     assert [log.new_queue_id(), log.new_queue_id()] == [42, 43]
 
 
 async def test_loading_waits_its_turn(store: DefinitionStore, watched: Watched) -> None:
-    log = DefinitionLog(store, 0)
+    log = DefinitionLog(store, 0, nobody_sleeps)
     watched.close()
     log.write(vhost("v"))
     seen: list[str] = []
@@ -290,7 +293,7 @@ FULL = "506 the disk is full"
 
 async def test_a_deletion_that_cannot_be_written_is_owed(store: DefinitionStore, broken: Broken) -> None:
     """Whoever asked is told, and it is written ahead of what comes next: so its name can be used again."""
-    log, gone = DefinitionLog(store, 1), []
+    log, gone = DefinitionLog(store, 1, nobody_sleeps), []
     deleted = log.erase(DeleteQueue(1), gone=lambda: gone.append(1))
     again = log.write(PutQueue(ROW._replace(id=2)))
     await log.flush()
@@ -309,7 +312,7 @@ async def test_what_is_owed_is_written_when_nobody_asks_for_anything(
     store: DefinitionStore, broken: Broken, nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(definition_writer, "RETRY_SECONDS", 0.01)
-    log, gone = DefinitionLog(store, 1), trio.Event()
+    log, gone = DefinitionLog(store, 1, nobody_sleeps), trio.Event()
     nursery.start_soon(log.run)
     assert await settled(log.erase(DeleteQueue(1), gone=gone.set)) == [FULL]
     await eventually(lambda: broken.tried >= 3, "more attempts")
@@ -323,7 +326,7 @@ async def test_what_is_owed_is_written_when_nobody_asks_for_anything(
 async def test_a_binding_that_is_made_again_outlives_the_end_it_was_owed(
     store: DefinitionStore, broken: Broken
 ) -> None:
-    log, binding = DefinitionLog(store, 1), BindingRow("v", "amq.fanout", "q", "queue", "", b"\0\0\0\0")
+    log, binding = DefinitionLog(store, 1, nobody_sleeps), BindingRow("v", "amq.fanout", "q", "queue", "", b"\0\0\0\0")
     removed = log.erase(DeleteBinding(binding))
     await log.flush()
     assert await settled(removed) == [FULL]

@@ -13,6 +13,7 @@ from broker.config import load
 from broker.server.event_log import Events
 from broker.server.recovery import open_stores, recover
 from broker.wire.properties import BasicProperties
+from harness.brokers.broker_core import BY_HAND
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.broker_server import let_pass
 from harness.brokers.recording_broker import events_of, recording_broker
@@ -43,7 +44,7 @@ async def test_nothing_is_told_of_behind_the_purge_that_has_taken_it(
     stores = open_stores(left.data_dir)
     try:
         events = Events(config, stores.messages)
-        broker = recover(config, stores, recorder=events.recorder).broker
+        broker = recover(config, stores, BY_HAND, recorder=events.recorder).broker
         async with trio.open_nursery() as nursery:
             nursery.start_soon(events.run, broker)
             await trio.testing.wait_all_tasks_blocked()

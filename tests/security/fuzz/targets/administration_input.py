@@ -17,11 +17,11 @@ from typing import Any, TypeVar
 import trio
 import trio.testing
 
-from broker.admin.administration import Administration
 from broker.admin.command_table import CHANGES, COPIES, QUESTIONS
 from broker.config import Config
 from broker.config import Server as ServerSettings
 from broker.server import admin_socket, recovery
+from broker.server.engine import Wakeup
 from broker.server.serve import Server
 from tests.security.fuzz.broker_under_test import Failures, scratch_directory, watching_logs
 from tests.security.fuzz.choices import Choices, once_in, pick
@@ -263,13 +263,14 @@ class Office:
         (directory := self._config.server.directory).mkdir(exist_ok=True)
         stores = recovery.open_stores(directory)
         try:
-            recovered = recovery.recover(self._config, stores)
+            wakeup = Wakeup()
+            recovered = recovery.recover(self._config, stores, wakeup.pace)
             async with trio.open_nursery() as nursery:
-                server = Server(self._config, stores, recovered.broker, nursery)
+                server = Server(self._config, stores, recovered, wakeup, nursery)
                 server.committer.start(recovered.tombstones)
                 for task in (server.committer.watch, server.definition_log.run, server.engine.run):
                     nursery.start_soon(task)
-                self._administration = Administration(server)
+                self._administration = server.administration
                 self._token = trio.lowlevel.current_trio_token()
                 self._ready.set()
                 await self._stop.wait()

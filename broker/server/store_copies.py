@@ -1,0 +1,70 @@
+"""Copies of both stores, made while everything goes on.
+
+The messages are copied first. A queue made meanwhile is empty in the copy; of one deleted meanwhile the copied
+definitions still hold the tombstone, because none is dropped while a copy is being made.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import trio
+
+from broker.admin.protocol import AdministrationError
+from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, Stores
+from storage.messages import lmdb_environment
+from storage.messages.backup import backup as copy_messages
+
+
+class StoreCopies:
+    """Makes copies, several at a time if asked to, and holds tombstones back until the last of them is made.
+
+    `drop_tombstones` forgets deleted queues of which the message store holds nothing any more.
+    """
+
+    def __init__(self, stores: Stores, drop_tombstones: Callable[[Sequence[int]], None]) -> None:
+        self._stores = stores
+        self._drop_tombstones = drop_tombstones
+        self._under_way = 0
+        self._reclaimed: list[int] = []
+
+    def reclaimed(self, queue_ids: Sequence[int]) -> None:
+        """The message store holds nothing of these deleted queues any more."""
+        self._reclaimed += queue_ids
+        self._drop_if_idle()
+
+    async def make(self, directory: Path) -> None:
+        """Copy both stores into a new directory, whole or not at all.
+
+        Raises AdministrationError `already_exists`, StoreError and OSError.
+        """
+        self._under_way += 1
+        try:
+            await trio.to_thread.run_sync(_copy, self._stores, directory)
+        finally:
+            self._under_way -= 1
+            self._drop_if_idle()
+
+    def _drop_if_idle(self) -> None:
+        if self._reclaimed and not self._under_way:
+            reclaimed, self._reclaimed = self._reclaimed, []
+            self._drop_tombstones(reclaimed)
+
+
+def _copy(stores: Stores, directory: Path) -> None:
+    if lmdb_environment.exists(directory):
+        raise AdministrationError("already_exists", f"{directory} exists already: name a directory that does not")
+    lmdb_environment.make_directory(directory.parent)
+    fresh = directory.with_name(f"{directory.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir(mode=0o700)
+    try:
+        copy_messages(stores.messages, fresh / MESSAGES_DIRECTORY)
+        stores.definitions.backup(fresh / DEFINITIONS_FILE)
+        fresh.rename(directory)
+        lmdb_environment.sync_directory(directory.parent)
+    except BaseException:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise
