@@ -43,8 +43,11 @@ class Core:
         window: Window = SMALL,
         definitions: RecordedDefinitions | None = None,
         chance: Random | None = None,
+        *,
+        check_invariants: bool = True,
     ) -> None:
         self.chance = chance
+        self.check_invariants = check_invariants
         self.directory = directory
         self.window = window
         self.clock = HandClock()
@@ -53,7 +56,7 @@ class Core:
 
     def _start(self) -> None:
         self.store = MessageStore.open(self.directory)
-        settings = BrokerSettings(self.window, 1 << 20, 1 << 19)
+        settings = BrokerSettings(self.window, 1 << 20, 1 << 19, self.check_invariants)
         self.broker = Broker(settings, self.clock, self.store, self.definitions, self.store.boot, self.chance)
         self.vhost: VHost = self.broker.add_vhost("/")
         lanes = self.store.lanes()

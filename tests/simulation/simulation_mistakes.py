@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.consumers import Consumer, Consumers
+from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.queue_store import QueueStore
@@ -22,7 +23,6 @@ from broker.entities.scheduling import clock
 from broker.entities.scheduling.alarms import Alarms
 from broker.entities.scheduling.clock import SteadyClock
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.delayed_exchange import DelayQueue
 from broker.server.definition_writer import DefinitionLog
 from broker.session.channel.channel import Channel
 from broker.session.channel.confirms import ConfirmLedger

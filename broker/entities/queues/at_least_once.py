@@ -77,6 +77,11 @@ class AtLeastOnce:
         """AtLeastOnce up to a position are on disk."""
         self._ready_messages.stored(up_to)
 
+    def check(self) -> None:
+        """Raise AssertionError unless the dead letters that wait are sound, and counted in their lane."""
+        self._ready_messages.check()
+        self._store.check(self._ready_messages.resident(), complete=not self._ready_messages.paging)
+
     def _send(self, message: Message, reason: str) -> bool:
         return self._context.dead_letter_for_certain(self._queue, message, reason)
 

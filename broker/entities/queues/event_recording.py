@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.at_least_once import AtLeastOnce
+from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum_queue import QuorumEntry, QuorumQueue
 from broker.entities.queues.stream_queue import Stream
-from broker.entities.vhosts.delayed_exchange import DelayQueue
 from storage.batch import COUNTER_BITS
 
 BOOT, STOP, QUEUED, SNAPSHOT, DECLARE = 1, 2, 3, 4, 5

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
-from broker.entities.messages.message import Entry, Message
+from broker.entities.messages.message import Entry, Holder, Message
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource, QueueStore
@@ -135,6 +135,16 @@ class PriorityReadyMessages:
         """The ready messages that are in memory, for statistics and invariants."""
         return [entry for _, level in sorted(self._levels.items(), reverse=True) for entry in level.resident()]
 
+    def check(self) -> None:
+        """Raise AssertionError unless each level is sound, holds its own messages, and is known to hold any."""
+        for number, level in self._levels.items():
+            level.check()
+            assert not len(level) or self._filled >> number & 1, f"level {number} counts as empty"
+            strangers = [entry.position for entry in level.resident() if entry.level != number]
+            assert not strangers, f"messages {strangers} are in level {number}"
+        windows = {level.window for level in self._levels.values()}
+        assert len(windows) < 2, f"levels share the window as {windows}"
+
 
 class PriorityStore:
     """A queue's share of the message store, one lane for each priority that came into use."""
@@ -160,7 +170,7 @@ class PriorityStore:
             lane = self._lanes[number] = QueueStore(self._batches, self._source, self.queue_id, number, LaneState())
         return lane
 
-    def ready_messages(self, queue: Queue, window: Window) -> PriorityReadyMessages:
+    def ready_messages(self, queue: Holder, window: Window) -> PriorityReadyMessages:
         """A queue's ready messages, to be read back from here."""
         return PriorityReadyMessages(window, lambda number: partial(self._read, queue, number))
 
@@ -206,7 +216,14 @@ class PriorityStore:
         for number, members in _by_level(entries).items():
             self._lanes[number].load(members)
 
-    def _read(self, queue: Queue, number: int, after: int, before: int, window: Window) -> list[Entry]:
+    def check(self, entries: Sequence[Entry], *, complete: bool) -> None:
+        """Raise AssertionError unless each lane counts what there is of its priority: see `QueueStore.check`."""
+        levels = _by_level(entries)
+        for number, lane in self._lanes.items():
+            assert lane.number == number, f"lane {lane.number} is in the place of lane {number}"
+            lane.check(levels[number], complete=complete)
+
+    def _read(self, queue: Holder, number: int, after: int, before: int, window: Window) -> list[Entry]:
         entries = self.lane(number).read(queue, after, before, window)
         for entry in entries:
             entry.level = number

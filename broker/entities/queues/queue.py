@@ -9,15 +9,15 @@ to the turn, and does it at the turn's end. What other kinds of queue do differe
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.entities.arguments.policies import NONE_IN_FORCE
 from broker.entities.arguments.queue_arguments import QueueArguments, parse
 from broker.entities.arguments.queue_types import CLASSIC, QueueType
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.consumers import Consumer, Consumers, Outlet
+from broker.entities.queues.consumers import Consumers, Outlet
 from broker.entities.queues.queue_limits import Limits, Unlimited
 from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.ready_messages import ReadyMessages, Window
@@ -25,7 +25,6 @@ from broker.wire.field_tables import Table
 from storage.batch import COUNTER_BITS, PERSISTENT
 
 if TYPE_CHECKING:
-    from broker.entities.exchanges.exchange import Binding
     from broker.entities.queues.priority_queue import PriorityReadyMessages, PriorityStore
     from broker.entities.scheduling.timers import Timers
     from broker.entities.scheduling.turn import Turn
@@ -87,8 +86,7 @@ class Queue:
         """What holds for it: declared, and made by its policies."""
         self.owner = owner
         self.store = store
-        self.consumers = Consumers(self, single_active=self.arguments.single_active_consumer)
-        self.inbound: dict[Binding, None] = {}
+        self.consumers = Consumers(single_active=self.arguments.single_active_consumer)
         self.ready_messages = store.ready_messages(self, context.window)
         self.limits = Limits(self, context)
         self.unacked = 0
@@ -99,7 +97,6 @@ class Queue:
         self.stored_up_to = 0
         self._touched = False
         self._holders: dict[Outlet, None] = {}
-        self._orphans: list[Consumer] = []
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end. True if a confirm of it has to wait for the disk."""
@@ -155,6 +152,11 @@ class Queue:
     def ready_bytes(self) -> int:
         """The bytes of their bodies."""
         return self.ready_messages.bytes
+
+    @property
+    def consumer_timeout(self) -> int | None:
+        """How long a delivery may be unacknowledged, in milliseconds; 0: for ever, None: nothing was said."""
+        return self.arguments.consumer_timeout
 
     def use(self) -> None:
         """Somebody has an interest in the queue: the time of its expiry, if it has one, begins anew."""
@@ -285,18 +287,9 @@ class Queue:
     def delete(self) -> int:
         """End: nobody consumes any more, messages are gone. The number of ready messages."""
         self.deleted = True
-        self._orphans = list(self.consumers.members)
-        for consumer in self._orphans:
-            self.consumers.remove(consumer)
         self.consumers.end()
         self.limits = GONE
         return self.ready_messages.end()
-
-    def notify_consumers(self) -> None:
-        """The deletion is certain: consumers are told, after whoever asked for it."""
-        orphans, self._orphans = self._orphans, []
-        for consumer in orphans:
-            self._context.turn.last(partial(consumer.outlet.cancelled, consumer))
 
     def restore(self) -> None:
         """Start with what the store says is there."""
@@ -310,6 +303,23 @@ class Queue:
         self.stored_up_to = up_to
         if self.ready_messages.paging:
             self.ready_messages.stored(up_to)
+
+    def check(self) -> None:
+        """Raise AssertionError unless what is ready, what is out and what the store counts agree: see `Invariants`."""
+        if self.deleted:
+            return
+        self.ready_messages.check()
+        self.consumers.check()
+        held, resident = list(self.held), self.ready_messages.resident()
+        assert self.unacked == len(held), f"{len(held)} messages are out, {self.unacked} are counted"
+        both = {entry.position for entry in held} & {entry.position for entry in resident}
+        assert not both, f"messages {sorted(both)} are ready and out"
+        for entry in (*resident, *held):
+            assert entry.queue is self, f"message {entry.position} is of another queue"
+            assert entry.position <= self._position, f"message {entry.position} is behind the last, {self._position}"
+        for consumer, count in Counter(entry.consumer for entry in held).items():
+            assert consumer is None or consumer.unacked == count, f"consumer {consumer.tag} holds {count} messages"
+        self.store.check([*resident, *held], complete=not self.ready_messages.paging)
 
 
 def load(queue: Queue, entry: Entry) -> bool:

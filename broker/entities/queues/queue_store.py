@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from broker.entities.messages.message import BlindlyCopied, Entry, Message
+from broker.entities.messages.message import BlindlyCopied, Entry, Holder, Message
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.ready_messages import ReadyMessages, Window
 from storage.batch import BLIND, PERSISTENT, History, LaneState, LaneWrites, Purge, StoredMessage, WaitingMessage
-
-if TYPE_CHECKING:
-    from broker.entities.queues.queue import Queue
 
 RECORD_BYTES = 64
 """What a message costs on disk beside its parts, roughly: for keeping batches within their size."""
@@ -64,7 +61,7 @@ class QueueStore:
         self.redelivered_up_to = 0
         self.used = False
 
-    def ready_messages(self, queue: Queue, window: Window) -> ReadyMessages:
+    def ready_messages(self, queue: Holder, window: Window) -> ReadyMessages:
         """A queue's ready messages, to be read back from here."""
         return ReadyMessages(window, partial(self.read, queue))
 
@@ -145,7 +142,7 @@ class QueueStore:
         self.used = True
         self.redelivered_up_to = self.state.delivered_up_to
 
-    def read(self, queue: Queue, after: int, before: int, window: Window) -> list[Entry]:
+    def read(self, queue: Holder, after: int, before: int, window: Window) -> list[Entry]:
         """Stored messages of a queue between two positions, half a window of them."""
         messages, size_bytes = max(1, window.messages // 2), max(1, window.bytes // 2)
         found = self._source.read(self.queue_id, self.number, after, before, messages, size_bytes)
@@ -163,7 +160,25 @@ class QueueStore:
         """When delayed messages between two positions are due; about so many, and none when there are none."""
         return self._source.waiting(self.queue_id, self.number, after, before, max_messages)
 
-    def _entry(self, queue: Queue, stored: StoredMessage) -> Entry:
+    def check(self, entries: Sequence[Entry], *, complete: bool) -> None:
+        """Raise AssertionError unless the lane counts the persistent ones of its queue's messages.
+
+        `entries` are those in memory; without being `complete` there may be others on disk.
+        """
+        state, persistent = self.state, [entry for entry in entries if entry.persistent]
+        assert state.messages >= 0, f"the store counts {state.messages} messages"
+        assert state.bytes >= 0, f"the store counts {state.bytes} bytes"
+        if complete:
+            found, size = len(persistent), sum(entry.size for entry in persistent)
+            assert state.messages == found, f"the store counts {state.messages} messages, there are {found}"
+            assert state.bytes == size, f"the store counts {state.bytes} bytes of messages, there are {size}"
+        for entry in persistent:
+            assert entry.stored, f"message {entry.position} is persistent and was not given to the store"
+        if self._writes is not None:
+            dead = self._writes.puts.keys() & set(self._writes.settled)
+            assert not dead, f"messages {sorted(dead)} are to be written and settled"
+
+    def _entry(self, queue: Holder, stored: StoredMessage) -> Entry:
         entry = Entry(queue, stored.position, _message(stored), len(stored.body), stored.expires_at)
         entry.stored = True
         entry.persistent = bool(stored.flags & PERSISTENT) and queue.durable

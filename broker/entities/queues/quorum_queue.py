@@ -26,7 +26,7 @@ from typing import cast
 
 from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.arguments.queue_types import QUORUM
-from broker.entities.messages.message import Entry, Message
+from broker.entities.messages.message import Entry, Holder, Message
 from broker.entities.queues.at_least_once import AtLeastOnce
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.consumers import Outlet
@@ -56,7 +56,7 @@ class QuorumEntry(Entry):
 
     __slots__ = ("deliveries", "original")
 
-    def __init__(self, queue: Queue, position: int, message: Message | None, size: int, expires_at: int) -> None:
+    def __init__(self, queue: Holder, position: int, message: Message | None, size: int, expires_at: int) -> None:
         super().__init__(queue, position, message, size, expires_at)
         self.deliveries = 0
         self.original: Message | None = None
@@ -87,6 +87,9 @@ class QuorumReadyMessages(ReadyMessages):
         self._returned[:0] = reversed(entries)
         self.bytes += sum(entry.size for entry in entries)
 
+    def _check_returned(self) -> None:
+        """They are in the order in which they came back, which nothing else tells."""
+
     def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
         """None: those that came back have to be looked at one by one."""
         return []
@@ -116,7 +119,7 @@ class QuorumStore(QueueStore):
             batches, source, queue_id, DEAD_LETTERS_LANE, states.get(DEAD_LETTERS_LANE) or LaneState()
         )
 
-    def ready_messages(self, queue: Queue, window: Window) -> QuorumReadyMessages:
+    def ready_messages(self, queue: Holder, window: Window) -> QuorumReadyMessages:
         """A queue's ready messages, to be read back from here."""
         return QuorumReadyMessages(window, partial(self.read, queue))
 
@@ -131,7 +134,7 @@ class QuorumStore(QueueStore):
         else:
             super().lost(number, messages, size_bytes)
 
-    def _entry(self, queue: Queue, stored: StoredMessage) -> Entry:
+    def _entry(self, queue: Holder, stored: StoredMessage) -> Entry:
         known = super()._entry(queue, stored)
         entry = QuorumEntry(queue, known.position, known.message, known.size, known.expires_at)
         entry.stored, entry.persistent = known.stored, known.persistent
@@ -200,7 +203,7 @@ class QuorumQueue(Queue):
     def __init__(self, spec: QueueSpec, store: QuorumStore, context: QueueContext, owner: object | None = None) -> None:
         super().__init__(spec, store, context, owner)
         self.limits = QuorumLimits(self, context)
-        self.dead_letters = AtLeastOnce(self, store.dead_letters, context)
+        self.dead_letters: AtLeastOnce = AtLeastOnce(self, store.dead_letters, context)
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end. A confirm of it always waits for the disk."""
@@ -324,6 +327,12 @@ class QuorumQueue(Queue):
         """Start with what the store says is there."""
         super().restore()
         self.dead_letters.restore()
+
+    def check(self) -> None:
+        """Raise AssertionError unless the queue is sound, and its dead letters are."""
+        super().check()
+        if not self.deleted:
+            self.dead_letters.check()
 
     def stored(self, lane: int, up_to: int) -> None:
         """Everything this queue gave to one lane up to a position is on disk."""

@@ -180,6 +180,18 @@ class StreamLog:
                 break
         return found, start + len(found)
 
+    def check(self) -> None:
+        """Raise AssertionError unless offsets follow each other, in memory as in segments, and are counted right."""
+        self.segments.check()
+        assert list(self._tail) == list(range(self.tail_first, self.next)), (
+            f"offsets {self.tail_first} to {self.next} are in memory as {list(self._tail)}"
+        )
+        assert self.stored <= self.next, f"offset {self.stored - 1} is on disk, {self.next} is the next"
+        size = sum(len(found.message.body) for found in self._tail.values())
+        assert self._tail_bytes == size, f"{size} bytes are in memory, {self._tail_bytes} are counted"
+        messages, most = self._store.state.messages, self.next - self.first
+        assert 0 <= messages <= most, f"the store counts {messages} messages, there are {most} offsets"
+
     def _roll(self, now: int) -> None:
         self._store.close(self.segments.close())
         dropped = self.segments.drop(now)

@@ -69,8 +69,8 @@ class Place:
 class Readers(Consumers):
     """The consumers of a stream. Those that are up to date leave the rotation until something new is on disk."""
 
-    def __init__(self, stream: Stream, log: StreamLog, now: Callable[[], int]) -> None:
-        super().__init__(stream, single_active=False)
+    def __init__(self, log: StreamLog, now: Callable[[], int]) -> None:
+        super().__init__(single_active=False)
         self.places: dict[Consumer, Place] = {}
         self._log = log
         self._now = now
@@ -97,6 +97,13 @@ class Readers(Consumers):
         resting, self._resting = self._resting, {}
         for consumer in resting:
             self.enlist(consumer)
+
+    def check(self) -> None:
+        """Raise AssertionError unless every reader has a place, and those that rest are out of the rotation."""
+        super().check()
+        assert self.places.keys() == self.members.keys(), "a reader has no place, or a place no reader"
+        for consumer in self._resting:
+            assert not (consumer.waiting and consumer in self.members), f"consumer {consumer.tag} rests and waits"
 
     def _offset(self, start: Start) -> int:
         log = self._log
@@ -134,7 +141,7 @@ class Stream(Queue):
         self.where = where
         self.log = StreamLog(store, stream_arguments.parse(spec.arguments, {}), context.window)
         self.limits = Retention(self, context)
-        self.consumers = Readers(self, self.log, context.now)
+        self.consumers = Readers(self.log, context.now)
 
     @property
     def ready(self) -> int:
@@ -180,6 +187,13 @@ class Stream(Queue):
                 consumers.rest(consumer)
         if not reads:
             self._context.turn.last(self.touch)
+
+    def check(self) -> None:
+        """Raise AssertionError unless the log and its readers are sound."""
+        if not self.deleted:
+            self.log.check()
+            self.consumers.check()
+            assert self.unacked >= 0, f"{self.unacked} messages are out"
 
     def _give(self, consumer: Consumer, found: list[StreamMessage]) -> None:
         entries = [Entry(self, offset, message, len(message.body), 0) for offset, _, message, _ in found]

@@ -11,12 +11,20 @@ import logging
 from collections.abc import Callable
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from broker.entities.queues.queue import Queue
+from broker.entities.scheduling.invariants import Checked, Invariants
 
 log = logging.getLogger("leveret.queue")
+
+
+class Deliverer(Checked, Protocol):
+    """A queue with something to deliver."""
+
+    name: str
+
+    def deliver(self) -> None:
+        """Hand out what is ready, to those who want it."""
 
 
 class Outbound(Protocol):
@@ -27,12 +35,13 @@ class Outbound(Protocol):
 
 
 class Turn:
-    """The queues and connections touched since the last turn ended."""
+    """The queues and connections touched since the last turn ended. `invariants` are there if they are checked."""
 
-    def __init__(self) -> None:
+    def __init__(self, invariants: Invariants | None = None) -> None:
+        self._invariants = invariants
         self.seconds_max = inf
         """How long queues may deliver at the end of one turn; what is left is the next turn's."""
-        self.queues: list[Queue] = []
+        self.queues: list[Deliverer] = []
         self.outbound: list[Outbound] = []
         self._last: list[Callable[[], None]] = []
         self.dead_letter_depth = 0
@@ -52,6 +61,8 @@ class Turn:
         until = monotonic() + self.seconds_max
         while self.queues and monotonic() < until:
             queues, self.queues = self.queues, []
+            if self._invariants is not None:
+                self._invariants.touch_all(queues)
             for place, queue in enumerate(queues, 1):
                 self._deliver(queue)
                 if place % 16 == 0 and monotonic() > until:
@@ -63,8 +74,10 @@ class Turn:
         outbound, self.outbound = self.outbound, []
         for connection in outbound:
             connection.flush()
+        if self._invariants is not None:
+            self._invariants.check()
 
-    def _deliver(self, queue: Queue) -> None:
+    def _deliver(self, queue: Deliverer) -> None:
         try:
             queue.deliver()
         except Exception:  # one queue's trouble is not the broker's

@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import count
 from random import Random
 from typing import NamedTuple
 
-from broker.entities.messages.message import Message
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.event_recording import Recorder
-from broker.entities.queues.queue import Queue, QueueContext
+from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource
 from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.alarms import Alarms
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.clock import Clock
+from broker.entities.scheduling.invariants import Invariants
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.vhosts.durable_definitions import Definitions
 from broker.entities.vhosts.user_limits import UserLimits
 from broker.entities.vhosts.users import Users
-from broker.entities.vhosts.vhost import VHost, VHostContext, new_transient_ids
+from broker.entities.vhosts.vhost import VHost, new_transient_ids
+from broker.entities.vhosts.vhost_context import VHostContext
 from storage.batch import SealedBatch
 
 
@@ -32,6 +32,7 @@ class BrokerSettings(NamedTuple):
     window: Window
     batch_bytes_max: int
     lazy_bytes_max: int
+    check_invariants: bool = False
 
 
 class Broker:
@@ -50,7 +51,8 @@ class Broker:
         self.clock = clock
         self.boot = boot
         self.recorder = recorder
-        self.turn = Turn()
+        self.invariants = Invariants() if settings.check_invariants else None
+        self.turn = Turn(self.invariants)
         self.timers = Timers()
         self.background_work = BackgroundWork(self.timers, clock.now)
         self.alarms = Alarms()
@@ -62,9 +64,11 @@ class Broker:
         self.vhosts: dict[str, VHost] = {}
         self.queues_by_id: dict[int, Queue] = {}
         self._context = VHostContext(
-            QueueContext(
-                self.turn, self.timers, settings.window, boot, clock.now, _no_dead_letters, _no_certain_dead_letters
-            ),
+            self.turn,
+            self.timers,
+            settings.window,
+            boot,
+            clock.now,
             self.batches,
             messages,
             definitions,
@@ -74,6 +78,7 @@ class Broker:
             chance or Random(),
             self.cache_epoch,
             recorder,
+            self.invariants,
         )
 
     def stored(self, batch: SealedBatch) -> None:
@@ -97,12 +102,3 @@ class Broker:
         self.vhosts.pop(name).end()
         self.users.forget_vhost(name)
         self.user_limits.vhosts.pop(name, None)
-
-
-def _no_dead_letters(queue: Queue, messages: Sequence[Message], reason: str) -> None:
-    """Replaced by each virtual host with its own."""
-
-
-def _no_certain_dead_letters(queue: Queue, message: Message, reason: str) -> bool:
-    """Replaced by each virtual host with its own."""
-    return False

@@ -12,8 +12,8 @@ from typing import Any
 
 from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS
 from broker.entities.messages.message import BlindlyCopied, Message
+from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.queue import Queue
-from broker.entities.vhosts.delayed_exchange import DelayQueue
 from broker.session import firehose
 from broker.session.channel.channel import HELD_OVERHEAD_BYTES, Channel
 from broker.session.channel.permissions import HEADER_BYTES_MAX, Target

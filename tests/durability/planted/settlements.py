@@ -9,9 +9,9 @@ from pathlib import Path
 
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.at_least_once import AtLeastOnce
+from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.stream_queue import Stream
-from broker.entities.vhosts.delayed_exchange import DelayQueue
 from storage.batch import SealedBatch, WriteBatch
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore

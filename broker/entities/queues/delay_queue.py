@@ -19,22 +19,18 @@ import heapq
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from broker.entities.exchanges.exchange import DELAYED_TYPE, Exchange
-from broker.entities.exchanges.routing import hand_over
-from broker.entities.messages.delay_header import delay_of, delayed, released
+from broker.entities.messages.delay_header import delay_of, delayed
 from broker.entities.messages.message import Entry, Message, headers_of
 from broker.entities.queues.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec
 from broker.entities.queues.queue_store import QueueStore
-from storage.batch import COUNTER_BITS, LaneState
+from storage.batch import COUNTER_BITS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from broker.entities.queues.batch_queue import BatchQueue
-    from broker.entities.vhosts.vhost import VHost
 
 log = logging.getLogger("leveret.queue")
 
@@ -232,6 +228,21 @@ class DelayQueue(Queue):
         del self._release  # it holds the exchange, which holds the queue
         return waiting
 
+    def check(self) -> None:
+        """Raise AssertionError unless the index is a heap of all that waits, and what is in memory is counted."""
+        if self.deleted or self._unread_after is not None:
+            return
+        index = self._index
+        assert all(index[(at - 1) // 2] <= index[at] for at in range(1, len(index))), "the index is no heap"
+        positions = {item >> _SIZE_BITS & (1 << _POSITION_BITS) - 1 for item in index}
+        assert len(positions) == len(index), "a message waits twice"
+        assert self._held.keys() <= positions, "a message is in memory and does not wait"
+        assert self._troubles.keys() <= positions, "a message that is to be tried again does not wait"
+        size = sum(entry.size for entry in self._held.values())
+        assert self._held_bytes == size, f"{size} bytes are in memory, {self._held_bytes} are counted"
+        messages = self.store.state.messages
+        assert 0 <= messages <= len(index), f"the store counts {messages} messages, {len(index)} wait"
+
     def restore(self) -> None:
         """Start with what the store says is there; when each is due is read soon after."""
         self.store.restore()
@@ -254,33 +265,3 @@ class DelayQueue(Queue):
             self._unread_after = None
             heapq.heapify(self._index)
             self.touch()
-
-
-def attach_delays(
-    vhost: VHost, exchange: Exchange, queue_id: int | None = None, state: LaneState | None = None
-) -> Exchange:
-    """Give an exchange that delays messages the place for them: a new one, or with a number the one it had."""
-    if exchange.type != DELAYED_TYPE:
-        return exchange
-    context = vhost.context
-    if queue_id is None:
-        queue_id = context.definitions.new_queue_id() if exchange.durable else next(context.transient_ids)
-    spec = QueueSpec(f"delayed by exchange {exchange.name}", exchange.durable, False, False, {})
-    store = QueueStore(context.batches, context.messages, queue_id, 0, state or LaneState())
-    release = partial(_release, vhost, exchange)
-    exchange.delays = DelayQueue(spec, store, context.queue, context.batches, release)
-    if state is not None:
-        exchange.delays.restore()
-    return exchange
-
-
-def _release(vhost: VHost, exchange: Exchange, kept: Message, reached: set[Queue]) -> None:
-    """Publish a message whose time has come, by the bindings there are now, to queues that it has not reached yet."""
-    message, keys, headers = released(kept)
-    queues = vhost.route(exchange, keys, headers, message).queues
-    if len(queues) > 1:
-        vhost.share_body(message, queues)
-    for queue in queues:
-        if queue not in reached:
-            hand_over(message, queue)
-            reached.add(queue)

@@ -1,0 +1,58 @@
+"""Exchanges of type x-delayed-message: where their messages wait, and the publish when their time has come."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from broker.entities.exchanges.exchange import Exchange
+from broker.entities.exchanges.exchange_type_table import DELAYED_TYPE
+from broker.entities.exchanges.routing import Routing, hand_over
+from broker.entities.messages.delay_header import released
+from broker.entities.messages.message import Message
+from broker.entities.queues.delay_queue import DelayQueue
+from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
+from broker.entities.queues.queue_store import QueueStore
+from broker.entities.vhosts.vhost_context import VHostContext
+from storage.batch import LaneState
+
+
+class Delays:
+    """Gives those exchanges of a virtual host that delay messages the place for them."""
+
+    def __init__(self, context: VHostContext, queue_context: QueueContext, routing: Routing) -> None:
+        self._context = context
+        self._queue_context = queue_context
+        self._routing = routing
+
+    def attach(self, exchange: Exchange) -> Exchange:
+        """Give an exchange, if it delays messages, a new place for them."""
+        if exchange.type == DELAYED_TYPE:
+            durable, context = exchange.durable, self._context
+            queue_id = context.definitions.new_queue_id() if durable else next(context.transient_ids)
+            exchange.delays = self._queue(exchange, queue_id, LaneState())
+        return exchange
+
+    def restore(self, exchange: Exchange, queue_id: int, state: LaneState) -> Exchange:
+        """Give it the place that it had before this start, with what is there."""
+        if exchange.type == DELAYED_TYPE:
+            exchange.delays = self._queue(exchange, queue_id, state)
+            exchange.delays.restore()
+        return exchange
+
+    def _queue(self, exchange: Exchange, queue_id: int, state: LaneState) -> DelayQueue:
+        context = self._context
+        spec = QueueSpec(f"delayed by exchange {exchange.name}", exchange.durable, False, False, {})
+        store = QueueStore(context.batches, context.messages, queue_id, 0, state)
+        release = partial(self._release, exchange)
+        return DelayQueue(spec, store, self._queue_context, context.batches, release)
+
+    def _release(self, exchange: Exchange, kept: Message, reached: set[Queue]) -> None:
+        """Publish a message whose time has come, by the bindings there are now, to queues it has not reached yet."""
+        message, keys, headers = released(kept)
+        queues = self._routing.route(exchange, keys, headers, message).queues
+        if len(queues) > 1:
+            self._routing.share_body(message, queues)
+        for queue in queues:
+            if queue not in reached:
+                hand_over(message, queue)
+                reached.add(queue)
