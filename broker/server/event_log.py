@@ -9,13 +9,14 @@ what happened.
 from __future__ import annotations
 
 import time
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import trio
 
 from broker.config import Config
 from broker.entities.queues.event_recording import BOOT, QUEUED, SNAPSHOT, STOP, Recorder, name_bytes, steps
+from broker.entities.queues.queue import Queue
 from broker.entities.queues.stream_queue import Stream
 from broker.entities.vhosts.broker import Broker
 from storage.batch import COUNTER_BITS
@@ -39,10 +40,9 @@ class Events:
         )
         self.node = config.identity.shown_cluster_name
         self._log, last = EventLog.open(config.events_directory, self.node, store.boot, settings)
-        self.recorder = Recorder(store.boot, self._hand_over)
-        self._store = store
         self._gathering = trio.Event()
-        self.recorder.first_pending = self._wake_up
+        self.recorder = Recorder(store.boot, self._hand_over, self._wake_up)
+        self._store = store
         self._record_boot(last, store.last_event)
 
     def _record_boot(self, logged: LastEvent | None, committed: LastEvent | None) -> None:
@@ -66,7 +66,7 @@ class Events:
         Nothing else goes on any more, and everything is on disk.
         """
         deadline, complete = time.monotonic() + seconds, True
-        for _ in self._queued(broker, 1 << 64, ()):
+        for _ in self._queued(broker, 1 << 64, _never):
             if time.monotonic() > deadline:
                 complete = False
                 break
@@ -79,14 +79,14 @@ class Events:
 
     async def _snapshot(self, broker: Broker) -> None:
         """What a purge has taken is not told of behind it, though it may be on disk for a moment yet."""
-        assert self.recorder.purged is not None
-        for _ in self._queued(broker, self.recorder.boot << COUNTER_BITS, self.recorder.purged):
+        for _ in self._queued(broker, self.recorder.boot << COUNTER_BITS, _was_purged):
             await trio.sleep(STEP_SECONDS)
-        self.recorder.purged = None
         self.recorder.add(SNAPSHOT, 1)
 
-    def _queued(self, broker: Broker, before: int, purged: Container[int]) -> Iterator[None]:
-        """Record the places of all stored messages before a position, some at each step. Streams keep theirs."""
+    def _queued(self, broker: Broker, before: int, gone: Callable[[Queue], bool]) -> Iterator[None]:
+        """Record the places of all stored messages before a position, some at each step; none of queues that are
+        `gone`. Streams keep theirs.
+        """
         queues = [
             (vhost.name, queue)
             for vhost in broker.vhosts.values()
@@ -99,7 +99,7 @@ class Events:
             place = name_bytes(vhost), name_bytes(queue.name)
             for lane in lanes.get(queue_id, ()):
                 after = 0
-                while not (queue.deleted or queue_id in purged) and (
+                while not (queue.deleted or gone(queue)) and (
                     found := self._store.waiting(queue_id, lane, after, before, SNAPSHOT_MESSAGES)
                 ):
                     after = found[-1].position
@@ -111,6 +111,14 @@ class Events:
 
     def _wake_up(self) -> None:
         self._gathering.set()
+
+
+def _was_purged(queue: Queue) -> bool:
+    return queue.events is not None and queue.events.was_purged
+
+
+def _never(queue: Queue) -> bool:
+    return False
 
 
 @contextmanager

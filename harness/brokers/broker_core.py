@@ -10,6 +10,7 @@ from typing import Any
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.messages.message import Entry, Message, route_of
 from broker.entities.queues.consumers import UNLIMITED, Consumer
+from broker.entities.queues.event_recording import Recorder
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.queues.ready_messages import Window
 from broker.entities.vhosts.broker import Broker, BrokerSettings
@@ -43,10 +44,12 @@ class Core:
         window: Window = SMALL,
         definitions: RecordedDefinitions | None = None,
         chance: Random | None = None,
+        recorder: Recorder | None = None,
         *,
         check_invariants: bool = True,
     ) -> None:
         self.chance = chance
+        self.recorder = recorder
         self.check_invariants = check_invariants
         self.directory = directory
         self.window = window
@@ -57,7 +60,9 @@ class Core:
     def _start(self) -> None:
         self.store = MessageStore.open(self.directory)
         settings = BrokerSettings(self.window, 1 << 20, 1 << 19, self.check_invariants)
-        self.broker = Broker(settings, self.clock, self.store, self.definitions, self.store.boot, self.chance)
+        self.broker = Broker(
+            settings, self.clock, self.store, self.definitions, self.store.boot, self.chance, self.recorder
+        )
         self.vhost: VHost = self.broker.add_vhost("/")
         lanes = self.store.lanes()
         self.definitions.restore(self.vhost, lambda queue_id: lanes.get(queue_id, {}))

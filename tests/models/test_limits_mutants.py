@@ -50,7 +50,7 @@ def the_newest_is_dropped(patch: pytest.MonkeyPatch) -> None:
 
     def publish(queue: Queue, message: Message) -> bool:
         if queue.limits.on_length and queue.limits.over(1, len(message.body)):
-            queue.dead_letter((message,), "maxlen")
+            queue.turn_away(message, "maxlen")
             return False
         return real(queue, message)
 

@@ -222,3 +222,65 @@ def test_no_test_just_sleeps() -> None:
             if called in ("time.sleep", "sleep", "trio.sleep", "asyncio.sleep") and id(node) not in looped:
                 sleeping.add(f"{shown(path)}:{node.lineno}")  # type: ignore[attr-defined]
     assert sleeping == set()
+
+
+REPLACES_METHODS = {"broker/session/firehose.py"}
+"""Where a method is replaced at run time. This list may only shrink."""
+
+ATTRIBUTE_SETTERS = ("setattr", "delattr", "vars", "object.__setattr__", "object.__delattr__")
+
+
+def test_no_method_is_replaced_at_run_time() -> None:
+    """What a class says is what runs: mypy refuses to have methods assigned, and nothing gets round it."""
+    replacing = {
+        shown(path)
+        for path in _written_sources()
+        if _only_methods() & _stored_attributes(path) or _sets_attributes_by_name(path)
+    }
+    assert replacing == REPLACES_METHODS
+
+
+def _written_sources() -> list[Path]:
+    return [path for path in sources("broker", "storage") if shown(path) not in GENERATED]
+
+
+@cache
+def _only_methods() -> set[str]:
+    """Names of methods that are not the names of attributes, too."""
+    found, attributes = set[str](), set[str]()
+    for path in _written_sources():
+        for node in ast.walk(parsed(path)):
+            if isinstance(node, ast.ClassDef):
+                found.update(methods(node))
+                attributes.update(_attributes(node))
+    return found - attributes
+
+
+def _attributes(node: ast.ClassDef) -> Iterator[str]:
+    """What a class declares as an attribute, or sets in its own methods and does not define as a method itself."""
+    for item in node.body:
+        if isinstance(item, ast.AnnAssign | ast.Assign):
+            yield from (name.id for name in ast.walk(item) if isinstance(name, ast.Name))
+    own = {item.name for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)}
+    for inner in ast.walk(node):
+        if not isinstance(inner, ast.Attribute) or not isinstance(inner.ctx, ast.Store):
+            continue
+        if ast.unparse(inner.value) == "self" and inner.attr not in own:
+            yield inner.attr
+
+
+def _stored_attributes(path: Path) -> set[str]:
+    return {
+        node.attr
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del)
+    }
+
+
+def _sets_attributes_by_name(path: Path) -> bool:
+    calls = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
+    named = any(ast.unparse(call.func) in ATTRIBUTE_SETTERS for call in calls)
+    text = path.read_text(encoding="utf-8")
+    # The command line's decorators give a function the options of another in its __dict__, as click does.
+    by_dict = ".__dict__" in text and not shown(path).startswith("broker/cli/")
+    return named or by_dict or "method-assign" in text

@@ -7,7 +7,7 @@ seed among the first eight that finds it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import partial, partialmethod
 from typing import Any, NamedTuple
 
 from broker.entities.messages.message import Entry, Message
@@ -17,6 +17,7 @@ from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.queue_store import QueueStore
+from broker.entities.queues.quorum_queue import QuorumQueue
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.queues.stream_queue import Stream
 from broker.entities.scheduling import clock
@@ -31,6 +32,7 @@ from broker.session.consumer_timeout import Overdue
 from storage.batch import SealedBatch, WriteBatch
 
 Patch = Callable[[Any, str, Any], None]
+Requeue = Callable[..., None]
 
 LATER_MILLISECONDS = 30
 LONG_AFTER_MILLISECONDS = 400
@@ -89,7 +91,8 @@ def a_letter_comes_after_the_settlement(patch: Patch) -> None:
 
     def discard_first(queue: Queue, entries: Sequence[Entry], reason: str) -> None:
         dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
-        context.timers.at(context.now() + LATER_MILLISECONDS, partial(queue.dead_letter, dead, reason))
+        publish = partial(context.dead_letters.publish, queue, dead, reason)
+        context.timers.at(context.now() + LATER_MILLISECONDS, publish)
         queue.finish(entries)
 
     patch(Queue, "discard", discard_first)
@@ -116,24 +119,28 @@ def a_prefetch_is_one_too_many(patch: Patch) -> None:
 
 def a_closed_channel_gives_back_twice(patch: Patch) -> None:
     """What an ended channel held is ready twice."""
-    requeue = Queue.requeue
 
-    def twice(queue: Queue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+    def twice(queue: Queue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         requeue(queue, entries, abandoned=abandoned)
         if abandoned and not queue.deleted:
             queue.ready_messages.give_back(entries[:1])
 
-    patch(Queue, "requeue", twice)
+    _patch_requeue(patch, twice)
 
 
 def a_closed_channel_keeps_one(patch: Patch) -> None:
     """One of the messages that an ended channel held does not come back."""
-    requeue = Queue.requeue
 
-    def losing(queue: Queue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+    def losing(queue: Queue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         requeue(queue, entries[1:] if abandoned else entries, abandoned=abandoned)
 
-    patch(Queue, "requeue", losing)
+    _patch_requeue(patch, losing)
+
+
+def _patch_requeue(patch: Patch, mistaken: Callable[..., None]) -> None:
+    """Quorum queues take back what returns in a way of their own."""
+    for kind in (Queue, QuorumQueue):
+        patch(kind, "requeue", partialmethod(mistaken, kind.requeue))
 
 
 def a_delivery_is_not_remembered(patch: Patch) -> None:

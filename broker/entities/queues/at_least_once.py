@@ -83,12 +83,13 @@ class AtLeastOnce:
         self._store.check(self._ready_messages.resident(), complete=not self._ready_messages.paging)
 
     def _send(self, message: Message, reason: str) -> bool:
-        return self._context.dead_letter_for_certain(self._queue, message, reason)
+        return self._context.dead_letters.publish_for_certain(self._queue, message, reason)
 
     def _wait(self, message: Message, reason: str) -> None:
         waiting = copy(message)
         waiting.flags |= (REASONS.index(reason) + 1) << REASON_SHIFT
-        dead_letter = Entry(self._queue, self._queue.next_position(), waiting, len(message.body), 0)
+        position = self._queue.next_position(getattr(message, "number", None))
+        dead_letter = Entry(self._queue, position, waiting, len(message.body), 0)
         self._store.put(dead_letter, durable=True)
         self._ready_messages.append(dead_letter)
         self._retry_later()
@@ -117,6 +118,8 @@ class AtLeastOnce:
         self._retry_later(1 if sent else RETRY_MILLISECONDS)
 
     def _let_go(self, dead_letter: Entry) -> None:
+        if self._queue.events is not None:
+            self._queue.events.released(dead_letter)
         self._store.settle((dead_letter,))
 
     def _sent(self, dead_letter: Entry) -> bool:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from broker.entities.messages.delay_header import delay_of, delayed
 from broker.entities.messages.message import Entry, Message, headers_of
-from broker.entities.queues.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec
+from broker.entities.queues.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec, publish_each
 from broker.entities.queues.queue_store import QueueStore
 from storage.batch import COUNTER_BITS
 
@@ -94,10 +94,13 @@ class DelayQueue(Queue):
 
     def publish(self, message: Message) -> bool:
         """Take a message that asks for a delay. True if a confirm of it has to wait for the disk."""
-        self._position = position = self._position + 1
+        position = self._position + 1
+        durable = self.durable and message.persistent
+        if self.events is not None:
+            position = self.events.arrived((message,), position, kept=durable)
+        self._position = position
         due = self._context.now() + delay_of(headers_of(message))
         entry = Entry(self, position, delayed(message), len(message.body), due)
-        durable = self.durable and message.persistent
         window = self._context.window
         crowded = len(self._held) >= window.messages or self._held_bytes >= window.bytes
         if durable or crowded:
@@ -111,7 +114,7 @@ class DelayQueue(Queue):
 
     def publish_all(self, messages: Sequence[Message]) -> bool:
         """Take messages one after the other: each has a time of its own."""
-        return max(map(self.publish, messages))
+        return publish_each(self, messages)
 
     def stored(self, lane: int, up_to: int) -> None:
         """Everything given to the store up to a position is on disk: what has no room in memory leaves it."""
@@ -191,6 +194,8 @@ class DelayQueue(Queue):
 
     def _let_go(self, entry: Entry) -> None:
         """Publish a message and forget it. What could not be read has been set aside by the store, and uncounted."""
+        if self.events is not None:
+            self.events.released(entry)
         message = entry.message
         if message is None:
             return

@@ -18,7 +18,7 @@ from functools import partial
 
 from broker.entities.messages.message import Entry, Holder, Message
 from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.queue import Queue
+from broker.entities.queues.queue import Queue, publish_each
 from broker.entities.queues.queue_store import MessageSource, QueueStore
 from broker.entities.queues.ready_messages import ReadBack, ReadyMessages, Window
 from storage.batch import LaneState
@@ -242,10 +242,13 @@ class PriorityQueue(Queue):
         Consumers with credit have it at once, not at the end of the turn: a message that finds one waiting is not
         overtaken by what is published behind it.
         """
-        self._position = position = self._position + 1
+        position = self._position + 1
+        durable = self.durable and message.persistent
+        if self.events is not None:
+            position = self.events.arrived((message,), position, kept=durable)
+        self._position = position
         entry = Entry(self, position, message, len(message.body), self.limits.expires_at(message))
         entry.level = level = min(message.priority, self.arguments.max_priority or 0)
-        durable = self.durable and message.persistent
         if durable or self.ready_messages.level(level).paging:
             self.store.put(entry, durable=durable)
         self.ready_messages.append(entry)
@@ -259,7 +262,7 @@ class PriorityQueue(Queue):
 
     def publish_all(self, messages: Sequence[Message]) -> bool:
         """Take messages one after the other: consumers may want each at once."""
-        return max(map(self.publish, messages))
+        return publish_each(self, messages)
 
     def restore(self) -> None:
         """Start with what the store says is there."""

@@ -4,20 +4,21 @@ What is ready lies in the `ReadyMessages`, what is out with consumers or getters
 here is only the count of those. Persistent messages of a durable queue are also in its `QueueStore` of the message
 store, from the publish until they are settled. Nothing here waits: a queue that has something to do says so
 to the turn, and does it at the turn's end. What other kinds of queue do differently is in files of their own:
-`priorities`, `quorum`, `stream`, `delays`.
+`priorities`, `quorum`, `stream`, `delays`. Where events are recorded, `events` is told what happens before it does.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker.entities.arguments.policies import NONE_IN_FORCE
 from broker.entities.arguments.queue_arguments import QueueArguments, parse
 from broker.entities.arguments.queue_types import CLASSIC, QueueType
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.consumers import Consumers, Outlet
+from broker.entities.queues.queue_events import QueueEvents
 from broker.entities.queues.queue_limits import Limits, Unlimited
 from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.ready_messages import ReadyMessages, Window
@@ -25,6 +26,7 @@ from broker.wire.field_tables import Table
 from storage.batch import COUNTER_BITS, PERSISTENT
 
 if TYPE_CHECKING:
+    from broker.entities.queues.event_recording import Recorder
     from broker.entities.queues.priority_queue import PriorityReadyMessages, PriorityStore
     from broker.entities.scheduling.timers import Timers
     from broker.entities.scheduling.turn import Turn
@@ -54,18 +56,28 @@ class QueueSpec(NamedTuple):
     arguments: Table
 
 
-class QueueContext(NamedTuple):
-    """What a queue needs from around it."""
+class DeadLetters(Protocol):
+    """The way of a queue's dead letters to its dead-letter exchange."""
 
+    def publish(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
+        """Publish messages that died in a queue, for a reason."""
+
+    def publish_for_certain(self, queue: Queue, message: Message, reason: str) -> bool:
+        """The same with one message; False, and nothing published, unless it has targets and all of them take it."""
+
+
+class QueueContext(NamedTuple):
+    """What the queues of a virtual host need from around them."""
+
+    vhost: str
     turn: Turn
     timers: Timers
     window: Window
     boot: int
     now: Callable[[], int]
-    dead_letter: Callable[[Queue, Sequence[Message], str], None]
-    """Publish messages that died in a queue, for a reason, to the queue's dead-letter exchange."""
-    dead_letter_for_certain: Callable[[Queue, Message, str], bool]
-    """The same with one message; False, and nothing published, unless it has targets and all of them take it."""
+    dead_letters: DeadLetters
+    recorder: Recorder | None
+    """Where events are recorded, what gathers them."""
 
 
 class Queue:
@@ -85,6 +97,8 @@ class Queue:
         self.arguments: QueueArguments = parse(spec.arguments)
         """What holds for it: declared, and made by its policies."""
         self.owner = owner
+        recorder = context.recorder
+        self.events = None if recorder is None else QueueEvents(recorder, context.vhost, spec.name)
         self.store = store
         self.consumers = Consumers(single_active=self.arguments.single_active_consumer)
         self.ready_messages = store.ready_messages(self, context.window)
@@ -100,11 +114,14 @@ class Queue:
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end. True if a confirm of it has to wait for the disk."""
-        self._position = position = self._position + 1
+        position = self._position + 1
+        durable = self.durable and bool(message.flags & PERSISTENT)
+        if self.events is not None:
+            position = self.events.arrived((message,), position, kept=durable)
+        self._position = position
         limits = self.limits
         expires_at = limits.expires_at(message) if limits.on_time or message.expiration is not None else 0
         entry = Entry(self, position, message, len(message.body), expires_at)
-        durable = self.durable and bool(message.flags & PERSISTENT)
         if durable or self.ready_messages.paging:
             self.store.put(entry, durable=durable)
         self.ready_messages.append(entry)
@@ -120,17 +137,20 @@ class Queue:
         True if a confirm of them has to wait for the disk.
         """
         if self.limits.on_length:
-            return max(map(self.publish, messages))
+            return publish_each(self, messages)
         store, ready_messages = self.store, self.ready_messages
         assert isinstance(store, QueueStore), "with priorities messages come one by one"
         assert isinstance(ready_messages, ReadyMessages), "with priorities messages come one by one"
+        first = self._position + 1
+        durable = self.durable and bool(messages[0].flags & PERSISTENT)
+        if self.events is not None:
+            first = self.events.arrived(messages, first, kept=durable)
         expires_at = self.limits.expires_at(messages[0]) if self.limits.on_time else 0
         entries = [
             Entry(self, position, message, len(message.body), expires_at)
-            for position, message in enumerate(messages, self._position + 1)
+            for position, message in enumerate(messages, first)
         ]
-        self._position += len(entries)
-        durable = self.durable and bool(messages[0].flags & PERSISTENT)
+        self._position = first + len(entries) - 1
         if durable or ready_messages.paging:
             store.put_all(entries, durable=durable)
         ready_messages.extend(entries)
@@ -228,6 +248,8 @@ class Queue:
     def settle(self, entries: Sequence[Entry]) -> None:
         """Delivered messages are acknowledged."""
         self.unacked -= len(entries)
+        if self.events is not None:
+            self.events.settled(entries)
         if not self.deleted:
             self.finish(entries)
 
@@ -236,16 +258,9 @@ class Queue:
 
         Some types of queue treat those differently that were `abandoned`: nobody gave them back, their channel ended.
         """
-        self.unacked -= len(entries)
-        if self.deleted:
-            return
-        for entry in entries:
-            entry.redelivered = True
-            entry.consumer = None
-        self.ready_messages.give_back(entries)
-        if self.limits.on_length:
-            self.limits.make_room_for_returned()
-        self.touch()
+        if self.events is not None:
+            self.events.requeued(entries, abandoned=abandoned)
+        take_back(self, entries)
 
     def reject(self, entries: Sequence[Entry]) -> None:
         """A consumer does not want messages and does not want them back in the queue."""
@@ -269,23 +284,36 @@ class Queue:
 
     def discard(self, entries: Sequence[Entry], reason: str) -> None:
         """Messages leave without having been acknowledged: dead letters, if the queue has a place for them."""
-        self.dead_letter([entry.message for entry in entries if entry.message is not None], reason)
+        exchange = self.arguments.dead_letter_exchange
+        if self.events is not None:
+            self.events.discarded(entries, reason, exchange)
+        messages = [entry.message for entry in entries if entry.message is not None]
+        if messages and exchange is not None:
+            self._context.dead_letters.publish(self, messages, reason)
         self.finish(entries)
 
-    def dead_letter(self, messages: Sequence[Message], reason: str) -> None:
-        """Publish messages to the queue's dead-letter exchange, if it has one."""
-        if messages and self.arguments.dead_letter_exchange is not None:
-            self._context.dead_letter(self, messages, reason)
+    def turn_away(self, message: Message, reason: str) -> None:
+        """A message that is not taken in goes to the queue's dead-letter exchange, if it has one."""
+        exchange = self.arguments.dead_letter_exchange
+        if self.events is not None:
+            self.events.turned_away(message, reason, exchange)
+        if exchange is not None:
+            self._context.dead_letters.publish(self, (message,), reason)
 
     # The whole: purge, delete, restore
 
     def purge(self) -> int:
         """Drop every ready message; their number."""
+        if self.events is not None:
+            self.events.purged(self._position + 1, self.held)
         self.store.purge(self._position + 1, self.held)
         return self.ready_messages.clear()
 
     def delete(self) -> int:
         """End: nobody consumes any more, messages are gone. The number of ready messages."""
+        if self.events is not None:
+            self.events.deleted(self._position + 1)
+            self.events = None
         self.deleted = True
         self.consumers.end()
         self.limits = GONE
@@ -320,6 +348,27 @@ class Queue:
         for consumer, count in Counter(entry.consumer for entry in held).items():
             assert consumer is None or consumer.unacked == count, f"consumer {consumer.tag} holds {count} messages"
         self.store.check([*resident, *held], complete=not self.ready_messages.paging)
+
+
+def publish_each(queue: Queue, messages: Sequence[Message]) -> bool:
+    """Publish a run of messages one after the other. True if a confirm of them has to wait for the disk."""
+    if queue.events is not None:
+        queue.events.number(messages)
+    return max([queue.publish(message) for message in messages])
+
+
+def take_back(queue: Queue, entries: Sequence[Entry]) -> None:
+    """Have delivered messages in their places again."""
+    queue.unacked -= len(entries)
+    if queue.deleted:
+        return
+    for entry in entries:
+        entry.redelivered = True
+        entry.consumer = None
+    queue.ready_messages.give_back(entries)
+    if queue.limits.on_length:
+        queue.limits.make_room_for_returned()
+    queue.touch()
 
 
 def load(queue: Queue, entry: Entry) -> bool:

@@ -78,7 +78,7 @@ class Limits:
     def turn_away(self, message: Message) -> None:
         """A message the queue refuses is gone, or a dead letter with overflow reject-publish-dlx."""
         if self._overflow == "reject-publish-dlx":
-            self._queue.dead_letter((message,), "maxlen")
+            self._queue.turn_away(message, "maxlen")
 
     def make_room(self) -> None:
         """Let go of the oldest messages while there are too many, after consumers had their chance.

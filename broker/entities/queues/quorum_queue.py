@@ -30,7 +30,7 @@ from broker.entities.messages.message import Entry, Holder, Message
 from broker.entities.queues.at_least_once import AtLeastOnce
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.consumers import Outlet
-from broker.entities.queues.queue import LOAD_MESSAGES, Queue, QueueContext, QueueSpec, load
+from broker.entities.queues.queue import LOAD_MESSAGES, Queue, QueueContext, QueueSpec, load, publish_each, take_back
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.queue_store import MessageSource, QueueStore
 from broker.entities.queues.ready_messages import ReadyMessages, Window
@@ -207,7 +207,11 @@ class QuorumQueue(Queue):
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end. A confirm of it always waits for the disk."""
-        entry = QuorumEntry(self, self.next_position(), message, len(message.body), self.limits.expires_at(message))
+        position = self._position + 1
+        if self.events is not None:
+            position = self.events.arrived((message,), position, kept=True)
+        self._position = position
+        entry = QuorumEntry(self, position, message, len(message.body), self.limits.expires_at(message))
         if not message.persistent:
             entry.message = _kept(message)
         self.store.put(entry, durable=True)
@@ -219,11 +223,14 @@ class QuorumQueue(Queue):
 
     def publish_all(self, messages: Sequence[Message]) -> bool:
         """Take messages one after the other."""
-        return min(map(self.publish, messages))
+        return publish_each(self, messages)
 
-    def next_position(self) -> int:
-        """A position behind all others of this queue, in whichever lane."""
-        self._position += 1
+    def next_position(self, number: int | None) -> int:
+        """A position behind all others of this queue, in whichever lane, for a message that it has already.
+
+        `number` is what the event log knows the message by, None if by nothing.
+        """
+        self._position = self._position + 1 if self.events is None else self.events.moved(number)
         return self._position
 
     # Out
@@ -261,6 +268,8 @@ class QuorumQueue(Queue):
 
     def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         """Delivered messages come back: to the front, to the end, or never to be delivered again."""
+        if self.events is not None:
+            self.events.requeued(entries, abandoned=abandoned)
         returned = []
         for entry in map(_ours, entries):
             entry.conceal()
@@ -270,7 +279,7 @@ class QuorumQueue(Queue):
             else:
                 returned.append(entry)
         if self.deleted or abandoned or self.arguments.delivery_limit is not None:
-            super().requeue(returned)
+            take_back(self, returned)
         else:
             self._put_at_the_end(returned)
 
@@ -298,7 +307,8 @@ class QuorumQueue(Queue):
         self.touch()
 
     def _append_again(self, entry: QuorumEntry) -> None:
-        again = QuorumEntry(self, self.next_position(), entry.message, entry.size, entry.expires_at)
+        position = self.next_position(entry.position)
+        again = QuorumEntry(self, position, entry.message, entry.size, entry.expires_at)
         again.deliveries, again.redelivered = entry.deliveries, True
         self.store.put(again, durable=True)
         self.store.count(again)
@@ -313,6 +323,8 @@ class QuorumQueue(Queue):
         if not self.dead_letters.wanted:
             super().discard(entries, reason)
             return
+        if self.events is not None:
+            self.events.discarded(entries, reason, self.arguments.dead_letter_exchange)
         for entry in entries:
             if entry.message is not None:
                 self.dead_letters.add(entry.message, reason)

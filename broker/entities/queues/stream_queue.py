@@ -16,7 +16,7 @@ from broker.entities.arguments.queue_types import STREAM
 from broker.entities.arguments.stream_arguments import Start, Wanted
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.consumers import Consumer, Consumers, Outlet
-from broker.entities.queues.queue import RUN_BYTES, Queue, QueueContext, QueueSpec
+from broker.entities.queues.queue import RUN_BYTES, Queue, QueueContext, QueueSpec, publish_each
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.ready_messages import Window
 from broker.entities.queues.stream_log import StreamLog, StreamMessage, StreamStore, kept
@@ -160,12 +160,14 @@ class Stream(Queue):
 
     def publish(self, message: Message) -> bool:
         """Append a message. Confirms always wait for the disk: a stream keeps transient messages, too."""
+        if self.events is not None:
+            self.events.appended(message, self.log.next)
         self.log.append(kept(message), self._context.now())
         return True
 
     def publish_all(self, messages: Sequence[Message]) -> bool:
         """Append messages, one after the other."""
-        return max(map(self.publish, messages))
+        return publish_each(self, messages)
 
     def stored(self, lane: int, up_to: int) -> None:
         """What is on disk can be read."""
@@ -207,6 +209,8 @@ class Stream(Queue):
 
     def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         """A channel has ended: what it had not acknowledged is forgotten."""
+        if self.events is not None:
+            self.events.requeued(entries, abandoned=abandoned)
         self.unacked -= len(entries)
 
     def restore(self) -> None:

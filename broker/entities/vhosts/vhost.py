@@ -18,7 +18,6 @@ from broker.entities.exchanges.exchange import Exchange
 from broker.entities.exchanges.exchange_type_table import new_exchange
 from broker.entities.exchanges.routing import Routes, Routing
 from broker.entities.messages.message import Message
-from broker.entities.queues import event_recording
 from broker.entities.queues.priority_queue import PriorityQueue, PriorityStore
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
 from broker.entities.queues.queue_store import QueueStore
@@ -79,15 +78,15 @@ class VHost:
         self.bindings = Bindings(name, context, self.routing, self.delete_exchange)
         self.policy_application = PolicyApplication(context, self.routing, self.bindings, self.delete_queue)
         self._definitions = context.definitions
-        dead_lettering = DeadLettering(self.routing, context.turn, context.now)
         self._queue_context = QueueContext(
+            name,
             context.turn,
             context.timers,
             context.window,
             context.boot,
             context.now,
-            dead_lettering.publish,
-            dead_lettering.publish_for_certain,
+            DeadLettering(self.routing, context.turn, context.now),
+            context.recorder,
         )
         self._delays = Delays(context, self._queue_context, self.routing)
         self._new_exchange = partial(new_exchange, chance=context.chance)
@@ -205,8 +204,9 @@ class VHost:
     def _queue_appears(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
         self.context.queues_by_id[queue.store.queue_id] = queue
-        if self.context.recorder is not None:
-            event_recording.watch(self.context.recorder, self.name, queue)
+        if queue.events is not None:
+            priorities = queue.arguments.max_priority
+            queue.events.declared(queue.type.name, durable=queue.durable, priorities=priorities)
         self.policy_application.queue_appears(queue)
         if queue.owner is not None:
             self._owned.setdefault(queue.owner, {})[queue] = None
@@ -214,10 +214,11 @@ class VHost:
     def _exchange_appears(self, exchange: Exchange) -> None:
         self.exchanges[exchange.name] = exchange
         self.policy_application.exchange_appears(exchange)
-        if exchange.delays is not None:
-            self.context.queues_by_id[exchange.delays.store.queue_id] = exchange.delays
-            if self.context.recorder is not None:
-                event_recording.watch(self.context.recorder, self.name, exchange.delays)
+        delays = exchange.delays
+        if delays is not None:
+            self.context.queues_by_id[delays.store.queue_id] = delays
+            if delays.events is not None:
+                delays.events.declared("delay", durable=delays.durable, priorities=None)
         if exchange.alternate is not None:
             self.bindings.alternates.add(exchange.alternate)
         if exchange.name in self.bindings.alternates:

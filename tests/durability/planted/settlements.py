@@ -60,7 +60,8 @@ def letter_after_settlement() -> None:
 
     def discard_first(queue: Queue, entries: Sequence[Entry], reason: str) -> None:
         dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
-        context.timers.at(context.now() + LATER_MILLISECONDS, partial(queue.dead_letter, dead, reason))
+        publish = partial(context.dead_letters.publish, queue, dead, reason)
+        context.timers.at(context.now() + LATER_MILLISECONDS, publish)
         queue.finish(entries)
 
     Queue.discard = discard_first  # type: ignore[method-assign]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from weakref import ref
 
 import pytest
 
-from broker.entities.queues.event_recording import Recorder, watch
+from broker.entities.queues.event_recording import Recorder
 from broker.entities.queues.queue import Queue
 from harness.brokers.broker_core import Core, Reader
 
@@ -47,15 +48,17 @@ def test_a_deleted_queue_is_freed(core: Core, kind: str, durable: bool) -> None:
     assert name() is None, gc.get_referrers(name())
 
 
-def test_a_deleted_queue_whose_events_were_recorded_is_freed(core: Core) -> None:
-    queue = core.queue()
-    watch(Recorder(1, lambda records, first, events: None), "/", queue)
-    core.deposit(queue, b"x")
-    known = ref(queue)
-    core.vhost.delete_queue(queue)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deleted_queue_whose_events_were_recorded_is_freed(tmp_path: Path, kind: str) -> None:
+    recorder = Recorder(1, hand_over=lambda records, first, events: None, first_pending=lambda: None)
+    core = Core(tmp_path, recorder=recorder)
+    name = _declared_used_and_deleted(core, durable=True, **KINDS[kind])
     core.commit()
-    del queue
-    assert known() is None, gc.get_referrers(known())
+    core.advance(2000)
+    core.commit()
+    assert name() is None, gc.get_referrers(name())
+    assert recorder.last_event > 5
+    core.close()
 
 
 def test_a_queue_whose_consumers_have_gone_before_is_freed(core: Core) -> None:
