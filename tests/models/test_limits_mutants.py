@@ -9,9 +9,9 @@ import pytest
 
 from broker.entities.messages.death_header import DeadLetter
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues import queue
+from broker.entities.queues.classic_queue import ClassicQueue
+from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.priority_queue import PriorityReadyMessages
-from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.ready_messages import ReadyMessages
 from tests.models.test_limits_model import walk
@@ -32,13 +32,13 @@ def nobody_gets_what_expires_this_moment(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_run_does_not_mind_the_time(patch: pytest.MonkeyPatch) -> None:
-    def take(queue: Queue, limit: int) -> list[Entry]:
+    def take(queue: OrderedQueue, limit: int) -> list[Entry]:
         taken: list[Entry] = []
         while len(taken) < limit and (entry := queue.pop()) is not None:
             taken.append(entry)
         return taken
 
-    patch.setattr(queue, "_take", take)
+    patch.setattr(OrderedQueue, "take", take)
 
 
 def nobody_watches_what_comes_to_the_head(patch: pytest.MonkeyPatch) -> None:
@@ -46,15 +46,15 @@ def nobody_watches_what_comes_to_the_head(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_newest_is_dropped(patch: pytest.MonkeyPatch) -> None:
-    real = Queue.publish
+    real = ClassicQueue.publish
 
-    def publish(queue: Queue, message: Message) -> bool:
+    def publish(queue: ClassicQueue, message: Message) -> bool:
         if queue.limits.on_length and queue.limits.over(1, len(message.body)):
             queue.turn_away(message, "maxlen")
             return False
         return real(queue, message)
 
-    patch.setattr(Queue, "publish", publish)
+    patch.setattr(ClassicQueue, "publish", publish)
 
 
 def a_full_queue_is_not_shortened_at_a_start(patch: pytest.MonkeyPatch) -> None:
@@ -86,7 +86,7 @@ def a_letter_dies_again(patch: pytest.MonkeyPatch) -> None:
         return message
 
     patch.setattr(DeadLetter, "of", of)
-    patch.setattr(Queue, "publish_all", lambda queue, messages: max(map(queue.publish, messages)))
+    patch.setattr(ClassicQueue, "publish_all", lambda queue, messages: max(map(queue.publish, messages)))
 
 
 def bytes_are_not_counted_back(patch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ import pytest
 
 from broker.entities.messages.death_header import DeadLetter
 from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.classic_queue import ClassicQueue
+from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.priority_queue import PriorityReadyMessages, PriorityStore
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import QueueStore
@@ -62,26 +64,26 @@ def a_purge_takes_what_is_out(patch: pytest.MonkeyPatch) -> None:
 
 
 def a_dead_letter_is_not_written(patch: pytest.MonkeyPatch) -> None:
-    real = Queue.publish_all
+    real = ClassicQueue.publish_all
 
-    def publish_all(queue: Queue, messages: Sequence[Any]) -> bool:
+    def publish_all(queue: ClassicQueue, messages: Sequence[Any]) -> bool:
         for message in messages:
             message.flags &= queue.name != "dl"
         return real(queue, messages)
 
-    patch.setattr(Queue, "publish_all", publish_all)
+    patch.setattr(ClassicQueue, "publish_all", publish_all)
 
 
 def redelivered_is_forgotten_on_requeue(patch: pytest.MonkeyPatch) -> None:
-    real = Queue.requeue
+    real = OrderedQueue.requeue
 
-    def requeue(queue: Queue, entries: Sequence[Entry]) -> None:
+    def requeue(queue: OrderedQueue, entries: Sequence[Entry]) -> None:
         before = [entry.redelivered for entry in entries]
         real(queue, entries)
         for entry, flag in zip(entries, before, strict=True):
             entry.redelivered = flag
 
-    patch.setattr(Queue, "requeue", requeue)
+    patch.setattr(OrderedQueue, "requeue", requeue)
 
 
 def the_tail_is_let_go_too_soon(patch: pytest.MonkeyPatch) -> None:
@@ -115,7 +117,7 @@ def a_settlement_is_not_counted(patch: pytest.MonkeyPatch) -> None:
 
 def a_level_is_forgotten_on_disk(patch: pytest.MonkeyPatch) -> None:
     """What is read back counts as of no priority."""
-    real = PriorityStore._read
+    real = PriorityStore.read
 
     def read(lanes: PriorityStore, queue: Queue, number: int, *place: Any) -> list[Entry]:
         entries = real(lanes, queue, number, *place)
@@ -123,7 +125,7 @@ def a_level_is_forgotten_on_disk(patch: pytest.MonkeyPatch) -> None:
             entry.level = 0
         return entries
 
-    patch.setattr(PriorityStore, "_read", read)
+    patch.setattr(PriorityStore, "read", read)
 
 
 def what_comes_back_loses_its_priority(patch: pytest.MonkeyPatch) -> None:

@@ -14,12 +14,13 @@ from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.consumers import Consumer, Consumers
 from broker.entities.queues.delay_queue import DelayQueue
+from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.quorum_queue import QuorumQueue
 from broker.entities.queues.ready_messages import ReadyMessages
-from broker.entities.queues.stream_queue import Stream
+from broker.entities.queues.streams.stream_queue import Stream
 from broker.entities.scheduling import clock
 from broker.entities.scheduling.alarms import Alarms
 from broker.entities.scheduling.clock import SteadyClock
@@ -89,13 +90,13 @@ def what_comes_back_goes_to_the_end(patch: Patch) -> None:
 def a_letter_comes_after_the_settlement(patch: Patch) -> None:
     """A dead message is settled at once, its letter is published a little later."""
 
-    def discard_first(queue: Queue, entries: Sequence[Entry], reason: str) -> None:
+    def discard_first(queue: OrderedQueue, entries: Sequence[Entry], reason: str) -> None:
         dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
         publish = partial(context.dead_letters.publish, queue, dead, reason)
         context.timers.at(context.now() + LATER_MILLISECONDS, publish)
         queue.finish(entries)
 
-    patch(Queue, "discard", discard_first)
+    patch(OrderedQueue, "discard", discard_first)
 
 
 def time_to_live_goes_by_the_wall_clock(patch: Patch) -> None:
@@ -120,7 +121,7 @@ def a_prefetch_is_one_too_many(patch: Patch) -> None:
 def a_closed_channel_gives_back_twice(patch: Patch) -> None:
     """What an ended channel held is ready twice."""
 
-    def twice(queue: Queue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+    def twice(queue: OrderedQueue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         requeue(queue, entries, abandoned=abandoned)
         if abandoned and not queue.deleted:
             queue.ready_messages.give_back(entries[:1])
@@ -131,7 +132,7 @@ def a_closed_channel_gives_back_twice(patch: Patch) -> None:
 def a_closed_channel_keeps_one(patch: Patch) -> None:
     """One of the messages that an ended channel held does not come back."""
 
-    def losing(queue: Queue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+    def losing(queue: OrderedQueue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         requeue(queue, entries[1:] if abandoned else entries, abandoned=abandoned)
 
     _patch_requeue(patch, losing)
@@ -139,7 +140,7 @@ def a_closed_channel_keeps_one(patch: Patch) -> None:
 
 def _patch_requeue(patch: Patch, mistaken: Callable[..., None]) -> None:
     """Quorum queues take back what returns in a way of their own."""
-    for kind in (Queue, QuorumQueue):
+    for kind in (OrderedQueue, QuorumQueue):
         patch(kind, "requeue", partialmethod(mistaken, kind.requeue))
 
 

@@ -18,12 +18,12 @@ from __future__ import annotations
 import heapq
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.entities.messages.delay_header import delay_of, delayed
 from broker.entities.messages.message import Entry, Message, headers_of
-from broker.entities.queues.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec, publish_each
+from broker.entities.queues.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_store import QueueStore
 from storage.batch import COUNTER_BITS
 
@@ -52,6 +52,22 @@ _SIZE_BITS = 32
 _POSITION_BITS = 64
 
 
+class NothingReady:
+    """The ready messages of a queue of which nobody takes any: what waits in it has not come due."""
+
+    bytes = 0
+
+    def __len__(self) -> int:
+        return 0
+
+    def end(self) -> int:
+        """Nothing is forgotten."""
+        return 0
+
+    def check(self) -> None:
+        """There is nothing to contradict."""
+
+
 class Trouble(NamedTuple):
     """How often a message could not be published, and the queues that have it nevertheless."""
 
@@ -67,12 +83,12 @@ class DelayQueue(Queue):
     def __init__(
         self,
         spec: QueueSpec,
-        store: QueueStore,
+        roles: Roles,
         context: QueueContext,
         batches: BatchQueue,
         release: Callable[[Message, set[Queue]], None],
     ) -> None:
-        super().__init__(spec, store, context)
+        super().__init__(spec, roles, context)
         self._batches = batches
         self._release = release
         self._index: list[int] = []  # a heap, once everything has been read back
@@ -111,10 +127,6 @@ class DelayQueue(Queue):
         self._held_bytes += entry.size
         self._add(due, position, entry.size)
         return durable
-
-    def publish_all(self, messages: Sequence[Message]) -> bool:
-        """Take messages one after the other: each has a time of its own."""
-        return publish_each(self, messages)
 
     def stored(self, lane: int, up_to: int) -> None:
         """Everything given to the store up to a position is on disk: what has no room in memory leaves it."""
@@ -230,11 +242,12 @@ class DelayQueue(Queue):
         self._held.clear()
         self._troubles.clear()
         self._leaving.clear()
-        del self._release  # it holds the exchange, which holds the queue
+        del self._release
         return waiting
 
     def check(self) -> None:
         """Raise AssertionError unless the index is a heap of all that waits, and what is in memory is counted."""
+        super().check()
         if self.deleted or self._unread_after is not None:
             return
         index = self._index

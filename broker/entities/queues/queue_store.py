@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import partial
-from typing import Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
 from broker.entities.messages.message import BlindlyCopied, Entry, Holder, Message
 from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.ready_messages import ReadyMessages, Window
+from broker.entities.queues.ready_messages import Window
 from storage.batch import BLIND, PERSISTENT, History, LaneState, LaneWrites, Purge, StoredMessage, WaitingMessage
 
 RECORD_BYTES = 64
@@ -44,26 +44,29 @@ class MessageSource(Protocol):
         """When stored delayed messages between two positions are due, ascending in position; about so many."""
 
 
+class StorePlace(NamedTuple):
+    """A queue's place in the message store: its number there, and how its lanes stood at the start."""
+
+    batches: BatchQueue
+    source: MessageSource
+    queue_id: int
+    states: Mapping[int, LaneState] = MappingProxyType({})
+
+
 class QueueStore:
     """One ordered run of a queue's messages on disk. Priorities have a lane each."""
 
     __slots__ = ("_batches", "_source", "_writes", "number", "queue_id", "redelivered_up_to", "state", "used")
 
-    def __init__(
-        self, batches: BatchQueue, source: MessageSource, queue_id: int, number: int, state: LaneState
-    ) -> None:
-        self._batches = batches
-        self._source = source
+    def __init__(self, place: StorePlace, number: int = 0) -> None:
+        self._batches = place.batches
+        self._source = place.source
         self._writes: LaneWrites | None = None
-        self.queue_id = queue_id
+        self.queue_id = place.queue_id
         self.number = number
-        self.state = state
+        self.state = place.states.get(number) or LaneState()
         self.redelivered_up_to = 0
         self.used = False
-
-    def ready_messages(self, queue: Holder, window: Window) -> ReadyMessages:
-        """A queue's ready messages, to be read back from here."""
-        return ReadyMessages(window, partial(self.read, queue))
 
     def put(self, entry: Entry, *, durable: bool) -> None:
         """Have a message written with the open batch, to survive a restart if it is `durable`."""
@@ -137,10 +140,11 @@ class QueueStore:
         if self.used:
             self._batches.current.deleted_queues.append(self.queue_id)
 
-    def restore(self) -> None:
-        """The lane was there before this start: what had been delivered is redelivered."""
+    def restore(self) -> Mapping[int, QueueStore]:
+        """The lane was there before this start: what had been delivered is redelivered. The lanes there are."""
         self.used = True
         self.redelivered_up_to = self.state.delivered_up_to
+        return {self.number: self}
 
     def read(self, queue: Holder, after: int, before: int, window: Window) -> list[Entry]:
         """Stored messages of a queue between two positions, half a window of them."""

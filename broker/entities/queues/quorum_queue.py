@@ -18,25 +18,23 @@ number. What was out when the process died has then been counted already, as if 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
-from functools import partial
 from itertools import islice
 from typing import cast
 
 from broker.entities.arguments.queue_arguments import QueueArguments
-from broker.entities.arguments.queue_types import QUORUM
 from broker.entities.messages.message import Entry, Holder, Message
 from broker.entities.queues.at_least_once import AtLeastOnce
-from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.consumers import Outlet
-from broker.entities.queues.queue import LOAD_MESSAGES, Queue, QueueContext, QueueSpec, load, publish_each, take_back
+from broker.entities.queues.ordered_queue import LOAD_MESSAGES, OrderedQueue
+from broker.entities.queues.queue import QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_limits import Limits
-from broker.entities.queues.queue_store import MessageSource, QueueStore
-from broker.entities.queues.ready_messages import ReadyMessages, Window
+from broker.entities.queues.queue_store import QueueStore, StorePlace
+from broker.entities.queues.ready_messages import ReadyMessages
 from broker.wire.field_tables import Field
 from broker.wire.properties import decode_properties, encode_header
-from storage.batch import PERSISTENT, LaneState, StoredMessage
+from storage.batch import PERSISTENT, StoredMessage
 
 MAIN_LANE, DEAD_LETTERS_LANE = 0, 1
 """The lanes of the store in which a queue keeps its messages, and those that are dead and not yet taken elsewhere."""
@@ -111,17 +109,9 @@ class QuorumReadyMessages(ReadyMessages):
 class QuorumStore(QueueStore):
     """A quorum queue's share of the message store; its dead letters have a lane of their own beside it."""
 
-    def __init__(
-        self, batches: BatchQueue, source: MessageSource, queue_id: int, states: Mapping[int, LaneState]
-    ) -> None:
-        super().__init__(batches, source, queue_id, MAIN_LANE, states.get(MAIN_LANE) or LaneState())
-        self.dead_letters = QueueStore(
-            batches, source, queue_id, DEAD_LETTERS_LANE, states.get(DEAD_LETTERS_LANE) or LaneState()
-        )
-
-    def ready_messages(self, queue: Holder, window: Window) -> QuorumReadyMessages:
-        """A queue's ready messages, to be read back from here."""
-        return QuorumReadyMessages(window, partial(self.read, queue))
+    def __init__(self, place: StorePlace) -> None:
+        super().__init__(place, MAIN_LANE)
+        self.dead_letters = QueueStore(place, DEAD_LETTERS_LANE)
 
     def count(self, entry: QuorumEntry) -> None:
         """Have it written how often a message was handed out."""
@@ -194,16 +184,15 @@ class QuorumLimits(Limits):
         return all(limit is None or level <= limit * LOW_WATER for level, limit in levels)
 
 
-class QuorumQueue(Queue):
+class QuorumQueue(OrderedQueue):
     """A queue of type quorum: see the module."""
 
-    type = QUORUM
     store: QuorumStore
+    ready_messages: QuorumReadyMessages
 
-    def __init__(self, spec: QueueSpec, store: QuorumStore, context: QueueContext, owner: object | None = None) -> None:
-        super().__init__(spec, store, context, owner)
-        self.limits = QuorumLimits(self, context)
-        self.dead_letters: AtLeastOnce = AtLeastOnce(self, store.dead_letters, context)
+    def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
+        super().__init__(spec, roles, context, owner)
+        self.dead_letters: AtLeastOnce = AtLeastOnce(self, self.store.dead_letters, context)
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end. A confirm of it always waits for the disk."""
@@ -220,10 +209,6 @@ class QuorumQueue(Queue):
             self.limits.make_room()
         self.touch()
         return True
-
-    def publish_all(self, messages: Sequence[Message]) -> bool:
-        """Take messages one after the other."""
-        return publish_each(self, messages)
 
     def next_position(self, number: int | None) -> int:
         """A position behind all others of this queue, in whichever lane, for a message that it has already.
@@ -279,7 +264,7 @@ class QuorumQueue(Queue):
             else:
                 returned.append(entry)
         if self.deleted or abandoned or self.arguments.delivery_limit is not None:
-            take_back(self, returned)
+            self.take_back(returned)
         else:
             self._put_at_the_end(returned)
 
@@ -290,7 +275,7 @@ class QuorumQueue(Queue):
 
     def drop_exhausted(self, entry: Entry) -> None:
         """A message was handed out too often."""
-        load(self, entry)
+        self.load(entry)
         self.discard((entry,), "delivery_limit")
 
     def _put_at_the_end(self, entries: Sequence[QuorumEntry]) -> None:

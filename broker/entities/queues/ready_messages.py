@@ -89,8 +89,8 @@ class ReadyMessages:
             self.paging = True
             self._read_up_to = entries[-1].position
 
-    def restore(self, messages: int, size_bytes: int) -> None:
-        """Start with messages that are on disk."""
+    def restore(self, messages: int, size_bytes: int, number: int = 0) -> None:
+        """Start with messages that are on disk, in the only lane there is."""
         self._paged, self.bytes, self.paging = messages, size_bytes, messages > 0
 
     def give_back(self, entries: Sequence[Entry]) -> None:
@@ -177,7 +177,7 @@ class ReadyMessages:
         """The next messages in line among the returned ones, left in place."""
         return self._returned[: -limit - 1 : -1]
 
-    def stored(self, up_to: int) -> None:
+    def stored(self, up_to: int, number: int = 0) -> None:
         """Everything given to the store up to a position is on disk: the tail lets go of it."""
         tail = self._tail
         while tail and tail[0].position <= up_to:

@@ -11,7 +11,8 @@ from broker.entities.messages.delay_header import released
 from broker.entities.messages.message import Message
 from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
-from broker.entities.queues.queue_store import QueueStore
+from broker.entities.queues.queue_family import delayed
+from broker.entities.queues.queue_store import StorePlace
 from broker.entities.vhosts.vhost_context import VHostContext
 from storage.batch import LaneState
 
@@ -42,9 +43,9 @@ class Delays:
     def _queue(self, exchange: Exchange, queue_id: int, state: LaneState) -> DelayQueue:
         context = self._context
         spec = QueueSpec(f"delayed by exchange {exchange.name}", exchange.durable, False, False, {})
-        store = QueueStore(context.batches, context.messages, queue_id, 0, state)
+        roles = delayed(StorePlace(context.batches, context.messages, queue_id, {0: state}))
         release = partial(self._release, exchange)
-        return DelayQueue(spec, store, self._queue_context, context.batches, release)
+        return DelayQueue(spec, roles, self._queue_context, context.batches, release)
 
     def _release(self, exchange: Exchange, kept: Message, reached: set[Queue]) -> None:
         """Publish a message whose time has come, by the bindings there are now, to queues it has not reached yet."""

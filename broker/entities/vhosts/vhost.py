@@ -13,17 +13,13 @@ from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
 
-from broker.entities.arguments.queue_types import QUORUM, STREAM, type_of
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.exchanges.exchange_type_table import new_exchange
 from broker.entities.exchanges.routing import Routes, Routing
 from broker.entities.messages.message import Message
-from broker.entities.queues.priority_queue import PriorityQueue, PriorityStore
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
-from broker.entities.queues.queue_store import QueueStore
-from broker.entities.queues.quorum_queue import QuorumQueue, QuorumStore
-from broker.entities.queues.stream_log import StreamStore
-from broker.entities.queues.stream_queue import Stream
+from broker.entities.queues.queue_family import new_queue
+from broker.entities.queues.queue_store import StorePlace
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.bindings import Bindings
 from broker.entities.vhosts.dead_lettering import DeadLettering
@@ -227,15 +223,8 @@ class VHost:
     def _new_queue(
         self, spec: QueueSpec, queue_id: int, states: Mapping[int, LaneState], owner: object | None
     ) -> Queue:
-        batches, messages, context = self.context.batches, self.context.messages, self._queue_context
-        if type_of(spec.arguments) is STREAM:
-            store = StreamStore(batches, messages, queue_id, states.get(0) or LaneState())
-            return Stream(spec, store, context, f"queue '{spec.name}' in vhost '{self.name}'")
-        if type_of(spec.arguments) is QUORUM:
-            return QuorumQueue(spec, QuorumStore(batches, messages, queue_id, states), context, owner)
-        if "x-max-priority" in spec.arguments:
-            return PriorityQueue(spec, PriorityStore(batches, messages, queue_id, states), context, owner)
-        return Queue(spec, QueueStore(batches, messages, queue_id, 0, states.get(0) or LaneState()), context, owner)
+        place = StorePlace(self.context.batches, self.context.messages, queue_id, states)
+        return new_queue(spec, place, self._queue_context, owner)
 
     # Deleting
 

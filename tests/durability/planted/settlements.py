@@ -10,8 +10,9 @@ from pathlib import Path
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.at_least_once import AtLeastOnce
 from broker.entities.queues.delay_queue import DelayQueue
+from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.stream_queue import Stream
+from broker.entities.queues.streams.stream_queue import Stream
 from storage.batch import SealedBatch, WriteBatch
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
@@ -58,13 +59,13 @@ def settle_lost_in_flight() -> None:
 def letter_after_settlement() -> None:
     """Settle a dead message at once, and publish its letter a little later."""
 
-    def discard_first(queue: Queue, entries: Sequence[Entry], reason: str) -> None:
+    def discard_first(queue: OrderedQueue, entries: Sequence[Entry], reason: str) -> None:
         dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
         publish = partial(context.dead_letters.publish, queue, dead, reason)
         context.timers.at(context.now() + LATER_MILLISECONDS, publish)
         queue.finish(entries)
 
-    Queue.discard = discard_first  # type: ignore[method-assign]
+    OrderedQueue.discard = discard_first  # type: ignore[method-assign]
 
 
 def release_after_settlement() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.entities.queues.ordered_queue import LOAD_MESSAGES
 from broker.entities.queues.priority_queue import PriorityQueue
-from broker.entities.queues.queue import LOAD_MESSAGES
 from harness.brokers.broker_core import SMALL, Core, Reader, message
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.entities.queues.queue import LOAD_BYTES, LOAD_MESSAGES, Queue
+from broker.entities.queues.ordered_queue import LOAD_MESSAGES
+from broker.entities.queues.queue import LOAD_BYTES, Queue
 from harness.brokers.broker_core import Core, Reader
 
 
