@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.entities.arguments.queue_types import CLASSIC
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue_store import QueueStore
@@ -15,7 +14,6 @@ from storage.batch import PERSISTENT
 class ClassicQueue(OrderedQueue):
     """A queue of type classic, without priorities."""
 
-    type = CLASSIC
     store: QueueStore
     ready_messages: ReadyMessages
 

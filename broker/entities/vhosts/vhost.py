@@ -24,7 +24,7 @@ from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.bindings import Bindings
 from broker.entities.vhosts.dead_lettering import DeadLettering
 from broker.entities.vhosts.declarations import Creations, Plan
-from broker.entities.vhosts.delays import Delays
+from broker.entities.vhosts.delayed_exchange import DelayedExchanges
 from broker.entities.vhosts.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
 from broker.entities.vhosts.policy_application import PolicyApplication
 from broker.entities.vhosts.vhost_context import VHostContext
@@ -84,7 +84,7 @@ class VHost:
             DeadLettering(self.routing, context.turn, context.now),
             context.recorder,
         )
-        self._delays = Delays(context, self._queue_context, self.routing)
+        self._delays = DelayedExchanges(context, self._queue_context, self.routing)
         self._new_exchange = partial(new_exchange, chance=context.chance)
         self._new_queues = Creations(self.queues, self._queue_appears)
         self._new_exchanges = Creations(self.exchanges, self._exchange_appears)

@@ -17,7 +17,7 @@ from broker.entities.vhosts.vhost_context import VHostContext
 from storage.batch import LaneState
 
 
-class Delays:
+class DelayedExchanges:
     """Gives those exchanges of a virtual host that delay messages the place for them."""
 
     def __init__(self, context: VHostContext, queue_context: QueueContext, routing: Routing) -> None:
