@@ -189,6 +189,8 @@ class Entry:
     )
 
     level: int
+    deliveries = 0
+    """How often it was handed out. Only quorum queues count, and say so in the message."""
 
     def __init__(self, queue: Holder, position: int, message: Message | None, size: int, expires_at: int) -> None:
         self.queue = queue
@@ -200,6 +202,16 @@ class Entry:
         self.stored = False
         self.redelivered = False
         self.consumer: Receiver | None = None
+
+    def hand_out(self) -> int:
+        """It goes out once more; how often it has by now, 0 where that is not counted."""
+        return 0
+
+    def show(self, count: int) -> None:
+        """Have the message say how often it was handed out before, where that is counted."""
+
+    def conceal(self) -> None:
+        """Have the message be as it was published."""
 
     def release(self) -> None:
         """Let the content go from memory if it is on disk: it can be read again."""

@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from itertools import islice
-from typing import cast
 
 from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.messages.message import Entry, Holder, Message
@@ -58,6 +57,11 @@ class QuorumEntry(Entry):
         super().__init__(queue, position, message, size, expires_at)
         self.deliveries = 0
         self.original: Message | None = None
+
+    def hand_out(self) -> int:
+        """It goes out once more; how often it has by now."""
+        self.deliveries += 1
+        return self.deliveries
 
     def show(self, count: int) -> None:
         """Have the message say how often it was handed out before."""
@@ -113,7 +117,7 @@ class QuorumStore(QueueStore):
         super().__init__(place, MAIN_LANE)
         self.dead_letters = QueueStore(place, DEAD_LETTERS_LANE)
 
-    def count(self, entry: QuorumEntry) -> None:
+    def count(self, entry: Entry) -> None:
         """Have it written how often a message was handed out."""
         self._open().deliveries[entry.position] = entry.deliveries
 
@@ -224,8 +228,7 @@ class QuorumQueue(OrderedQueue):
         """Take the first ready message for a channel that asked for one: it says its count even the first time."""
         entry = super().get(outlet, no_ack=no_ack)
         if entry is not None:
-            ours = _ours(entry)
-            ours.show(ours.deliveries if no_ack else ours.deliveries - 1)
+            entry.show(entry.deliveries if no_ack else entry.deliveries - 1)
         return entry
 
     def pop(self) -> Entry | None:
@@ -235,7 +238,7 @@ class QuorumQueue(OrderedQueue):
         while (entry := super().pop()) is not None:
             if not self.exhausted(entry):
                 if entry.redelivered:
-                    _ours(entry).show(_ours(entry).deliveries)
+                    entry.show(entry.deliveries)
                 return entry
             self.drop_exhausted(entry)
             self.limits.expire(strictly=True)
@@ -243,9 +246,8 @@ class QuorumQueue(OrderedQueue):
 
     def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
         """Messages go out to a channel that has to acknowledge them, and are counted."""
-        for entry in map(_ours, entries):
-            entry.deliveries += 1
-            if entry.deliveries > 1:
+        for entry in entries:
+            if entry.hand_out() > 1:
                 self.store.count(entry)
         super().hold(outlet, entries)
 
@@ -256,7 +258,7 @@ class QuorumQueue(OrderedQueue):
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
         returned = []
-        for entry in map(_ours, entries):
+        for entry in entries:
             entry.conceal()
             if self.exhausted(entry) and not self.deleted:
                 self.unacked -= 1
@@ -271,14 +273,14 @@ class QuorumQueue(OrderedQueue):
     def exhausted(self, entry: Entry) -> bool:
         """The message was handed out and came back oftener than it may."""
         limit = self.arguments.delivery_limit
-        return limit is not None and _ours(entry).deliveries > limit
+        return limit is not None and entry.deliveries > limit
 
     def drop_exhausted(self, entry: Entry) -> None:
         """A message was handed out too often."""
         self.load(entry)
         self.discard((entry,), "delivery_limit")
 
-    def _put_at_the_end(self, entries: Sequence[QuorumEntry]) -> None:
+    def _put_at_the_end(self, entries: Sequence[Entry]) -> None:
         self.unacked -= len(entries)
         for start in range(0, len(entries), LOAD_MESSAGES):
             chunk = entries[start : start + LOAD_MESSAGES]
@@ -291,7 +293,7 @@ class QuorumQueue(OrderedQueue):
             self.limits.make_room_for_returned()
         self.touch()
 
-    def _append_again(self, entry: QuorumEntry) -> None:
+    def _append_again(self, entry: Entry) -> None:
         position = self.next_position(entry.position)
         again = QuorumEntry(self, position, entry.message, entry.size, entry.expires_at)
         again.deliveries, again.redelivered = entry.deliveries, True
@@ -303,8 +305,8 @@ class QuorumQueue(OrderedQueue):
 
     def discard(self, entries: Sequence[Entry], reason: str) -> None:
         """Messages leave without having been acknowledged: see `AtLeastOnce` for what may keep them here."""
-        for ours in map(_ours, entries):
-            ours.conceal()
+        for entry in entries:
+            entry.conceal()
         if not self.dead_letters.wanted:
             super().discard(entries, reason)
             return
@@ -337,10 +339,6 @@ class QuorumQueue(OrderedQueue):
             self.dead_letters.stored(up_to)
         else:
             super().stored(lane, up_to)
-
-
-def _ours(entry: Entry) -> QuorumEntry:
-    return cast("QuorumEntry", entry)
 
 
 def _kept(message: Message) -> Message:
