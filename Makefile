@@ -1,11 +1,13 @@
 # One command per purpose. Needs make and a Python from 3.11 up; everything else goes into .venv.
 SHELL := /bin/sh
 VENV := .venv
-STAMP := $(VENV)/.installed
-FUZZ_STAMP := $(VENV)/.fuzz-installed
 BIN := $(VENV)/bin
+# What .venv holds: what running needs, what tests, checks and measurements need beyond it, and the fuzzer.
+RUN_STAMP := $(VENV)/.run-installed
+TEST_STAMP := $(VENV)/.test-installed
+FUZZ_STAMP := $(VENV)/.fuzz-installed
 # Where the system has no C compiler, one is installed for the crash recorder and the failing disks.
-EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; done >/dev/null; echo ,compiler)
+TEST_EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; done >/dev/null; echo ,compiler)
 # Two test processes, a file each at a time; WORKERS= for one.
 WORKERS ?= -n 2 --dist loadfile
 SOURCES := broker storage migrations pipeline leveret_spark tools harness tests bench
@@ -17,25 +19,33 @@ JOBS ?= $(shell nproc 2>/dev/null || echo 2)
 unexport PYTHONDONTWRITEBYTECODE
 
 # The first interpreter that is new enough; PYTHON=/path/to/python overrides it.
-PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
+ifeq ($(origin PYTHON),undefined)
+PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
 	"$$HOME"/.pyenv/versions/3.13*/bin/python3 "$$HOME"/.pyenv/versions/3.12*/bin/python3 "$$HOME"/.pyenv/versions/3.11*/bin/python3; do \
 	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+endif
+
+INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
 
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
 SECONDS ?= 60
 TARGET ?=
-# make crash-kill, crash-audit and soak: how often, and for how long.
+# make crash-kill and crash-audit: how often; prove and soak: for how long; simulate: how many, how long each.
 CYCLES ?= 300
 MINUTES ?= 60
 SEEDS ?= 200
 HOURS ?= 10
 
-.PHONY: help venv run test check format bench wire crash-states fuzz crash-kill crash-audit soak disk-faults simulate clean
+# Two installations into one environment would meet.
+.NOTPARALLEL:
+.PHONY: help venv run test check lint format bench wire crash-states fuzz crash-kill crash-audit soak disk-faults simulate prove clean
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
-	@echo "make check         format, lint, strict types, import layers, fast tests"
+	@echo "make check         make lint, and the fast tests"
+	@echo "make lint          format, lint, strict types, import contracts, generated sources"
 	@echo "make test          every test: crash states, client libraries, restarts"
+	@echo "make prove         all the campaigns below but soak in turn, MINUTES=60; one page of figures in build/prove.md"
 	@echo "make crash-states  the crash explorer on and on, on JOBS= cores; goes on where it was"
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
 	@echo "make crash-kill    kill -9 under real clients, CYCLES=300 times and more, SEED="
@@ -47,63 +57,73 @@ help:
 	@echo "make wire          generate broker/wire from the specification's XML"
 	@echo "make format        rewrite the sources in the house format"
 
-$(STAMP): pyproject.toml
-	@if [ -z "$(PYTHON)" ]; then echo "leveret: no Python from 3.11 up was found; install one, or run: make PYTHON=/path/to/python3" >&2; exit 1; fi
-	@[ -x $(BIN)/python ] || "$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$(EXTRAS)]'
-	@touch $(STAMP)
+$(RUN_STAMP): pyproject.toml
+	$(INSTALL) --editable .
+	@touch $@
 
-venv: $(STAMP)
+$(TEST_STAMP): pyproject.toml
+	$(INSTALL) --editable '.[$(TEST_EXTRAS)]'
+	@touch $(RUN_STAMP) $@
 
-run: $(STAMP)
+# Atheris has wheels for some interpreters only, and building it takes a compiler with libFuzzer.
+$(FUZZ_STAMP): $(TEST_STAMP)
+	@$(INSTALL) --only-binary atheris --editable '.[test,fuzz]' || \
+		{ echo "leveret: no wheel of atheris was found for $$($(BIN)/python --version); try make clean fuzz PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@touch $@
+
+venv: $(TEST_STAMP)
+
+run: $(RUN_STAMP)
 	$(BIN)/leveret serve
 
-check: $(STAMP)
+# What needs no run: format, lint, types, import contracts, generated sources.
+lint: $(TEST_STAMP)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python tools/generate_wire.py --check
+
+check: lint
 	$(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
-test: $(STAMP)
+test: $(TEST_STAMP)
 	$(BIN)/python -m pytest -q $(WORKERS)
 
-crash-states: $(STAMP)
+crash-states: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.crash run --jobs $(JOBS)
-
-# Atheris has wheels for some interpreters only, and building it takes a compiler with libFuzzer.
-$(FUZZ_STAMP): $(STAMP)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --only-binary atheris --editable '.[test,fuzz]' || \
-		{ echo "leveret: no wheel of atheris was found for $$($(BIN)/python --version); try make clean fuzz PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@touch $(FUZZ_STAMP)
 
 fuzz: $(FUZZ_STAMP)
 	$(BIN)/python -m tests.security.fuzz --seconds $(SECONDS) $(TARGET)
 
-crash-kill: $(STAMP)
+crash-kill: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.kills --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
 
-crash-audit: $(STAMP)
+crash-audit: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.kills --audit --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
 
-soak: $(STAMP)
+soak: $(TEST_STAMP)
 	$(BIN)/python -m bench.soak.soak --minutes $(MINUTES)
 
-disk-faults: $(STAMP)
+disk-faults: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.faults.matrix
 
-simulate: $(STAMP)
+simulate: $(TEST_STAMP)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --hours $(HOURS)
 
-bench: $(STAMP)
+# Without a wheel of atheris the page says that fuzz was not run.
+prove: $(TEST_STAMP)
+	-@$(MAKE) --silent $(FUZZ_STAMP)
+	$(BIN)/python -m tests.prove --minutes $(MINUTES)
+
+bench: $(TEST_STAMP)
 	$(BIN)/python -m bench.scenarios
 	$(BIN)/python -m bench
 
-wire: $(STAMP)
+wire: $(TEST_STAMP)
 	$(BIN)/python tools/generate_wire.py
 
-format: $(STAMP)
+format: $(TEST_STAMP)
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 

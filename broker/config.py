@@ -245,7 +245,7 @@ CHECK_INVARIANTS = "LEVERET_CHECK_INVARIANTS"
 """The variable that switches `debug.check_invariants` on, with any value but the empty one."""
 KEY_PASSWORD = "LEVERET_TLS_KEY_PASSWORD"
 SECRETS = ("password", "key_password")
-"""Settings whose values are shown to nobody."""
+"""Settings whose values are secret: never shown or logged."""
 
 
 def load(

@@ -59,7 +59,7 @@ def set_up(logs: Logs) -> None:
 
 
 def _json_formatter() -> logging.Formatter:
-    # Imported here: only who asks for JSON needs the library and pays for loading it.
+    # Imported here: the library is needed, and loaded, for JSON logs only.
     try:
         from pythonjsonlogger.json import JsonFormatter
     except ImportError as error:

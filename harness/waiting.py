@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count, takewhile
 from typing import TypeVar
 
 DEADLINE_SECONDS = 15.0
@@ -26,3 +27,10 @@ def eventually(look: Callable[[], Found], what: str, *, seconds: float = DEADLIN
 def pass_by(monotonic_seconds: float) -> None:
     """Return when the monotonic clock is past a moment: for what the broker must not do before, or must have done."""
     eventually(lambda: time.monotonic() > monotonic_seconds, "the moment to pass", seconds=60)
+
+
+def begun_within(minutes: float, first: int = 1) -> Iterator[int]:
+    """Numbers from `first` on, one at least, until so many minutes have passed: what a campaign begins in its time."""
+    until = time.monotonic() + minutes * 60
+    yield first
+    yield from takewhile(lambda _: time.monotonic() < until, count(first + 1))

@@ -1,7 +1,7 @@
 """What crosses from the queues to the message store: one batch of writes at a time.
 
-A batch has three states. While it is *gathering*, queues put messages into it and take them out again (a
-message acknowledged before it was written is never written). `WriteBatch.seal` turns it into an immutable
+A batch has three states. While it is *open*, queues put messages into it and take them out again (a message
+acknowledged before it was written is never written). `WriteBatch.seal` turns it into an immutable
 `SealedBatch`, which is *in flight* until the store has committed it; from then on its messages are *stored*.
 An acknowledgement that arrives after the seal is a settlement in the next batch. The thread that commits
 reads sealed batches only, never a live object.
@@ -58,7 +58,7 @@ class LaneState:
 
     `messages` and `bytes` count the persistent messages that are neither settled nor purged, delivered ones
     included. `delivered_up_to` is the highest position ever handed to a consumer, so that a restart knows
-    what is redelivered; of a stream, where nobody consumes anything away, it is the position of the next message.
+    what is redelivered; of a stream, it is the position of the next message to be appended.
     Everything below `floor` has been purged, save the survivors that the purge named.
     """
 
@@ -107,7 +107,7 @@ class LaneWrites:
 
 
 class Waiter(Protocol):
-    """Somebody who may answer a client only once a batch is on disk."""
+    """Something that answers a client once a batch is on disk: a confirm ledger, a transaction, a definition."""
 
     def stored(self, batch: int) -> None:
         """Batch `batch`, and every one before it, is on disk."""
@@ -164,7 +164,7 @@ class SealedBatch(NamedTuple):
 
 
 class WriteBatch:
-    """The batch that is gathering. `waiters` are told when it is on disk; without any it may wait a little."""
+    """The open batch. `waiters` are notified when it is on disk; without a waiter its commit may be delayed."""
 
     __slots__ = ("_lanes", "bytes", "closed_segments", "deleted_queues", "number", "purges", "waiters")
 
@@ -186,7 +186,7 @@ class WriteBatch:
 
     @property
     def empty(self) -> bool:
-        """Nothing to write, and nobody who waits."""
+        """Nothing to write, and no waiter."""
         return not (self._lanes or self.waiters or self.purges or self.deleted_queues)
 
     def seal(self, last_event: int = 0) -> SealedBatch:

@@ -1,10 +1,12 @@
 """What a failed commit means: may the batch be tried again, or is its outcome unknown?
 
-LMDB tells three things apart by nothing but the error's number, and two of them have the same one. A write that failed
-or was cut short was made before anything refers to its pages: nothing has changed. A sync that failed may have lost
-what was written, and a second one may succeed without having written it: nothing is known any more. Linux tells of a
-failed sync once through each descriptor of the file that was open when it happened. So a descriptor of our own, through
-which nothing is ever written, knows whether it was the sync.
+LMDB reports three kinds of failure by an error number alone, and two kinds share one number:
+
+- A failed or short write happens before any record refers to its pages: nothing has changed, the batch may be retried.
+- A failed sync may have lost written pages, and a second sync may succeed without writing them: the outcome is unknown.
+
+Linux reports a failed sync once on each descriptor that was open when it happened. So a read-only descriptor of our own
+tells a failed sync from a failed write.
 """
 
 from __future__ import annotations
@@ -26,26 +28,26 @@ _UNKNOWN = "its outcome is unknown: look at the disk, then restart"
 
 
 @final
-class Judge:
-    """Says what errors of one environment mean. Opened together with it, so that no failed sync goes unheard."""
+class FailureClassifier:
+    """Classifies the errors of one LMDB environment. Open it with the environment, so that no failed sync is missed."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._data = directory / "data.mdb"
         self._probe = directory / "probe"
         self._probe.unlink(missing_ok=True)
-        self._witness = os.open(self._data, os.O_RDONLY | os.O_CLOEXEC)
+        self._sync_probe = os.open(self._data, os.O_RDONLY | os.O_CLOEXEC)
 
     def close(self) -> None:
         """Let go of the file."""
-        os.close(self._witness)
+        os.close(self._sync_probe)
 
-    def judge(self, error: lmdb.Error) -> StoreError:
+    def classify(self, error: lmdb.Error) -> StoreError:
         """What a failed transaction means for the broker; to be asked at once, and once for each error.
 
         StoreFull and StoreCutShort: nothing was changed. After a full disk the batch may be tried again at any time,
-        after a write that was cut short although there is room, once. StoreFailed: nobody knows; or LMDB, having
-        failed in the last write of an earlier commit, refuses to go on.
+        after a write that was cut short although there is room, once. StoreFailed: the outcome is unknown, or LMDB
+        refuses further commits after a failed meta page write.
         """
         unsynced = self._failed_sync()
         if unsynced:
@@ -65,7 +67,7 @@ class Judge:
 
     def _failed_sync(self) -> str:
         try:
-            os.fsync(self._witness)
+            os.fsync(self._sync_probe)
         except OSError as error:
             return str(error.strerror)
         return ""
@@ -84,10 +86,11 @@ class Judge:
             return False
 
 
-def twice(attempt: Callable[[], Result]) -> Result:
-    """Do what ends in a commit, and do it once more when a write was cut short although there is room.
+def retry_once(attempt: Callable[[], Result]) -> Result:
+    """Run a commit, and once more when a write was cut short although the disk has room.
 
-    The disk was full for a moment, most likely. Raises StoreCutShort when the second attempt ends like the first.
+    The likely cause is a disk that was full for a moment. Raises StoreCutShort when the second attempt ends like the
+    first.
     """
     try:
         return attempt()

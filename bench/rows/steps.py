@@ -6,7 +6,7 @@ Nothing is instrumented, so nothing has to be taken off again:
 
 - steps with a call of their own (the end of a turn, sealing, the commit, telling the waiters, acks) are timed whole,
   a batch at a time;
-- the steps within `Connection.receive` come from differences between runs that each do one thing more: queues take
+- the steps within `IncomingFrames.receive` come from differences between runs that each do one thing more: queues take
   nothing (`ClassicQueue.publish` and `publish_all` replaced), so that cutting frames, finding the target and making the
   message remain; transient messages; persistent; persistent with confirms. Publishes that are alike are routed once
   for all of them, so "route another" is told apart from the rest: what a publish costs more when its key is another
@@ -30,9 +30,10 @@ from unittest.mock import patch
 
 from bench.load.measured_broker import Wanted, report
 from broker.entities.messages.message import Message
-from broker.entities.queues.classic_queue import ClassicQueue
+from broker.entities.queues.ordered_queue import ClassicQueue
 from broker.entities.queues.ready_messages import Window
 from broker.session.connection import Connection
+from broker.session.input.incoming_frames import IncomingFrames
 from broker.wire import frames, methods
 from broker.wire.method import Method
 from harness.brokers.broker_core import Core
@@ -53,7 +54,8 @@ class Client:
     def __init__(self, party: Party) -> None:
         self._core = party.core
         self.connection = Connection(party.registry, PEER, self._take)
-        self.connection.receive(frames.PROTOCOL_HEADER)
+        self._frames = IncomingFrames(self.connection)
+        self._frames.receive(frames.PROTOCOL_HEADER)
         self.say(methods.ConnectionStartOk({}, "PLAIN", b"\0guest\0guest", "en_US"), channel=0)
         self.say(methods.ConnectionTuneOk(2047, 131072, 0), channel=0)
         self.say(methods.ConnectionOpen("/"), channel=0)
@@ -61,14 +63,14 @@ class Client:
 
     def say(self, *said: Method, channel: int = 1) -> None:
         """Send methods, and end the turn."""
-        self.connection.receive(b"".join(frames.method_frame(channel, method) for method in said))
+        self._frames.receive(b"".join(frames.method_frame(channel, method) for method in said))
         self._core.end_turn()
 
     def feed(self, data: bytes) -> None:
         """Have all of it handled, in as many turns as that takes, without ending any."""
-        self.connection.receive(data)
-        while self.connection.unfinished:
-            self.connection.receive(b"")
+        self._frames.receive(data)
+        while self._frames.unfinished:
+            self._frames.receive(b"")
 
     def _take(self) -> None:
         self.connection.output.take()
@@ -76,7 +78,7 @@ class Client:
 
 
 class Receiver:
-    """A run of publishes with nobody consuming: what `Connection.receive` costs for each, in us."""
+    """A run of publishes with nobody consuming: what `IncomingFrames.receive` costs for each, in us."""
 
     def __init__(
         self, stack: ExitStack, *keys: str, taken: bool = True, persistent: bool = True, confirms: bool = False
@@ -121,7 +123,7 @@ def steps(wanted: Wanted) -> None:
 
 
 def _received(batches: int) -> dict[str, float]:
-    """The steps within `Connection.receive`. The runs take turns, so that what drifts on the machine falls on all."""
+    """The steps within `IncomingFrames.receive`. The runs take turns: what drifts on the machine falls on all."""
     with ExitStack() as stack:
         receivers = (
             Receiver(stack, "steps", taken=False),

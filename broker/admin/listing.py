@@ -14,9 +14,10 @@ from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import VHost
 from broker.session.channel.channel import Channel
-from broker.session.connection import Connection, Secured
+from broker.session.connection import Connection
 from broker.session.login import certificate_names
-from broker.session.login.handshake import Phase
+from broker.session.login.phase import Phase
+from broker.session.peer import Secured
 from broker.wire.amqp_errors import DecodeError
 from broker.wire.field_tables import decode_table
 

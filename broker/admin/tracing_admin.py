@@ -1,21 +1,21 @@
-"""The firehose on and off: `broker/session/firehose.py` says what it tells."""
+"""The firehose on and off: `broker/session/channel/firehose.py` says what it tells."""
 
 from __future__ import annotations
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
-from broker.session import firehose
+from broker.session.channel import firehose
 
 
 async def trace_on(administration: Administration, arguments: Arguments) -> None:
     """Have everything published or delivered in a virtual host told to amq.rabbitmq.trace, until the broker ends."""
     vhost = administration.vhost(arguments.text("vhost"))
     if not vhost.traced:
-        firehose.start(administration.server.registry, vhost)
+        firehose.start(vhost)
 
 
 async def trace_off(administration: Administration, arguments: Arguments) -> None:
     """End that; no harm where it was not on."""
     vhost = administration.vhost(arguments.text("vhost"))
     if vhost.traced:
-        firehose.stop(administration.server.registry, vhost)
+        firehose.stop(vhost)

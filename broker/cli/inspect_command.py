@@ -42,7 +42,7 @@ COLUMNS = (
     "dead_letter",
     "damage",
 )
-"""Of a message, as the table shows them; those that no message shown has anything in are left out."""
+"""The columns of a message in the table; columns that are empty for every message shown are left out."""
 
 
 @click.command(name="inspect")
@@ -149,8 +149,8 @@ def _print_json(
         for row in rows:
             click.echo(json.dumps({"kind": name[:-1], **row}, default=_jsonable))
     for row in messages:
-        told = row if bodies else {name: value for name, value in row.items() if name != "body"}
-        click.echo(json.dumps({"kind": "message", **told}, default=_jsonable))
+        shown = row if bodies else {name: value for name, value in row.items() if name != "body"}
+        click.echo(json.dumps({"kind": "message", **shown}, default=_jsonable))
 
 
 def _jsonable(value: object) -> object:

@@ -1,4 +1,4 @@
-"""A progress bar on standard error, for who watches: where that is no terminal there is none."""
+"""A progress bar on standard error, if that is a terminal."""
 
 from __future__ import annotations
 

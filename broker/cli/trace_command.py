@@ -9,7 +9,7 @@ from broker.cli.target_broker import Target, targeted, vhost_option
 
 @click.group()
 def trace() -> None:
-    """Have all messages of a virtual host told to its exchange amq.rabbitmq.trace, until the broker ends."""
+    """Publish a copy of every message of a virtual host to its exchange amq.rabbitmq.trace, until the broker ends."""
 
 
 @trace.command(name="on")

@@ -1,4 +1,4 @@
-"""`leveret user|vhost|permission|topic-permission ...`: who may use the broker, and for what."""
+"""`leveret user|vhost|permission|topic-permission ...`: users, virtual hosts and permissions."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ def clear_permissions(target: Target, vhost: str, user: str) -> None:
 @vhost_option
 @json_option
 def list_permissions(target: Target, vhost: str, as_json: bool) -> None:
-    """List who may do what in the virtual host."""
+    """List the permissions in the virtual host."""
     show(target, "permissions", (), vhost, as_json)
 
 

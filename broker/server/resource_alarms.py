@@ -169,5 +169,6 @@ class ResourceWatch:
 
     def _set(self, name: str, short: bool) -> None:
         if self._alarms.is_raised(name) != short:
-            log.warning("%s alarm %s", name, "raised: publishers wait" if short else "cleared: publishers go on")
+            change = "raised: publishers are blocked" if short else "cleared: publishers continue"
+            log.warning("%s alarm %s", name, change)
         self._alarms.set(name, short=short)

@@ -42,10 +42,10 @@ from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport, TransportSettings
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
-from broker.session.connection import Peer
 from broker.session.consumer_timeout import Overdue
 from broker.session.login.certificate_names import Naming
 from broker.session.login.login_throttle import ThrottleLimits
+from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 

@@ -1,21 +1,21 @@
-"""One connection: bytes in, bytes out.
+"""The state of one client's connection: who it is, how far it has come, its channels, and when it has to wait.
 
-`receive` takes whatever has arrived and handles it; what there is to say gathers in `output`. Nothing here waits.
-An error is answered in one place, `guard`: a ChannelException ends its channel, a ConnectionException the
-connection.
+What arrives comes by way of `broker.session.input.incoming_frames`; what there is to say is buffered in `output`.
+Nothing here waits. An error is answered in one place, `guard`: a ChannelException ends its channel, a
+ConnectionException the connection.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from broker.entities.scheduling.future import Future
 from broker.session.channel.channel import Action, Channel
-from broker.session.input import incoming_frames
-from broker.session.login import handshake
+from broker.session.login.phase import CAN_SAY_CLOSE, Phase
 from broker.session.output.output_buffer import Output
+from broker.session.peer import Peer
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException, reply_text
 from broker.wire.constants import ReplyCode
@@ -25,7 +25,7 @@ from broker.wire.method import Method
 
 if TYPE_CHECKING:
     from broker.entities.vhosts.vhost import VHost
-    from broker.session.channel.permissions import Access
+    from broker.session.channel.route_cache import RouteCache
     from broker.session.registry import Registry
 
 log = logging.getLogger("leveret.connection")
@@ -33,31 +33,8 @@ log = logging.getLogger("leveret.connection")
 UNREAD_OUTPUTS = 4
 """At how many times the output limit a connection is no longer read."""
 
-
-class Secured(NamedTuple):
-    """What TLS says of a connection. `certificate` is the client's (DER), checked, or None.
-
-    `asked` says that clients are asked for one.
-    """
-
-    version: str
-    cipher: str
-    certificate: bytes | None
-    asked: bool
-
-
-class Peer(NamedTuple):
-    """Both ends of a connection, as host and port; `secured` is None without TLS, and until its handshake is done."""
-
-    host: str
-    port: int
-    local_host: str
-    local_port: int
-    loopback: bool
-    secured: Secured | None = None
-
-    def __str__(self) -> str:
-        return f"{self.host}:{self.port} -> {self.local_host}:{self.local_port}"
+SILENT_SECONDS = 3.0
+"""For how long a client that is refused before connection.open is left without an answer."""
 
 
 class Connection:
@@ -68,14 +45,14 @@ class Connection:
     """
 
     vhost: VHost
-    access: Access
+    routes: RouteCache
 
     def __init__(self, registry: Registry, peer: Peer, on_flush: Callable[[], None]) -> None:
         self.registry = registry
         self.broker = registry.broker
         self.settings = registry.settings
         self.peer = peer
-        self.phase = handshake.Phase.HEADER
+        self.phase = Phase.HEADER
         self.user = ""
         self.vhost_name = ""
         self.client_properties: Table = {}
@@ -83,8 +60,9 @@ class Connection:
         self.channel_max = 0
         self.heartbeat = 0
         self.channels: dict[int, Channel] = {}
+        self.reply_channels = registry.reply_channels
         self.handling = 0
-        self.copies = 1
+        """The key of the method that is being handled."""
         self.output = Output(registry.broker.turn, registry.settings.output_bytes_max, on_flush, self._replenish)
         self.ended = False
         self.linger = 0.0
@@ -92,39 +70,14 @@ class Connection:
         self.publishes = False
         self.confirmed = False
         """Whether its latest publish is to be answered: with a confirm, or with the end of its transaction."""
-        self.unfinished = False
         self.incomplete_bytes = 0
         """Bytes of messages that are not whole, or not committed: registry.incomplete_bytes is the sum of all."""
         self._held_bytes = 0
         self._released: Future[None] | None = None
-        self._rest = b""
         self._capabilities: frozenset[str] = frozenset()
         registry.connections[self] = None
 
-    # In
-
-    def receive(self, data: bytes) -> None:
-        """Take what has arrived. With `unfinished` set there is more to do: come back with b"" after others' turns."""
-        self.unfinished = False
-        if self.ended:
-            return
-        rest, self._rest, start = self._rest, b"", 0
-        try:
-            if rest:
-                missing = incoming_frames.missing_of_large(rest)
-                if 0 < missing < len(data):
-                    incoming_frames.handle_frames(self, rest + data[:missing])
-                    start = missing
-                else:
-                    data = rest + data
-            if self.phase is handshake.Phase.HEADER:
-                data = handshake.read_header(self, data)
-                if self.phase is handshake.Phase.HEADER:  # the rest of it is still to come
-                    self._rest = data
-                    return
-            self._rest = data[incoming_frames.handle_frames(self, data, start) :]
-        except ConnectionException as error:
-            self.fail(error)
+    # Errors
 
     def guard(self, channel: Channel, key: int, action: Action) -> None:
         """Do something for a channel; an error is answered here and nowhere else."""
@@ -217,11 +170,11 @@ class Connection:
 
     def fail(self, error: ConnectionException, failing: int = 0) -> None:
         """End the connection with an error; `failing` is the key of the method at fault where the error names none."""
-        if self.phase is handshake.Phase.CLOSING or self.ended:
+        if self.phase is Phase.CLOSING or self.ended:
             return
         log.warning("closing connection %s: %s", self.peer, error)
-        if self.phase not in handshake.CAN_SAY_CLOSE:
-            handshake.refuse(self, str(error))
+        if self.phase not in CAN_SAY_CLOSE:
+            self.refuse(str(error))
             return
         if error.code is ReplyCode.INTERNAL_ERROR:  # what went wrong is for the log alone, as in RabbitMQ
             self._say_close(error.code, reply_text(error.code, ""), 0)
@@ -229,16 +182,26 @@ class Connection:
         key = (error.class_id << 16 | error.method_id) or failing
         self._say_close(error.code, reply_text(error.code, error.text), key)
 
+    def refuse(self, reason: str, longer: float = 0.0) -> None:
+        """End without a word: after silence while it is being set up (`longer`: more of it, in seconds), else at once.
+
+        The reason is for the log.
+        """
+        log.warning("closing connection %s: %s", self.peer, reason)
+        waiting = self.phase in (Phase.START, Phase.TUNE)
+        self.release()
+        self.end(SILENT_SECONDS + longer if waiting else 0.0)
+
     def force_close(self, text: str) -> None:
         """Send the client away: 320 CONNECTION_FORCED."""
-        if self.phase is handshake.Phase.OPEN:
+        if self.phase is Phase.OPEN:
             self._say_close(ReplyCode.CONNECTION_FORCED, reply_text(ReplyCode.CONNECTION_FORCED, text), 0)
-        elif self.phase is not handshake.Phase.CLOSING:
+        elif self.phase is not Phase.CLOSING:
             self.end()
 
     def _say_close(self, code: ReplyCode, text: str, key: int) -> None:
         self.release()
-        self.phase = handshake.Phase.CLOSING
+        self.phase = Phase.CLOSING
         self.send(methods.ConnectionClose(code, text, key >> 16, key & 0xFFFF))
 
     def end(self, linger: float = 0.0) -> None:
@@ -260,6 +223,20 @@ class Connection:
                 channel.stop()
             self._released = self.broker.background_work.begin(self._give_back(channels))
         return self._released
+
+    def check(self) -> None:
+        """Raise AssertionError unless channels are sound, and what they hold is counted; between two turns."""
+        channels = self.channels.values()
+        for channel in channels:
+            channel.check()
+        held = sum(each.size for channel in channels for each in channel.held)
+        assert self._held_bytes == held, f"{self._held_bytes} held bytes are counted, there are {held}"
+        incomplete = sum(
+            channel.assembler.bytes + (tx.bytes if (tx := channel.transaction) else 0) for channel in channels
+        )
+        assert self._released is not None or self.incomplete_bytes == incomplete, (
+            f"{self.incomplete_bytes} bytes of incomplete messages are counted, there are {incomplete}"
+        )
 
     def _give_back(self, channels: list[Channel]) -> Iterator[None]:
         while channels:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
-from base64 import urlsafe_b64encode
 from collections.abc import Callable
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -11,12 +9,14 @@ from weakref import WeakValueDictionary
 
 from broker.entities.vhosts.broker import Broker
 from broker.session.channel.permissions import Access
+from broker.session.channel.route_cache import RouteCache
 from broker.session.login.login_throttle import LoginThrottle
 from broker.session.session_settings import SessionSettings
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
 if TYPE_CHECKING:
+    from broker.entities.vhosts.vhost import VHost
     from broker.session.channel.channel import Channel
     from broker.session.connection import Connection
 
@@ -34,14 +34,14 @@ class Registry:
         self.login_throttle = LoginThrottle(settings.throttle)
         self.incomplete_bytes = 0
         """Bytes that all connections together have sent of messages that are not whole, or not committed."""
-        self._accesses: WeakValueDictionary[tuple[str, str], Access] = WeakValueDictionary()
+        self._routes: WeakValueDictionary[tuple[str, str], RouteCache] = WeakValueDictionary()
 
-    def access(self, user: str, vhost: str) -> Access:
-        """The permissions of a user in a virtual host, shared by all its connections."""
-        access = self._accesses.get((user, vhost))
-        if access is None:
-            access = self._accesses[user, vhost] = Access(self.broker.users, user, vhost)
-        return access
+    def routes(self, user: str, vhost: str) -> RouteCache:
+        """The permissions of a user in a virtual host, and where its publishes go: shared by all its connections."""
+        routes = self._routes.get((user, vhost))
+        if routes is None:
+            routes = self._routes[user, vhost] = RouteCache(Access(self.broker.users, user, vhost))
+        return routes
 
     def count_connections(self, *, user: str | None = None, vhost: str | None = None) -> int:
         """How many connections of a user, or in a virtual host, are open."""
@@ -54,6 +54,20 @@ class Registry:
         """How many channels a user has open, over all its connections."""
         channels = (connection.channels.values() for connection in self.connections if connection.user == user)
         return sum(not channel.closing for of_one in channels for channel in of_one)
+
+    def check(self) -> None:
+        """Raise AssertionError unless all open connections and their cached routes are sound, between two turns."""
+        caches: dict[RouteCache, VHost] = {}
+        for connection in self.connections:
+            connection.check()
+            if connection.vhost_name:
+                caches[connection.routes] = connection.vhost
+        for routes, vhost in caches.items():
+            routes.check(vhost)
+        incomplete = sum(connection.incomplete_bytes for connection in self.connections)
+        assert incomplete <= self.incomplete_bytes, (
+            f"{self.incomplete_bytes} bytes of incomplete messages are counted, connections have {incomplete}"
+        )
 
     def shed_load(self) -> None:
         """Send away the connection that has most of messages that are not whole: they take too much memory."""
@@ -69,8 +83,3 @@ class Registry:
         for connection in list(self.connections):
             if user in (None, connection.user) and vhost in (None, connection.vhost_name):
                 connection.force_close(text)
-
-
-def generated_name(prefix: str) -> str:
-    """A name for a queue or consumer that asked for one: "amq.gen-" and 22 characters, as RabbitMQ makes them."""
-    return prefix + urlsafe_b64encode(secrets.token_bytes(16)).rstrip(b"=").decode()

@@ -9,7 +9,7 @@ _CUT = "..."
 
 
 class AmqpError(Exception):
-    """An error that the peer is told of: a reply code and the words after its name."""
+    """An error that is reported to the peer: a reply code and the text after its name."""
 
     def __init__(self, code: ReplyCode, text: str) -> None:
         super().__init__(f"{code.name} - {text}")

@@ -16,9 +16,13 @@ from broker.wire.properties import HEADER_START
 
 
 class Command(NamedTuple):
-    """A method with its content. header_payload is None when the method carries none."""
+    """A method with its content. header_payload is None when the method carries none.
+
+    `arguments` are the method's, as they came: its payload without class and method id.
+    """
 
     method: Method
+    arguments: bytes
     header_payload: bytes | None
     body: bytes
 
@@ -29,11 +33,12 @@ class Assembler:
     body_bytes_max is the broker's limit on a message; a larger announcement is refused before its body is gathered.
     """
 
-    __slots__ = ("_header", "_method", "_missing", "_parts", "body_bytes_max", "bytes", "idle")
+    __slots__ = ("_arguments", "_header", "_method", "_missing", "_parts", "body_bytes_max", "bytes", "idle")
 
     def __init__(self, body_bytes_max: int = 0) -> None:
         self.body_bytes_max = body_bytes_max
         self._method: Method | None = None
+        self._arguments = b""
         self._header: bytes | None = None
         self._parts: list[bytes | bytearray | memoryview] = []
         self._missing = 0
@@ -42,15 +47,15 @@ class Assembler:
         self.bytes = 0
         """How much of a body is there that is not whole."""
 
-    def method(self, method: Method) -> Command | None:
-        """Take a decoded method; return the command unless content has to follow it."""
+    def method(self, method: Method, arguments: bytes) -> Command | None:
+        """Take a decoded method and its arguments as they came; return the command unless content has to follow it."""
         if self._method is not None:
             raise self._unexpected_method()
         if method.HAS_CONTENT:
-            self._method = method
+            self._method, self._arguments = method, arguments
             self.idle = False
             return None
-        return Command(method, None, b"")
+        return Command(method, arguments, None, b"")
 
     def header(self, payload: bytes) -> Command | None:
         """Take a content header; return the command when its body is empty."""
@@ -76,7 +81,7 @@ class Assembler:
             return None
         self._method = None
         self.idle = True
-        return Command(method, payload, b"")
+        return Command(method, self._arguments, payload, b"")
 
     def body(self, payload: bytes | memoryview) -> Command | None:
         """Take a body frame, as it is or where it lies; return the command when the announced size is reached."""
@@ -99,7 +104,7 @@ class Assembler:
         self._parts = []
         self.bytes = 0
         self.idle = True
-        return Command(method, header, body)
+        return Command(method, self._arguments, header, body)
 
     def _keep(self, payload: bytes | memoryview) -> None:
         """Small pieces after the first grow together: a body that comes by the byte takes no more than its bytes."""

@@ -40,6 +40,10 @@ class BrokerProcess:
         self._process: subprocess.Popen[str] | None = None
         self.prefix: tuple[str, ...] = ()
         """What the command is run by, where it needs something of the system."""
+        self.program: tuple[str, ...] = (sys.executable, "-m", "broker")
+        """What is run; the broker of this checkout."""
+        self.directory = ROOT
+        """Where it is run."""
         self.log_file = data_dir.parent / f"{data_dir.name}.log"
 
     @property
@@ -64,14 +68,14 @@ class BrokerProcess:
     def launch(self) -> None:
         """Start the process and wait for nothing; see `await_ready`."""
         listen = f"{self.address[0]}:{self.address[1]}"
-        command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(self.data_dir), "--listen", listen]
+        command = [*self.program, "serve", "--data-dir", str(self.data_dir), "--listen", listen]
         environment = dict(os.environ if self.environment is None else self.environment)
         if self.check_invariants:
             environment[CHECK_INVARIANTS] = "1"
         with self.log_file.open("a") as log:
             self._process = subprocess.Popen(
                 [*self.prefix, *command, *self.options],
-                cwd=ROOT,
+                cwd=self.directory,
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,

@@ -21,8 +21,9 @@ from broker.server.engine import Engine
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport, TransportSettings
-from broker.session.connection import Connection, Peer
+from broker.session.connection import Connection
 from broker.session.login.passwords import SHA256, hash_password
+from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import from_python
@@ -110,11 +111,16 @@ class Station:
 
 @asynccontextmanager
 async def station(
-    directory: Path, session: SessionSettings | None = None, definitions: RecordedDefinitions | None = None
+    directory: Path,
+    session: SessionSettings | None = None,
+    definitions: RecordedDefinitions | None = None,
+    *,
+    check_invariants: bool = True,
 ) -> AsyncIterator[Station]:
     """A station that is running; at the end everything gathered is on disk."""
     async with trio.open_nursery() as nursery:
-        place = Station(Core(directory, definitions=definitions), nursery, session or SessionSettings())
+        core = Core(directory, definitions=definitions, check_invariants=check_invariants)
+        place = Station(core, nursery, session or SessionSettings())
         place.committer.start(())
         nursery.start_soon(place.engine.run)
         try:
@@ -188,5 +194,5 @@ class Caller:
             data = b""
         if not data:
             raise EOFError("the broker closed the socket")
-        for frame in self._reader.feed(data):
+        for frame in self._reader.feed(bytes(data)):
             self.inbox.put(frame)

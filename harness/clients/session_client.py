@@ -6,8 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from broker.entities.vhosts.users import Permission, User
-from broker.session.connection import Connection, Peer
+from broker.session.connection import Connection
+from broker.session.input.incoming_frames import IncomingFrames
 from broker.session.login.passwords import SHA256, hash_password
+from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
@@ -71,7 +73,8 @@ class Conversation:
         self.party = party
         self.connection = Connection(party.registry, peer, self._flushed)
         self.reading = True
-        self.feed: Callable[[bytes], None] = self.connection.receive
+        self.frames = IncomingFrames(self.connection)
+        self.feed: Callable[[bytes], None] = self.frames.receive
         self._reader = FrameReader()
         self._items: dict[int, list[Any]] = {}
         self._partial: dict[int, tuple[Method, bytes, bytes]] = {}
@@ -98,10 +101,11 @@ class Conversation:
         """Send bytes, in chunks of a size, and let the broker end its turn after each."""
         for start in range(0, len(data), chunk):
             self.feed(data[start : start + chunk])
-            while self.connection.unfinished and not self.connection.ended:
+            while self.frames.unfinished and not self.connection.ended:
                 self.party.core.end_turn()
                 self.feed(b"")
             self.party.core.end_turn()
+            self.connection.check()
 
     def send(self, *methods: Method, channel: int = 1) -> None:
         """Send methods in one piece."""

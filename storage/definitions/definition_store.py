@@ -4,8 +4,8 @@ SQLite is reached through aiosqlite, which lives on asyncio. The store runs an a
 thread and everything here is handed to it whole, so a caller of any kind (a thread, a test, a worker of another
 event loop) just calls and waits. One connection, one lock, one function per transaction.
 
-The batches is a write-ahead log synced at every commit (`synchronous = FULL`); less has been seen to lose the
-last commit when the power fails. The file is held exclusively: nobody changes it behind a running broker's back.
+The journal is a write-ahead log synced at every commit (`synchronous = FULL`); less has been seen to lose the
+last commit when the power fails. The file is locked exclusively: no other process changes it while the broker runs.
 """
 
 from __future__ import annotations
@@ -233,7 +233,7 @@ class DefinitionStore:
 
 
 async def _connection(path: Path, **options: Any) -> aiosqlite.Connection:
-    """An open one. One that fails leaves its thread, which tells the loop of its end: that is awaited."""
+    """An open connection. When opening fails, wait until its thread has ended."""
     threads: list[threading.Thread] = []
 
     def connect() -> sqlite3.Connection:

@@ -1,9 +1,9 @@
 """The bytes of the event log: segments of blocks.
 
 A segment is a file: a mark, a format version, then blocks. A block is a head - the size of what follows, its checksum,
-the number of its first event, how many events it holds - and a zlib-compressed MessagePack array of records. What a
-record is, only those know who write and read them. Events are numbered from 1 in each boot; blocks of one segment
-ascend, and where one does not begin with the number behind its forerunner's last, events are missing.
+the number of its first event, how many events it holds - and a zlib-compressed MessagePack array of records. The
+meaning of a record is defined by its writer and its readers. Events are numbered from 1 in each boot; blocks of one
+segment ascend, and where one does not begin with the number behind its forerunner's last, events are missing.
 
 A segment that is being written is named `_tmp.NODE-BOOT-FIRST`; one that is sealed never changes again, and its
 name says what it holds: `NODE-BOOT-FIRST-LAST.events`. Names of one node sort by age.

@@ -1,7 +1,7 @@
 """The event log on disk: appended to by a thread of its own, in segments that are sealed by rename.
 
-Nothing here is in anybody's way. Whoever has events hands them over and goes on; what the disk does not take, or does
-not take in time, is missing from the log, and the numbers show it. A segment is sealed when it is large or old
+Appending never blocks: the caller hands events over and goes on. Events that the disk does not take, or not in time,
+are missing from the log, and the gap in their numbers shows it. A segment is sealed when it is large or old
 enough, and at the end: written whole, synced, renamed, its directory synced. What a killed process left unsealed is
 cut at its last whole block and sealed at the next start.
 """
@@ -89,7 +89,7 @@ class EventLog:
         return cls(directory, node, boot, settings), last
 
     def append(self, part: Part) -> None:
-        """Hand over some records. Never waits; what is too much for the disk is lost and counted."""
+        """Hand over some records. Never blocks: records beyond what the disk can take are dropped and counted."""
         if self._parts.qsize() >= WAITING_PARTS_MAX:
             self._lose(part, "the disk is too slow")
         else:

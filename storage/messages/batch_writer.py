@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 PAGE_BYTES = 4096
 
 UNCOUNTED = 1 << 32
-"""The references of a body whose count is damaged: so many that it stays, since nobody knows who still needs it."""
+"""The reference count given to a body whose count is damaged: high enough that the body is never removed."""
 
 
 class CorruptRecord(NamedTuple):

@@ -2,7 +2,7 @@
 
 Everything lives in LMDB's one unnamed database. The kinds, with their values:
 
-    I                            identity: whose store this is, and how often it was opened
+    I                            identity: the UUID of the store's owner, and how often it was opened
     L queue lane                 a lane's counters
     S queue lane first           a segment: messages in ascending positions, none below `first`
     s queue lane first           which slots of that segment are settled; no record: none

@@ -1,8 +1,8 @@
 """Making, locking, checking and compacting the LMDB environment of a message store.
 
 LMDB alone does not survive a crash during its first write, and never syncs directories. So a store is made in a
-temporary directory, synced, and renamed into place; the same for a compacted copy. Who holds the lock file beside
-the directory is alone, so leftovers of an interrupted attempt can be removed by name.
+temporary directory, synced, and renamed into place; the same for a compacted copy. The lock file beside
+the directory is held by one process, so leftovers of an interrupted attempt can be removed by name.
 """
 
 from __future__ import annotations
@@ -54,7 +54,8 @@ def lock(directory: Path) -> int:
 def hold(directory: Path) -> int | None:
     """Keep a store from being opened by a broker, and make nothing: a descriptor to close in the end.
 
-    Several may hold one store. None where nobody has ever locked it, such as a copy. Raises StoreLocked, or StoreError.
+    Several readers may hold one store. None for a store that was never locked, such as a copy. Raises StoreLocked,
+    or StoreError.
     """
     path = _lock_file(directory)
     try:
@@ -101,7 +102,7 @@ def create(directory: Path, uuid: bytes) -> None:
 
 
 def check_identity(directory: Path, uuid: bytes | None) -> Identity:
-    """Read whose store this is, and write nothing. Raises StoreIncompatible, or StoreCorrupt."""
+    """Read the store's owner, and write nothing. Raises StoreIncompatible, or StoreCorrupt."""
     if not directory.exists():
         raise StoreIncompatible(f"{directory} does not exist: name the data directory of a broker")
     if not (directory / "data.mdb").is_file():

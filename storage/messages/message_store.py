@@ -28,7 +28,7 @@ from storage.batch import (
     StoredMessage,
     WaitingMessage,
 )
-from storage.commit_failures import Judge, twice
+from storage.commit_failures import FailureClassifier, retry_once
 from storage.messages import lmdb_environment, reclaim, stream_index
 from storage.messages.batch_writer import Changes, CorruptRecord
 from storage.messages.key_lookup import records
@@ -46,7 +46,7 @@ from storage.messages.keys import (
 from storage.messages.lane_reader import LaneReader
 from storage.messages.records import Identity, LastEvent, decode_counters, encode_counters
 from storage.messages.segments import TRANSIENT
-from storage.messages.start_repair import mend
+from storage.messages.start_repair import repair
 from storage.storage_errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
 
 RECLAIM_WITH_COMMIT = 16
@@ -69,11 +69,16 @@ class MessageStore:
     """Messages on disk. Made by `open`; one at a time for a directory.
 
     `corrupt` lists what could not be read since it was last cleared. The store takes those records out of their
-    lanes with its next commit and keeps their bytes; whoever counts a lane's messages has to subtract them.
+    lanes with its next commit and keeps their bytes; the queue has to subtract them from its counters.
     """
 
     def __init__(
-        self, directory: Path, environment: lmdb.Environment, identity: Identity, judge: Judge, lock: int
+        self,
+        directory: Path,
+        environment: lmdb.Environment,
+        identity: Identity,
+        classifier: FailureClassifier,
+        lock: int,
     ) -> None:
         self.directory = directory
         self.uuid = identity.uuid
@@ -81,7 +86,7 @@ class MessageStore:
         self.corrupt: list[CorruptRecord] = []
         self.streams = stream_index.Streams(environment)
         self._environment = environment
-        self._judge = judge
+        self._classifier = classifier
         self._lock = lock
         self._set_aside: dict[tuple[int, int, int], CorruptRecord] = {}
         self._set_aside_done = 0
@@ -102,9 +107,9 @@ class MessageStore:
     ) -> MessageStore:
         """Open the store in a directory, or make it there; count the boot, and sync that before returning.
 
-        `store_uuid` (16 bytes) is whose messages they must be. Messages that end with their boot are dead from here
+        `store_uuid` (16 bytes) must be the store's owner. Messages that end with their boot are dead from here
         on. Raises StoreLocked, StoreIncompatible and StoreCorrupt, each before anything was changed; StoreFull; and
-        StoreError when the system does not let us.
+        StoreError when the system refuses.
         """
         lock = lmdb_environment.lock(directory)
         try:
@@ -121,7 +126,7 @@ class MessageStore:
     def close(self) -> None:
         """Let go of the store. Nothing is left to write: what was committed is on disk."""
         self._environment.close()
-        self._judge.close()
+        self._classifier.close()
         os.close(self._lock)
 
     def __enter__(self) -> MessageStore:
@@ -168,7 +173,7 @@ class MessageStore:
                     reclaim.delete_queue(changes, queue_id)
 
         if held:
-            twice(delete)
+            retry_once(delete)
             self._reclaiming = True
 
     # Writing: one thread at a time
@@ -180,7 +185,7 @@ class MessageStore:
         outcome is unknown.
         """
         started = time.perf_counter()
-        marked, self._reclaiming = twice(lambda: self._write(batch))
+        marked, self._reclaiming = retry_once(lambda: self._write(batch))
         self._marked.update(marked)
         self._remember(batch)
         self._commits += 1
@@ -195,7 +200,7 @@ class MessageStore:
             with self._writing() as changes:
                 return reclaim.step(changes, budget_records)
 
-        self._reclaiming = twice(step)
+        self._reclaiming = retry_once(step)
         return self._reclaiming
 
     def release_ballast(self) -> bool:
@@ -282,7 +287,7 @@ class MessageStore:
                 yield changes
                 changes.finish()
         except lmdb.Error as error:
-            raise self._judge.judge(error) from error
+            raise self._classifier.classify(error) from error
         self._set_aside_done += len(taken)
         for record in taken:
             del self._set_aside[(record.queue_id, record.lane, record.position)]
@@ -344,33 +349,35 @@ def _open(directory: Path, lock: int, uuid: bytes | None, *, compact: bool, crea
         lmdb_environment.compact_if_worth_it(directory)
     with ExitStack() as undo:
         environment = undo.enter_context(lmdb_environment.open_environment(directory))
-        judge = undo.enter_context(closing(Judge(directory)))
+        classifier = undo.enter_context(closing(FailureClassifier(directory)))
         identity = identity._replace(boot=identity.boot + 1)
-        _begin_boot(environment, judge, identity, directory)
+        _begin_boot(environment, classifier, identity, directory)
         ballast.restore(directory)
-        store = MessageStore(directory, environment, identity, judge, lock)
+        store = MessageStore(directory, environment, identity, classifier, lock)
         undo.pop_all()
         return store
 
 
-def _begin_boot(environment: lmdb.Environment, judge: Judge, identity: Identity, directory: Path) -> None:
+def _begin_boot(
+    environment: lmdb.Environment, classifier: FailureClassifier, identity: Identity, directory: Path
+) -> None:
     """Count the boot. On a full disk with what the ballast gives: consumers can make room only in a running broker."""
     try:
-        twice(lambda: _count_boot(environment, judge, identity))
+        retry_once(lambda: _count_boot(environment, classifier, identity))
     except StoreFull:
         if not ballast.release(directory):
             raise
-        twice(lambda: _count_boot(environment, judge, identity))
+        retry_once(lambda: _count_boot(environment, classifier, identity))
 
 
-def _count_boot(environment: lmdb.Environment, judge: Judge, identity: Identity) -> None:
+def _count_boot(environment: lmdb.Environment, classifier: FailureClassifier, identity: Identity) -> None:
     try:
         with environment.begin(write=True, buffers=True) as txn:
             txn.put(IDENTITY, identity.encode())
-            mend(txn, identity.boot)
+            repair(txn, identity.boot)
             reclaim.begin_boot(txn, identity.boot)
     except lmdb.Error as error:
-        raise judge.judge(error) from error
+        raise classifier.classify(error) from error
 
 
 def _last_event(txn: lmdb.Transaction[memoryview]) -> LastEvent | None:

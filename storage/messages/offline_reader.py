@@ -1,6 +1,6 @@
 """What a store that no broker has open holds, message by message, read without changing a byte.
 
-A store that is being written cannot be read beside its writer: pages are used again. So whoever reads here holds the
+A store that is being written cannot be read beside its writer: pages are used again. So a reader holds the
 store's lock, shared with other readers, where there is a lock file; a copy that no broker ever ran on has none. Nothing
 is mended and nothing is written: what a start would put right is shown as it lies there.
 """

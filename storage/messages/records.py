@@ -61,7 +61,7 @@ def _unpack(layout: struct.Struct, payload: bytes, what: str) -> tuple[int, ...]
 
 
 class Identity(NamedTuple):
-    """Whose store this is, and how often it has been opened for writing."""
+    """The UUID of the broker that owns the store, and how often it has been opened for writing."""
 
     uuid: bytes
     boot: int

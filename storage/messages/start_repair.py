@@ -1,7 +1,7 @@
-"""What a start puts right before anybody reads: records whose damage would make a count wrong.
+"""What a start repairs before the first read: records whose damage would make a count wrong.
 
 A queue asks the store for as many messages as its lane's counters say. Damage to a bitmap or a sweep brings messages
-back that the counters do not know of; they would be given out in the place of others, which nobody would see again. So
+back that the counters do not know of; they would be given out in the place of others, which would be lost. So
 such a record goes, as if nothing had been settled or purged, and its lane is counted again.
 """
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import lmdb
 
 
-def mend(txn: lmdb.Transaction[memoryview], boot: int) -> None:
+def repair(txn: lmdb.Transaction[memoryview], boot: int) -> None:
     """Remove damaged bitmaps and sweeps, and count their lanes again, as well as those with damaged counters."""
     damaged = [key for kind in (SETTLED, SWEEP) for key, value in records(txn, kind) if not _sound(value)]
     for key in damaged:

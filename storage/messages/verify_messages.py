@@ -1,4 +1,4 @@
-"""Checking a stopped store from the outside in: every checksum, every counter, everything that nobody refers to."""
+"""Checking a stopped store from the outside in: every checksum, every counter, every orphaned record."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Publisher:
 
     def __init__(self) -> None:
         self.called = 0
-        self.ledger = ConfirmLedger(self._ready)
+        self.ledger = ConfirmLedger(1, self._ready)
         self.batch = 1
         self.on_disk = 0
         self.published = 0
@@ -28,7 +28,7 @@ class Publisher:
         self.due: dict[int, bool] = {}  # number -> refused
         self.unanswered: set[int] = set()
 
-    def _ready(self) -> None:
+    def _ready(self, ledger: ConfirmLedger) -> None:
         self.called += 1
 
     def publish(self, action: int) -> None:
@@ -80,10 +80,12 @@ class Publisher:
                 self.store()
             else:
                 self.read()
+            self.ledger.check()
         self.batch += 1
         while self.waiting:
             self.store()
         self.read()
+        self.ledger.check()
         assert not self.unanswered
 
 

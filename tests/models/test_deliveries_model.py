@@ -65,6 +65,7 @@ class Pair:
         self.taken = {}
 
     def check(self) -> None:
+        self.ledger.check()
         assert list(self.ledger.unacked.items()) == sorted(self.model.items())
         assert self.ledger.consumed == sum(entry.consumer is not None for entry in self.model.values())
         for queue in self.queues:

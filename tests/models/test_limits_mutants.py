@@ -9,8 +9,7 @@ import pytest
 
 from broker.entities.messages.death_header import DeadLetter
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.classic_queue import ClassicQueue
-from broker.entities.queues.ordered_queue import OrderedQueue
+from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.priority_queue import PriorityReadyMessages
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.ready_messages import ReadyMessages

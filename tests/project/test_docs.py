@@ -16,8 +16,8 @@ from broker.config import Config
 from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
-DECISIONS = sorted((ROOT / "docs" / "decisions").glob("*.md"))
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").glob("*.md")])
+DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
@@ -133,3 +133,8 @@ def test_a_decision_says_why_what_and_at_what_cost(page: Path) -> None:
 def test_decisions_have_numbers_of_their_own() -> None:
     numbers = [page.name[:4] for page in DECISIONS]
     assert sorted(set(numbers)) == numbers
+
+
+def test_the_list_of_decisions_is_complete() -> None:
+    listed = LINK.findall((ROOT / "docs" / "decisions" / "README.md").read_text(encoding="utf-8"))
+    assert sorted(link for link in listed if link[0].isdigit()) == [page.name for page in DECISIONS]

@@ -7,9 +7,11 @@ import os
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from itertools import count, islice
 
+from harness.waiting import begun_within
 from tests.simulation.seeds import replay, run, shrink
 
 
@@ -18,6 +20,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, help="the seed of one run")
     parser.add_argument("--seeds", type=int, default=20, help="how many runs, when no seed is given; 0: for ever")
+    parser.add_argument("--minutes", type=float, help="as many runs as are begun within so many, instead of --seeds")
     parser.add_argument("--first", type=int, help="the first of these seeds, random if not given")
     parser.add_argument("--hours", type=float, default=10.0, help="virtual hours of each run")
     parser.add_argument("--without", type=int, action="append", default=[], help="a client that stays away")
@@ -38,12 +41,14 @@ def main() -> int:
             print(shrink(said.seed, said.hours).line())
         return bool(outcome.failure)
     first = said.first if said.first is not None else int.from_bytes(os.urandom(4), "big")
-    seeds = islice(count(first), said.seeds or None)
+    seeds: Iterator[int] = islice(count(first), said.seeds or None)
+    if said.minutes is not None:
+        seeds = begun_within(said.minutes, first)
     print(f"seeds from {first}, {said.hours:g} virtual hours each, {said.jobs} processes", flush=True)
     return run_many(seeds, said.hours, said.jobs)
 
 
-def run_many(seeds: islice[int], hours: float, jobs: int) -> int:
+def run_many(seeds: Iterator[int], hours: float, jobs: int) -> int:
     """Run seeds as long as there are any."""
     totals: Counter[str] = Counter()
     started, found = time.monotonic(), 0

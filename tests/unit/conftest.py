@@ -31,5 +31,7 @@ def damaged_core(tmp_path: Path) -> Iterator[Core]:
 def party(tmp_path: Path) -> Iterator[Party]:
     """A broker with sessions and without sockets. Durable things are on disk when the test says so."""
     core = Core(tmp_path / "messages")
-    yield Party(core)
+    party = Party(core)
+    yield party
+    party.registry.check()
     core.close()

@@ -41,7 +41,7 @@ _OPTIONS = (
     click.option("--host", help="The broker; default: the one that is configured here."),
     click.option("--port", type=click.IntRange(1, 65535), help="Its port; default: as configured, or 5672."),
     click.option("-p", "--vhost", metavar="VHOST", help="The virtual host; default: /."),
-    click.option("--user", help=f"Who we are there; the password is in {PASSWORD} or in a file."),
+    click.option("--user", help=f"User to log in with; the password is in {PASSWORD} or in a file."),
     click.option("--password-file", metavar="FILE", help="A file with the password."),
     click.option("--uri", envvar="LEVERET_URI", help="amqp://user@host:port/vhost, or amqps://, in place of these."),
     click.option("--tls", is_flag=True, help="Connect by TLS."),

@@ -23,7 +23,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM)
 @click.command()
 @targeted
 @broker_options
-@click.option("--queue", required=True, metavar="NAME", help="Whose messages.")
+@click.option("--queue", required=True, metavar="NAME", help="The queue to archive.")
 @click.option("--out", required=True, metavar="DIR|URI", help="Where files go: a directory, s3://..., hdfs://...")
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="So many messages; default: as many as are ready.")
 @click.option("--until-empty", is_flag=True, help="Go on until none comes any more.")
@@ -78,7 +78,7 @@ def _check(*, limit: int | None, until_empty: bool, follow: bool, keep: bool) ->
 
 @contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether somebody has asked for the end. Who asks twice has it at once."""
+    """Whether the end was asked for, by a signal. A second signal ends the process at once."""
     asked = threading.Event()
     before = {number: signal.getsignal(number) for number in ENDING}
 

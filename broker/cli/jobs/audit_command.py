@@ -30,9 +30,9 @@ def audit(target: Target, source: Source, setting: Setting, as_json: bool) -> No
     with setting.place("audit", source) as place:
         found = pipeline_module("jobs.audit_job").run_audit(source.read(place.spark), place)
     if as_json:
-        told = {**found.coverage, "verdicts": found.verdicts, "violations": found.violations}
-        told["found"] = [row.asDict() for row in found.found]
-        click.echo(json.dumps(told, indent=2, default=str))
+        shown = {**found.coverage, "verdicts": found.verdicts, "violations": found.violations}
+        shown["found"] = [row.asDict() for row in found.found]
+        click.echo(json.dumps(shown, indent=2, default=str))
     else:
         _show_audit(found)
     sys.exit(not found.clean)

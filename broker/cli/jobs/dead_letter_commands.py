@@ -149,7 +149,7 @@ def _count(broker: dict[str, str], queue: str) -> int:
 
 
 def _access(broker: dict[str, str], events: str) -> dict[str, str]:
-    """Who we are to an event log by HTTP: the same as to the broker."""
+    """The login for an event log by HTTP: the same as for the broker."""
     known = ("user", "password", "passwordFile") if events.startswith(("http://", "https://")) else ()
     return {name: broker[name] for name in known if name in broker}
 

@@ -18,7 +18,7 @@ from broker.cli.user_commands import asked_password
 @targeted
 @click.option("--from", "source", metavar="DIR|URL", help="The event log; default: that of the data directory.")
 @click.option("--to", "where", required=True, metavar="DIR|URI", help="A directory, or s3://..., hdfs://..., gs://...")
-@click.option("--user", metavar="NAME", help="With a URL: who reads; default: guest.")
+@click.option("--user", metavar="NAME", help="User to log in with at a URL; default: guest.")
 @click.option("--password-file", metavar="FILE", help="A file with the password; see below.")
 @click.option("--tls-ca-file", metavar="FILE", help="Certificates to believe, PEM; default: the system's.")
 def export_events(target: Target, source: str | None, where: str, **access: str | None) -> None:
@@ -45,7 +45,7 @@ def export_events(target: Target, source: str | None, where: str, **access: str 
 
 
 def _options(source: str, user: str | None, password_file: str | None, tls_ca_file: str | None) -> dict[str, str]:
-    """The Spark source's options for who we are, where that is asked."""
+    """The Spark source's options for logging in, when the source is a URL."""
     given = {"user": user, "passwordFile": password_file, "tlsCaFile": tls_ca_file}
     options = {name: value for name, value in given.items() if value is not None}
     if source.startswith(("http://", "https://")) and password_file is None:

@@ -26,5 +26,5 @@ def show_lines(rows: Sequence[Sequence[str]]) -> None:
 
 
 def number(value: float | None, decimals: int = 0) -> str:
-    """A number as it is read; a question mark for what nobody knows."""
+    """A number for people; a question mark when it is unknown."""
     return "?" if value is None else f"{value:,.{decimals}f}"

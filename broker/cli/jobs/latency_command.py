@@ -32,8 +32,8 @@ def latency(target: Target, source: Source, since: Any, until: Any, setting: Set
     with setting.place("latency", source) as place:
         found = pipeline_module("jobs.latency_job").run_latency(source.read(place.spark), place, since, until)
     if as_json:
-        told = {**found.coverage, "durations": found.durations, "negative": found.negative}
-        click.echo(json.dumps({**told, "busiest": [row.asDict() for row in found.busiest]}, indent=2))
+        shown = {**found.coverage, "durations": found.durations, "negative": found.negative}
+        click.echo(json.dumps({**shown, "busiest": [row.asDict() for row in found.busiest]}, indent=2))
         return
     show_coverage(found.coverage)
     click.echo(f"{found.durations:,} durations")

@@ -42,13 +42,13 @@ class Setting(NamedTuple):
 
     @contextmanager
     def place(self, job: str, source: Source | None) -> Iterator[Any]:
-        """Start Spark; the place for results in it. What a job leaves there, the report then tells.
+        """Start Spark; the directory for results. The report is written from them when the job has ended.
 
         Raises AdministrationError, and OSError for a source that is not there: sooner than Spark could.
         """
         if source is not None:
             source.require()
-        jobs, places, page = map(pipeline_module, ("jobs", "places", "report.page"))
+        jobs, places, page = map(pipeline_module, ("jobs.audit_job", "spark.file_places", "report.page"))
         progress = sys.stderr.isatty()
         try:
             with jobs.spark_for(job, master=self.master, settings=self.settings, progress=progress) as spark:
@@ -69,7 +69,11 @@ def placed(command: Command) -> Command:
     _take_over(run, command)
     where = click.option("--out", required=True, metavar="DIR|URI", help="Where tables and report.html go.")
     master = click.option(
-        "--master", default="local[*]", show_default=True, metavar="URL", help="The Spark to run on; here, if not told."
+        "--master",
+        default="local[*]",
+        show_default=True,
+        metavar="URL",
+        help="The Spark master; by default this machine.",
     )
     conf = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
     return where(master(conf(run)))  # type: ignore[return-value]
@@ -91,7 +95,9 @@ def sourced(command: Command) -> Command:
         metavar="DIR|URI",
         help="An event log, an export of one, or http://HOST:PORT; default: the log of the data directory.",
     )
-    user = click.option("--user", metavar="NAME", help="Who reads by HTTP; the password is in LEVERET_PASSWORD.")
+    user = click.option(
+        "--user", metavar="NAME", help="User to log in with at a URL; the password is in LEVERET_PASSWORD."
+    )
     password = click.option("--password-file", metavar="FILE", help="A file with the password, in its place.")
     return where(user(password(run)))  # type: ignore[return-value]
 
@@ -104,7 +110,7 @@ def timed(command: Command) -> Command:
 
 
 def _access(user: str | None, password_file: str | None) -> dict[str, str]:
-    """The data source's options for who we are."""
+    """The data source's options for logging in."""
     given = {"user": user, "passwordFile": password_file}
     if user is not None and password_file is None:
         given["password"] = os.environ.get("LEVERET_PASSWORD")

@@ -32,8 +32,8 @@ def throughput(target: Target, source: Source, since: Any, until: Any, setting: 
     with setting.place("throughput", source) as place:
         found = pipeline_module("jobs.throughput_job").run_throughput(source.read(place.spark), place, since, until)
     if as_json:
-        told = {**found.coverage, "counts": found.counts, "busiest": [row.asDict() for row in found.busiest]}
-        click.echo(json.dumps(told, indent=2))
+        shown = {**found.coverage, "counts": found.counts, "busiest": [row.asDict() for row in found.busiest]}
+        click.echo(json.dumps(shown, indent=2))
         return
     show_coverage(found.coverage)
     show_lines([HEADING, *map(_line, found.busiest)])

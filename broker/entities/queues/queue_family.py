@@ -25,10 +25,9 @@ from typing import Any, NamedTuple
 
 from broker.entities.arguments import stream_arguments
 from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, QueueType, type_of
-from broker.entities.queues.classic_queue import ClassicQueue
 from broker.entities.queues.consumers import Consumers
 from broker.entities.queues.delay_queue import NothingReady
-from broker.entities.queues.ordered_queue import OrderedQueue
+from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.priority_queue import PriorityQueue, PriorityReadyMessages, PriorityStore
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec, Ready, Roles, Store
 from broker.entities.queues.queue_limits import Limits, Unlimited

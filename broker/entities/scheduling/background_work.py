@@ -69,6 +69,6 @@ def _advance(work: Work) -> bool:
         if sum(1 for _ in islice(work.steps, PORTION_STEPS)) == PORTION_STEPS:
             return False
     except Exception:  # one client's trouble is not the broker's
-        log.exception("what was left to do is not done")
+        log.exception("background work failed; its remaining steps are skipped")
     work.done.resolve(None)
     return True

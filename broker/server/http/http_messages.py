@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import msgspec
 
 from broker.server.http.segment_files import FileSlice
-from broker.session.connection import Peer
+from broker.session.peer import Peer
 
 PARAMETERS_MAX = 200
 

@@ -27,7 +27,7 @@ from broker.server.http.segment_files import FileSlice
 from broker.server.net.listeners import accept_forever
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import words
-from broker.session.connection import Peer
+from broker.session.peer import Peer
 
 log = logging.getLogger("leveret.http")
 
@@ -46,7 +46,7 @@ _REFUSALS = {
     413: problem(413, "content_too_large", "no request here has a body"),
     431: problem(431, "request_header_fields_too_large", "the request is too large"),
     501: problem(501, "not_implemented", "this is not understood"),
-    505: problem(505, "http_version_not_supported", "HTTP/1.1 is spoken here"),
+    505: problem(505, "http_version_not_supported", "HTTP version not supported"),
 }
 
 Application = Callable[[Request], Awaitable[Answer]]
@@ -72,7 +72,7 @@ class WebServer:
             return True
         waiting = sorted((each for each in self.connections if not each.busy), key=lambda each: each.since)
         for each in waiting[: len(self.connections) - int(most * ROOM_PART)]:
-            log.warning("closing HTTP connection %s: there are too many, and it asks for nothing", each.peer)
+            log.warning("closing HTTP connection %s: connection limit reached, and it is idle", each.peer)
             each.drop()
         return False
 
@@ -124,7 +124,7 @@ class HttpConnection:
                         self.since = trio.current_time()
                     await self._part()
         except trio.TooSlowError:
-            log.warning("closing HTTP connection %s: it takes its answer too slowly", self.peer)
+            log.warning("closing HTTP connection %s: the client reads its answer too slowly", self.peer)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             log.debug("HTTP connection %s: the client has gone", self.peer)
         finally:

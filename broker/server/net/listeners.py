@@ -11,7 +11,7 @@ from collections.abc import Callable
 import trio
 
 from broker.config import Address
-from broker.session.connection import Peer
+from broker.session.peer import Peer
 
 log = logging.getLogger("leveret.listeners")
 

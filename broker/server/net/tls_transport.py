@@ -18,8 +18,8 @@ from broker.server.committer import Committer
 from broker.server.engine import Engine
 from broker.server.net.tls_context import Security
 from broker.server.net.transport import RECEIVE_BYTES, Transport, TransportSettings
-from broker.session.connection import Peer, Secured
 from broker.session.login.handshake import HTTP_VERBS
+from broker.session.peer import Peer, Secured
 from broker.session.registry import Registry
 
 log = logging.getLogger("leveret.connection")
@@ -156,7 +156,7 @@ class SecureTransport(Transport):
                 self._tls.write(data[start : start + PIECE_BYTES])
                 parts.append(self._outgoing.read())
         except ssl.SSLError as error:
-            log.warning("connection %s: cannot seal what it is sent: %s", self._peer, words(error))
+            log.warning("connection %s: cannot encrypt its output: %s", self._peer, words(error))
             self._fail()
         parts.append(self._outgoing.read())
         return b"".join(parts)

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from broker.server.engine import LONG_TURN_SECONDS, Engine
-from broker.session.connection import Connection, Peer
-from broker.session.login.handshake import Phase
+from broker.session.connection import Connection
+from broker.session.input.incoming_frames import IncomingFrames
+from broker.session.login.phase import Phase
+from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.wire.frames import HEARTBEAT
 
@@ -72,6 +74,7 @@ class Transport:
         self.last_received = self.last_sent = trio.current_time()
         self._ending = trio.CancelScope()
         self.connection = Connection(registry, peer, self.flush)
+        self.frames = IncomingFrames(self.connection)
         self._take = self.connection.output.take
         registry.handshaking[self.connection] = self.abort
 
@@ -141,7 +144,7 @@ class Transport:
                 await self._stand_in_line(data)
             else:
                 await self._handle(data)
-            while connection.unfinished and not connection.ended:
+            while self.frames.unfinished and not connection.ended:
                 await self._hold_back()
                 await self._stand_in_line(b"")
             if self._handshaking and connection.phase is Phase.OPEN:
@@ -156,10 +159,10 @@ class Transport:
 
     async def _handle(self, data: bytes) -> None:
         began = thread_time()
-        self.connection.receive(data)
+        self.frames.receive(data)
         self._engine.end_turn()
         seconds = thread_time() - began
-        self._in_line = self.connection.unfinished
+        self._in_line = self.frames.unfinished
         if seconds > LONG_TURN_SECONDS:
             self._in_line = True
             await trio.sleep(seconds / 2)

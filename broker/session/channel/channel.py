@@ -8,30 +8,35 @@ memory or disk run short; acknowledgements pass by them, because they are what m
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
 
 from broker.entities.messages.message import Entry
 from broker.entities.queues.consumers import UNLIMITED, Consumer
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
-from broker.session.channel import deliveries
+from broker.session.channel import deliveries, firehose
+from broker.session.channel.channel_recording import ChannelRecorder, ConfirmRecorder
 from broker.session.channel.confirms import ConfirmLedger
 from broker.session.channel.deliveries import DeliveryLedger
 from broker.session.channel.direct_reply import DirectReplyTo
 from broker.session.channel.transaction import Transaction
 from broker.session.output import content_frames
 from broker.wire import methods
-from broker.wire.amqp_errors import ChannelException, reply_text
+from broker.wire.amqp_errors import ChannelException, ConnectionException, reply_text
 from broker.wire.assembler import Assembler
 from broker.wire.frames import method_frame
 from broker.wire.method import Method
 
 if TYPE_CHECKING:
-    from broker.session.channel.channel_recording import RecordedChannel
-    from broker.session.connection import Connection
+    from broker.entities.vhosts.broker import Broker
+    from broker.entities.vhosts.vhost import VHost
+    from broker.session.channel.route_cache import RouteCache
+    from broker.session.output.output_buffer import Output
+    from broker.session.peer import Peer
+    from broker.session.session_settings import SessionSettings
 
 T = TypeVar("T")
 
@@ -52,14 +57,57 @@ class Held(NamedTuple):
     size: int
 
 
-class Channel:
-    """State of one channel of one connection. `recorded` is itself where events are recorded."""
+class ChannelConnection(Protocol):
+    """What channels, and the methods that they handle, know of their connection."""
 
-    def __init__(self, connection: Connection, number: int) -> None:
+    broker: Broker
+    settings: SessionSettings
+    peer: Peer
+    user: str
+    vhost: VHost
+    routes: RouteCache
+    output: Output
+    frame_max: int
+    channels: dict[int, Channel]
+    reply_channels: dict[str, Channel]
+    """Who waits for direct replies, on any connection, by the address of the replies."""
+    handling: int
+    publishes: bool
+    confirmed: bool
+
+    @property
+    def write_blocked(self) -> bool:
+        """The client does not read what it has been told."""
+
+    def knows(self, capability: str) -> bool:
+        """The client understands one of RabbitMQ's extensions."""
+
+    def guard(self, channel: Channel, key: int, action: Action) -> None:
+        """Do something for a channel; an error is answered there."""
+
+    def fail(self, error: ConnectionException, failing: int) -> None:
+        """End the connection with an error that the method with the key `failing` caused."""
+
+    def hold(self, size: int) -> None:
+        """Count what is held for the connection, in bytes."""
+
+    def count_incomplete(self, size: int) -> None:
+        """Count what has come of messages that are not whole, in bytes."""
+
+    def block(self) -> None:
+        """The client publishes while a resource is short."""
+
+
+class Channel:
+    """State of one channel of one connection. `recorder` is there where events are recorded."""
+
+    def __init__(self, connection: ChannelConnection, number: int, recorder: ChannelRecorder | None = None) -> None:
         self.connection = connection
         self.number = number
+        self.recorder = recorder
         self.vhost = connection.vhost
-        self.access = connection.access
+        self.routes = connection.routes
+        self.access = connection.routes.access
         self.assembler = Assembler(BODY_BYTES_MAX)
         self.deliveries = DeliveryLedger()
         self.consumers: dict[str, Consumer] = {}
@@ -69,7 +117,6 @@ class Channel:
         self.confirms: ConfirmLedger | None = None
         self.confirmed = False
         """Whether publishes are answered: in confirm mode, and in transactions."""
-        self.recorded: RecordedChannel | None = None
         self.transaction: Transaction | None = None
         self.prefetch = 0
         self.prefetch_all = 0
@@ -157,15 +204,28 @@ class Channel:
 
     def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
         """Send deliveries; those of a consumer that acknowledges are written into the ledger."""
-        ledger, frame_max = self.deliveries, self.connection.frame_max
+        ledger, recorder = self.deliveries, self.recorder
         first = ledger.last + 1
+        if self.vhost.traced:
+            firehose.delivered(self.origin, entries)
+        sent = entries if recorder is None else recorder.as_sent(entries)
         self.connection.output.send_all(
-            *content_frames.deliver_run(self.number, self.prefixes[consumer], first, entries, frame_max)
+            *content_frames.deliver_batch(self.number, self.prefixes[consumer], first, sent, self.connection.frame_max)
         )
         if consumer.no_ack:
             ledger.skip(len(entries))
         else:
             ledger.add_all(entries)
+        if recorder is not None:
+            recorder.delivered(consumer.queue, consumer.tag, first, entries, no_ack=consumer.no_ack)
+
+    @property
+    def origin(self) -> firehose.Origin:
+        """What the firehose says of where a message was published or delivered."""
+        connection = self.connection
+        return firehose.Origin(
+            self.vhost, str(connection.peer), self.number, connection.user, connection.settings.cluster_name
+        )
 
     def unacked_of(self, queue: Queue) -> Iterable[Entry]:
         """What is out with the client of one queue."""
@@ -194,36 +254,39 @@ class Channel:
 
     # Confirms
 
-    def confirm_later(self, ledger: ConfirmLedger, count: int = 1) -> None:
-        """The publishes just made are confirmed with the open batch."""
-        batches = self.connection.broker.batches
-        if ledger.wait_for(batches.current.number, count):
-            batches.wait(ledger)
+    def confirm_publishes(self) -> None:
+        """Enter confirm mode; no harm where it is on."""
+        if self.confirms is None:
+            recorder = None if self.recorder is None else ConfirmRecorder(self.recorder)
+            self.confirms = ConfirmLedger(self.number, self.connection.output.answer, recorder)
+            self.confirmed = True
 
-    def confirms_ready(self) -> None:
-        """There are confirms to send at the end of the turn."""
-        self.connection.output.answer(self)
+    def _end_confirms(self) -> None:
+        if self.confirms is not None:
+            self.confirms.end()
+            self.confirms = None
 
-    def answer_publishes(self) -> list[bytes]:
-        """The confirms that are due, as frames."""
-        if self.confirms is None or self.closing:
-            return []
-        return [
-            method_frame(
-                self.number,
-                methods.BasicNack(answer.tag, answer.multiple, True)
-                if answer.refused
-                else methods.BasicAck(answer.tag, answer.multiple),
+    def check(self) -> None:
+        """Raise AssertionError unless ledgers and consumers are sound and agree, between two turns."""
+        self.deliveries.check()
+        if self.confirms is not None:
+            self.confirms.check()
+        assert self.prefixes.keys() == set(self.consumers.values()), "consumers and their prefixes differ"
+        tx = self.transaction
+        out = Counter(
+            entry.consumer for entry in (*self.deliveries.unacked.values(), *(tx.settled.values() if tx else ()))
+        )
+        for tag, consumer in self.consumers.items():
+            assert consumer.unacked == out[consumer], (
+                f"consumer '{tag}' counts {consumer.unacked} deliveries, {out[consumer]} are out"
             )
-            for answer in self.confirms.answers()
-        ]
 
     # End
 
     def stop(self) -> None:
         """The connection is at its end: nothing more is handled or said, and what the channel holds is about to go."""
         self.ended = True
-        self.confirms = None
+        self._end_confirms()
         self.direct_reply.stop()
 
     def release(self, *, failed: bool = False) -> None:
@@ -250,7 +313,7 @@ class Channel:
             if not any(self.deliveries.of_queue(queue)):
                 queue.forget(self)
         self.direct_reply.stop()
-        self.confirms = None
+        self._end_confirms()
         self.connection.hold(-sum(held.size for held in self.held))
         self.held.clear()
 

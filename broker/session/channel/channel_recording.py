@@ -1,151 +1,108 @@
-"""A channel whose deliveries, publishes and confirms are recorded: see `broker.entities.queues.event_recording`."""
+"""What crosses a channel, told to the event log: see `broker.entities.queues.event_recording`.
+
+A channel has a `ChannelRecorder` where events are recorded, and None elsewhere. It asks once for each batch of
+publishes or deliveries; its ledger of confirms has a `ConfirmRecorder` and does the same.
+"""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.event_recording import ACK, CONFIRM, DELIVER, NACK, RETURN, Recorder, name_bytes
 from broker.entities.queues.queue import Queue
-from broker.session.channel.channel import Channel
-from broker.session.channel.confirms import Answer, ConfirmLedger
 from broker.wire.field_tables import Field
-from broker.wire.method import Method
-from broker.wire.methods import TxCommitOk
 from broker.wire.properties import decode_properties, encode_header
-
-if TYPE_CHECKING:
-    from broker.session.connection import Connection
 
 STAMP = "x-leveret-message-id"
 """The header that a delivered message carries its number in, where that is wanted."""
 
 Numbers = list[int]
-"""Runs of message numbers: first, how many, first, how many ..."""
+"""Ranges of message numbers: first, how many, first, how many ..."""
 
 
-class RecordedChannel(Channel):
-    """A channel that tells a recorder what crosses it."""
+class ChannelRecorder:
+    """Tells a recorder what is published, delivered and confirmed on one channel.
 
-    def __init__(self, connection: Connection, number: int, recorder: Recorder) -> None:
-        super().__init__(connection, number)
-        self.recorder = recorder
-        self.recorded = self
-        self._publisher = name_bytes(self.vhost.name), name_bytes(str(connection.peer)), number
+    `peer` is the connection's name. With `stamps` messages go out with their numbers in a header.
+    """
+
+    def __init__(self, recorder: Recorder, vhost: str, peer: str, number: int, *, stamps: bool) -> None:
+        self._recorder = recorder
+        self._publisher = name_bytes(vhost), name_bytes(peer), number
+        self._stamps = stamps
         self._of_transaction: Numbers = []
         self.latest = 0
-        """The number of what was published last, or of the first in its run."""
+        """The number of what was published last, or of the first in its batch."""
 
-    def published(self, messages: Sequence[Message], *, returned: bool) -> None:
+    def published(self, messages: Sequence[Message], *, returned: bool, in_transaction: bool) -> None:
         """The client has published messages, alike but for their bodies, which are about to reach their queues."""
-        self.latest = first = self.recorder.published(messages, self._publisher)
+        self.latest = first = self._recorder.published(messages, self._publisher)
         if returned:
-            self.recorder.add(RETURN, len(messages), *self._publisher, [first, len(messages)])
-        if self.transaction is not None:
+            self._recorder.add(RETURN, len(messages), *self._publisher, [first, len(messages)])
+        if in_transaction:
             self._of_transaction += (first, len(messages))
 
-    def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
-        """Send deliveries."""
-        first = self.deliveries.last + 1
-        if self.connection.settings.stamp_message_ids:
-            self._deliver_stamped(consumer, entries)
-        else:
-            super().deliver(consumer, entries)
-        self._handed_out(consumer.queue, consumer.tag, first, entries, no_ack=consumer.no_ack)
+    def as_sent(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        """Deliveries as they go out to the client; the messages in the queue stay as they were published."""
+        return [_stamped_copy(entry) for entry in entries] if self._stamps else entries
 
-    def got(self, queue: Queue, entry: Entry, *, no_ack: bool) -> Message:
-        """A message is about to leave by basic.get, as what this returns."""
-        self._handed_out(queue, "", self.deliveries.last + 1, (entry,), no_ack=no_ack)
-        if self.connection.settings.stamp_message_ids:
-            return stamped(entry)
-        assert entry.message is not None, "a queue hands over what it has loaded"
-        return entry.message
-
-    def confirm_ledger(self) -> ConfirmLedger:
-        """What confirms of this channel are kept in."""
-        return RecordedConfirms(self.confirms_ready, self)
-
-    def send(self, method: Method, *, no_wait: bool = False) -> None:
-        """Send a method on this channel. A transaction's end confirms what was published in it."""
-        if type(method) is TxCommitOk and self._of_transaction:
-            numbers, self._of_transaction = self._of_transaction, []
-            self.answered(numbers, refused=False)
-        super().send(method, no_wait=no_wait)
-
-    def answered(self, numbers: Numbers, *, refused: bool) -> None:
-        """Publishes are confirmed, or refused."""
-        self.recorder.add(NACK if refused else CONFIRM, sum(numbers[1::2]), *self._publisher, numbers)
-
-    def _handed_out(self, queue: Queue, tag: str, first: int, entries: Sequence[Entry], *, no_ack: bool) -> None:
+    def delivered(self, queue: Queue, tag: str, first: int, entries: Sequence[Entry], *, no_ack: bool) -> None:
+        """Messages of a queue go out to the consumer `tag` ("": to basic.get), with delivery tags from `first` on."""
         positions = [entry.position for entry in entries]
         again = [entry.redelivered for entry in entries]
         seen = int(again[0]) if len(set(again)) == 1 else again
         vhost, connection, channel = self._publisher
         where = vhost, name_bytes(queue.name)
-        self.recorder.add(DELIVER, len(positions), *where, positions, connection, channel, name_bytes(tag), first, seen)
+        recorder = self._recorder
+        recorder.add(DELIVER, len(positions), *where, positions, connection, channel, name_bytes(tag), first, seen)
         if no_ack:
-            self.recorder.settled(ACK, where, positions, 1)
+            recorder.settled(ACK, where, positions, 1)
 
-    def _deliver_stamped(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
-        """Send deliveries whose headers say their numbers; the messages themselves stay as they were published."""
-        plain = [entry.message for entry in entries]
-        for entry in entries:
-            entry.message = stamped(entry)
-        try:
-            super().deliver(consumer, entries)
-        finally:
-            for entry, message in zip(entries, plain, strict=True):
-                entry.message = message
+    def committed(self) -> None:
+        """The end of a transaction is about to be told, which confirms what was published in it."""
+        if self._of_transaction:
+            numbers, self._of_transaction = self._of_transaction, []
+            self.answered(numbers, refused=False)
+
+    def answered(self, numbers: Numbers, *, refused: bool) -> None:
+        """Publishes are confirmed, or refused."""
+        self._recorder.add(NACK if refused else CONFIRM, sum(numbers[1::2]), *self._publisher, numbers)
 
 
-class RecordedConfirms(ConfirmLedger):
-    """A ledger of confirms that knows the messages behind the tags."""
+class ConfirmRecorder:
+    """Knows the messages behind the publish numbers of a channel in confirm mode."""
 
-    __slots__ = ("_channel", "_messages", "_told")
-
-    def __init__(self, ready: Callable[[], None], channel: RecordedChannel) -> None:
-        super().__init__(ready)
+    def __init__(self, channel: ChannelRecorder) -> None:
         self._channel = channel
         self._messages: deque[list[int]] = deque()  # [first tag, first number, count], ascending
-        self._told: list[tuple[int, int, bool]] = []
+        self._answerable: list[tuple[int, int, bool]] = []
 
-    def wait_for(self, batch: int, count: int = 1) -> bool:
-        """The next publishes are confirmed with a batch."""
-        self._note(count)
-        return super().wait_for(batch, count)
-
-    def settle(self, count: int = 1, *, refused: bool = False) -> None:
-        """The next publishes can be answered at once."""
-        self._note(count)
-        super().settle(count, refused=refused)
-
-    def answers(self) -> list[Answer]:
-        """What to tell the publisher now, recorded."""
-        told, self._told = self._told, []
-        for refused in (False, True):
-            numbers: Numbers = []
-            for first, last, nack in told:
-                if nack == refused:
-                    numbers += self._take(first, last)
-            if numbers:
-                self._channel.answered(numbers, refused=refused)
-        return super().answers()
-
-    def _answer(self, first: int, last: int, refused: bool) -> None:
-        self._told.append((first, last, refused))
-        super()._answer(first, last, refused)
-
-    def _note(self, count: int) -> None:
-        tag, number = self.last + 1, self._channel.latest
+    def numbered(self, tag: int, count: int) -> None:
+        """What was published last has the publish numbers from `tag` on."""
+        number = self._channel.latest
         if self._messages:
             latest = self._messages[-1]
             if latest[0] + latest[2] == tag and latest[1] + latest[2] == number:
                 latest[2] += count
                 return
         self._messages.append([tag, number, count])
+
+    def answerable(self, first: int, last: int, *, refused: bool) -> None:
+        """These publish numbers will be answered when the client is told next."""
+        self._answerable.append((first, last, refused))
+
+    def answer(self) -> None:
+        """The client is told now."""
+        answerable, self._answerable = self._answerable, []
+        for refused in (False, True):
+            numbers: Numbers = []
+            for first, last, nack in answerable:
+                if nack == refused:
+                    numbers += self._take(first, last)
+            if numbers:
+                self._channel.answered(numbers, refused=refused)
 
     def _take(self, first: int, last: int) -> Numbers:
         """The messages with these tags."""
@@ -166,11 +123,14 @@ class RecordedConfirms(ConfirmLedger):
         return numbers
 
 
-def stamped(entry: Entry) -> Message:
-    """A message as it goes out with its number in its headers."""
+def _stamped_copy(entry: Entry) -> Entry:
+    """An entry of nobody's, for one delivery: the message with its number in its headers."""
     message = entry.message
     assert message is not None, "a queue hands over what it has loaded"
     properties = decode_properties(message.header)
     headers = {**(properties.headers or {}), STAMP: Field("l", entry.position)}
     header = encode_header(len(message.body), properties._replace(headers=headers))
-    return Message(message.route, header, message.body, message.flags)
+    stamped = Message(message.route, header, message.body, message.flags)
+    copy = Entry(entry.queue, entry.position, stamped, entry.size, entry.expires_at)
+    copy.redelivered = entry.redelivered
+    return copy

@@ -8,9 +8,23 @@ to be: a multiple ack may cover that part. Above it, numbers are answered one by
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.wire.constants import FRAME_END, FRAME_METHOD
+from broker.wire.methods import BasicAck, BasicNack
+
+if TYPE_CHECKING:
+    from broker.session.channel.channel_recording import ConfirmRecorder
+
+_ANSWER = struct.Struct(">BHIIQBB").pack
+"""basic.ack or basic.nack as a frame: type, channel, payload size, method, tag, bits and the frame-end octet."""
+_ANSWER_BYTES = 13
+_REQUEUE = 2
+"""Beside the bit for `multiple`, which is 1: RabbitMQ sets it in what it refuses."""
 
 
 class Answer(NamedTuple):
@@ -24,14 +38,20 @@ class Answer(NamedTuple):
 class ConfirmLedger:
     """The publish numbers of one channel in confirm mode.
 
-    `ready` is called when there is something to answer.
+    `ready` is called with the ledger when there is something to answer and was nothing before. `recorder` is there
+    where events are recorded: it is told of every publish, and of every answer.
     """
 
-    __slots__ = ("_answerable", "_ready", "_waiting", "last")
+    __slots__ = ("_answerable", "_answered", "_channel", "_ready", "_recorder", "_waiting", "last")
 
-    def __init__(self, ready: Callable[[], None]) -> None:
+    def __init__(
+        self, channel: int, ready: Callable[[ConfirmLedger], None], recorder: ConfirmRecorder | None = None
+    ) -> None:
+        self._channel = channel
         self._ready = ready
+        self._recorder = recorder
         self.last = 0
+        self._answered = 0
         self._waiting: deque[list[int]] = deque()  # [batch, first, last]
         self._answerable: list[list[int]] = []  # [first, last, refused]
 
@@ -39,6 +59,8 @@ class ConfirmLedger:
         """The next publishes are confirmed with a batch; True if they are the channel's first in that batch."""
         before = self.last
         self.last = before + count
+        if self._recorder is not None:
+            self._recorder.numbered(before + 1, count)
         if self._waiting:
             latest = self._waiting[-1]
             if latest[0] == batch and latest[2] == before:
@@ -51,6 +73,8 @@ class ConfirmLedger:
         """The next publishes can be answered at once."""
         first = self.last + 1
         self.last += count
+        if self._recorder is not None:
+            self._recorder.numbered(first, count)
         self._answer(first, self.last, refused)
 
     def stored(self, batch: int) -> None:
@@ -63,10 +87,13 @@ class ConfirmLedger:
         """What to tell the publisher now, in as few answers as its rules allow."""
         ranges = sorted(self._answerable)
         self._answerable.clear()
+        if self._recorder is not None:
+            self._recorder.answer()
         open_from = self._waiting[0][1] if self._waiting else self.last + 1
         answers: list[Answer] = []
         covered: list[list[int]] = []
         for first, last, refused in ranges:
+            self._answered += last - first + 1
             if last < open_from and covered and covered[-1][2] == refused:
                 covered[-1][1] = last
             elif last < open_from:
@@ -75,9 +102,44 @@ class ConfirmLedger:
                 answers.extend(Answer(number, False, bool(refused)) for number in range(first, last + 1))
         return [Answer(last, last > first, bool(refused)) for first, last, refused in covered] + answers
 
+    def frames(self) -> list[bytes]:
+        """The same as frames."""
+        return [
+            _ANSWER(FRAME_METHOD, self._channel, _ANSWER_BYTES, BasicNack.KEY, tag, multiple | _REQUEUE, FRAME_END)
+            if refused
+            else _ANSWER(FRAME_METHOD, self._channel, _ANSWER_BYTES, BasicAck.KEY, tag, multiple, FRAME_END)
+            for tag, multiple, refused in self.answers()
+        ]
+
+    def end(self) -> None:
+        """The channel is gone: nobody is answered any more."""
+        self._recorder = None
+        self._waiting.clear()
+        self._answerable.clear()
+        self._answered = self.last
+
+    def check(self) -> None:
+        """Raise AssertionError unless every publish waits, can be answered or has been answered: one of them, once."""
+        waiting = [(first, last) for _, first, last in self._waiting]
+        answerable = [(first, last) for first, last, _ in self._answerable]
+        batches = [batch for batch, _, _ in self._waiting]
+        assert batches == sorted(batches), f"waiting for batches out of order: {batches}"
+        assert waiting == sorted(waiting), f"waiting ranges out of order: {waiting}"
+        ranges = sorted(waiting + answerable)
+        for first, last in ranges:
+            assert 1 <= first <= last <= self.last, f"range {first} to {last} of {self.last} publishes"
+        for (_, before), (first, _) in pairwise(ranges):
+            assert before < first, f"publish {first} is in two of the ranges {ranges}"
+        unanswered = sum(last - first + 1 for first, last in ranges)
+        assert self._answered + unanswered == self.last, (
+            f"{self.last} publishes, {self._answered} answers and {unanswered} to come"
+        )
+
     def _answer(self, first: int, last: int, refused: bool) -> None:
+        if self._recorder is not None:
+            self._recorder.answerable(first, last, refused=refused)
         if not self._answerable:
-            self._ready()
+            self._ready(self)
         elif self._answerable[-1][1] == first - 1 and self._answerable[-1][2] == refused:
             self._answerable[-1][1] = last
             return

@@ -95,6 +95,20 @@ class DeliveryLedger:
         """What is outstanding of one queue."""
         return (entry for entry in self.unacked.values() if entry.queue is queue)
 
+    def check(self) -> None:
+        """Raise AssertionError unless tags rise, none is later than the last, and consumers' deliveries are counted."""
+        tags = list(self.unacked)
+        assert tags == sorted(tags), f"delivery tags out of order: {tags}"
+        assert not tags or 1 <= tags[0] <= tags[-1] <= self.last, (
+            f"tags {tags[0]} to {tags[-1]}, the last is {self.last}"
+        )
+        entries = self.unacked.values()
+        consumed = sum(entry.consumer is not None for entry in entries)
+        assert self.consumed == consumed, f"{self.consumed} deliveries to consumers are counted, {consumed} are out"
+        assert len(set(map(id, entries))) == len(tags), "one delivery has two tags"
+        assert self._bytes < CHUNK_BYTES, f"a chunk of {self._bytes} bytes is not ended"
+        assert len(self._chunk) < CHUNK_MESSAGES, f"a chunk of {len(self._chunk)} deliveries is not ended"
+
     def _end_chunk(self) -> None:
         on_their_way = []
         for tag in self._before:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from weakref import ref
 
 from broker.entities.messages.message import Message
+from broker.session.generated_names import generated_name
 from broker.session.output import content_frames
-from broker.session.registry import generated_name
 from broker.wire.properties import REPLY_TO
 
 if TYPE_CHECKING:
@@ -35,11 +35,11 @@ class DirectReplyTo:
     def expect(self, tag: str) -> None:
         """Answers are delivered to the consumer `tag` from now on."""
         self.tag, self.address = tag, generated_name(REPLY_TO + ".")
-        self._channel.connection.registry.reply_channels[self.address] = self._channel
+        self._channel.connection.reply_channels[self.address] = self._channel
 
     def stop(self) -> None:
         """The reply consumer is gone: answers find nobody."""
-        self._channel.connection.registry.reply_channels.pop(self.address, None)
+        self._channel.connection.reply_channels.pop(self.address, None)
         self.address = self.tag = ""
 
     def deliver(self, message: Message) -> None:

@@ -62,8 +62,7 @@ def handle(channel: Channel, command: Command) -> None:
     """Handle a whole command on an open channel."""
     if type(command.method) is methods.BasicPublish:
         assert command.header_payload is not None
-        channel.connection.publishes, channel.connection.confirmed = True, channel.confirmed
-        publish.publish(channel, command.method.encode()[4:], command.header_payload, command.body)
+        publish.publish(channel, command.arguments, command.header_payload, command.body)
         return
     handler = HANDLERS.get(type(command.method))
     if handler is None:  # for clients to receive, an answer to what we never ask, or of the connection class

@@ -1,42 +1,132 @@
 """From received bytes to handled methods.
 
 Frames are cut where they lie. A publish that is there whole - method, header and one body frame - and an
-acknowledgement are handled on the spot, with all of their kind behind them (`runs`); everything else takes the
-general way: decoded, assembled into a command, dispatched by its type.
+acknowledgement are handled on the spot, with all of their kind behind them: what is the same for all of such a batch -
+the queues that are reached, the disk batch that is waited for, the consumer whose credit returns - is seen to once for
+the batch. Publishes that differ in nothing but their bodies are recognized by comparing bytes, without being taken
+apart. Everything else takes the general way (`frames_to_commands`).
 """
 
 from __future__ import annotations
 
 import struct
-from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from broker.session.channel.channel import HELD_OVERHEAD_BYTES, Channel
-from broker.session.input import dispatch, publish_fast_path
+from broker.session.channel.deliveries import acknowledge
+from broker.session.input.frames_to_commands import LARGE_BYTES, handle_frame
 from broker.session.login import handshake
+from broker.session.login.phase import Phase
+from broker.session.methods.publish import PublishBatch
 from broker.wire import frames, methods
-from broker.wire.amqp_errors import ChannelException, ConnectionException, DecodeError
-from broker.wire.assembler import Command
-from broker.wire.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD, ReplyCode
-from broker.wire.method import Method
+from broker.wire.amqp_errors import ChannelException, ConnectionException
+from broker.wire.constants import FRAME_BODY, FRAME_END, FRAME_HEADER, FRAME_METHOD
 
 if TYPE_CHECKING:
+    from broker.entities.messages.message import Entry
+    from broker.session.channel.channel import Channel
     from broker.session.connection import Connection
 
-_PUBLISH = methods.BasicPublish.KEY.to_bytes(4, "big")
-_ACK = methods.BasicAck.KEY.to_bytes(4, "big")
-_KEY = struct.Struct(">I").unpack_from
+_PUBLISH = methods.BasicPublish.KEY
+_ACK = methods.BasicAck.KEY
+_IN_BATCHES = frozenset({_PUBLISH.to_bytes(4, "big"), _ACK.to_bytes(4, "big")})
 _FRAME = frames.FRAME_START.unpack_from
 _START = frames.FRAME_START.size
 _OVERHEAD = frames.FRAME_OVERHEAD
+_METHOD = struct.Struct(">BHII").unpack_from
+"""Type, channel, payload size, class and method."""
+_HEADER = struct.Struct(">BHIIQ").unpack_from
+"""Type, channel, payload size, class and weight, size of the body."""
+_BODY = struct.Struct(">BHI").unpack_from
+_BASIC = 60 << 16
+"""The basic class, and a weight of 0."""
+_CONTENT_BYTES_MIN = 30
+"""A header frame and the start of a body frame behind it have so many bytes at least; as has a whole publish."""
 
-LARGE_BYTES = 64 * 1024
-"""Body frames from here up are not copied out of what was received, which then stays in memory until the body is whole:
-smaller ones might keep much more alive than they are."""
+_ACK_START = struct.Struct(">BHII").pack
+_ACK_BYTES = 13
+_ACK_FRAME = struct.Struct(">11sQ2s")
+"""What all acknowledgements of a channel begin with; delivery tag; the multiple bit and the frame-end octet."""
+_SINGLE = bytes((0, FRAME_END))
 
 
-def missing_of_large(rest: bytes) -> int:
+class IncomingFrames:
+    """What one client sends: cut into frames, and handled. `unfinished` says that there is more to do."""
+
+    __slots__ = ("_connection", "_rest", "unfinished")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._rest = b""
+        self.unfinished = False
+
+    def receive(self, data: bytes) -> None:
+        """Take what has arrived. With `unfinished` set there is more to do: come back with b"" after others' turns."""
+        connection = self._connection
+        self.unfinished = False
+        if connection.ended:
+            return
+        if (invariants := connection.broker.invariants) is not None:
+            invariants.touch(connection)
+        rest, self._rest, start = self._rest, b"", 0
+        try:
+            if rest:
+                missing = _missing_of_large(rest)
+                if 0 < missing < len(data):
+                    self._handle_frames(rest + data[:missing], 0)
+                    start = missing
+                else:
+                    data = rest + data
+            if connection.phase is Phase.HEADER:
+                data = handshake.read_header(connection, data)
+                if connection.phase is Phase.HEADER:  # the rest of it is still to come
+                    self._rest = data
+                    return
+            self._rest = data[self._handle_frames(data, start) :]
+        except ConnectionException as error:
+            connection.fail(error)
+
+    def _handle_frames(self, data: bytes, start: int) -> int:
+        """Handle whole frames from `start` on until the turn's budget is spent, in copies or in time; how far that was.
+
+        It ends as well when too much has been said that the client has not read. Raises ConnectionException for a
+        broken frame. Long and flat because each frame passes here.
+        """
+        connection = self._connection
+        at, end, budget = start, len(data), connection.settings.turn_copies_max
+        until = monotonic() + connection.settings.turn_seconds
+        while end - at >= _START and not connection.ended:
+            kind, number, size = _FRAME(data, at)
+            if size > connection.frame_max:  # RabbitMQ, too, grants a frame's own 8 bytes on top
+                raise frames.frame_too_large(kind, size, connection.frame_max)
+            stop = at + 7 + size
+            if stop >= end:
+                break
+            if data[stop] != FRAME_END:
+                raise frames.bad_frame_end(kind, data[at + 7 : stop], data[stop])
+            if kind == FRAME_METHOD and data[at + 7 : at + 11] in _IN_BATCHES:
+                channel = connection.channels.get(number)
+                if channel is not None:
+                    after, copies = _handle_batch(channel, data, at, budget, until)
+                    if after > at:
+                        at = after
+                        budget -= copies
+                        if budget <= 0:
+                            self.unfinished = True
+                            break
+                        continue
+            try:
+                handle_frame(connection, kind, number, data, at + 7, stop)
+            except ConnectionException as error:  # frames behind it are in step still: connection.close-ok among them
+                connection.fail(error)
+            at = stop + 1
+            if at < end and (monotonic() > until or not connection.readable):
+                self.unfinished = True
+                break
+        return at
+
+
+def _missing_of_large(rest: bytes) -> int:
     """How many bytes the large body frame lacks that `rest` is the beginning of; 0 when it is that of none.
 
     Such a frame is completed by itself, so that what was received behind it need not be moved.
@@ -47,125 +137,112 @@ def missing_of_large(rest: bytes) -> int:
     return _OVERHEAD + size - len(rest) if size >= LARGE_BYTES else 0
 
 
-def handle_frames(connection: Connection, data: bytes, start: int = 0) -> int:
-    """Handle whole frames from `start` on until the turn's budget is spent, in copies or in time; how far that was.
+def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until: float) -> tuple[int, int]:
+    """Handle the publishes and acknowledgements that lie whole in `data` from `at` on; where they end, and the copies.
 
-    It ends as well when too much has been said that the client has not read. Raises ConnectionException for a broken
-    frame. Long and flat because each frame passes here.
+    No more are begun once so many copies are made, nor, of those that go one by one, after the moment `until`. That is
+    `at` when it begins with none of them (a publish whose body is empty or comes in several frames goes another way),
+    or the channel has to do something else first. Acknowledged messages wait in `settled`, as plain publishes do in
+    their batch, until something needs them to be handled before it.
     """
-    at, end, budget = start, len(data), connection.settings.turn_copies_max
-    until = monotonic() + connection.settings.turn_seconds
-    while end - at >= _START and not connection.ended:
-        kind, number, size = _FRAME(data, at)
-        if size > connection.frame_max:  # RabbitMQ, too, grants a frame's own 8 bytes on top
-            raise frames.frame_too_large(kind, size, connection.frame_max)
-        stop = at + 7 + size
-        if stop >= end:
-            break
-        if data[stop] != FRAME_END:
-            raise frames.bad_frame_end(kind, data[at + 7 : stop], data[stop])
-        if kind == FRAME_METHOD:
-            channel = connection.channels.get(number)
-            if channel is not None and channel.free and channel.assembler.idle:
-                name = data[at + 7 : at + 11]
-                if name in (_PUBLISH, _ACK):
-                    after = publish_fast_path.handle_batch(channel, data, at, budget, until)
-                    if after > at:
-                        at = after
-                        budget -= connection.copies
-                        if budget <= 0:
-                            connection.unfinished = True
-                            break
-                        continue
+    if channel.gates or channel.held or channel.closing or not channel.assembler.idle:
+        return at, 0
+    connection = channel.connection
+    batch: PublishBatch | None = None
+    settled: list[Entry] = []
+    end, copies = len(data), 0
+    try:
         try:
-            _handle_frame(connection, kind, number, data, at + 7, stop)
-        except ConnectionException as error:  # the frames behind it are in step still: connection.close-ok among them
-            connection.fail(error)
-        at = stop + 1
-        if at < end and (monotonic() > until or not connection.readable):
-            connection.unfinished = True
-            break
-    return at
+            while at < end and copies < copies_max:
+                cuts = _cut_publish(data, at, channel.number, connection.frame_max)
+                if cuts is None:
+                    tags, after = _cut_acks(data, at, channel.number)
+                    if after == at or channel.transaction is not None:
+                        break
+                    connection.handling, at = _ACK, after
+                    channel.deliveries.take_each(tags, settled)
+                    continue
+                connection.handling = _PUBLISH
+                batch = batch or PublishBatch(channel)
+                stop, header_stop, body_stop = cuts
+                arguments, header = data[at + 11 : stop], data[stop + 8 : header_stop]
+                start, at, body_at = at, body_stop + 1, header_stop + 8
+                queues = batch.plain_queues(arguments, header, body_stop - body_at)
+                if not queues:
+                    copies += batch.publish_special(arguments, header, data[body_at:body_stop])
+                    if monotonic() > until:
+                        copies = max(copies, copies_max)
+                    continue
+                bodies = [data[body_at:body_stop]]
+                if data.startswith(data[start:body_at], at):
+                    at = _cut_bodies(data, start, body_at, at, bodies, 1 + (copies_max - copies) // len(queues))
+                copies += len(bodies) * len(queues)
+                batch.add(queues, header, bodies)
+        finally:  # what came before an error has been done before the error is answered
+            if batch is not None:
+                batch.enqueue()
+            if settled:
+                _acknowledge(channel, settled)
+    except ChannelException as error:
+        channel.fail(error, connection.handling)
+    except ConnectionException as error:
+        connection.fail(error, connection.handling)
+    return at, copies
 
 
-def _handle_frame(connection: Connection, kind: int, number: int, data: bytes, start: int, stop: int) -> None:
-    least = frames.PAYLOAD_BYTES_MIN.get(kind)
-    if least is None or stop - start < least:
-        raise frames.unknown_frame(kind, data[start:stop])
-    if kind == FRAME_HEARTBEAT:
-        if stop > start:
-            raise frames.unknown_frame(kind, data[start:stop])
-        if number:
-            raise frames.unexpected_frame(kind, data[start:stop])
-    elif number == 0:
-        _handle_on_connection(connection, kind, data[start:stop])
-    elif connection.phase is handshake.Phase.OPEN:
-        if kind == FRAME_BODY and stop - start >= LARGE_BYTES:
-            _handle_body(connection, number, memoryview(data)[start:stop])
-        else:
-            _handle_on_channel(connection, kind, number, data[start:stop])
-    elif connection.phase is not handshake.Phase.CLOSING:
-        handshake.refuse(connection, f"frame on channel {number} before the connection was open")
+def _acknowledge(channel: Channel, settled: list[Entry]) -> None:
+    acknowledge(settled)
+    if channel.prefetch_all:
+        channel.replenish()
 
 
-def _handle_on_connection(connection: Connection, kind: int, payload: bytes) -> None:
-    if kind != FRAME_METHOD:
-        raise frames.unexpected_frame(kind, payload)
-    try:
-        method = _decode(connection, payload)
-    except ConnectionException as error:  # RabbitMQ's own failure here, not its client's
-        raise ConnectionException(ReplyCode.INTERNAL_ERROR, error.text) from error
-    if method is None:
-        return
-    try:
-        handshake.handle(connection, method)
-    except ChannelException as error:  # on channel 0 every error is the connection's
-        raise ConnectionException(error.code, error.text, method.CLASS_ID, method.METHOD_ID) from error
-
-
-def _handle_on_channel(connection: Connection, kind: int, number: int, payload: bytes) -> None:
-    channel = connection.channels.get(number)
-    method = _decode(connection, payload) if kind == FRAME_METHOD else None
-    if kind == FRAME_METHOD and method is None:
-        return
-    if channel is None or channel.closing:
-        dispatch.handle_unopened(connection, number, channel, method)
-        return
-    if method is not None:
-        command = channel.assembler.method(method)
-    elif kind == FRAME_HEADER:
-        command = channel.assembler.header(payload)
-    else:
-        _handle_body(connection, number, payload)
-        return
-    if command is not None:
-        _handle_command(channel, command, len(payload))
-
-
-def _handle_body(connection: Connection, number: int, payload: bytes | memoryview) -> None:
-    channel = connection.channels.get(number)
-    if channel is None or channel.closing:
-        dispatch.handle_unopened(connection, number, channel, None)
-        return
-    waiting = channel.assembler.bytes
-    command = channel.assembler.body(payload)
-    connection.count_incomplete(channel.assembler.bytes - waiting)
-    if command is not None:
-        _handle_command(channel, command, 0)
-
-
-def _handle_command(channel: Channel, command: Command, payload_bytes: int) -> None:
-    key, size = command.method.KEY, len(command.body) + payload_bytes + HELD_OVERHEAD_BYTES
-    action = partial(dispatch.handle, channel, command)
-    may_pass = type(command.method) in dispatch.MAKES_ROOM and channel.transaction is None
-    channel.connection.guard(channel, key, lambda: channel.handle(key, action, size, may_pass=may_pass))
-
-
-def _decode(connection: Connection, payload: bytes) -> Method | None:
-    try:
-        return methods.DECODERS[_KEY(payload)[0]](payload)
-    except (KeyError, struct.error):
-        handshake.refuse(connection, f"unknown method {payload[:4].hex()}")
+def _cut_publish(data: bytes, at: int, channel: int, frame_max: int) -> tuple[int, int, int] | None:
+    """Where the three frames of a whole publish end, each at its frame-end octet; None if there is none at `at`."""
+    end = len(data)
+    if end - at < _CONTENT_BYTES_MIN:
         return None
-    except DecodeError:
-        raise frames.cannot_decode(payload) from None
+    kind, number, method_size, key = _METHOD(data, at)
+    stop = at + 7 + method_size
+    if key != _PUBLISH or number != channel or kind != FRAME_METHOD or end - stop < _CONTENT_BYTES_MIN:
+        return None
+    kind, number, header_size, start, body_size = _HEADER(data, stop + 1)
+    header_stop = stop + 8 + header_size
+    body_stop = header_stop + 8 + body_size
+    if kind != FRAME_HEADER or number != channel or start != _BASIC or header_size < 14 or body_stop >= end:
+        return None
+    kind, number, size = _BODY(data, header_stop + 1)
+    if kind != FRAME_BODY or number != channel or size != body_size or not size:
+        return None
+    if not data[stop] == data[header_stop] == data[body_stop] == FRAME_END:
+        return None
+    if method_size > frame_max or header_size > frame_max or body_size > frame_max:
+        return None
+    return stop, header_stop, body_stop
+
+
+def _cut_bodies(data: bytes, at: int, body_at: int, after: int, bodies: list[bytes], bodies_max: int) -> int:
+    """Add the bodies of the publishes that begin as the one from `at` to `after` does; where they end."""
+    common = data[at:body_at]
+    skip, stride = body_at - at, after - at
+    last = len(data) - stride
+    while after <= last and len(bodies) < bodies_max and data.startswith(common, after):
+        stop = after + stride - 1
+        if data[stop] != FRAME_END:
+            break
+        bodies.append(data[after + skip : stop])
+        after = stop + 1
+    return after
+
+
+def _cut_acks(data: bytes, at: int, channel: int) -> tuple[list[int], int]:
+    """The delivery tags of the single acknowledgements on a channel that lie from `at` on, and where they end."""
+    common = _ACK_START(FRAME_METHOD, channel, _ACK_BYTES, _ACK)
+    tags: list[int] = []
+    if not data.startswith(common, at):
+        return tags, at
+    whole = at + (len(data) - at) // _ACK_FRAME.size * _ACK_FRAME.size
+    for start, tag, end in _ACK_FRAME.iter_unpack(memoryview(data)[at:whole]):
+        if start != common or end != _SINGLE:
+            break
+        tags.append(tag)
+    return tags, at + len(tags) * _ACK_FRAME.size

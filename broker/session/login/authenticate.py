@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from broker.session.login import sasl
 
 if TYPE_CHECKING:
-    from broker.session.connection import Peer
+    from broker.session.peer import Peer
     from broker.session.registry import Registry
 
 

@@ -1,8 +1,8 @@
 """Channel 0: from the protocol header to connection.close-ok.
 
-A client that does not get as far as connection.open is not told why, as RabbitMQ does it: the socket stays
-open for three silent seconds, so that guessing passwords is slow, and is closed. The log has the reason. A client
-that announces `authentication_failure_close` hears of a refused login at once.
+A client that does not get as far as connection.open is not told why, as RabbitMQ does it: the socket stays open for
+three silent seconds, so that guessing passwords is slow, and is closed (`Connection.refuse`). The log has the reason. A
+client that announces `authentication_failure_close` hears of a refused login at once.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ from __future__ import annotations
 import logging
 import platform
 from collections.abc import Callable
-from enum import Enum, auto
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from broker import __version__
 from broker.entities.vhosts.user_limits import MAX_CONNECTIONS
+from broker.session.connection import Connection
 from broker.session.login import authenticate, sasl
+from broker.session.login.phase import Phase
 from broker.wire import methods
 from broker.wire.amqp_errors import ConnectionException, reply_text
 from broker.wire.constants import FRAME_MIN_SIZE, ReplyCode
@@ -23,12 +24,8 @@ from broker.wire.field_tables import Field, Table
 from broker.wire.frames import PROTOCOL_HEADER
 from broker.wire.method import Method
 
-if TYPE_CHECKING:
-    from broker.session.connection import Connection
-
 log = logging.getLogger("leveret.connection")
 
-SILENT_SECONDS = 3.0
 ACCEPTED_HEADERS = (PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09")
 """0-9-1, and what clients of 0-9 send: RabbitMQ takes it for the same."""
 TLS_HANDSHAKE = b"\x16\x03"
@@ -46,20 +43,6 @@ CAPABILITIES = (
     "per_consumer_qos",
     "direct_reply_to",
 )
-
-
-class Phase(Enum):
-    """How far a connection has come."""
-
-    HEADER = auto()
-    START = auto()
-    TUNE = auto()
-    OPENING = auto()
-    OPEN = auto()
-    CLOSING = auto()
-
-
-CAN_SAY_CLOSE = (Phase.OPENING, Phase.OPEN)
 
 
 def read_header(connection: Connection, data: bytes) -> bytes:
@@ -103,14 +86,6 @@ def server_properties(connection: Connection) -> Table:
     }
 
 
-def refuse(connection: Connection, reason: str, longer: float = 0.0) -> None:
-    """End a connection without a word: after silence while it is being set up (`longer`: more of it), else at once."""
-    log.warning("closing connection %s: %s", connection.peer, reason)
-    waiting = connection.phase in (Phase.START, Phase.TUNE)
-    connection.release()
-    connection.end(SILENT_SECONDS + longer if waiting else 0.0)
-
-
 def handle(connection: Connection, method: Method) -> None:
     """Handle a method on channel 0."""
     if connection.phase is Phase.CLOSING:
@@ -123,7 +98,7 @@ def handle(connection: Connection, method: Method) -> None:
         text = "unexpected method in connection state running"
         raise ConnectionException(ReplyCode.CHANNEL_ERROR, text, method.CLASS_ID, method.METHOD_ID)
     else:
-        refuse(connection, f"{method.NAME} out of place")
+        connection.refuse(f"{method.NAME} out of place")
 
 
 def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None:
@@ -135,7 +110,7 @@ def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None
         else:
             login = sasl.read(mechanism, method.response)
     except sasl.Malformed as error:
-        refuse(connection, str(error))
+        connection.refuse(str(error))
     except sasl.Unproved as error:
         _refuse_login(connection, mechanism, str(error))
     else:
@@ -155,7 +130,7 @@ def _log_in(connection: Connection, mechanism: str, login: sasl.Login) -> None:
 
 def _refuse_login(connection: Connection, mechanism: str, reason: str, longer: float = 0.0) -> None:
     if longer or not connection.knows("authentication_failure_close"):
-        refuse(connection, f"login refused: {reason}", longer)
+        connection.refuse(f"login refused: {reason}", longer)
         return
     log.warning("closing connection %s: login refused: %s", connection.peer, reason)
     text = f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
@@ -171,7 +146,7 @@ def _tune_ok(connection: Connection, method: methods.ConnectionTuneOk) -> None:
     ):
         limit = getattr(settings, name)
         if (limit and not lowest <= asked <= limit) or (asked and asked < lowest):
-            refuse(connection, f"negotiated {name} = {asked} is outside {lowest} to {limit or 'any'}")
+            connection.refuse(f"negotiated {name} = {asked} is outside {lowest} to {limit or 'any'}")
             return
     connection.frame_max = method.frame_max or 1 << 32
     connection.channel_max = method.channel_max or 65535
@@ -188,7 +163,7 @@ def _open(connection: Connection, method: methods.ConnectionOpen) -> None:
     if not connection.broker.users.may_enter(user, name):
         raise ConnectionException(ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{user}'", 10, 40)
     connection.vhost, connection.vhost_name = vhost, name
-    connection.access = connection.registry.access(user, name)
+    connection.routes = connection.registry.routes(user, name)
     connection.phase = Phase.OPEN
     connection.registry.handshaking.pop(connection, None)
     connection.send(methods.ConnectionOpenOk())

@@ -8,12 +8,12 @@ from broker.entities.arguments.queue_types import QUORUM
 from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
-from broker.session import firehose
+from broker.session.channel import firehose
 from broker.session.channel.channel import Channel
+from broker.session.generated_names import generated_name
 from broker.session.methods.queue_methods import current_queue
 from broker.session.methods.stream_methods import check_consume
 from broker.session.output import content_frames
-from broker.session.registry import generated_name
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
@@ -150,14 +150,15 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     if entry is None:
         channel.send(methods.BasicGetEmpty())
         return
-    message = entry.message
-    assert message is not None, "a queue hands over what it has loaded"
     channel.drawn_from.add(queue)
     if channel.vhost.traced:
-        firehose.delivered(channel, entry)
-    if channel.recorded is not None:
-        message = channel.recorded.got(queue, entry, no_ack=method.no_ack)
-    ledger = channel.deliveries
+        firehose.delivered(channel.origin, (entry,))
+    ledger, recorder, sent = channel.deliveries, channel.recorder, entry
+    if recorder is not None:
+        recorder.delivered(queue, "", ledger.last + 1, (entry,), no_ack=method.no_ack)
+        (sent,) = recorder.as_sent((entry,))
+    message = sent.message
+    assert message is not None, "a queue hands over what it has loaded"
     tag = ledger.skip() if method.no_ack else ledger.add(entry)
     frame_max = channel.connection.frame_max
     channel.connection.output.send(

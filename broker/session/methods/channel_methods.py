@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.entities.vhosts.user_limits import MAX_CHANNELS
-from broker.session import firehose
 from broker.session.channel.channel import Channel
-from broker.session.channel.channel_recording import RecordedChannel
+from broker.session.channel.channel_recording import ChannelRecorder
 from broker.wire import methods
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
@@ -31,12 +30,15 @@ def open_first(connection: Connection, number: int) -> None:
             f"number of channels opened for user '{user}' has reached the maximum allowed user limit of ({user_limit})"
         )
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text)
-    recorder = connection.broker.recorder
-    channel = Channel(connection, number) if recorder is None else RecordedChannel(connection, number, recorder)
-    connection.channels[number] = channel
-    if channel.vhost.traced:
-        firehose.watch(channel)
+    channel = connection.channels[number] = Channel(connection, number, _recorder(connection, number))
     channel.send(methods.ChannelOpenOk())
+
+
+def _recorder(connection: Connection, number: int) -> ChannelRecorder | None:
+    recorder, stamps = connection.broker.recorder, connection.settings.stamp_message_ids
+    if recorder is None:
+        return None
+    return ChannelRecorder(recorder, connection.vhost_name, str(connection.peer), number, stamps=stamps)
 
 
 def open_again(channel: Channel, method: methods.ChannelOpen) -> None:

@@ -9,8 +9,8 @@ from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.user_limits import MAX_QUEUES
 from broker.session.channel.channel import Channel
+from broker.session.generated_names import generated_name
 from broker.session.methods import name_rules
-from broker.session.registry import generated_name
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
@@ -76,7 +76,7 @@ def _declare_passively(channel: Channel, method: methods.QueueDeclare, name: str
 
 def _declare_reply_queue(channel: Channel, method: methods.QueueDeclare, name: str) -> None:
     """A passive declaration asks whether somebody still waits for a direct reply."""
-    if name != REPLY_TO and name not in channel.connection.registry.reply_channels:
+    if name != REPLY_TO and name not in channel.connection.reply_channels:
         text = f"no queue '{name}' in vhost '{channel.vhost.name}'"
         raise ChannelException(ReplyCode.NOT_FOUND, text)
     channel.send(methods.QueueDeclareOk(name, 0, 1), no_wait=method.no_wait)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from broker.entities.queues.batch_queue import OnDisk
 from broker.entities.scheduling.future import Future
 from broker.session.channel.channel import Channel
-from broker.session.channel.confirms import ConfirmLedger
 from broker.session.channel.transaction import Transaction
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException
@@ -42,6 +41,8 @@ def commit(channel: Channel, method: methods.TxCommit) -> None:
     def committed(_: None) -> None:
         if refused:
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, "partial tx completion")
+        if channel.recorder is not None:
+            channel.recorder.committed()
         channel.send(methods.TxCommitOk())
 
     channel.when(stored, committed)
@@ -60,10 +61,7 @@ def confirm_select(channel: Channel, method: methods.ConfirmSelect) -> None:
     """confirm.select, RabbitMQ's publisher confirms."""
     if channel.transaction is not None:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, "cannot switch from tx to confirm mode")
-    if channel.confirms is None:
-        channel.confirmed = True
-        ready, recorded = channel.confirms_ready, channel.recorded
-        channel.confirms = ConfirmLedger(ready) if recorded is None else recorded.confirm_ledger()
+    channel.confirm_publishes()
     if not method.no_wait:
         channel.send(methods.ConfirmSelectOk())
 

@@ -34,7 +34,7 @@ def deliver(channel: int, prefix: bytes, tag: int, redelivered: bool, message: M
     return [frame(FRAME_METHOD, channel, method), *content]
 
 
-def deliver_run(
+def deliver_batch(
     channel: int, prefix: bytes, first: int, entries: Sequence[Entry], frame_max: int
 ) -> tuple[list[Piece], int]:
     """The frames of several deliveries with consecutive tags, in pieces, and how many bytes they are.

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from broker.entities.scheduling.turn import Outbound, Turn
 from broker.wire.frames import Piece
 
-if TYPE_CHECKING:
-    from broker.session.channel.channel import Channel
+
+class PublishAnswers(Protocol):
+    """What a channel has to say of its client's publishes: its ledger of confirms."""
+
+    def frames(self) -> list[bytes]:
+        """The answers that are due, each a frame."""
 
 
 class Output(Outbound):
@@ -42,7 +46,7 @@ class Output(Outbound):
         self._unsent = 0
         self._was_full = False
         self._dirty = False
-        self._answering: dict[Channel, None] = {}
+        self._answering: dict[PublishAnswers, None] = {}
 
     def send(self, data: bytes) -> None:
         """Put bytes behind what is waiting to be sent."""
@@ -58,9 +62,9 @@ class Output(Outbound):
         if not self._dirty:
             self.touch()
 
-    def answer(self, channel: Channel) -> None:
+    def answer(self, answers: PublishAnswers) -> None:
         """A channel has confirms to send when the output is taken."""
-        self._answering[channel] = None
+        self._answering[answers] = None
         self.touch()
 
     def touch(self) -> None:
@@ -76,8 +80,8 @@ class Output(Outbound):
 
     def take(self) -> bytes:
         """Everything there is to send, confirms last."""
-        for channel in self._answering:
-            self._parts.extend(channel.answer_publishes())
+        for answers in self._answering:
+            self._parts.extend(answers.frames())
         self._answering.clear()
         data = b"".join(self._parts)
         self._parts.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ def main() -> int:
     run = verbs.add_parser("run", help="explore seed after seed; goes on where it was interrupted")
     run.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many seeds at a time")
     run.add_argument("--states", type=int, help="end after so many states more; without: never")
+    run.add_argument("--minutes", type=float, default=math.inf, help="begin no seed after so many")
     seed = verbs.add_parser("seed", help="record and explore one seed")
     seed.add_argument("seed", type=int)
     for verb in (run, seed):
@@ -43,7 +45,7 @@ def main() -> int:
 
 def _do(given: argparse.Namespace) -> int:
     if given.verb == "run":
-        return Campaign(given.directory, given.jobs, given.states, given.steps).run()
+        return Campaign(given.directory, given.jobs, given.states, given.steps, given.minutes).run()
     if given.verb == "seed":
         print(shown(run_seed(given.directory, given.seed, steps=given.steps)[0]))
         return 0

@@ -8,6 +8,7 @@ the same seed would not be the same: the clients and the disk are never quite as
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -95,23 +96,27 @@ def run_seed(directory: Path, seed: int, planted: str = "", steps: int = 0) -> t
 
 
 class Campaign:
-    """Several seeds at a time, until so many states more have been recovered."""
+    """Several seeds at a time, until so many states more have been recovered; none is begun after so many minutes."""
 
-    def __init__(self, directory: Path, jobs: int, states: int | None, steps: int = 0) -> None:
+    def __init__(
+        self, directory: Path, jobs: int, states: int | None, steps: int = 0, minutes: float = math.inf
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._file = directory / "progress.json"
         self._jobs = jobs
         self._steps = steps
         self._progress = Progress.read(self._file)
-        self._until = None if states is None else self._progress.states + states
+        self._this_run = Progress()
+        self._states_wanted = math.inf if states is None else states
+        self._until = time.monotonic() + minutes * 60
         self._running: dict[int, subprocess.Popen[bytes]] = {}
         self._interrupted = False
+        self._mishaps_in_a_row = 0
         self._mishaps = 0
 
     def run(self) -> int:
-        """Go on until there are enough states, or until interrupted; the exit code."""
-        before = len(self._progress.failures)
+        """Go on until there are enough states or the time is over, or until interrupted; the exit code."""
         # A seed that was begun and not finished is done again; `seeds_done` says which are.
         self._progress.next_seed = 1
         handlers = {number: signal.signal(number, self._interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -123,7 +128,13 @@ class Campaign:
         finally:
             for number, handler in handlers.items():
                 signal.signal(number, handler)
-        return 1 if len(self._progress.failures) > before else 0
+        done = self._this_run
+        print(
+            f"{done.states:,} states of {len(done.seeds_done)} seeds recovered, judged {done.judged:,} times: "
+            f"{len(done.failures)} failures kept, {self._mishaps} seeds could not be explored; "
+            f"in all runs {self._progress.states:,} of {TARGET:,}"
+        )
+        return 1 if done.failures else 0
 
     def _interrupt(self, _number: int, _frame: object) -> None:
         """End soon; what is running is given up."""
@@ -133,7 +144,8 @@ class Campaign:
 
     @property
     def _wanted(self) -> bool:
-        return not self._interrupted and (self._until is None or self._progress.states < self._until)
+        over = self._this_run.states >= self._states_wanted or time.monotonic() >= self._until
+        return not (self._interrupted or over)
 
     def _begin(self) -> None:
         seed = self._progress.begin()
@@ -167,20 +179,22 @@ class Campaign:
         if process.returncode:
             self._failed_to_explore(seed, process.returncode)
             return
-        self._mishaps = 0
+        self._mishaps_in_a_row = 0
         self._progress.seconds += time.monotonic() - started
         self._add(seed, read(output))
 
     def _failed_to_explore(self, seed: int, code: int) -> None:
         """On a busy machine a client may run out of patience: the seed is left for the next run."""
         self._mishaps += 1
+        self._mishaps_in_a_row += 1
         print(f"seed {seed} could not be explored: exit code {code}", flush=True)
-        if self._mishaps == MISHAPS_MAX:
+        if self._mishaps_in_a_row == MISHAPS_MAX:
             raise SystemExit(f"{MISHAPS_MAX} seeds in a row could not be explored")
 
     def _add(self, seed: int, findings: Findings) -> None:
         kept = self._directory / f"{subject_of(seed)}-{seed}"
         self._progress.add(seed, findings, kept)
+        self._this_run.add(seed, findings, kept)
         self._progress.write(self._file)
         done = self._progress
         print(

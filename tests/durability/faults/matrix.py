@@ -1,13 +1,15 @@
 """The whole matrix of faults against the real broker: `python -m tests.durability.faults.matrix`.
 
 Prints a line for each column (a kind of operation, an error, some files, from when on): how often the fault was met,
-and what became of the broker. Exit code 1 when anything was not as promised.
+and what became of the broker. Exit code 1 when anything was not as promised. With `--minutes` no column is begun after
+so many; the next run with it goes on with the next column, and after the last one with the first.
 """
 
 from __future__ import annotations
 
 import argparse
 import errno
+import math
 import sys
 import tempfile
 import time
@@ -21,6 +23,8 @@ from harness.brokers.preload import library
 from tests.durability.faults.injector import ANYTHING, DEFINITIONS, KINDS, LOG, MESSAGES, SHORT, SOURCE, Fault
 from tests.durability.faults.life import Ending, live
 
+PROGRESS = Path("build/disk-faults-next")
+"""Where a run with `--minutes` keeps the number of the first column that it has not begun."""
 NTH_MAX = 50
 WHEN = ("creation", "start", "work")
 
@@ -53,8 +57,18 @@ def columns() -> Iterator[Column]:
                             yield Column(kind, error, files, when, forever)
 
 
-def run(column: Column, directory: Path, injector: Path, numbers: range) -> list[Ending]:
-    """The faults of a column, up to the first that was not met."""
+class Outcome(NamedTuple):
+    """Columns that were begun, faults that were met, lives that did not end as promised."""
+
+    columns: int
+    met: int
+    wrong: int
+
+
+def run(column: Column, directory: Path, injector: Path, numbers: range, until: float) -> list[Ending] | None:
+    """The faults of a column, up to the first that was not met; None if the monotonic clock is past `until`."""
+    if time.monotonic() > until:
+        return None
     endings = []
     for nth in numbers:
         ending = live(directory / str(nth), injector, column.fault(nth), column.when)
@@ -72,29 +86,54 @@ def summary(column: Column, endings: list[Ending]) -> str:
     return f"{column} met {len(met):3}: {counts}" + "".join(f"\n  WRONG {ending}" for ending in wrong)
 
 
-def main() -> None:
-    """Run every column, several at a time."""
-    parser = argparse.ArgumentParser()
+def run_columns(chosen: list[Column], workers: int, numbers: range, until: float) -> Outcome:
+    """Run columns in their order, several at a time, the first of them in any case; print a line for each."""
+    begun = met = wrong = 0
+    with tempfile.TemporaryDirectory(prefix="disk-faults-") as name, ProcessPoolExecutor(workers) as pool:
+        injector = library(SOURCE)
+        started = [
+            pool.submit(run, column, Path(name) / str(place), injector, numbers, until if place else math.inf)
+            for place, column in enumerate(chosen)
+        ]
+        for column, future in zip(chosen, started, strict=True):
+            endings = future.result()
+            if endings is None:
+                break
+            print(summary(column, endings), flush=True)
+            begun += 1
+            met += sum(ending.met for ending in endings)
+            wrong += sum(bool(ending.problems) for ending in endings)
+    return Outcome(begun, met, wrong)
+
+
+def main() -> int:
+    """Run every column, or those that are begun in time; the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m tests.durability.faults.matrix", description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--upto", type=int, default=NTH_MAX, help="the highest N")
     parser.add_argument("--step", type=int, default=1, help="every so-manieth N")
     parser.add_argument("--only", default="", help="columns whose line contains this")
+    parser.add_argument("--minutes", type=float, help="begin no column after so many; the next run goes on there")
+    parser.add_argument("--progress", type=Path, default=PROGRESS, help="the file that says where")
     wanted = parser.parse_args()
-    begun = time.monotonic()
-    met = wrong = 0
-    with tempfile.TemporaryDirectory(prefix="disk-faults-") as name, ProcessPoolExecutor(wanted.workers) as pool:
-        injector, numbers = library(SOURCE), range(1, wanted.upto + 1, wanted.step)
-        chosen = [column for column in columns() if wanted.only in str(column)]
-        places = [Path(name) / str(number) for number in range(len(chosen))]
-        started = [pool.submit(run, *each, injector, numbers) for each in zip(chosen, places, strict=True)]
-        for column, future in zip(chosen, started, strict=True):
-            endings = future.result()
-            print(summary(column, endings), flush=True)
-            met += sum(ending.met for ending in endings)
-            wrong += sum(bool(ending.problems) for ending in endings)
-    print(f"{met} faults met, {wrong} not as promised, {time.monotonic() - begun:.0f} s")
-    sys.exit(bool(wrong))
+    began = time.monotonic()
+    chosen = [column for column in columns() if wanted.only in str(column)]
+    first, until = 0, math.inf
+    if wanted.minutes is not None:
+        first = int(wanted.progress.read_text()) % len(chosen) if wanted.progress.exists() else 0
+        until = began + wanted.minutes * 60
+    outcome = run_columns(
+        chosen[first:] + chosen[:first], wanted.workers, range(1, wanted.upto + 1, wanted.step), until
+    )
+    if wanted.minutes is not None:
+        wanted.progress.parent.mkdir(parents=True, exist_ok=True)
+        wanted.progress.write_text(f"{(first + outcome.columns) % len(chosen)}\n")
+    print(
+        f"{outcome.columns} of {len(chosen)} columns, from column {first + 1} on: "
+        f"{outcome.met:,} faults met, {outcome.wrong} not as promised; {time.monotonic() - began:.0f} s"
+    )
+    return 1 if outcome.wrong else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,5 +1,6 @@
 """Kill a broker again and again under real clients: `python -m tests.durability.kills --cycles 300 --seed 1`.
 
+With `--minutes` instead of `--cycles`, no cycle is begun after so many; the audit comes on top.
 Prints what was killed when, and what the clients' ledgers have seen. A failure names its cycle and seed, what was
 expected and found, and keeps the data directory. With `--audit` the broker records events, is stopped in order
 now and then, and at the end Spark audits its log, which is held against what the clients have witnessed.
@@ -16,9 +17,11 @@ import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from harness.project import ROOT
+from harness.waiting import begun_within
 from tests.durability.kills.audited import AuditedCampaign
 from tests.durability.kills.cycle import BrokenPromiseError, Campaign, summary
 
@@ -29,18 +32,23 @@ STOP_CYCLES = 5
 def main() -> None:
     """Run the cycles; exit with 1 when a promise was broken."""
     parser = argparse.ArgumentParser(prog="python -m tests.durability.kills", description=__doc__)
-    parser.add_argument("--cycles", type=int, default=300)
+    often = parser.add_mutually_exclusive_group()
+    often.add_argument("--cycles", type=int, default=300, help="300 if not given")
+    often.add_argument("--minutes", type=float, help="as many cycles as are begun within so many")
     parser.add_argument("--seed", type=int, help="decides what is done; instants are the machine's all the same")
     parser.add_argument("--directory", type=Path, help="where the data directory is made; the system's for such things")
     parser.add_argument("--audit", action="store_true", help="and audit the event log; needs leveret[pipeline]")
     options = parser.parse_args()
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     directory = Path(tempfile.mkdtemp(prefix="leveret-kills-", dir=options.directory))
-    print(f"seed {seed}, {options.cycles} cycles, data in {directory}", flush=True)
+    often = f"{options.cycles} cycles" if options.minutes is None else f"{options.minutes:g} minutes"
+    print(f"seed {seed}, {often}, data in {directory}", flush=True)
     logging.disable(logging.CRITICAL)  # libraries tell at length that their connections are lost
     campaign = AuditedCampaign(directory, seed) if options.audit else Campaign(directory, seed)
     try:
-        run(campaign, options.cycles)
+        audited = run(
+            campaign, begun_within(options.minutes) if options.minutes is not None else range(1, options.cycles + 1)
+        )
     except BrokenPromiseError as error:
         campaign.abandon()
         sys.exit(f"{error}\n{summary(campaign)}")
@@ -49,14 +57,14 @@ def main() -> None:
         print(summary(campaign), flush=True)
         raise
     shutil.rmtree(directory)
-    print(summary(campaign))
+    print(summary(campaign) + audited)
 
 
-def run(campaign: Campaign, cycles: int) -> None:
-    """All cycles, with a line of progress now and then."""
+def run(campaign: Campaign, cycles: Iterable[int]) -> str:
+    """The cycles of these numbers, with a line of progress now and then; what is to be said of an audit."""
     began = time.monotonic()
     campaign.begin()
-    for number in range(1, cycles + 1):
+    for number in cycles:
         campaign.cycle()
         if isinstance(campaign, AuditedCampaign) and number % STOP_CYCLES == 0:
             campaign.restart()
@@ -64,13 +72,13 @@ def run(campaign: Campaign, cycles: int) -> None:
             seconds = time.monotonic() - began
             print(f"{number} cycles in {seconds:.0f} s, {campaign.tally.confirmed:,} confirmed", flush=True)
     if isinstance(campaign, AuditedCampaign):
-        audit(campaign)
-    else:
-        campaign.end()
+        return f"; {audit(campaign):,} events audited"
+    campaign.end()
+    return ""
 
 
-def audit(campaign: AuditedCampaign) -> None:
-    """Hold the log against the clients, and print what was compared. Raises BrokenPromiseError."""
+def audit(campaign: AuditedCampaign) -> int:
+    """Hold the log against the clients, and print what was compared; how many events. Raises BrokenPromiseError."""
     from pipeline.spark.spark_session import session
     from tests.durability.kills.spark_audit import PASSING, figures, judge, sound
 
@@ -83,9 +91,11 @@ def audit(campaign: AuditedCampaign) -> None:
         judgement = judge(spark, {"kills": campaign})["kills"]
     judgement.comparison.queues(sight.places, PASSING)
     problems = sound(judgement) + judgement.comparison.problems
-    print(json.dumps({**figures(judgement, campaign), "judged_s": round(time.monotonic() - began)}))
+    found = figures(judgement, campaign)
+    print(json.dumps({**found, "judged_s": round(time.monotonic() - began)}))
     if problems:
         raise BrokenPromiseError("\n".join(problems))
+    return int(found["events"])
 
 
 if __name__ == "__main__":

@@ -93,7 +93,7 @@ class Campaign:
         self.kills: Counter[str] = Counter()
         self.clients: Counter[str] = Counter()
         self._dice = random.Random(seed)
-        self._cycle = 0
+        self.cycles_begun = 0
         self._workers: list[Worker] = []
         settings = directory / "settings.toml"
         settings.write_text(self.settings)
@@ -143,7 +143,7 @@ class Campaign:
 
     def cycle(self) -> None:
         """Load, at least one kill, restart, and a look at everything. Raises BrokenPromiseError."""
-        self._cycle += 1
+        self.cycles_begun += 1
         self._set_to_work()
         self._await_connected()
         self._kill(phases.in_stop if self._dice.random() < IN_STOP_CHANCE else phases.under_load)
@@ -229,7 +229,7 @@ class Campaign:
         shutil.copytree(self.broker.data_dir, self._copy, ignore=shutil.ignore_patterns("*.sock"))
 
     def _broken(self, problems: list[str]) -> BrokenPromiseError:
-        lines = [f"cycle {self._cycle} of seed {self.seed}, kills so far: {dict(self.kills)}", *problems]
+        lines = [f"cycle {self.cycles_begun} of seed {self.seed}, kills so far: {dict(self.kills)}", *problems]
         lines.append(f"the broker's last words: {self.broker.log()[-LAST_WORDS:]}")
         lines.append(f"data: {self.broker.data_dir}; as the kill left it: {self._copy}")
         return BrokenPromiseError("\n".join(lines))
@@ -257,4 +257,5 @@ def summary(campaign: Campaign) -> str:
     lines = [f"  {count:6} {phase}" for phase, count in campaign.kills.most_common()]
     clients = ", ".join(f"{count} {name}" for name, count in campaign.clients.most_common())
     seen = ", ".join(f"{getattr(campaign.tally, field.name):,} {field.name}" for field in fields(Tally))
-    return "\n".join([f"{campaign.kills.total()} kills:", *lines, f"clients: {clients}", f"messages: {seen}"])
+    kills = f"{campaign.kills.total()} kills in {campaign.cycles_begun} cycles; messages: {seen}"
+    return "\n".join(["kills:", *lines, f"clients: {clients}", kills])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.entities.scheduling.alarms import Alarms
 from broker.server.committer import Committer
 from storage.batch import SealedBatch
-from storage.commit_failures import Judge
+from storage.commit_failures import FailureClassifier
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
 from storage.messages.stream_index import Streams
@@ -34,10 +34,10 @@ def go_on_after_failed_sync() -> None:
         try:
             commit(store, batch)
         except StoreFailed:
-            store._judge.close()
+            store._classifier.close()
             store._environment.close()
             store._environment = lmdb_environment.open_environment(store.directory)
-            store._judge = Judge(store.directory)
+            store._classifier = FailureClassifier(store.directory)
             store.streams = Streams(store._environment)
             commit(store, batch)
 

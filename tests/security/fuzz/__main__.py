@@ -1,6 +1,6 @@
 """`make fuzz`: each target under libFuzzer for some seconds, and a line for each that says what came of it.
 
-    python -m tests.security.fuzz [--seconds 60] [TARGET ...]
+    python -m tests.security.fuzz [--seconds 60 | --minutes 7] [TARGET ...]
 
 Inputs that reached something new are kept below ./fuzz-corpus and built upon by the next run; the lines too, in
 ./fuzz-corpus/log. What fails lies in ./fuzz-corpus/found; `python -m tests.security.fuzz --again FILE TARGET` shows it
@@ -95,20 +95,25 @@ def main() -> None:
     """Fuzz the targets that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("targets", metavar="TARGET", nargs="*", choices=[*TARGETS, []], default=[])
-    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--seconds", type=int, default=60, help="for each target")
+    parser.add_argument("--minutes", type=float, help="for all targets together")
     parser.add_argument("--again", type=Path, metavar="FILE")
     chosen = parser.parse_args()
     if chosen.again:
         again(chosen.again, chosen.targets[0])
         return
-    failed = False
-    for target in chosen.targets or TARGETS:
-        outcome = run(target, chosen.seconds)
-        failed = failed or outcome.failed
-        print(outcome, flush=True)
+    targets = chosen.targets or list(TARGETS)
+    seconds = chosen.seconds if chosen.minutes is None else max(1, int(chosen.minutes * 60 / len(targets)))
+    outcomes = []
+    for target in targets:
+        outcomes.append(run(target, seconds))
+        print(outcomes[-1], flush=True)
         with LOG.open("a") as log:
-            print(outcome, file=log)
-    sys.exit(failed)
+            print(outcomes[-1], file=log)
+    failed = [outcome.target for outcome in outcomes if outcome.failed]
+    inputs = ", ".join(f"{outcome.inputs:,} of {outcome.target}" for outcome in outcomes)
+    print(f"{sum(outcome.inputs for outcome in outcomes):,} inputs: {inputs}; failed: {', '.join(failed) or 'none'}")
+    sys.exit(bool(failed))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from broker.session.connection import Connection, Peer
+from broker.session.connection import Connection
+from broker.session.input.incoming_frames import IncomingFrames
+from broker.session.peer import Peer
 from broker.wire.amqp_errors import REPLY_TEXT_BYTES_MAX
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_HEARTBEAT, FRAME_METHOD
 from broker.wire.field_tables import from_python
@@ -44,6 +46,7 @@ class Listener:
     def __init__(self, party: Party) -> None:
         self._party = party
         self.connection = Connection(party.registry, PEER, self._flushed)
+        self._frames = IncomingFrames(self.connection)
         self.reading = True
         self.heard: list[tuple[int, Method]] = []
         self.bodies: list[bytes] = []
@@ -58,11 +61,12 @@ class Listener:
 
     def say(self, data: bytes) -> None:
         """Send bytes as one piece; the broker ends its turns."""
-        self.connection.receive(data)
-        while self.connection.unfinished and not self.connection.ended:
+        self._frames.receive(data)
+        while self._frames.unfinished and not self.connection.ended:
             self._party.core.end_turn()
-            self.connection.receive(b"")
+            self._frames.receive(b"")
         self._party.core.end_turn()
+        self.connection.check()
 
     def ask(self, method: Method, answer: type[AnyMethod], *, channel: int = 1) -> AnyMethod:
         """Send a method; the answer, which must be of this kind."""

@@ -97,7 +97,7 @@ def test_who_does_not_take_the_answer_is_cut_off(target: BrokerProcess, call: Ca
     callers = [call() for _ in range(4)]
     for caller in callers:
         caller.request(SEGMENT)
-    eventually(lambda: target.log().count("it takes its answer too slowly") >= 4, "the log")
+    eventually(lambda: target.log().count("the client reads its answer too slowly") >= 4, "the log")
     good.round_trip()
     eventually(lambda: descriptors(target.pid) <= before, "sockets and files to be closed")
     assert own_memory(target.pid) < memory + SIZE // 2
@@ -113,7 +113,7 @@ def test_the_idle_make_room(target: BrokerProcess, call: Callable[[], Caller], g
         caller.say(b"G")
     assert fetched(target)
     good.round_trip()
-    assert "there are too many, and it asks for nothing" in target.log()
+    assert "connection limit reached, and it is idle" in target.log()
 
 
 def test_the_busy_stay(target: BrokerProcess, call: Callable[[], Caller]) -> None:
@@ -189,6 +189,6 @@ def test_a_broker_that_waits_for_slow_readers_is_found(tmp_path: Path, ends: End
     try:
         ends(Caller(web_address(process))).request(SEGMENT)
         with pytest.raises(AssertionError, match="the slow one to go"):
-            eventually(lambda: "takes its answer too slowly" in process.log(), "the slow one to go", seconds=1)
+            eventually(lambda: "reads its answer too slowly" in process.log(), "the slow one to go", seconds=1)
     finally:
         process.kill()

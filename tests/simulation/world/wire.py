@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
-from broker.session.connection import Connection, Peer
+from broker.session.connection import Connection
+from broker.session.input.incoming_frames import IncomingFrames
+from broker.session.peer import Peer
 from tests.simulation.world.process import Process
 
 PEER = Peer("127.0.0.1", 50000, "127.0.0.1", 5672, loopback=True)
@@ -35,6 +37,7 @@ class Line:
         """What is taken now has waited for a while."""
         self.closed = False
         self.connection = Connection(process.registry, PEER, self._flush)
+        self._frames = IncomingFrames(self.connection)
 
     def stop_reading(self) -> None:
         """Take no more than the socket's buffer holds, until `read_on`."""
@@ -54,12 +57,12 @@ class Line:
     @property
     def taken_in(self) -> bool:
         """The broker has handled everything that was sent."""
-        return not (self._sending or self.connection.unfinished)
+        return not (self._sending or self._frames.unfinished)
 
     @property
     def taken_in_so_far(self) -> bool:
         """Nothing of what the broker has read waits to be handled."""
-        return not self.connection.unfinished
+        return not self._frames.unfinished
 
     @property
     def stuck(self) -> bool:
@@ -79,11 +82,11 @@ class Line:
             return
         self._pumping = True
         while not self.taken_in and self._readable():
-            if self.connection.unfinished:
-                self.connection.receive(b"")
+            if self._frames.unfinished:
+                self._frames.receive(b"")
             else:
                 data, self._handleed = self._sending.popleft()
-                self.connection.receive(data)
+                self._frames.receive(data)
             handled, self._handleed = self._handleed, None
             if handled is not None and not self.closed:
                 handled()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker.session.login.handshake import Phase
+from broker.session.login.phase import Phase
 from broker.wire.frames import method_frame
 from broker.wire.method import Method
 from broker.wire.methods import (

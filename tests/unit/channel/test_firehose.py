@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from broker.session import firehose
+from broker.session.channel import firehose
 from broker.wire.field_tables import Field, to_python
 from broker.wire.methods import BasicNack, ChannelOpen, TxRollback, TxSelect
 from harness.clients.session_client import Conversation, Party
@@ -37,11 +37,11 @@ def witness(party: Party) -> Conversation:
 
 
 def start(party: Party) -> None:
-    firehose.start(party.registry, party.core.vhost)
+    firehose.start(party.core.vhost)
 
 
 def stop(party: Party) -> None:
-    firehose.stop(party.registry, party.core.vhost)
+    firehose.stop(party.core.vhost)
 
 
 def told(witness: Conversation) -> list[Message]:
@@ -203,7 +203,7 @@ def test_a_queue_whose_name_leaves_no_room_for_a_key_is_left_out(
 
 
 def test_off_it_leaves_no_trace(party: Party, client: Conversation, witness: Conversation) -> None:
-    """Routes are remembered again, and channels deliver by themselves."""
+    """Nothing is told, and routes are remembered again."""
     client.ask(queue_bind("q", "amq.direct", "k"))
     start(party)
     client.publish(b"x", exchange="amq.direct", key="k")
@@ -216,14 +216,13 @@ def test_off_it_leaves_no_trace(party: Party, client: Conversation, witness: Con
     client.ask(get("q"))
     client.send(consume("q", "c", no_ack=True))
     assert told(witness) == []
-    for target in client.connection.access.targets.values():
-        assert target.routed is bool(target.name)
-        assert (target.queues is not None) is bool(target.name)
-    assert all("deliver" not in vars(channel) for channel in client.connection.channels.values())
+    for route in client.connection.routes.by_arguments.values():
+        assert route.routed is bool(route.name)
+        assert (route.queues is not None) is bool(route.name)
 
 
 def test_another_virtual_host_is_not_told_of(party: Party, client: Conversation, witness: Conversation) -> None:
-    firehose.start(party.registry, party.core.broker.add_vhost("other"))
+    firehose.start(party.core.broker.add_vhost("other"))
     client.publish(b"x", key="q")
     client.ask(get("q"))
     assert told(witness) == []

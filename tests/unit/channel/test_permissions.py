@@ -238,5 +238,5 @@ def test_a_routing_key_to_bind_with_may_be_refused(party: Party, owner: Conversa
 
 def test_the_memory_is_shared_by_a_users_connections_and_goes_with_the_last(party: Party) -> None:
     one, two = party.join(), party.join()
-    assert one.connection.access is two.connection.access
-    assert party.registry.access("guest", "elsewhere") is not one.connection.access
+    assert one.connection.routes is two.connection.routes
+    assert party.registry.routes("guest", "elsewhere") is not one.connection.routes

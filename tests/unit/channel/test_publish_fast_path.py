@@ -1,4 +1,4 @@
-"""Runs: whatever arrives in one piece has the effect of the same frames arriving one by one."""
+"""Publish batches: whatever arrives in one piece has the effect of the same frames arriving one by one."""
 
 from __future__ import annotations
 
@@ -64,6 +64,7 @@ def joined(settings: SessionSettings | None = None, window: Window = WIDE) -> It
             client.ask(queue_bind(name, "by headers", arguments={"h": 1}))
         try:
             yield client
+            client.party.registry.check()
         finally:
             core.close()
 
@@ -147,7 +148,7 @@ def client() -> Iterator[Conversation]:
         yield conversation
 
 
-def test_a_refused_message_ends_its_channel_in_the_middle_of_a_run(client: Conversation) -> None:
+def test_a_refused_message_ends_its_channel_in_the_middle_of_a_batch(client: Conversation) -> None:
     good, bad = publish_frames(b"good", key="q"), publish_frames(b"bad!", key="q", user_id="somebody")
     client.say(good + good + bad + good)
     assert [type(item) for item in client.received()] == [ChannelClose]
@@ -163,7 +164,7 @@ def test_a_broken_header_ends_the_connection_behind_what_was_sound(client: Conve
     assert [body for body, *_ in queue_contents(client)["q"]] == [b"good", b"good"]
 
 
-def test_a_broken_frame_end_within_a_run_is_found(client: Conversation) -> None:
+def test_a_broken_frame_end_within_a_batch_is_found(client: Conversation) -> None:
     good = publish_frames(b"good", key="q")
     client.say(good + good + good[:-1] + b"\x00" + good)
     close = client.received(channel=0)[0]
@@ -175,7 +176,7 @@ def test_a_broken_frame_end_within_a_run_is_found(client: Conversation) -> None:
 
 
 @pytest.mark.parametrize("persistent", [True, False])
-def test_a_run_longer_than_the_window_is_paged_and_comes_back_in_order(persistent: bool) -> None:
+def test_a_batch_longer_than_the_window_is_paged_and_comes_back_in_order(persistent: bool) -> None:
     bodies = [b"%d" % number for number in range(30)]
     with joined(window=SMALL) as client:
         for part in (bodies[:10], bodies[10:20], bodies[20:]):

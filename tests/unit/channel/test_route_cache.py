@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker.session.channel.permissions import TARGETS_LEAST, Target
+from broker.session.channel.route_cache import ROUTES_MIN, CachedRoute
 from harness.clients.session_client import Conversation, Party
 from harness.clients.shorthand import queue_bind, queue_declare, queue_delete
 
-NAMES = 8 * TARGETS_LEAST
+NAMES = 8 * ROUTES_MIN
 
 
 @pytest.fixture
@@ -16,8 +16,8 @@ def client(party: Party) -> Conversation:
     return party.join()
 
 
-def targets(client: Conversation) -> list[Target]:
-    return list(client.connection.access.targets.values())
+def routes(client: Conversation) -> list[CachedRoute]:
+    return list(client.connection.routes.by_arguments.values())
 
 
 def test_deleted_queues_are_let_go(client: Conversation) -> None:
@@ -28,7 +28,7 @@ def test_deleted_queues_are_let_go(client: Conversation) -> None:
         client.ask(queue_bind(name, "amq.direct", name))
         client.publish(b"x", exchange="amq.direct", key=name)
         client.ask(queue_delete(name))
-    assert len(targets(client)) <= TARGETS_LEAST
+    assert len(routes(client)) <= ROUTES_MIN
 
 
 def test_what_is_there_stays_remembered(client: Conversation) -> None:
@@ -36,6 +36,6 @@ def test_what_is_there_stays_remembered(client: Conversation) -> None:
     client.ask(queue_bind("q", "amq.topic", "#"))
     for number in range(NAMES):
         client.publish(b"x", exchange="amq.topic", key=str(number))
-    assert len(targets(client)) == NAMES
-    now = client.connection.access.cache_epoch.number
-    assert not any(target.is_stale(now) for target in targets(client))
+    assert len(routes(client)) == NAMES
+    now = client.connection.routes.access.cache_epoch.number
+    assert not any(route.is_stale(now) for route in routes(client))

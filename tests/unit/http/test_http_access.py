@@ -21,9 +21,9 @@ from broker.server.http import segment_files
 from broker.server.http.event_log_routes import EventPages
 from broker.server.http.http_server import HttpConnection
 from broker.server.http.segment_files import SegmentFiles
-from broker.session.connection import Peer
 from broker.session.login.login_throttle import ThrottleLimits
 from broker.session.login.passwords import SHA256, hash_password
+from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from harness.brokers.broker_core import Core

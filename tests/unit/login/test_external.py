@@ -9,10 +9,10 @@ import pytest
 from cryptography.x509.oid import NameOID
 
 from broker.entities.vhosts.users import User
-from broker.session.connection import Peer, Secured
+from broker.session.connection import SILENT_SECONDS
 from broker.session.login.certificate_names import Naming
-from broker.session.login.handshake import SILENT_SECONDS
 from broker.session.login.passwords import SHA256
+from broker.session.peer import Peer, Secured
 from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER

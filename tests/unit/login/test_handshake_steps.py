@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from broker.entities.vhosts.users import User
-from broker.session.login.handshake import SILENT_SECONDS, Phase
+from broker.session.connection import SILENT_SECONDS
 from broker.session.login.passwords import SHA256, hash_password
+from broker.session.login.phase import Phase
 from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import from_python
 from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER, method_frame

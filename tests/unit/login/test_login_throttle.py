@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from broker.entities.vhosts.users import User
-from broker.session.connection import Connection, Peer
-from broker.session.login.handshake import SILENT_SECONDS, Phase
+from broker.session.connection import SILENT_SECONDS, Connection
 from broker.session.login.login_throttle import KEPT_BEYOND_LIMIT, WATCHED_MAX, LoginThrottle, ThrottleLimits, site
 from broker.session.login.passwords import ALGORITHMS, SHA256, hash_password
+from broker.session.login.phase import Phase
 from broker.session.login.sasl import Login
+from broker.session.peer import Peer
 from broker.session.session_settings import SessionSettings
 from broker.wire.field_tables import from_python
 from broker.wire.frames import PROTOCOL_HEADER

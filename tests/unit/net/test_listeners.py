@@ -15,7 +15,7 @@ import trio.testing
 from broker.config import Address
 from broker.server.net import listeners
 from broker.server.net.listeners import ListenError, accept_forever, bind
-from broker.session.connection import Peer
+from broker.session.peer import Peer
 from harness.brokers.broker_server import eventually
 
 HERE = Address("127.0.0.1", 0)

@@ -13,7 +13,7 @@ import trio.testing
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import CLOSE_SECONDS
-from broker.session.login.handshake import SILENT_SECONDS
+from broker.session.connection import SILENT_SECONDS
 from broker.session.session_settings import SessionSettings
 from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER
 from broker.wire.methods import BasicDeliver, ConnectionClose, ConnectionCloseOk, ConnectionStart, ConnectionStartOk

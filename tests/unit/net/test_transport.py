@@ -20,7 +20,8 @@ import trio.testing
 from broker.server.engine import LONG_TURN_SECONDS
 from broker.server.net.heartbeats import beat_forever
 from broker.server.net.transport import CLOSE_SECONDS, RECEIVE_BYTES
-from broker.session.login.handshake import SILENT_SECONDS
+from broker.session.connection import SILENT_SECONDS
+from broker.session.input.incoming_frames import IncomingFrames
 from broker.session.session_settings import SessionSettings
 from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER
 from broker.wire.methods import (
@@ -331,16 +332,17 @@ async def test_after_a_long_turn_others_have_several(
 ) -> None:
     """Time stands still here, so whoever has to wait waits until it is moved on."""
     slow, other = await place.join(), await place.join()
-    turns, receive = [0], slow.connection.receive
+    turns, receive = [0], IncomingFrames.receive
 
-    def receive_slowly(data: bytes) -> None:
-        turns[0] += 1
-        until = thread_time() + 1.1 * LONG_TURN_SECONDS
-        while thread_time() < until:
-            receive(b"")
-        receive(data)
+    def receive_slowly(frames: IncomingFrames, data: bytes) -> None:
+        if data == HEARTBEAT:
+            turns[0] += 1
+            until = thread_time() + 1.1 * LONG_TURN_SECONDS
+            while thread_time() < until:
+                receive(frames, b"")
+        receive(frames, data)
 
-    monkeypatch.setattr(slow.connection, "receive", receive_slowly)
+    monkeypatch.setattr(IncomingFrames, "receive", receive_slowly)
     await slow.say(HEARTBEAT)
     await trio.testing.wait_all_tasks_blocked()
     await slow.say(HEARTBEAT)

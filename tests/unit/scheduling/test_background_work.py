@@ -62,7 +62,7 @@ def test_a_work_that_fails_is_over_and_holds_up_nobody(caplog: pytest.LogCapture
 
     steps = BackgroundWork(Timers(), lambda: START)
     assert steps.begin(failing()).done
-    assert "what was left to do is not done" in caplog.text
+    assert "background work failed; its remaining steps are skipped" in caplog.text
 
 
 def test_finishing_does_all_that_is_left() -> None:

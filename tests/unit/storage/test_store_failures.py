@@ -18,7 +18,7 @@ from harness.brokers.full_disk import no_file_larger_than
 from harness.project import ROOT
 from storage import ballast
 from storage.batch import TRANSIENT_QUEUE, LaneState
-from storage.commit_failures import Judge
+from storage.commit_failures import FailureClassifier
 from storage.messages import lmdb_environment
 from storage.messages.backup import backup
 from storage.messages.keys import (
@@ -489,19 +489,19 @@ def test_a_batch_committed_twice_is_there_once(path: Path) -> None:
 
 def test_a_commit_that_lmdb_refuses_is_a_failure(path: Path) -> None:
     filled(path)
-    with closing(Judge(path)) as judge:
-        error = judge.judge(lmdb.PanicError("mdb_txn_begin: MDB_PANIC"))
+    with closing(FailureClassifier(path)) as classifier:
+        error = classifier.classify(lmdb.PanicError("mdb_txn_begin: MDB_PANIC"))
         assert type(error) is StoreFailed
         assert str(path / "data.mdb") in str(error)
 
 
 def test_a_write_that_failed_although_there_is_room_is_tried_once_more(path: Path) -> None:
     filled(path)
-    with closing(Judge(path)) as judge:
-        error = judge.judge(lmdb.DiskError("mdb_txn_commit: Input/output error"))
+    with closing(FailureClassifier(path)) as classifier:
+        error = classifier.classify(lmdb.DiskError("mdb_txn_commit: Input/output error"))
         assert type(error) is StoreCutShort
         with no_file_larger_than((path / "data.mdb").stat().st_size):
-            assert type(judge.judge(lmdb.DiskError("mdb_txn_commit: Input/output error"))) is StoreFull
+            assert type(classifier.classify(lmdb.DiskError("mdb_txn_commit: Input/output error"))) is StoreFull
     assert not (path / "probe").exists()
 
 

@@ -15,19 +15,20 @@ from broker.wire.constants import ReplyCode
 from broker.wire.methods import BasicAck, BasicPublish
 from broker.wire.properties import encode_header
 
+ARGS = b"\x00\x00\x00\x01q\x00"
 PUBLISH = BasicPublish("", "q", False, False)
 ACK = BasicAck(1, False)
 
 
 def test_a_method_alone_is_a_command() -> None:
-    assert Assembler().method(ACK) == Command(ACK, None, b"")
+    assert Assembler().method(ACK, ARGS) == Command(ACK, ARGS, None, b"")
 
 
 def test_an_empty_body_ends_with_the_header() -> None:
     assembler = Assembler()
-    assert assembler.method(PUBLISH) is None
+    assert assembler.method(PUBLISH, ARGS) is None
     assert not assembler.idle
-    assert assembler.header(encode_header(0)) == Command(PUBLISH, encode_header(0), b"")
+    assert assembler.header(encode_header(0)) == Command(PUBLISH, ARGS, encode_header(0), b"")
     assert assembler.idle
 
 
@@ -39,18 +40,18 @@ def test_a_body_may_come_in_any_pieces(body: bytes, cuts: list[int]) -> None:
     while pieces and not pieces[-1]:
         pieces.pop()  # nothing may follow the last octet
     for _ in range(2):  # the assembler starts afresh after each command
-        assert assembler.method(PUBLISH) is None
+        assert assembler.method(PUBLISH, ARGS) is None
         assert assembler.header(encode_header(len(body))) is None
         commands = [assembler.body(piece) for piece in pieces]
         assert commands[:-1] == [None] * (len(pieces) - 1)
-        assert commands[-1] == Command(PUBLISH, encode_header(len(body)), body)
+        assert commands[-1] == Command(PUBLISH, ARGS, encode_header(len(body)), body)
         assert assembler.idle
 
 
 def test_small_pieces_grow_together_and_empty_ones_leave_nothing() -> None:
     """Half a body is counted in bytes, and takes no more memory than that however small its pieces are."""
     assembler = Assembler()
-    assembler.method(PUBLISH)
+    assembler.method(PUBLISH, ARGS)
     assembler.header(encode_header(1000))
     for piece in (b"ab", b"", b"c", memoryview(b"defg"), b"", b"h"):
         assert assembler.body(piece) is None
@@ -72,20 +73,28 @@ NO_BODY = "expected content body, got non content body frame instead"
     [
         ([lambda a: a.header(encode_header(1))], NO_METHOD, (0, 0)),
         ([lambda a: a.body(b"x")], NO_METHOD, (0, 0)),
-        ([lambda a: a.method(PUBLISH), lambda a: a.method(ACK)], NO_HEADER, (60, 40)),
-        ([lambda a: a.method(PUBLISH), lambda a: a.body(b"x")], NO_HEADER, (60, 40)),
+        ([lambda a: a.method(PUBLISH, ARGS), lambda a: a.method(ACK, ARGS)], NO_HEADER, (60, 40)),
+        ([lambda a: a.method(PUBLISH, ARGS), lambda a: a.body(b"x")], NO_HEADER, (60, 40)),
         (
-            [lambda a: a.method(PUBLISH), lambda a: a.header(b"\x00\x32" + encode_header(1)[2:])],
+            [lambda a: a.method(PUBLISH, ARGS), lambda a: a.header(b"\x00\x32" + encode_header(1)[2:])],
             "expected content header for class 60, got one for class 50 instead",
             (60, 40),
         ),
         (
-            [lambda a: a.method(PUBLISH), lambda a: a.header(encode_header(1)), lambda a: a.method(ACK)],
+            [
+                lambda a: a.method(PUBLISH, ARGS),
+                lambda a: a.header(encode_header(1)),
+                lambda a: a.method(ACK, ARGS),
+            ],
             NO_BODY,
             (60, 40),
         ),
         (
-            [lambda a: a.method(PUBLISH), lambda a: a.header(encode_header(1)), lambda a: a.header(encode_header(1))],
+            [
+                lambda a: a.method(PUBLISH, ARGS),
+                lambda a: a.header(encode_header(1)),
+                lambda a: a.header(encode_header(1)),
+            ],
             NO_BODY,
             (60, 40),
         ),
@@ -105,7 +114,7 @@ def test_frames_out_of_order(steps: list[Callable[[Assembler], object]], text: s
 def test_a_body_beyond_its_announcement() -> None:
     """RabbitMQ 4.2.9 and later; 3.10.8 goes on waiting."""
     assembler = Assembler()
-    assembler.method(PUBLISH)
+    assembler.method(PUBLISH, ARGS)
     assembler.header(encode_header(3))
     with pytest.raises(ConnectionException, match="content body frame exceeds remaining content size") as caught:
         assembler.body(b"four")
@@ -115,14 +124,14 @@ def test_a_body_beyond_its_announcement() -> None:
 def test_a_body_over_the_limit_is_refused_by_its_announcement() -> None:
     """The words of RabbitMQ 4.2.9 and later."""
     assembler = Assembler(body_bytes_max=10)
-    assembler.method(PUBLISH)
+    assembler.method(PUBLISH, ARGS)
     with pytest.raises(ConnectionException, match="content body size 11 exceeds maximum allowed size 10"):
         assembler.header(encode_header(11))
 
 
 def test_a_header_cut_short() -> None:
     assembler = Assembler()
-    assembler.method(PUBLISH)
+    assembler.method(PUBLISH, ARGS)
     with pytest.raises(ConnectionException) as caught:
         assembler.header(encode_header(0)[:-1])
     assert caught.value.code is ReplyCode.INTERNAL_ERROR
@@ -131,6 +140,6 @@ def test_a_header_cut_short() -> None:
 def test_a_header_with_a_weight() -> None:
     """RabbitMQ 3.10.8 takes it for no header."""
     assembler = Assembler()
-    assembler.method(PUBLISH)
+    assembler.method(PUBLISH, ARGS)
     with pytest.raises(ConnectionException, match="got non content header frame instead"):
         assembler.header(b"\x00\x3c\x00\x01" + encode_header(0)[4:])

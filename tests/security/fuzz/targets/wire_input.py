@@ -108,7 +108,7 @@ def _frames_of(choices: Choices) -> bytes:
 def _assemble(assembler: Assembler, each: Frame) -> None:
     if each.kind == 1:
         decode = DECODERS.get(int.from_bytes(each.payload[:4], "big"))
-        command = None if decode is None else assembler.method(decode(each.payload))
+        command = None if decode is None else assembler.method(decode(each.payload), each.payload[4:])
     elif each.kind == 2:
         command = assembler.header(each.payload)
     else:

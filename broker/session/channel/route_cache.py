@@ -1,0 +1,167 @@
+"""Where publishes go, remembered by their arguments.
+
+A client publishes with the same arguments again and again. Their bytes, undecoded, are the key to a `CachedRoute`: the
+parsed arguments, the exchange and - unless each message has a say - the queues. Of the properties only what the broker
+must know is kept, for the list of them that came last; the rest stays bytes.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from broker.wire.amqp_errors import ChannelException, ConnectionException, DecodeError
+from broker.wire.constants import ReplyCode
+from broker.wire.frames import cannot_decode
+from broker.wire.methods import BasicPublish, decode_basic_publish
+from broker.wire.properties import PropertySummary, summarize
+
+if TYPE_CHECKING:
+    from broker.entities.exchanges.exchange import Exchange
+    from broker.entities.queues.queue import Queue
+    from broker.entities.vhosts.vhost import VHost
+    from broker.session.channel.permissions import Access
+
+ROUTES_MIN = 128
+"""With fewer routes nobody looks for those that lead nowhere any more."""
+ROUTES_MAX = 131_072
+"""Half a kibibyte to one and a half each, for all connections of a user to a virtual host together."""
+HEADER_BYTES_MAX = 1024
+"""Longer content headers are not remembered with a route."""
+
+_BASIC_PUBLISH = BasicPublish.KEY.to_bytes(4, "big")
+
+
+class CachedRoute:
+    """Where publishes with the same arguments go: the parsed arguments, and the queues while they last.
+
+    `route` is exchange and routing key as the publisher wrote them. `summary` is what the last publish's `header` said,
+    None when that was too long to be kept. `queues` is None when each message has to be routed by itself or, unless it
+    is `routed`, looked up by name. The rest holds as long as neither the exchange's version nor the permissions' cache
+    epoch has changed.
+    """
+
+    __slots__ = (
+        "cache_epoch",
+        "exchange",
+        "header",
+        "key",
+        "mandatory",
+        "name",
+        "queues",
+        "route",
+        "routed",
+        "summary",
+        "version",
+    )
+
+    def __init__(self, name: str, key: str, *, mandatory: bool, route: bytes) -> None:
+        self.name = name
+        self.key = key
+        self.mandatory = mandatory
+        self.route = route
+        self.exchange: Exchange | None = None
+        self.version = -1
+        self.cache_epoch = -1
+        self.routed = bool(name)
+        self.queues: tuple[Queue, ...] | None = None
+        self.header = b""
+        self.summary: PropertySummary | None = None
+
+    def is_stale(self, cache_epoch: int) -> bool:
+        """It has to be resolved anew: what it names may be gone."""
+        return self.exchange is None or self.exchange.version != self.version or self.cache_epoch != cache_epoch
+
+    def summarize(self, header: bytes) -> PropertySummary:
+        """What a content header says; remembered for the next publish unless the header is long.
+
+        Raises ConnectionException when the header is broken.
+        """
+        try:
+            summary = summarize(header)
+        except DecodeError as error:
+            raise ConnectionException(ReplyCode.INTERNAL_ERROR, "") from error
+        short = len(header) <= HEADER_BYTES_MAX
+        self.header, self.summary = (header, summary) if short else (b"", None)
+        return summary
+
+
+class RouteCache:
+    """The routes of one user in one virtual host, shared by all connections of that user to it."""
+
+    def __init__(self, access: Access) -> None:
+        self.access = access
+        self.by_arguments: dict[bytes, CachedRoute] = {}
+        """Arguments of basic.publish, as they came, and what they lead to."""
+        self._due = ROUTES_MIN
+
+    def parse(self, arguments: bytes) -> CachedRoute:
+        """Take arguments that are new in, not resolved yet. Raises ConnectionException for what is refused of them."""
+        try:
+            method = decode_basic_publish(_BASIC_PUBLISH + arguments)
+        except DecodeError:
+            raise cannot_decode(_BASIC_PUBLISH + arguments) from None
+        if method.immediate:
+            raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
+        route = CachedRoute(method.exchange, method.routing_key, mandatory=method.mandatory, route=arguments[2:-1])
+        self._remember(arguments, route)
+        return route
+
+    def resolve(self, route: CachedRoute, vhost: VHost) -> None:
+        """Find out anew where a route leads.
+
+        Raises ChannelException 403 where the user may not publish like this, 404 where there is no such exchange.
+        """
+        access = self.access
+        access.write_exchange(route.name)
+        exchange = vhost.exchange(route.name)
+        if exchange.internal:
+            where = f"internal exchange '{route.name}' in vhost '{vhost.name}'"
+            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"cannot publish to {where}")
+        access.topic(exchange, "write", route.key)
+        route.queues = _lasting_queues(route, exchange, vhost)
+        route.routed = bool(route.name) or vhost.traced
+        route.exchange, route.version, route.cache_epoch = exchange, exchange.version, access.cache_epoch.number
+
+    def check(self, vhost: VHost) -> None:
+        """Raise AssertionError unless every route that is not stale leads where a fresh one would."""
+        assert len(self.by_arguments) <= max(self._due, ROUTES_MIN), "stale routes are overdue to be let go"
+        now = self.access.cache_epoch.number
+        for route in self.by_arguments.values():
+            if route.exchange is None or route.is_stale(now):
+                continue
+            where = f"the route from exchange '{route.name}' with key '{route.key}'"
+            assert vhost.exchanges.get(route.name) is route.exchange, f"{where} has an exchange that is gone"
+            fresh = _lasting_queues(route, route.exchange, vhost)
+            assert route.queues == fresh, f"{where} leads to {route.queues}, not to {fresh}"
+            assert route.routed == (bool(route.name) or vhost.traced), f"{where}: traced or not?"
+
+    def _remember(self, arguments: bytes, route: CachedRoute) -> None:
+        """Keep a route for further publishes with these arguments.
+
+        A stale one may be all that still holds a deleted queue or exchange. So whenever their number has doubled, the
+        stale ones are let go: what is gone takes no more memory than what is there, and each publish pays a little.
+        """
+        if len(self.by_arguments) >= self._due:
+            self._forget_stale()
+        self.by_arguments[arguments] = route
+
+    def _forget_stale(self) -> None:
+        now = self.access.cache_epoch.number
+        kept = {arguments: route for arguments, route in self.by_arguments.items() if not route.is_stale(now)}
+        if len(kept) >= ROUTES_MAX:
+            kept = dict(islice(kept.items(), ROUTES_MAX // 2, None))
+        self.by_arguments = kept
+        self._due = min(ROUTES_MAX, max(ROUTES_MIN, 2 * len(kept)))
+
+
+def _lasting_queues(route: CachedRoute, exchange: Exchange, vhost: VHost) -> tuple[Queue, ...] | None:
+    """The queues that every message with these arguments reaches; None where that has to be asked each time.
+
+    That is so with the default exchange, whose queues come and go by name, where headers or chance decide, and while
+    the firehose tells what is published.
+    """
+    if not route.name:
+        return None
+    routes = vhost.route(exchange, (route.key,), {})
+    return routes.queues if routes.lasting and not vhost.traced else None

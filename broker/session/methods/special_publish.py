@@ -1,0 +1,149 @@
+"""What a publish asks for that is not plain: by its properties, by CC and BCC headers, or because its exchange routes
+each message by itself.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS
+from broker.entities.messages.message import BlindlyCopied, Message
+from broker.session.channel import firehose
+from broker.wire.amqp_errors import ChannelException
+from broker.wire.constants import ReplyCode
+from broker.wire.field_tables import TYPE_NAMES, Field, Table, decode_table
+from broker.wire.properties import REPLY_TO, PropertySummary, decode_properties, encode_header
+from storage.batch import PERSISTENT
+
+if TYPE_CHECKING:
+    from broker.entities.queues.queue import Queue
+    from broker.session.channel.channel import Channel
+    from broker.session.channel.route_cache import CachedRoute
+
+
+def prepare(
+    channel: Channel,
+    route: CachedRoute,
+    summary: PropertySummary,
+    queues: tuple[Queue, ...] | None,
+    header: bytes,
+    body: bytes,
+) -> tuple[Message, tuple[Queue, ...]]:
+    """The message as it is enqueued, and the queues that it reaches now: `queues`, unless it has a say.
+
+    With None for queues it is routed by itself. A direct reply is delivered at once. Raises ChannelException as
+    RabbitMQ does.
+    """
+    message = Message(route.route, header, body, PERSISTENT if summary.persistent else 0)
+    if summary.delivery_mode not in (None, 1, 2) or summary.expiration is not None or summary.user_id is not None:
+        _check(channel, summary, message)
+    if summary.priority is not None:
+        message.priority = summary.priority
+    if summary.reply_to == REPLY_TO:
+        _promise_reply(channel, message)
+    if summary.headers is not None and b"CC" in summary.headers:
+        return _route_copies(channel, route, message, summary)
+    if queues is None:
+        queues = _route(channel, route, message, summary)
+    if not queues and not route.name:
+        _reply(channel, route.key, message)
+    return message, queues
+
+
+def _route(channel: Channel, route: CachedRoute, message: Message, summary: PropertySummary) -> tuple[Queue, ...]:
+    assert route.exchange is not None, "it has been resolved"
+    headers: Table = decode_table(summary.headers, 0)[0] if summary.headers is not None else {}
+    queues = channel.vhost.route(route.exchange, (route.key,), headers, message).queues
+    if channel.vhost.traced:
+        firehose.published(channel.origin, message, (route.key,), queues)
+    return queues
+
+
+def _route_copies(
+    channel: Channel, route: CachedRoute, message: Message, summary: PropertySummary
+) -> tuple[Message, tuple[Queue, ...]]:
+    """The message without its BCC header, and the queues that it reaches by all its keys."""
+    assert route.exchange is not None, "it has been resolved"
+    headers: Table = decode_table(summary.headers, 0)[0] if summary.headers is not None else {}
+    copies, blind = _copied_to(headers, "CC"), _copied_to(headers, "BCC")
+    keys = [route.key, *copies, *blind]
+    if "BCC" in headers:
+        message = BlindlyCopied.of(message, _without_blind_copies(message), blind)
+    for key in sorted(set(keys)) if not route.name else ():
+        _reply(channel, key, message)
+    queues = channel.vhost.route(route.exchange, keys, headers, message).queues
+    if channel.vhost.traced:
+        firehose.published(channel.origin, message, keys, queues)
+    return message, queues
+
+
+# What the properties ask for
+
+
+def _check(channel: Channel, summary: PropertySummary, message: Message) -> None:
+    user = channel.connection.user
+    if summary.user_id is not None and summary.user_id != user and not channel.access.impersonator:
+        text = f"user_id property set to '{summary.user_id}' but authenticated user was '{user}'"
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
+    if summary.delivery_mode not in (None, 1, 2):
+        raise _invalid_message(f"{{delivery_mode_unknown,{summary.delivery_mode}}}")
+    if summary.expiration is not None:
+        message.expiration = milliseconds(summary.expiration)
+
+
+def milliseconds(expiration: str) -> int:
+    """The time to live a publisher wrote as text. Raises ChannelException 406 in the words of RabbitMQ's parser."""
+    sign = expiration[:1] if expiration[:1] in ("-", "+") else ""
+    digits = expiration[len(sign) :]
+    number = digits[: len(digits) - len(digits.lstrip("0123456789"))]
+    rest = digits[len(number) :]
+    if not number:
+        problem = "no_integer"
+    elif rest:
+        problem = f'{{leftover_string,"{rest}"}}'
+    elif sign == "-" and int(number):
+        problem = f"{{value_negative,-{int(number)}}}"
+    elif int(number) > EXPIRY_MAX_MILLISECONDS:
+        problem = f"{{value_too_large,{int(number)}}}"
+    else:
+        return int(number)
+    raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid expiration '{expiration}': {problem}")
+
+
+def _copied_to(headers: Table, name: str) -> list[str]:
+    """The further routing keys a sender named in the CC or BCC header; what is no text in it does not count."""
+    field = headers.get(name)
+    if field is None:
+        return []
+    if field.kind != "A":
+        raise _invalid_message(f'{{unacceptable_type_in_header,"{name}",{TYPE_NAMES[field.kind]}}}')
+    keys: list[Field] = field.value
+    return [key.value.decode("utf-8", "surrogateescape") for key in keys if key.kind == "S"]
+
+
+def _without_blind_copies(message: Message) -> bytes:
+    properties = decode_properties(message.header)
+    headers = {name: field for name, field in (properties.headers or {}).items() if name != "BCC"}
+    return encode_header(len(message.body), properties._replace(headers=headers))
+
+
+# Direct reply-to: a request names a queue that is none, and the answer goes straight to the asking channel
+
+
+def _promise_reply(channel: Channel, message: Message) -> None:
+    if not channel.direct_reply.address:
+        raise ChannelException(ReplyCode.PRECONDITION_FAILED, "fast reply consumer does not exist")
+    changes: dict[str, Any] = {"reply_to": channel.direct_reply.address}
+    message.header = encode_header(len(message.body), decode_properties(message.header)._replace(**changes))
+
+
+def _reply(channel: Channel, key: str, message: Message) -> None:
+    """Deliver an answer, at once even in a transaction. It goes to no queue: a mandatory one is returned as well."""
+    if key.startswith(REPLY_TO + "."):
+        asking = channel.connection.reply_channels.get(key)
+        if asking is not None and asking.vhost is channel.vhost:
+            asking.direct_reply.deliver(message)
+
+
+def _invalid_message(problem: str) -> ChannelException:
+    return ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid message: {problem}")

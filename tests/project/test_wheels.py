@@ -1,0 +1,135 @@
+"""What `pip install` brings: every file of the packages and nothing else, and a broker that runs without a checkout."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import distribution
+from pathlib import Path
+from zipfile import ZipFile
+
+import pika
+import pytest
+from packaging.requirements import Requirement
+
+from harness.brokers.broker_process import BrokerProcess
+from harness.project import ROOT
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PACKAGES = PROJECT["tool"]["importlinter"]["root_packages"]
+QUEUE = "kept"
+
+
+def build(source: Path, directory: Path) -> Path:
+    """The wheel of a source tree, made by the build backend as pip has it made, but without a network."""
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", directory]
+    subprocess.run(command, cwd=source, check=True, capture_output=True)
+    (wheel,) = directory.glob("*.whl")
+    return wheel
+
+
+def contents(wheel: Path) -> set[str]:
+    """Files of a wheel, without what it says of itself."""
+    return {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
+
+
+def files(*packages: str) -> set[str]:
+    """Files of packages in the checkout, but for what a build or Python has left there."""
+    found = {path.relative_to(ROOT) for package in packages for path in (ROOT / package).rglob("*") if path.is_file()}
+    return {path.as_posix() for path in found if "__pycache__" not in path.parts and path.name != "pyproject.toml"}
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project's wheel."""
+    return build(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def image_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that the Dockerfile builds, out of nothing but what it copies."""
+    source = tmp_path_factory.mktemp("source")
+    for line in re.findall(r"^COPY (.+) /src/\S*$", (ROOT / "Dockerfile").read_text(), re.MULTILINE):
+        for name in line.split():
+            copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
+            copy(ROOT / name, source / name)
+    return build(source, tmp_path_factory.mktemp("image"))
+
+
+def test_the_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> None:
+    assert contents(wheel) == files(*PACKAGES)
+    assert {"migrations/0001_definitions.sql", "pipeline/spark/log4j2.properties"} <= contents(wheel)
+
+
+def test_the_wheel_of_the_spark_sources_has_every_file_and_no_other(tmp_path: Path) -> None:
+    assert contents(build(ROOT / "leveret_spark", tmp_path)) == files("leveret_spark")
+
+
+def requirements(name: str, seen: set[str]) -> Iterator[str]:
+    """Distributions that one requires, and those that they require."""
+    for line in distribution(name).requires or []:
+        needed = Requirement(line)
+        if needed.name not in seen and (needed.marker is None or needed.marker.evaluate({"extra": ""})):
+            seen.add(needed.name)
+            yield needed.name
+            yield from requirements(needed.name, seen)
+
+
+def install(wheel: Path, environment: Path) -> Path:
+    """Install a wheel into a new environment; its `leveret`. What it requires is linked: this is not a test of pip."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
+    python = environment / "bin" / "python"
+    command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps", wheel]
+    subprocess.run(command, check=True)
+    packages = Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
+    for name in requirements("leveret", set()):
+        required = distribution(name)
+        for top in {file.parts[0] for file in required.files or [] if file.parts[0] not in ("..", "__pycache__")}:
+            (packages / top).symlink_to(str(required.locate_file(top)))
+    return environment / "bin" / "leveret"
+
+
+def imported_from(broker: BrokerProcess) -> Path:
+    """Where the installed broker has its package from."""
+    command = [Path(broker.program[0]).with_name("python"), "-c", "import broker; print(broker.__file__)"]
+    told = subprocess.run(command, cwd=broker.directory, env=broker.environment, stdout=subprocess.PIPE, check=True)
+    return Path(told.stdout.decode().strip())
+
+
+def publish(broker: BrokerProcess, body: bytes) -> None:
+    """Publish a persistent message to a durable queue, and await the confirm."""
+    with pika.BlockingConnection(pika.ConnectionParameters(*broker.address)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare(QUEUE, durable=True)
+        channel.basic_publish("", QUEUE, body, pika.BasicProperties(delivery_mode=2), mandatory=True)
+
+
+def get(broker: BrokerProcess) -> bytes | None:
+    """The first message of the queue, if there is one."""
+    with pika.BlockingConnection(pika.ConnectionParameters(*broker.address)) as connection:
+        body: bytes | None = connection.channel().basic_get(QUEUE, auto_ack=True)[2]
+        return body
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("built", ["wheel", "image_wheel"])
+def test_an_installed_broker_keeps_a_message(built: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data")
+    broker.program = (str(install(request.getfixturevalue(built), tmp_path / "environment")),)
+    broker.directory = tmp_path
+    broker.environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    assert imported_from(broker).is_relative_to(tmp_path)
+    broker.start()
+    try:
+        publish(broker, b"hello")
+        broker.restart()
+        assert get(broker) == b"hello"
+    finally:
+        broker.stop()

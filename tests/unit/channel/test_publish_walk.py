@@ -1,0 +1,21 @@
+"""How far a publish walks: who follows one from the socket to its confirm opens no more files than this."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import trio
+
+from tools.walk_publish import summary, walk_publish
+
+FILES_MAX = 16
+RETURNS_MAX = 8
+"""In the broker package. What the store does is a commit for many publishes."""
+
+
+def test_a_plain_publish_passes_few_files(tmp_path: Path) -> None:
+    calls = [call for call in trio.run(walk_publish, tmp_path / "messages") if call.file.startswith("broker/")]
+    found = summary(calls)
+    assert found.files <= FILES_MAX
+    assert found.returns <= RETURNS_MAX
+    assert [call.function for call in calls if call.function.endswith(".publish")] == ["ClassicQueue.publish"]
