@@ -1,8 +1,8 @@
 """Settings: what they are, their defaults and limits, and where they come from.
 
-A setting comes from, last wins: the default here, the TOML file, the environment (default user, password and
-vhost only, as container images set them), the command line. Names carry their unit. A setting that does not
-exist or does not fit is refused with the file, the key and what was expected; nothing is guessed.
+A setting comes from, last wins: the default here, the TOML file, the environment (default user, password and vhost,
+as container images set them, and few others that say so), the command line. Names carry their unit. A setting that
+does not exist or does not fit is refused with the file, the key and what was expected; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -205,6 +205,12 @@ class Shutdown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_seconds: Seconds = 5.0
 
 
+class Debug(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[debug]`: for whoever hunts a fault of the broker's own."""
+
+    check_invariants: bool = False
+
+
 class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """All settings; `config.example.toml` says what each is for."""
 
@@ -221,6 +227,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     defaults: Defaults = Defaults()
     definitions: Definitions = Definitions()
     shutdown: Shutdown = Shutdown()
+    debug: Debug = Debug()
 
     @property
     def events_directory(self) -> Path:
@@ -234,6 +241,8 @@ ENVIRONMENT = (
     ("vhost", ("LEVERET_DEFAULT_VHOST", "RABBITMQ_DEFAULT_VHOST")),
 )
 """Fields of `[defaults]` and the variables that override them, the first that is set and not empty."""
+CHECK_INVARIANTS = "LEVERET_CHECK_INVARIANTS"
+"""The variable that switches `debug.check_invariants` on, with any value but the empty one."""
 KEY_PASSWORD = "LEVERET_TLS_KEY_PASSWORD"
 SECRETS = ("password", "key_password")
 """Settings whose values are secret: never shown or logged."""
@@ -308,8 +317,9 @@ def _overridden(
     tls = config.tls
     if environ.get(KEY_PASSWORD):
         tls = msgspec.structs.replace(tls, key_password=environ[KEY_PASSWORD])
+    debug = Debug(check_invariants=True) if environ.get(CHECK_INVARIANTS) else config.debug
     imported = config.definitions if definitions is None else Definitions(file=definitions)
-    return msgspec.structs.replace(config, defaults=defaults, server=server, tls=tls, definitions=imported)
+    return msgspec.structs.replace(config, defaults=defaults, server=server, tls=tls, definitions=imported, debug=debug)
 
 
 # What msgspec says names a path such as `$.limits.channel_max`; people think in TOML keys and want to see the

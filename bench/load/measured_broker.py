@@ -52,7 +52,8 @@ def environment(**more: str) -> dict[str, str]:
 def own_broker(**more: str) -> Iterator[BrokerProcess]:
     """A running broker of this checkout, with more in its environment; killed at the end and its data removed."""
     with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
-        broker = BrokerProcess(Path(directory) / "data", environment=environment(**more), own_group=True)
+        data = Path(directory) / "data"
+        broker = BrokerProcess(data, environment=environment(**more), own_group=True, check_invariants=False)
         broker.start()
         try:
             yield broker

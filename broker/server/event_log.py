@@ -17,7 +17,7 @@ import trio
 from broker.config import Config
 from broker.entities.queues.event_recording import BOOT, QUEUED, SNAPSHOT, STOP, Recorder, name_bytes, steps
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.stream_queue import Stream
+from broker.entities.queues.streams.stream_queue import Stream
 from broker.entities.vhosts.broker import Broker
 from storage.batch import COUNTER_BITS
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part

@@ -120,6 +120,7 @@ def recover(
             Window(limits.queue_window_messages, limits.queue_window_bytes),
             config.store.batch_bytes_max,
             config.store.lazy_bytes_max,
+            config.debug.check_invariants,
         ),
         SteadyClock(),
         stores.messages,

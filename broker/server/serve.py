@@ -29,6 +29,7 @@ from broker.admin.definitions import definitions_import
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.config import Config, Defaults
 from broker.entities.scheduling.alarms import DISK, MEMORY
+from broker.entities.scheduling.invariants import BrokenInvariant
 from broker.server import admin_socket, recovery, resource_alarms
 from broker.server.committer import CommitLimits
 from broker.server.engine import Engine, Wakeup
@@ -174,6 +175,8 @@ class Server:
     async def _serve_client(self, transport: Transport) -> None:
         try:
             await transport.serve()
+        except BrokenInvariant:
+            raise
         except Exception:
             log.exception("error on connection %s", transport.connection.peer)
         finally:

@@ -68,7 +68,7 @@ class Overdue:
     def _timeout(self, entry: Entry) -> int:
         """How many milliseconds a delivery may be outstanding; 0: for ever."""
         said = [] if entry.consumer is None else [consumer_timeout(entry.consumer.arguments)]
-        said.append(entry.queue.arguments.consumer_timeout)
+        said.append(entry.queue.consumer_timeout)
         return next((timeout for timeout in said if timeout is not None), self._default)
 
 

@@ -48,10 +48,13 @@ class Core:
         chance: Random | None = None,
         recorder: Recorder | None = None,
         pace: Pace = BY_HAND,
+        *,
+        check_invariants: bool = True,
     ) -> None:
         self.pace = pace
         self.chance = chance
         self.recorder = recorder
+        self.check_invariants = check_invariants
         self.directory = directory
         self.window = window
         self.clock = HandClock()
@@ -60,7 +63,7 @@ class Core:
 
     def _start(self) -> None:
         self.store = MessageStore.open(self.directory)
-        settings = BrokerSettings(self.window, 1 << 20, 1 << 19)
+        settings = BrokerSettings(self.window, 1 << 20, 1 << 19, self.check_invariants)
         self.broker = Broker(
             settings, self.clock, self.store, self.definitions, self.store.boot, self.pace, self.chance, self.recorder
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+from broker.config import CHECK_INVARIANTS
 from harness.project import ROOT
 
 READY = re.compile(r"leveret ready: amqp://([\w.\-\[\]:]+):(\d+)[ ,]")
@@ -19,13 +21,19 @@ class BrokerProcess:
     """`python -m broker serve` on a data directory, on a port the system chooses at first and keeps at restarts."""
 
     def __init__(
-        self, data_dir: Path, *options: str, environment: dict[str, str] | None = None, own_group: bool = False
+        self,
+        data_dir: Path,
+        *options: str,
+        environment: dict[str, str] | None = None,
+        own_group: bool = False,
+        check_invariants: bool = True,
     ) -> None:
-        """`own_group`: ^C at the terminal is not for the broker."""
+        """`own_group`: ^C at the terminal is not for the broker. Who measures its speed has no invariants checked."""
         self.data_dir = data_dir
         self.process_group = 0 if own_group else None
         self.options = options
         self.environment = environment
+        self.check_invariants = check_invariants
         self.address = ("127.0.0.1", 0)
         self.ready_line = ""
         self.tls_address = ("127.0.0.1", 0)
@@ -61,11 +69,14 @@ class BrokerProcess:
         """Start the process and wait for nothing; see `await_ready`."""
         listen = f"{self.address[0]}:{self.address[1]}"
         command = [*self.program, "serve", "--data-dir", str(self.data_dir), "--listen", listen]
+        environment = dict(os.environ if self.environment is None else self.environment)
+        if self.check_invariants:
+            environment[CHECK_INVARIANTS] = "1"
         with self.log_file.open("a") as log:
             self._process = subprocess.Popen(
                 [*self.prefix, *command, *self.options],
                 cwd=self.directory,
-                env=self.environment,
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

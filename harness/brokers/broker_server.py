@@ -105,12 +105,16 @@ class BrokerServer:
 
 @asynccontextmanager
 async def serving(
-    directory: Path, session: SessionSettings | None = None, definitions: RecordedDefinitions | None = None
+    directory: Path,
+    session: SessionSettings | None = None,
+    definitions: RecordedDefinitions | None = None,
+    *,
+    check_invariants: bool = True,
 ) -> AsyncIterator[BrokerServer]:
     """A server that is running; at the end everything buffered is on disk."""
     async with trio.open_nursery() as nursery:
         wakeup = Wakeup()
-        core = Core(directory, definitions=definitions, pace=wakeup.pace)
+        core = Core(directory, definitions=definitions, pace=wakeup.pace, check_invariants=check_invariants)
         server = BrokerServer(core, wakeup, nursery, session or SessionSettings())
         server.committer.start(())
         nursery.start_soon(server.engine.run)

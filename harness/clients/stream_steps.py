@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.entities.messages.message import Entry
 from broker.entities.queues.consumers import UNLIMITED, Consumer
-from broker.entities.queues.stream_queue import Stream
+from broker.entities.queues.streams.stream_queue import Stream
 from broker.wire.field_tables import Field, from_python
 from broker.wire.properties import decode_properties
 from harness.brokers.broker_core import Core, Reader

@@ -16,9 +16,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.ready_messages import Window
-from broker.entities.vhosts.delayed_exchange import DelayQueue
 from harness.brokers.broker_core import Core, Reader, message
 from storage.batch import SealedBatch
 from storage.messages.verify_messages import verify

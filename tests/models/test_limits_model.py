@@ -227,17 +227,18 @@ class LimitsMachine(RuleBasedStateMachine):
                 else:
                     self.queue.reject([entry])
                     self.rules.drop_exhausted(item, "rejected")
-                self._count_settled(entry)
+                self._count_settled(entry.consumer)
         self._end_turn()
 
     @rule(picks=picks)
     def requeue(self, picks: list[int]) -> None:
         """Give some of what is out back in one go; a queue that is full drops its head before anybody is served."""
         back = [self._pick(pick) for pick in picks if self.rules.held]
+        consumers = [entry.consumer for _, entry in back]
         self.queue.requeue([entry for _, entry in back])
-        for item, entry in back:
+        for (item, _), consumer in zip(back, consumers, strict=True):
             insort(self.rules.ready, item)
-            self._count_settled(entry)
+            self._count_settled(consumer)
         self.rules.shorten()
         self._end_turn()
 
@@ -306,10 +307,8 @@ class LimitsMachine(RuleBasedStateMachine):
         index = pick % len(self.rules.held)
         return self.rules.held.pop(index), self.reader.held.pop(index)
 
-    def _count_settled(self, entry: Any) -> None:
+    def _count_settled(self, consumer: Any) -> None:
         """Credit comes back to the consumer that had the message, if it is the one that is there."""
-        consumer = entry.consumer
-        entry.consumer = None
         if consumer is not None:
             consumer.settled()
             self.rules.credit += consumer is self.consumer

@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.entities.messages.message import Message
 from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.stream_queue import Stream
+from broker.entities.queues.streams.stream_queue import Stream
 from broker.session.channel.channel import Channel
 from broker.session.channel.confirms import ConfirmLedger
 from broker.session.input import dispatch

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from broker.entities.messages.message import Entry
 from broker.entities.queues.consumers import Consumer, Consumers
+from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.priority_queue import PriorityStore
-from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import QueueStore
 from broker.session.consumer_timeout import Overdue
 from tests.planted.mistake import Mistake, Model, Patch, Simulation
@@ -30,15 +30,15 @@ def delivered_mark_for_all_priorities(patch: Patch) -> None:
 
 def redelivered_forgotten(patch: Patch) -> None:
     """Do not say of a message that was given back that it was delivered before."""
-    requeue = Queue.requeue
+    requeue = OrderedQueue.requeue
 
-    def requeue_unmarked(queue: Queue, entries: Sequence[Entry]) -> None:
+    def requeue_unmarked(queue: OrderedQueue, entries: Sequence[Entry]) -> None:
         before = [entry.redelivered for entry in entries]
         requeue(queue, entries)
         for entry, flag in zip(entries, before, strict=True):
             entry.redelivered = flag
 
-    patch(Queue, "requeue", requeue_unmarked)
+    patch(OrderedQueue, "requeue", requeue_unmarked)
 
 
 def prefetch_exceeded(patch: Patch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues import queue as queue_module
+from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.ready_messages import ReadyMessages
@@ -37,13 +37,13 @@ def expired_a_moment_early(patch: Patch) -> None:
 def expiry_ignored_in_batches(patch: Patch) -> None:
     """Deliver a batch of messages without regard to their time to live."""
 
-    def take(queue: Queue, limit: int) -> list[Entry]:
+    def take(queue: OrderedQueue, limit: int) -> list[Entry]:
         taken: list[Entry] = []
         while len(taken) < limit and (entry := queue.pop()) is not None:
             taken.append(entry)
         return taken
 
-    patch(queue_module, "_take", take)
+    patch(OrderedQueue, "take", take)
 
 
 def expiry_of_new_heads_ignored(patch: Patch) -> None:
@@ -53,15 +53,15 @@ def expiry_of_new_heads_ignored(patch: Patch) -> None:
 
 def newest_dropped(patch: Patch) -> None:
     """Drop the message that comes to a full queue, and not the oldest."""
-    publish = Queue.publish
+    publish = ClassicQueue.publish
 
-    def publish_unless_full(queue: Queue, message: Message) -> bool:
+    def publish_unless_full(queue: ClassicQueue, message: Message) -> bool:
         if queue.limits.on_length and queue.limits.over(1, len(message.body)):
             queue.turn_away(message, "maxlen")
             return False
         return publish(queue, message)
 
-    patch(Queue, "publish", publish_unless_full)
+    patch(ClassicQueue, "publish", publish_unless_full)
 
 
 def full_queue_not_shortened_at_start(patch: Patch) -> None:

@@ -52,7 +52,7 @@ def returned_without_priority(patch: Patch) -> None:
 
 def priority_lost_on_disk(patch: Patch) -> None:
     """Take what is read back as without priority."""
-    read = PriorityStore._read
+    read = PriorityStore.read
 
     def read_lowest(store: PriorityStore, queue: Queue, number: int, *place: Any) -> list[Entry]:
         entries = read(store, queue, number, *place)
@@ -60,7 +60,7 @@ def priority_lost_on_disk(patch: Patch) -> None:
             entry.level = 0
         return entries
 
-    patch(PriorityStore, "_read", read_lowest)
+    patch(PriorityStore, "read", read_lowest)
 
 
 def lowest_priority_first(patch: Patch) -> None:

@@ -9,6 +9,7 @@ from functools import partialmethod
 from itertools import count
 
 from broker.entities.messages.message import Entry
+from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.priority_queue import PriorityStore
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import QueueStore
@@ -119,7 +120,9 @@ def purge_of_the_lowest_priority(patch: Patch) -> None:
 def requeued_twice(patch: Patch) -> None:
     """Have what an ended channel held ready twice."""
 
-    def requeue_twice(queue: Queue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+    def requeue_twice(
+        queue: OrderedQueue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False
+    ) -> None:
         requeue(queue, entries, abandoned=abandoned)
         if abandoned and not queue.deleted:
             queue.ready_messages.give_back(entries[:1])
@@ -130,7 +133,9 @@ def requeued_twice(patch: Patch) -> None:
 def not_requeued(patch: Patch) -> None:
     """Keep one of the messages that an ended channel held."""
 
-    def requeue_rest(queue: Queue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+    def requeue_rest(
+        queue: OrderedQueue, requeue: Requeue, entries: Sequence[Entry], *, abandoned: bool = False
+    ) -> None:
         requeue(queue, entries[1:] if abandoned else entries, abandoned=abandoned)
 
     _patch_requeue(patch, requeue_rest)
@@ -138,7 +143,7 @@ def not_requeued(patch: Patch) -> None:
 
 def _patch_requeue(patch: Patch, mistaken: Callable[..., None]) -> None:
     """Quorum queues take back what returns in a way of their own."""
-    for kind in (Queue, QuorumQueue):
+    for kind in (OrderedQueue, QuorumQueue):
         patch(kind, "requeue", partialmethod(mistaken, kind.requeue))
 
 

@@ -8,8 +8,9 @@ from functools import partial
 from broker.entities.messages.death_header import DeadLetter
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.at_least_once import AtLeastOnce
+from broker.entities.queues.delay_queue import DelayQueue
+from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.queue import Queue
-from broker.entities.vhosts.delayed_exchange import DelayQueue
 from tests.planted.mistake import BrokerCrashes, Mistake, Model, Patch, Simulation
 
 LATER_MILLISECONDS = 30
@@ -21,13 +22,13 @@ EARLIER_MILLISECONDS = 50
 def letter_after_settlement(patch: Patch) -> None:
     """Settle a dead message at once, and publish its letter a little later."""
 
-    def discard_first(queue: Queue, entries: Sequence[Entry], reason: str) -> None:
+    def discard_first(queue: OrderedQueue, entries: Sequence[Entry], reason: str) -> None:
         dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
         publish = partial(context.dead_letters.publish, queue, dead, reason)
         context.timers.at(context.now() + LATER_MILLISECONDS, publish)
         queue.finish(entries)
 
-    patch(Queue, "discard", discard_first)
+    patch(OrderedQueue, "discard", discard_first)
 
 
 def letter_lost_while_it_waits(patch: Patch) -> None:
@@ -41,14 +42,14 @@ def letter_lost_while_it_waits(patch: Patch) -> None:
 
 def letter_not_kept(patch: Patch) -> None:
     """Publish dead letters, and other messages that come by several, as transient."""
-    publish_all = Queue.publish_all
+    publish_all = ClassicQueue.publish_all
 
-    def publish_transient(queue: Queue, messages: Sequence[Message]) -> bool:
+    def publish_transient(queue: ClassicQueue, messages: Sequence[Message]) -> bool:
         for message in messages:
             message.flags &= queue.name != "dl"
         return publish_all(queue, messages)
 
-    patch(Queue, "publish_all", publish_transient)
+    patch(ClassicQueue, "publish_all", publish_transient)
 
 
 def letter_without_priority(patch: Patch) -> None:
@@ -73,7 +74,7 @@ def letter_expires_again(patch: Patch) -> None:
         return message
 
     patch(DeadLetter, "of", of_as_long)
-    patch(Queue, "publish_all", lambda queue, messages: max(map(queue.publish, messages)))
+    patch(ClassicQueue, "publish_all", lambda queue, messages: max(map(queue.publish, messages)))
 
 
 def release_after_settlement(patch: Patch) -> None:

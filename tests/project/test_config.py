@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from broker.config import Address, Config, ConfigError, load, parse_address
+from broker.config import CHECK_INVARIANTS, Address, Config, ConfigError, load, parse_address
 from harness.project import ROOT
 
 EXAMPLE = ROOT / "config.example.toml"
@@ -104,6 +104,11 @@ def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "leveret.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="is not UTF-8 text"):
         load(tmp_path / "leveret.toml", {})
+
+
+def test_the_environment_switches_the_checks_of_invariants_on() -> None:
+    assert not load(None, {}).debug.check_invariants
+    assert load(None, {CHECK_INVARIANTS: "1"}).debug.check_invariants
 
 
 def test_the_environment_overrides_the_file(tmp_path: Path) -> None:

@@ -125,6 +125,31 @@ def _imported(path: Path) -> Iterator[str]:
                 yield f"{module}.{alias.name}" if file.is_dir() or file.with_suffix(".py").exists() else module
 
 
+KNOT_FILES_MAX = 4
+UNTANGLED = ("broker.entities", "broker.session", "broker.wire", "storage", "pipeline", "leveret_spark")
+"""Packages in which few files know each other. This list may only grow."""
+
+
+@pytest.mark.parametrize("package", UNTANGLED)
+def test_few_files_know_each_other(package: str) -> None:
+    """Files that lead back to themselves can only be read together, also where they lead by annotations alone."""
+    files = {name_of(path): path for path in sources(*PACKAGES) if within(name_of(path), (package,))}
+    known = {name: {other for other in imports(path) if other in files} for name, path in files.items()}
+    reached = {name: _reached(name, known) for name in files}
+    knots = {name: sorted(other for other in reached[name] if name in reached[other]) for name in files}
+    assert [knot for knot in knots.values() if len(knot) > KNOT_FILES_MAX] == []
+
+
+def _reached(start: str, known: dict[str, set[str]]) -> set[str]:
+    """The files that one leads to, over others, too."""
+    found, waiting = set[str](), [start]
+    while waiting:
+        further = known[waiting.pop()] - found
+        found |= further
+        waiting += further
+    return found
+
+
 def functions(*packages: str) -> Iterator[Function]:
     for path in sources(*packages):
         if shown(path) in GENERATED:

@@ -26,7 +26,7 @@ from broker.admin.limit_admin import checked
 from broker.admin.protocol import AdministrationError
 from broker.entities.arguments import queue_arguments, queue_types
 from broker.entities.arguments.queue_types import type_of
-from broker.entities.exchanges.exchange import CHANCE, ROUTERS
+from broker.entities.exchanges.exchange_type_table import CHANCE, ROUTERS
 from broker.entities.exchanges.exchange_types import Router
 from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.user_limits import MAX_QUEUES, OF_USERS, OF_VHOSTS
@@ -183,7 +183,7 @@ def _check_binding(
     if destination not in (queues if entry.destination_type == "queue" else exchanges):
         raise invalid(f"no {entry.destination_type} '{entry.destination}' in vhost '{entry.vhost}'")
     kind = type_of(queues[destination]()).module if entry.destination_type == "queue" else "exchange"
-    exchanges[source]().check(entry.routing_key, table(entry.arguments), kind)
+    exchanges[source]().check_binding(entry.routing_key, table(entry.arguments), kind)
 
 
 _CHECKS: dict[type[Any], Callable[[Any], None]] = {

@@ -6,7 +6,7 @@ who asks whom in what order is `routing`'s. The types that RabbitMQ has in plugi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker.entities.exchanges.topic_trie import TopicTrie
@@ -27,7 +27,7 @@ class Router(Protocol):
     history: Sequence[Message] = ()
     """Earlier messages, the oldest first, that whoever is newly bound is given."""
 
-    def check(self, key: str, arguments: Table, destination: str) -> None:
+    def check_binding(self, key: str, arguments: Table, destination: str) -> None:
         """Raise ChannelException 406 when the type can make no sense of a binding.
 
         `destination` is the type of the queue at its other end, or `exchange`.
@@ -46,6 +46,9 @@ class Router(Protocol):
         `keys` are its routing key and those it is copied to. Without a message the question is where such a one
         would go.
         """
+
+    def check(self, bindings: Collection[Binding]) -> None:
+        """Raise AssertionError unless these, and no others, are the bindings it was given: see `Invariants`."""
 
 
 class Direct(Router):
@@ -66,6 +69,13 @@ class Direct(Router):
     def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
         return [binding.destination for key in keys for binding in self._bindings.get(key, ())]
 
+    def check(self, bindings: Collection[Binding]) -> None:
+        held = [binding for of_key in self._bindings.values() for binding in of_key]
+        assert_same(held, bindings)
+        for key, of_key in self._bindings.items():
+            assert of_key, f"nothing is left under the key '{key}'"
+            assert all(binding.key == key for binding in of_key), f"another binding is under the key '{key}'"
+
 
 class Fanout(Router):
     """Everything, to everybody."""
@@ -81,6 +91,9 @@ class Fanout(Router):
 
     def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
         return [binding.destination for binding in self._bindings]
+
+    def check(self, bindings: Collection[Binding]) -> None:
+        assert_same(self._bindings, bindings)
 
 
 class OneBinding(Router):
@@ -109,6 +122,11 @@ class OneBinding(Router):
             self._line = [binding.destination for binding in self.order(self._bindings)]
         return self._line
 
+    def check(self, bindings: Collection[Binding]) -> None:
+        assert_same(self._bindings, bindings)
+        line = [binding.destination for binding in self.order(self._bindings)]
+        assert not self._line or self._line == line, "the line is not that of the bindings"
+
 
 class Topic(Router):
     """Words of the routing key against patterns."""
@@ -125,6 +143,13 @@ class Topic(Router):
     def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
         return [binding.destination for key in keys for binding in self._trie.match(key)]
 
+    def check(self, bindings: Collection[Binding]) -> None:
+        self._trie.check()
+        held = list(self._trie.items())
+        assert_same([binding for _, binding in held], bindings)
+        for key, binding in held:
+            assert binding.key == key, f"the binding of the key '{binding.key}' is under '{key}'"
+
 
 class Headers(Router):
     """The message's headers against the binding's arguments.
@@ -137,7 +162,7 @@ class Headers(Router):
     def __init__(self) -> None:
         self._criteria: dict[Binding, tuple[bool, Table]] = {}
 
-    def check(self, key: str, arguments: Table, destination: str) -> None:
+    def check_binding(self, key: str, arguments: Table, destination: str) -> None:
         _match_mode(arguments)
 
     def bind(self, binding: Binding, arguments: Table) -> None:
@@ -157,6 +182,15 @@ class Headers(Router):
             hits = (_agrees(field, headers.get(name)) for name, field in wanted.items())
             if all(hits) if every else any(hits):
                 yield binding.destination
+
+    def check(self, bindings: Collection[Binding]) -> None:
+        assert_same(self._criteria, bindings)
+
+
+def assert_same(held: Collection[Binding], bindings: Collection[Binding]) -> None:
+    """Raise AssertionError unless a router holds these bindings, each once."""
+    assert len(held) == len(bindings), f"{len(held)} bindings are matched, the exchange has {len(bindings)}"
+    assert set(held) == set(bindings), "other bindings are matched than the exchange has"
 
 
 _MATCH_MODES = ("all", "any", "all-with-x", "any-with-x")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -48,7 +48,7 @@ class ConsistentHash(Router):
         self._line: list[Destination] = []
         self._ends: list[int] = []
 
-    def check(self, key: str, arguments: Table, destination: str) -> None:
+    def check_binding(self, key: str, arguments: Table, destination: str) -> None:
         if not re.fullmatch(r"[+-]?[0-9]+", key):
             found = printed(key.encode("utf-8", "surrogateescape"))
             raise precondition_failed(f"The binding key must be an integer: {found}")
@@ -70,6 +70,11 @@ class ConsistentHash(Router):
             self._line, self._ends = list(self._weights), list(accumulate(self._weights.values()))
         bucket = jump(phash2(self._subject(keys, headers, message)), self._ends[-1])
         return (self._line[bisect_right(self._ends, bucket)],)
+
+    def check(self, bindings: Collection[Binding]) -> None:
+        destinations = {binding.destination for binding in bindings}
+        assert self._weights.keys() <= destinations, "a destination is on the ring without a binding"
+        assert not self._line or self._line == list(self._weights), "the line is not that of the ring"
 
 
 class ModulusHash(OneBinding):

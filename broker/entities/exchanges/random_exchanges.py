@@ -32,7 +32,7 @@ class RandomChoice(OneBinding):
 class LocalRandom(RandomChoice):
     """RabbitMQ 4.0's, for a node's own classic queues; on one machine every queue is local."""
 
-    def check(self, key: str, arguments: Table, destination: str) -> None:
+    def check_binding(self, key: str, arguments: Table, destination: str) -> None:
         if key:
             raise precondition_failed(f"Non empty binding '{key}' key not permitted")
         if destination == "exchange":

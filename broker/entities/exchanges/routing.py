@@ -7,7 +7,7 @@ that is reached in several ways gets one copy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from broker.entities.exchanges.exchange import Destination, Exchange
@@ -15,6 +15,10 @@ from broker.entities.messages.delay_header import delay_of
 from broker.entities.messages.message import Message
 from broker.entities.queues.queue import Queue
 from broker.wire.field_tables import Table
+from storage.batch import COUNTER_BITS
+
+SHARED_BODY_BYTES = 4096
+"""From this size on, a body that goes to several durable queues is stored once."""
 
 
 class Routes(NamedTuple):
@@ -24,39 +28,47 @@ class Routes(NamedTuple):
     lasting: bool
 
 
-def route(
-    exchanges: Mapping[str, Exchange],
-    start: Exchange,
-    keys: Sequence[str],
-    headers: Table,
-    queues: Mapping[str, Queue],
-    message: Message | None = None,
-) -> Routes:
-    """The queues a message reaches from `start`, each once, in the order they are found.
+class Routing:
+    """The exchanges and queues of one virtual host by name, and the ways that messages take between them."""
 
-    Without the message itself it is the queues that such a one would reach, as far as that can be said.
-    """
-    found: dict[Queue, None] = {}
-    pending, seen, lasting = [start], {start.name}, True
-    while pending:
-        exchange = pending.pop()
-        lasting = lasting and exchange.router.by_key_alone and exchange.delays is None
-        if exchange.delays is not None and delay_of(headers):
-            found[exchange.delays] = None
-            continue
-        matched = False
-        for destination in _destinations(exchange, keys, headers, queues, message):
-            matched = True
-            if isinstance(destination, Queue):
-                found[destination] = None
-            elif destination.name not in seen:
-                seen.add(destination.name)
-                pending.append(destination)
-        alternate = None if matched or exchange.alternate is None else exchanges.get(exchange.alternate)
-        if alternate is not None and alternate.name not in seen:
-            seen.add(alternate.name)
-            pending.append(alternate)
-    return Routes(tuple(found), lasting)
+    def __init__(self, boot: int, body_ids: Iterator[int]) -> None:
+        self.exchanges: dict[str, Exchange] = {}
+        self.queues: dict[str, Queue] = {}
+        self._boot = boot
+        self._body_ids = body_ids
+
+    def route(self, start: Exchange, keys: Iterable[str], headers: Table, message: Message | None = None) -> Routes:
+        """The queues a message reaches from `start`, each once, in the order they are found.
+
+        Without the message itself it is the queues that such a one would reach, as far as that can be said.
+        """
+        keys, exchanges = tuple(keys), self.exchanges
+        found: dict[Queue, None] = {}
+        pending, seen, lasting = [start], {start.name}, True
+        while pending:
+            exchange = pending.pop()
+            lasting = lasting and exchange.router.by_key_alone and exchange.delays is None
+            if exchange.delays is not None and delay_of(headers):
+                found[exchange.delays] = None
+                continue
+            matched = False
+            for destination in _destinations(exchange, keys, headers, self.queues, message):
+                matched = True
+                if isinstance(destination, Queue):
+                    found[destination] = None
+                elif destination.name not in seen:
+                    seen.add(destination.name)
+                    pending.append(destination)
+            alternate = None if matched or exchange.alternate is None else exchanges.get(exchange.alternate)
+            if alternate is not None and alternate.name not in seen:
+                seen.add(alternate.name)
+                pending.append(alternate)
+        return Routes(tuple(found), lasting)
+
+    def share_body(self, message: Message, queues: Iterable[Queue]) -> None:
+        """Have a large body that goes to several durable queues stored once."""
+        if message.persistent and len(message.body) >= SHARED_BODY_BYTES and sum(q.durable for q in queues) > 1:
+            message.body_id = (self._boot << COUNTER_BITS) + next(self._body_ids)
 
 
 def _destinations(

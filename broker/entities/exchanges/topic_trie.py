@@ -7,6 +7,7 @@ included. The empty routing key has no words at all, so `#` and the empty key ma
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -73,6 +74,20 @@ class TopicTrie(Generic[T]):
         for node in reached:
             found += node.values
         return found
+
+    def items(self, words_before: tuple[str, ...] = ()) -> Iterator[tuple[str, T]]:
+        """Every binding key with each of its values."""
+        for value in self.values:
+            yield ".".join(words_before), value
+        for word, child in self._children.items():
+            yield from child.items((*words_before, word))
+
+    def check(self) -> None:
+        """Raise AssertionError unless every branch leads to a value, and those behind a `#` know it."""
+        for word, child in self._children.items():
+            assert child.values or child._children, f"nothing is left on the branch '{word}'"
+            assert child._rest == (word == "#"), f"the branch '{word}' is taken for another"
+            child.check()
 
     def _reach(self, reached: dict[TopicTrie[T], None]) -> None:
         """Note that the words so far lead here, and past any `#` behind it."""

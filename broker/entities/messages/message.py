@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 from broker.wire.field_tables import Table
 from broker.wire.properties import decode_properties
 from storage.batch import BLIND, PERSISTENT
-
-if TYPE_CHECKING:
-    from broker.entities.queues.consumers import Consumer
-    from broker.entities.queues.queue import Queue
-
 
 _SIZE_BYTES = 4
 """Of the size before each blind key, and of that behind all of them."""
@@ -139,6 +134,39 @@ def _text(name: bytes) -> str:
     return name.decode("utf-8", "surrogateescape")
 
 
+class Holder(Protocol):
+    """A queue, as its messages know it: where they come back to."""
+
+    name: str
+    durable: bool
+    stored_up_to: int
+    """Everything that it gave to the store up to this position is on disk."""
+
+    @property
+    def consumer_timeout(self) -> int | None:
+        """How long a delivery of it may be unacknowledged, in milliseconds; 0: for ever, None: it does not say."""
+
+    def settle(self, entries: Sequence[Entry]) -> None:
+        """Delivered messages are acknowledged."""
+
+    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+        """Delivered messages come back, given back or `abandoned` by a channel that has ended."""
+
+    def reject(self, entries: Sequence[Entry]) -> None:
+        """Delivered messages are not wanted, here or anywhere."""
+
+
+class Receiver(Protocol):
+    """A consumer, as the messages that are out with it know it."""
+
+    tag: str
+    arguments: Table
+    unacked: int
+
+    def settled(self, count: int = 1) -> None:
+        """Messages it held are acknowledged or given back."""
+
+
 class Entry:
     """One message's place in one queue, from the publish until it is settled.
 
@@ -161,8 +189,10 @@ class Entry:
     )
 
     level: int
+    deliveries = 0
+    """How often it was handed out. Only quorum queues count, and say so in the message."""
 
-    def __init__(self, queue: Queue, position: int, message: Message | None, size: int, expires_at: int) -> None:
+    def __init__(self, queue: Holder, position: int, message: Message | None, size: int, expires_at: int) -> None:
         self.queue = queue
         self.position = position
         self.message = message
@@ -171,7 +201,17 @@ class Entry:
         self.persistent = False
         self.stored = False
         self.redelivered = False
-        self.consumer: Consumer | None = None
+        self.consumer: Receiver | None = None
+
+    def hand_out(self) -> int:
+        """It goes out once more; how often it has by now, 0 where that is not counted."""
+        return 0
+
+    def show(self, count: int) -> None:
+        """Have the message say how often it was handed out before, where that is counted."""
+
+    def conceal(self) -> None:
+        """Have the message be as it was published."""
 
     def release(self) -> None:
         """Let the content go from memory if it is on disk: it can be read again."""

@@ -9,9 +9,11 @@ reason why it died, and is tried again from time to time. It is no longer ready,
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.ready_messages import ReadyMessages
 
 if TYPE_CHECKING:
     from broker.entities.queues.queue import QueueContext
@@ -35,7 +37,7 @@ class AtLeastOnce:
     def __init__(self, queue: QuorumQueue, store: QueueStore, context: QueueContext) -> None:
         self._queue = queue
         self._store = store
-        self._ready_messages = store.ready_messages(queue, context.window)
+        self._ready_messages = ReadyMessages(context.window, partial(store.read, queue))
         self._context = context
         self._retrying = False
 
@@ -76,6 +78,11 @@ class AtLeastOnce:
     def stored(self, up_to: int) -> None:
         """AtLeastOnce up to a position are on disk."""
         self._ready_messages.stored(up_to)
+
+    def check(self) -> None:
+        """Raise AssertionError unless the dead letters that wait are sound, and counted in their lane."""
+        self._ready_messages.check()
+        self._store.check(self._ready_messages.resident(), complete=not self._ready_messages.paging)
 
     def _send(self, message: Message, reason: str) -> bool:
         return self._context.dead_letters.publish_for_certain(self._queue, message, reason)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from broker.entities.messages.message import Entry
     from broker.entities.queues.queue import Queue
+    from broker.entities.scheduling.turn import Turn
     from broker.wire.field_tables import Table
 
 UNLIMITED = 1 << 32
@@ -116,14 +118,14 @@ class Consumers:
     everybody. With a single active consumer only the first of `members` is ever enlisted.
     """
 
-    def __init__(self, queue: Queue, *, single_active: bool) -> None:
-        self._queue = queue
+    def __init__(self, *, single_active: bool) -> None:
         self._single_active = single_active
         self.members: dict[Consumer, None] = {}
         self._active: Consumer | None = None
         self._exclusive: Consumer | None = None
         self._lines: dict[int, OrderedDict[Consumer, None]] = {}
         self._priorities: list[int] = []
+        self._orphans: list[Consumer] = []
 
     def __len__(self) -> int:
         return len(self.members)
@@ -148,7 +150,7 @@ class Consumers:
         if self._exclusive is consumer:
             self._exclusive = None
         consumer.ended = True
-        self._queue.use()
+        consumer.queue.use()
         self._retire(consumer)
         if self._active is consumer:
             self._active = None
@@ -156,8 +158,16 @@ class Consumers:
                 self._activate()
 
     def end(self) -> None:
-        """The queue is gone, and nobody consumes from it: it shall be freed at once, not when cycles are looked for."""
-        del self._queue
+        """The queue is gone, and nobody consumes from it any more: see `notify`."""
+        self._orphans = list(self.members)
+        for consumer in self._orphans:
+            self.remove(consumer)
+
+    def notify(self, turn: Turn) -> None:
+        """The deletion is certain: consumers are told, after whoever asked for it."""
+        orphans, self._orphans = self._orphans, []
+        for consumer in orphans:
+            turn.last(partial(consumer.outlet.cancelled, consumer))
 
     def _activate(self) -> None:
         """Make one of those that stand by the active one: of the highest priority, and of these the first to come."""
@@ -178,7 +188,7 @@ class Consumers:
             line = self._lines[consumer.priority] = OrderedDict()
             self._priorities = sorted(self._lines, reverse=True)
         line[consumer] = None
-        self._queue.touch()
+        consumer.queue.touch()
 
     def next(self) -> tuple[Consumer, int, bool] | None:
         """Whose turn it is, its credit, and whether nobody of its priority shares the turns with it."""
@@ -193,6 +203,23 @@ class Consumers:
                 del line[consumer]
                 consumer.waiting = False
         return None
+
+    def check(self) -> None:
+        """Raise AssertionError unless those in the rotation, and no others, are members that wait for their turn."""
+        rotation = [consumer for line in self._lines.values() for consumer in line]
+        for consumer in rotation:
+            assert consumer in self.members, f"consumer {consumer.tag} has gone and is in the rotation"
+            assert self.active(consumer), f"consumer {consumer.tag} stands by and is in the rotation"
+        waiting = [consumer for consumer in self.members if consumer.waiting]
+        assert set(rotation) == set(waiting), f"{len(rotation)} consumers are in the rotation, {len(waiting)} wait"
+        for priority, line in self._lines.items():
+            assert all(consumer.priority == priority for consumer in line), f"line {priority} has others in it"
+        assert self._priorities == sorted(self._lines, reverse=True), f"lines are served as {self._priorities}"
+        for special in (self._active, self._exclusive):
+            assert special is None or special in self.members, f"consumer {special.tag} has gone and is remembered"
+        for consumer in self.members:
+            assert not consumer.ended, f"consumer {consumer.tag} has ended and is a member"
+            assert consumer.unacked >= 0, f"consumer {consumer.tag} holds {consumer.unacked} messages"
 
     def _retire(self, consumer: Consumer) -> None:
         if consumer.waiting:

@@ -14,12 +14,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 
-from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.queue import Queue, publish_each
-from broker.entities.queues.queue_store import MessageSource, QueueStore
+from broker.entities.messages.message import Entry, Holder, Message
+from broker.entities.queues.ordered_queue import OrderedQueue
+from broker.entities.queues.queue_store import QueueStore, StorePlace
 from broker.entities.queues.ready_messages import ReadBack, ReadyMessages, Window
 from storage.batch import LaneState
 
@@ -135,17 +133,24 @@ class PriorityReadyMessages:
         """The ready messages that are in memory, for statistics and invariants."""
         return [entry for _, level in sorted(self._levels.items(), reverse=True) for entry in level.resident()]
 
+    def check(self) -> None:
+        """Raise AssertionError unless each level is sound, holds its own messages, and is known to hold any."""
+        for number, level in self._levels.items():
+            level.check()
+            assert not len(level) or self._filled >> number & 1, f"level {number} counts as empty"
+            strangers = [entry.position for entry in level.resident() if entry.level != number]
+            assert not strangers, f"messages {strangers} are in level {number}"
+        windows = {level.window for level in self._levels.values()}
+        assert len(windows) < 2, f"levels share the window as {windows}"
+
 
 class PriorityStore:
     """A queue's share of the message store, one lane for each priority that came into use."""
 
-    def __init__(
-        self, batches: BatchQueue, source: MessageSource, queue_id: int, states: Mapping[int, LaneState]
-    ) -> None:
-        self.queue_id = queue_id
-        self._batches = batches
-        self._source = source
-        self._lanes = {number: QueueStore(batches, source, queue_id, number, state) for number, state in states.items()}
+    def __init__(self, place: StorePlace) -> None:
+        self.queue_id = place.queue_id
+        self._place = place
+        self._lanes = {number: QueueStore(place, number) for number in place.states}
 
     @property
     def state(self) -> LaneState:
@@ -157,12 +162,15 @@ class PriorityStore:
         """The lane of one priority, which comes into use by being asked for."""
         lane = self._lanes.get(number)
         if lane is None:
-            lane = self._lanes[number] = QueueStore(self._batches, self._source, self.queue_id, number, LaneState())
+            lane = self._lanes[number] = QueueStore(self._place, number)
         return lane
 
-    def ready_messages(self, queue: Queue, window: Window) -> PriorityReadyMessages:
-        """A queue's ready messages, to be read back from here."""
-        return PriorityReadyMessages(window, lambda number: partial(self._read, queue, number))
+    def read(self, queue: Holder, number: int, after: int, before: int, window: Window) -> list[Entry]:
+        """Stored messages of one priority between two positions: see `QueueStore.read`."""
+        entries = self.lane(number).read(queue, after, before, window)
+        for entry in entries:
+            entry.level = number
+        return entries
 
     def put(self, entry: Entry, *, durable: bool) -> None:
         """Have a message written with the open batch: see `QueueStore.put`."""
@@ -206,14 +214,15 @@ class PriorityStore:
         for number, members in _by_level(entries).items():
             self._lanes[number].load(members)
 
-    def _read(self, queue: Queue, number: int, after: int, before: int, window: Window) -> list[Entry]:
-        entries = self.lane(number).read(queue, after, before, window)
-        for entry in entries:
-            entry.level = number
-        return entries
+    def check(self, entries: Sequence[Entry], *, complete: bool) -> None:
+        """Raise AssertionError unless each lane counts what there is of its priority: see `QueueStore.check`."""
+        levels = _by_level(entries)
+        for number, lane in self._lanes.items():
+            assert lane.number == number, f"lane {lane.number} is in the place of lane {number}"
+            lane.check(levels[number], complete=complete)
 
 
-class PriorityQueue(Queue):
+class PriorityQueue(OrderedQueue):
     """A queue whose messages have priorities from 0 to `x-max-priority`; higher ones count as that."""
 
     store: PriorityStore
@@ -223,7 +232,7 @@ class PriorityQueue(Queue):
         """Take a message at the end of its level. True if a confirm of it has to wait for the disk.
 
         Consumers with credit have it at once, not at the end of the turn: a message that finds one waiting is not
-        overtaken by what is published behind it.
+        overtaken by what is published behind it. For that reason, several are published one after the other, too.
         """
         position = self._position + 1
         durable = self.durable and message.persistent
@@ -242,22 +251,6 @@ class PriorityQueue(Queue):
         else:
             self.touch()
         return durable
-
-    def publish_all(self, messages: Sequence[Message]) -> bool:
-        """Take messages one after the other: consumers may want each at once."""
-        return publish_each(self, messages)
-
-    def restore(self) -> None:
-        """Start with what the store says is there."""
-        self.stored_up_to = self._position
-        for number, lane in self.store.restore().items():
-            self.ready_messages.restore(lane.state.messages, lane.state.bytes, number)
-        self.limits.timed = len(self.ready_messages) > 0
-
-    def stored(self, lane: int, up_to: int) -> None:
-        """Everything this queue gave to one lane up to a position is on disk."""
-        self.stored_up_to = max(up_to, self.stored_up_to)
-        self.ready_messages.stored(up_to, lane)
 
 
 def _by_level(entries: Iterable[Entry]) -> dict[int, list[Entry]]:

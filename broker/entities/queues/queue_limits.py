@@ -12,7 +12,8 @@ from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.messages.message import Message
 
 if TYPE_CHECKING:
-    from broker.entities.queues.queue import Queue, QueueContext
+    from broker.entities.queues.ordered_queue import OrderedQueue
+    from broker.entities.queues.queue import QueueContext
 
 
 ROOM_MESSAGES = 1024
@@ -25,15 +26,47 @@ EXPIRED_AT_ONCE = 1024
 """How many messages at most leave together because their time has passed."""
 
 
-class Limits:
-    """Time to live and length limits of one queue.
+class Unlimited:
+    """A queue without limits: nothing expires in it, and nothing is refused. What every queue can be asked.
 
     `timed` says that messages with a time to live may be here: without it nobody looks for expired ones.
     `on_time` and `on_length` say that the queue itself has a time to live, or a limit on messages or bytes; publishers
     ask them first.
     """
 
-    def __init__(self, queue: Queue, context: QueueContext) -> None:
+    timed = False
+    on_time = False
+    on_length = False
+
+    def set(self, arguments: QueueArguments) -> None:
+        """Hold to these limits from now on. Messages keep the time that they were given when they came."""
+
+    def expires_at(self, message: Message) -> int:
+        """When a message published now expires, in milliseconds since the epoch; 0: never."""
+        return 0
+
+    def refuses(self, message: Message) -> bool:
+        """The queue has no room for a message, and does not make any."""
+        return False
+
+    def turn_away(self, message: Message) -> None:
+        """A message the queue refuses is gone, or a dead letter with overflow reject-publish-dlx."""
+
+    def make_room(self) -> None:
+        """Let go of the oldest messages while there are too many, after consumers had their chance."""
+
+    def resume(self) -> None:
+        """After a start: messages may have expired meanwhile, and making room may have been cut short."""
+
+    def over(self, messages: int = 0, size_bytes: int = 0) -> bool:
+        """There would be too much with so much more."""
+        return False
+
+
+class Limits(Unlimited):
+    """Time to live and length limits of one queue."""
+
+    def __init__(self, queue: OrderedQueue, context: QueueContext) -> None:
         self._queue = queue
         self._timers = context.timers
         self._turn = context.turn
@@ -41,7 +74,6 @@ class Limits:
         self._watched = 0
         self._came = 0  # when the first message with a time to live came since consumers were last served
         self._making_room = False
-        self.timed = False
         self.set(queue.arguments)
 
     def set(self, arguments: QueueArguments) -> None:
@@ -158,9 +190,5 @@ class Limits:
         return self._bytes is not None and ready_messages.bytes + size_bytes > self._bytes
 
 
-class Unlimited(Limits):
-    """What is left of the limits of a queue that is gone: nothing leads back to it, so that it is freed at once."""
-
-    def __init__(self) -> None:
-        self.timed = False
-        self.set(QueueArguments())
+GONE = Unlimited()
+"""The limits of all queues that are gone: nothing leads from them to any queue."""

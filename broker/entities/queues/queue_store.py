@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import NamedTuple, Protocol
 
-from broker.entities.messages.message import BlindlyCopied, Entry, Message
+from broker.entities.messages.message import BlindlyCopied, Entry, Holder, Message
 from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.ready_messages import ReadyMessages, Window
+from broker.entities.queues.ready_messages import Window
 from storage.batch import BLIND, PERSISTENT, History, LaneState, LaneWrites, Purge, StoredMessage, WaitingMessage
-
-if TYPE_CHECKING:
-    from broker.entities.queues.queue import Queue
 
 RECORD_BYTES = 64
 """What a message costs on disk beside its parts, roughly: for keeping batches within their size."""
@@ -47,26 +44,29 @@ class MessageSource(Protocol):
         """When stored delayed messages between two positions are due, ascending in position; about so many."""
 
 
+class StorePlace(NamedTuple):
+    """A queue's place in the message store: its number there, and how its lanes stood at the start."""
+
+    batches: BatchQueue
+    source: MessageSource
+    queue_id: int
+    states: Mapping[int, LaneState] = MappingProxyType({})
+
+
 class QueueStore:
     """One ordered run of a queue's messages on disk. Priorities have a lane each."""
 
     __slots__ = ("_batches", "_source", "_writes", "number", "queue_id", "redelivered_up_to", "state", "used")
 
-    def __init__(
-        self, batches: BatchQueue, source: MessageSource, queue_id: int, number: int, state: LaneState
-    ) -> None:
-        self._batches = batches
-        self._source = source
+    def __init__(self, place: StorePlace, number: int = 0) -> None:
+        self._batches = place.batches
+        self._source = place.source
         self._writes: LaneWrites | None = None
-        self.queue_id = queue_id
+        self.queue_id = place.queue_id
         self.number = number
-        self.state = state
+        self.state = place.states.get(number) or LaneState()
         self.redelivered_up_to = 0
         self.used = False
-
-    def ready_messages(self, queue: Queue, window: Window) -> ReadyMessages:
-        """A queue's ready messages, to be read back from here."""
-        return ReadyMessages(window, partial(self.read, queue))
 
     def put(self, entry: Entry, *, durable: bool) -> None:
         """Have a message written with the open batch, to survive a restart if it is `durable`."""
@@ -140,12 +140,13 @@ class QueueStore:
         if self.used:
             self._batches.current.deleted_queues.append(self.queue_id)
 
-    def restore(self) -> None:
-        """The lane was there before this start: what had been delivered is redelivered."""
+    def restore(self) -> Mapping[int, QueueStore]:
+        """The lane was there before this start: what had been delivered is redelivered. The lanes there are."""
         self.used = True
         self.redelivered_up_to = self.state.delivered_up_to
+        return {self.number: self}
 
-    def read(self, queue: Queue, after: int, before: int, window: Window) -> list[Entry]:
+    def read(self, queue: Holder, after: int, before: int, window: Window) -> list[Entry]:
         """Stored messages of a queue between two positions, half a window of them."""
         messages, size_bytes = max(1, window.messages // 2), max(1, window.bytes // 2)
         found = self._source.read(self.queue_id, self.number, after, before, messages, size_bytes)
@@ -163,7 +164,25 @@ class QueueStore:
         """When delayed messages between two positions are due; about so many, and none when there are none."""
         return self._source.waiting(self.queue_id, self.number, after, before, max_messages)
 
-    def _entry(self, queue: Queue, stored: StoredMessage) -> Entry:
+    def check(self, entries: Sequence[Entry], *, complete: bool) -> None:
+        """Raise AssertionError unless the lane counts the persistent ones of its queue's messages.
+
+        `entries` are those in memory; without being `complete` there may be others on disk.
+        """
+        state, persistent = self.state, [entry for entry in entries if entry.persistent]
+        assert state.messages >= 0, f"the store counts {state.messages} messages"
+        assert state.bytes >= 0, f"the store counts {state.bytes} bytes"
+        if complete:
+            found, size = len(persistent), sum(entry.size for entry in persistent)
+            assert state.messages == found, f"the store counts {state.messages} messages, there are {found}"
+            assert state.bytes == size, f"the store counts {state.bytes} bytes of messages, there are {size}"
+        for entry in persistent:
+            assert entry.stored, f"message {entry.position} is persistent and was not given to the store"
+        if self._writes is not None:
+            dead = self._writes.puts.keys() & set(self._writes.settled)
+            assert not dead, f"messages {sorted(dead)} are to be written and settled"
+
+    def _entry(self, queue: Holder, stored: StoredMessage) -> Entry:
         entry = Entry(queue, stored.position, _message(stored), len(stored.body), stored.expires_at)
         entry.stored = True
         entry.persistent = bool(stored.flags & PERSISTENT) and queue.durable

@@ -18,25 +18,22 @@ number. What was out when the process died has then been counted already, as if 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from copy import copy
-from functools import partial
 from itertools import islice
-from typing import cast
 
 from broker.entities.arguments.queue_arguments import QueueArguments
-from broker.entities.arguments.queue_types import QUORUM
-from broker.entities.messages.message import Entry, Message
+from broker.entities.messages.message import Entry, Holder, Message
 from broker.entities.queues.at_least_once import AtLeastOnce
-from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.consumers import Outlet
-from broker.entities.queues.queue import LOAD_MESSAGES, Queue, QueueContext, QueueSpec, load, publish_each, take_back
+from broker.entities.queues.ordered_queue import LOAD_MESSAGES, OrderedQueue
+from broker.entities.queues.queue import QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_limits import Limits
-from broker.entities.queues.queue_store import MessageSource, QueueStore
-from broker.entities.queues.ready_messages import ReadyMessages, Window
+from broker.entities.queues.queue_store import QueueStore, StorePlace
+from broker.entities.queues.ready_messages import ReadyMessages
 from broker.wire.field_tables import Field
 from broker.wire.properties import decode_properties, encode_header
-from storage.batch import PERSISTENT, LaneState, StoredMessage
+from storage.batch import PERSISTENT, StoredMessage
 
 MAIN_LANE, DEAD_LETTERS_LANE = 0, 1
 """The lanes of the store in which a queue keeps its messages, and those that are dead and not yet taken elsewhere."""
@@ -56,10 +53,15 @@ class QuorumEntry(Entry):
 
     __slots__ = ("deliveries", "original")
 
-    def __init__(self, queue: Queue, position: int, message: Message | None, size: int, expires_at: int) -> None:
+    def __init__(self, queue: Holder, position: int, message: Message | None, size: int, expires_at: int) -> None:
         super().__init__(queue, position, message, size, expires_at)
         self.deliveries = 0
         self.original: Message | None = None
+
+    def hand_out(self) -> int:
+        """It goes out once more; how often it has by now."""
+        self.deliveries += 1
+        return self.deliveries
 
     def show(self, count: int) -> None:
         """Have the message say how often it was handed out before."""
@@ -87,6 +89,9 @@ class QuorumReadyMessages(ReadyMessages):
         self._returned[:0] = reversed(entries)
         self.bytes += sum(entry.size for entry in entries)
 
+    def _check_returned(self) -> None:
+        """They are in the order in which they came back, which nothing else tells."""
+
     def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
         """None: those that came back have to be looked at one by one."""
         return []
@@ -108,19 +113,11 @@ class QuorumReadyMessages(ReadyMessages):
 class QuorumStore(QueueStore):
     """A quorum queue's share of the message store; its dead letters have a lane of their own beside it."""
 
-    def __init__(
-        self, batches: BatchQueue, source: MessageSource, queue_id: int, states: Mapping[int, LaneState]
-    ) -> None:
-        super().__init__(batches, source, queue_id, MAIN_LANE, states.get(MAIN_LANE) or LaneState())
-        self.dead_letters = QueueStore(
-            batches, source, queue_id, DEAD_LETTERS_LANE, states.get(DEAD_LETTERS_LANE) or LaneState()
-        )
+    def __init__(self, place: StorePlace) -> None:
+        super().__init__(place, MAIN_LANE)
+        self.dead_letters = QueueStore(place, DEAD_LETTERS_LANE)
 
-    def ready_messages(self, queue: Queue, window: Window) -> QuorumReadyMessages:
-        """A queue's ready messages, to be read back from here."""
-        return QuorumReadyMessages(window, partial(self.read, queue))
-
-    def count(self, entry: QuorumEntry) -> None:
+    def count(self, entry: Entry) -> None:
         """Have it written how often a message was handed out."""
         self._open().deliveries[entry.position] = entry.deliveries
 
@@ -131,7 +128,7 @@ class QuorumStore(QueueStore):
         else:
             super().lost(number, messages, size_bytes)
 
-    def _entry(self, queue: Queue, stored: StoredMessage) -> Entry:
+    def _entry(self, queue: Holder, stored: StoredMessage) -> Entry:
         known = super()._entry(queue, stored)
         entry = QuorumEntry(queue, known.position, known.message, known.size, known.expires_at)
         entry.stored, entry.persistent = known.stored, known.persistent
@@ -191,16 +188,15 @@ class QuorumLimits(Limits):
         return all(limit is None or level <= limit * LOW_WATER for level, limit in levels)
 
 
-class QuorumQueue(Queue):
+class QuorumQueue(OrderedQueue):
     """A queue of type quorum: see the module."""
 
-    type = QUORUM
     store: QuorumStore
+    ready_messages: QuorumReadyMessages
 
-    def __init__(self, spec: QueueSpec, store: QuorumStore, context: QueueContext, owner: object | None = None) -> None:
-        super().__init__(spec, store, context, owner)
-        self.limits = QuorumLimits(self, context)
-        self.dead_letters = AtLeastOnce(self, store.dead_letters, context)
+    def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
+        super().__init__(spec, roles, context, owner)
+        self.dead_letters: AtLeastOnce = AtLeastOnce(self, self.store.dead_letters, context)
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end. A confirm of it always waits for the disk."""
@@ -218,10 +214,6 @@ class QuorumQueue(Queue):
         self.touch()
         return True
 
-    def publish_all(self, messages: Sequence[Message]) -> bool:
-        """Take messages one after the other."""
-        return publish_each(self, messages)
-
     def next_position(self, number: int | None) -> int:
         """A position behind all others of this queue, in whichever lane, for a message that it has already.
 
@@ -236,8 +228,7 @@ class QuorumQueue(Queue):
         """Take the first ready message for a channel that asked for one: it says its count even the first time."""
         entry = super().get(outlet, no_ack=no_ack)
         if entry is not None:
-            ours = _ours(entry)
-            ours.show(ours.deliveries if no_ack else ours.deliveries - 1)
+            entry.show(entry.deliveries if no_ack else entry.deliveries - 1)
         return entry
 
     def pop(self) -> Entry | None:
@@ -247,7 +238,7 @@ class QuorumQueue(Queue):
         while (entry := super().pop()) is not None:
             if not self.exhausted(entry):
                 if entry.redelivered:
-                    _ours(entry).show(_ours(entry).deliveries)
+                    entry.show(entry.deliveries)
                 return entry
             self.drop_exhausted(entry)
             self.limits.expire(strictly=True)
@@ -255,9 +246,8 @@ class QuorumQueue(Queue):
 
     def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
         """Messages go out to a channel that has to acknowledge them, and are counted."""
-        for entry in map(_ours, entries):
-            entry.deliveries += 1
-            if entry.deliveries > 1:
+        for entry in entries:
+            if entry.hand_out() > 1:
                 self.store.count(entry)
         super().hold(outlet, entries)
 
@@ -268,7 +258,7 @@ class QuorumQueue(Queue):
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
         returned = []
-        for entry in map(_ours, entries):
+        for entry in entries:
             entry.conceal()
             if self.exhausted(entry) and not self.deleted:
                 self.unacked -= 1
@@ -276,21 +266,21 @@ class QuorumQueue(Queue):
             else:
                 returned.append(entry)
         if self.deleted or abandoned or self.arguments.delivery_limit is not None:
-            take_back(self, returned)
+            self.take_back(returned)
         else:
             self._put_at_the_end(returned)
 
     def exhausted(self, entry: Entry) -> bool:
         """The message was handed out and came back oftener than it may."""
         limit = self.arguments.delivery_limit
-        return limit is not None and _ours(entry).deliveries > limit
+        return limit is not None and entry.deliveries > limit
 
     def drop_exhausted(self, entry: Entry) -> None:
         """A message was handed out too often."""
-        load(self, entry)
+        self.load(entry)
         self.discard((entry,), "delivery_limit")
 
-    def _put_at_the_end(self, entries: Sequence[QuorumEntry]) -> None:
+    def _put_at_the_end(self, entries: Sequence[Entry]) -> None:
         self.unacked -= len(entries)
         for start in range(0, len(entries), LOAD_MESSAGES):
             chunk = entries[start : start + LOAD_MESSAGES]
@@ -303,7 +293,7 @@ class QuorumQueue(Queue):
             self.limits.make_room_for_returned()
         self.touch()
 
-    def _append_again(self, entry: QuorumEntry) -> None:
+    def _append_again(self, entry: Entry) -> None:
         position = self.next_position(entry.position)
         again = QuorumEntry(self, position, entry.message, entry.size, entry.expires_at)
         again.deliveries, again.redelivered = entry.deliveries, True
@@ -315,8 +305,8 @@ class QuorumQueue(Queue):
 
     def discard(self, entries: Sequence[Entry], reason: str) -> None:
         """Messages leave without having been acknowledged: see `AtLeastOnce` for what may keep them here."""
-        for ours in map(_ours, entries):
-            ours.conceal()
+        for entry in entries:
+            entry.conceal()
         if not self.dead_letters.wanted:
             super().discard(entries, reason)
             return
@@ -337,16 +327,18 @@ class QuorumQueue(Queue):
         super().restore()
         self.dead_letters.restore()
 
+    def check(self) -> None:
+        """Raise AssertionError unless the queue is sound, and its dead letters are."""
+        super().check()
+        if not self.deleted:
+            self.dead_letters.check()
+
     def stored(self, lane: int, up_to: int) -> None:
         """Everything this queue gave to one lane up to a position is on disk."""
         if lane == DEAD_LETTERS_LANE:
             self.dead_letters.stored(up_to)
         else:
             super().stored(lane, up_to)
-
-
-def _ours(entry: Entry) -> QuorumEntry:
-    return cast("QuorumEntry", entry)
 
 
 def _kept(message: Message) -> Message:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from bisect import insort
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -88,8 +89,8 @@ class ReadyMessages:
             self.paging = True
             self._read_up_to = entries[-1].position
 
-    def restore(self, messages: int, size_bytes: int) -> None:
-        """Start with messages that are on disk."""
+    def restore(self, messages: int, size_bytes: int, number: int = 0) -> None:
+        """Start with messages that are on disk, in the only lane there is."""
         self._paged, self.bytes, self.paging = messages, size_bytes, messages > 0
 
     def give_back(self, entries: Sequence[Entry]) -> None:
@@ -176,7 +177,7 @@ class ReadyMessages:
         """The next messages in line among the returned ones, left in place."""
         return self._returned[: -limit - 1 : -1]
 
-    def stored(self, up_to: int) -> None:
+    def stored(self, up_to: int, number: int = 0) -> None:
         """Everything given to the store up to a position is on disk: the tail lets go of it."""
         tail = self._tail
         while tail and tail[0].position <= up_to:
@@ -202,6 +203,28 @@ class ReadyMessages:
     def resident(self) -> list[Entry]:
         """The ready messages that are in memory, for statistics and invariants."""
         return [*reversed(self._returned), *self._head, *self._tail]
+
+    def check(self) -> None:
+        """Raise AssertionError unless the parts are in order, apart from each other, and counted right."""
+        self._check_returned()
+        line = [entry.position for entry in (*self._head, *self._tail)]
+        assert all(before < after for before, after in pairwise(line)), f"head and tail are out of order: {line}"
+        assert self.paging or not (self._paged or self._tail), "nothing is paged out, but something is on disk only"
+        assert self._paged >= 0, f"{self._paged} messages are on disk only"
+        resident = self.resident()
+        assert len({id(entry) for entry in resident}) == len(resident), "a message is ready twice"
+        for entry in resident:
+            assert entry.consumer is None, f"message {entry.position} is ready and with a consumer"
+            assert entry.message is not None or entry.stored, f"message {entry.position} is nowhere"
+        assert all(entry.stored for entry in self._tail), "a message of the tail was not given to the store"
+        head_bytes, size = sum(map(_size, self._head)), sum(map(_size, resident))
+        assert self._head_bytes == head_bytes, f"the head has {head_bytes} bytes, {self._head_bytes} are counted"
+        if not self.paging:
+            assert self.bytes == size, f"ready messages have {size} bytes, {self.bytes} are counted"
+
+    def _check_returned(self) -> None:
+        positions = [entry.position for entry in self._returned]
+        assert all(after < before for before, after in pairwise(positions)), f"returned out of order: {positions}"
 
     def _refill(self) -> None:
         before = self._tail[0].position if self._tail else _END

@@ -11,12 +11,20 @@ import logging
 from collections.abc import Callable
 from math import inf
 from time import monotonic
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from broker.entities.queues.queue import Queue
+from broker.entities.scheduling.invariants import Checked, Invariants
 
 log = logging.getLogger("leveret.queue")
+
+
+class Deliverer(Checked, Protocol):
+    """A queue with something to deliver."""
+
+    name: str
+
+    def deliver(self) -> None:
+        """Hand out what is ready, to those who want it."""
 
 
 class Outbound(Protocol):
@@ -29,12 +37,14 @@ class Outbound(Protocol):
 class Turn:
     """The queues and connections touched since the last turn ended.
 
-    Queues deliver for `seconds_max` at the end of one turn; what is left is the next turn's.
+    Queues deliver for `seconds_max` at the end of one turn; what is left is the next turn's. `invariants` are there if
+    they are checked.
     """
 
-    def __init__(self, seconds_max: float = inf) -> None:
+    def __init__(self, seconds_max: float = inf, invariants: Invariants | None = None) -> None:
         self._seconds_max = seconds_max
-        self.queues: list[Queue] = []
+        self._invariants = invariants
+        self.queues: list[Deliverer] = []
         self.outbound: list[Outbound] = []
         self._last: list[Callable[[], None]] = []
         self.dead_letter_depth = 0
@@ -54,6 +64,8 @@ class Turn:
         until = monotonic() + self._seconds_max
         while self.queues and monotonic() < until:
             queues, self.queues = self.queues, []
+            if self._invariants is not None:
+                self._invariants.touch_all(queues)
             for place, queue in enumerate(queues, 1):
                 self._deliver(queue)
                 if place % 16 == 0 and monotonic() > until:
@@ -65,8 +77,10 @@ class Turn:
         outbound, self.outbound = self.outbound, []
         for connection in outbound:
             connection.flush()
+        if self._invariants is not None:
+            self._invariants.check()
 
-    def _deliver(self, queue: Queue) -> None:
+    def _deliver(self, queue: Deliverer) -> None:
         try:
             queue.deliver()
         except Exception:  # one queue's trouble is not the broker's

@@ -5,11 +5,11 @@ Between durable ends a binding is durable: on disk before it matches anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.entities.exchanges.exchange import Binding, Destination
-from broker.entities.exchanges.routing import hand_over
+from broker.entities.exchanges.routing import Routing, hand_over
 from broker.entities.messages.message import headers_of, keys_of
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
@@ -18,16 +18,22 @@ from broker.wire.field_tables import Table
 if TYPE_CHECKING:
     from broker.entities.exchanges.exchange import Exchange
     from broker.entities.messages.message import Message
-    from broker.entities.vhosts.durable_definitions import Definitions
-    from broker.entities.vhosts.vhost import VHost
+    from broker.entities.vhosts.vhost_context import VHostContext
 
 
 class Bindings:
-    """Adds and removes the bindings of one virtual host."""
+    """Adds and removes the bindings of one virtual host. `delete` is called with an exchange that ends by itself."""
 
-    def __init__(self, vhost: VHost, definitions: Definitions) -> None:
+    def __init__(
+        self, vhost: str, context: VHostContext, routing: Routing, delete: Callable[[Exchange], object]
+    ) -> None:
         self._vhost = vhost
-        self._definitions = definitions
+        self._definitions = context.definitions
+        self._cache_epoch = context.cache_epoch
+        self._invariants = context.invariants
+        self._routing = routing
+        self._delete = delete
+        self._inbound: dict[Destination, dict[Binding, None]] = {}
         self.alternates: set[str] = set()
         """Names that some exchange has, or has had, for its alternate."""
 
@@ -39,7 +45,7 @@ class Bindings:
         source = binding.source
         if binding in source.bindings:
             return Future.resolved(None)
-        source.router.check(binding.key, arguments, _type(binding.destination))
+        source.router.check_binding(binding.key, arguments, _type(binding.destination))
         if not _durable(binding):
             self.add(binding, arguments)
             return Future.resolved(None)
@@ -49,7 +55,7 @@ class Bindings:
                 self.add(binding, arguments)
             return Future.resolved(None)
 
-        return self._definitions.bound(self._vhost.name, binding).chain(add)
+        return self._definitions.bound(self._vhost, binding).chain(add)
 
     def unbind(self, binding: Binding) -> Future[None]:
         """Remove a binding, if it is there. An auto-delete exchange goes with its last one."""
@@ -57,26 +63,34 @@ class Bindings:
             return Future.resolved(None)
         self._remove(binding)
         if _durable(binding):
-            return self._definitions.unbound(self._vhost.name, binding)
+            return self._definitions.unbound(self._vhost, binding)
         return Future.resolved(None)
 
     def add(self, binding: Binding, arguments: Table) -> None:
         """Have a binding match from now on, in memory."""
         binding.source.bind(binding, arguments)
+        self._inbound.setdefault(binding.destination, {})[binding] = None
         self.changed(binding.source)
         if binding.source.router.history:
             self._hand_over(list(binding.source.router.history), binding.destination)
 
     def remove_inbound(self, entity: Destination) -> None:
         """An exchange or queue is going: nothing leads there any more."""
-        for binding in list(entity.inbound):
+        for binding in list(self._inbound.get(entity, ())):
             self._remove(binding)
+
+    def remove_outbound(self, exchange: Exchange) -> None:
+        """An exchange is going: it leads nowhere any more."""
+        for binding in list(exchange.bindings):
+            self._unbind(binding)
 
     def changed(self, exchange: Exchange) -> None:
         """Routes that were remembered for an exchange, and for those that lead to it, no longer hold."""
-        if exchange.inbound or exchange.name in self.alternates:
+        if exchange in self._inbound or exchange.name in self.alternates:
             self.changed_everywhere()
         exchange.version += 1
+        if self._invariants is not None:
+            self._invariants.touch_all((exchange, self))
 
     def alternate_changed(self, exchange: Exchange) -> None:
         """An exchange has another alternate exchange, or none any more."""
@@ -86,14 +100,29 @@ class Bindings:
 
     def changed_everywhere(self) -> None:
         """No remembered route holds any more. However many exchanges there are, it is one step."""
-        self._vhost.context.cache_epoch.advance()
+        self._cache_epoch.advance()
 
     def _remove(self, binding: Binding) -> None:
         source = binding.source
-        source.unbind(binding)
+        self._unbind(binding)
         self.changed(source)
         if source.auto_delete and not source.bindings and self._alive(source):
-            self._vhost.delete_exchange(source)
+            self._delete(source)
+
+    def _unbind(self, binding: Binding) -> None:
+        binding.source.unbind(binding)
+        inbound = self._inbound[binding.destination]
+        del inbound[binding]
+        if not inbound:
+            del self._inbound[binding.destination]
+
+    def check(self) -> None:
+        """Raise AssertionError unless what leads to each entity begins at an exchange that knows of it."""
+        for destination, inbound in self._inbound.items():
+            assert inbound, f"'{destination.name}' is bound by nothing"
+            for binding in inbound:
+                assert binding.destination is destination, f"a binding of '{destination.name}' leads elsewhere"
+                assert binding in binding.source.bindings, f"'{binding.source.name}' does not know its binding"
 
     def _hand_over(self, history: Sequence[Message], destination: Destination) -> None:
         """Earlier messages for one who comes late: to a queue in their order, through an exchange the latest first.
@@ -106,12 +135,12 @@ class Bindings:
             return
         for message in reversed(history):
             keys, headers = keys_of(message), headers_of(message)
-            for queue in self._vhost.route(destination, keys, headers, message).queues:
+            for queue in self._routing.route(destination, keys, headers, message).queues:
                 hand_over(message, queue)
 
     def _alive(self, entity: Destination) -> bool:
         registry: dict[str, Queue] | dict[str, Exchange]
-        registry = self._vhost.queues if isinstance(entity, Queue) else self._vhost.exchanges
+        registry = self._routing.queues if isinstance(entity, Queue) else self._routing.exchanges
         return registry.get(entity.name) is entity
 
 

@@ -17,12 +17,14 @@ from broker.entities.scheduling.alarms import Alarms
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.clock import Clock
+from broker.entities.scheduling.invariants import Invariants
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.vhosts.durable_definitions import Definitions
 from broker.entities.vhosts.user_limits import UserLimits
 from broker.entities.vhosts.users import Users
-from broker.entities.vhosts.vhost import VHost, VHostContext, new_transient_ids
+from broker.entities.vhosts.vhost import VHost, new_transient_ids
+from broker.entities.vhosts.vhost_context import VHostContext
 from storage.batch import SealedBatch
 
 
@@ -32,6 +34,7 @@ class BrokerSettings(NamedTuple):
     window: Window
     batch_bytes_max: int
     lazy_bytes_max: int
+    check_invariants: bool = False
 
 
 class Pace(NamedTuple):
@@ -61,7 +64,8 @@ class Broker:
         self.clock = clock
         self.boot = boot
         self.recorder = recorder
-        self.turn = Turn(pace.deliver_seconds_max)
+        self.invariants = Invariants() if settings.check_invariants else None
+        self.turn = Turn(pace.deliver_seconds_max, self.invariants)
         self.timers = Timers(pace.wake, pace.timers_seconds_max)
         self.background_work = BackgroundWork(self.timers, clock.now)
         self.alarms = Alarms()
@@ -87,6 +91,7 @@ class Broker:
             chance or Random(),
             self.cache_epoch,
             recorder,
+            self.invariants,
         )
 
     def stored(self, batch: SealedBatch) -> None:

@@ -1,291 +1,59 @@
-"""Where the messages of an x-delayed-message exchange wait for their time.
-
-Each such exchange has a queue of its own, which nobody sees: with an id from the same sequence as other queues, and
-a lane in the message store. Routing leads a message that asks for a delay there instead of to what the exchange
-matches. So it is written, confirmed and counted as in any queue. What is different is the way out: nobody consumes,
-messages leave in the order of their times, and to leave is to be published again, by the exchange's bindings of
-that moment. Leaving the one queue and entering others happen in one turn, therefore in one batch: a crash finds
-the message in one place or in the other, never in both, never in neither.
-
-In memory is a heap with one number per message: when it is due, its position, and the size of its body. That is some
-60 bytes each. The messages themselves stay in memory up to a queue's window, and beyond it on disk only. After a
-restart the heap is read back from the segments' indexes, which takes no body, in pieces between which everything
-else goes on; until the last piece is in, nothing is released, so that the order holds.
-"""
+"""Exchanges of type x-delayed-message: where their messages wait, and the publish when their time has come."""
 
 from __future__ import annotations
 
-import heapq
-import logging
-from collections import deque
-from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
 
-from broker.entities.exchanges.exchange import DELAYED_TYPE, Exchange
-from broker.entities.exchanges.routing import hand_over
-from broker.entities.messages.delay_header import delay_of, delayed, released
-from broker.entities.messages.message import Entry, Message, headers_of
-from broker.entities.queues.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec, publish_each
-from broker.entities.queues.queue_store import QueueStore
-from storage.batch import COUNTER_BITS, LaneState
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from broker.entities.queues.batch_queue import BatchQueue
-    from broker.entities.vhosts.vhost import VHost
-
-log = logging.getLogger("leveret.queue")
-
-INDEX_MESSAGES = 4096
-"""How many messages' times are read back at a time after a restart: a few milliseconds."""
-
-RELEASE_MESSAGES = 128
-"""How many messages leave in one turn, at most."""
-
-BATCHES_BEHIND_MAX = 4
-"""With more full batches waiting for the disk than this, what is due has to wait too."""
-
-BEHIND_MILLISECONDS = 10
-
-AGAIN_MILLISECONDS, AGAIN_DOUBLINGS_MAX = 1000, 6
-"""After what time a message that could not be published is tried again at first, and how often that time doubles."""
-
-_SIZE_BITS = 32
-_POSITION_BITS = 64
+from broker.entities.exchanges.exchange import Exchange
+from broker.entities.exchanges.exchange_type_table import DELAYED_TYPE
+from broker.entities.exchanges.routing import Routing, hand_over
+from broker.entities.messages.delay_header import released
+from broker.entities.messages.message import Message
+from broker.entities.queues.delay_queue import DelayQueue
+from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
+from broker.entities.queues.queue_family import delayed
+from broker.entities.queues.queue_store import StorePlace
+from broker.entities.vhosts.vhost_context import VHostContext
+from storage.batch import LaneState
 
 
-class Trouble(NamedTuple):
-    """How often a message could not be published, and the queues that have it nevertheless."""
+class DelayedExchanges:
+    """Gives those exchanges of a virtual host that delay messages the place for them."""
 
-    attempts: int
-    reached: set[Queue]
+    def __init__(self, context: VHostContext, queue_context: QueueContext, routing: Routing) -> None:
+        self._context = context
+        self._queue_context = queue_context
+        self._routing = routing
 
-
-class DelayQueue(Queue):
-    """Messages in the order of the times at which they are due; those due at the same time in publish order."""
-
-    store: QueueStore
-
-    def __init__(
-        self,
-        spec: QueueSpec,
-        store: QueueStore,
-        context: QueueContext,
-        batches: BatchQueue,
-        release: Callable[[Message, set[Queue]], None],
-    ) -> None:
-        super().__init__(spec, store, context)
-        self._batches = batches
-        self._release = release
-        self._index: list[int] = []  # a heap, once everything has been read back
-        self._unread_after: int | None = None
-        self._held: dict[int, Entry] = {}  # by position: those in memory
-        self._held_bytes = 0
-        self._leaving: deque[int] = deque()  # positions that leave memory once they are on disk
-        self._watched = 0
-        self._troubles: dict[int, Trouble] = {}  # by position
-        self._reached = set[Queue]()  # by the message that is being published
-
-    @property
-    def messages(self) -> int:
-        """How many messages wait."""
-        found = len(self._index)
-        return found if self._unread_after is None else max(found, self.store.state.messages)
-
-    # In
-
-    def publish(self, message: Message) -> bool:
-        """Take a message that asks for a delay. True if a confirm of it has to wait for the disk."""
-        position = self._position + 1
-        durable = self.durable and message.persistent
-        if self.events is not None:
-            position = self.events.arrived((message,), position, kept=durable)
-        self._position = position
-        due = self._context.now() + delay_of(headers_of(message))
-        entry = Entry(self, position, delayed(message), len(message.body), due)
-        window = self._context.window
-        crowded = len(self._held) >= window.messages or self._held_bytes >= window.bytes
-        if durable or crowded:
-            self.store.put(entry, durable=durable)
-        if crowded:
-            self._leaving.append(position)
-        self._held[position] = entry
-        self._held_bytes += entry.size
-        self._add(due, position, entry.size)
-        return durable
-
-    def publish_all(self, messages: Sequence[Message]) -> bool:
-        """Take messages one after the other: each has a time of its own."""
-        return publish_each(self, messages)
-
-    def stored(self, lane: int, up_to: int) -> None:
-        """Everything given to the store up to a position is on disk: what has no room in memory leaves it."""
-        self.stored_up_to = up_to
-        while self._leaving and self._leaving[0] <= up_to:
-            self._forget(self._leaving.popleft())
-
-    def _add(self, due: int, position: int, size: int) -> None:
-        item = (due << _POSITION_BITS | position) << _SIZE_BITS | size
-        if self._unread_after is None:
-            heapq.heappush(self._index, item)
-            self._watch()
-        else:
-            self._index.append(item)
-
-    def _forget(self, position: int) -> Entry | None:
-        entry = self._held.pop(position, None)
-        if entry is not None:
-            self._held_bytes -= entry.size
-        return entry
-
-    # Out
-
-    def deliver(self) -> None:
-        """Publish what is due, some of it at a time."""
-        self._touched = False
-        if self._unread_after is not None or self.deleted:
-            return
-        if len(self._batches.sealed) > BATCHES_BEHIND_MAX:
-            self._look_again(self._context.now() + BEHIND_MILLISECONDS)
-            return
-        entries = list(self._due())
-        try:
-            self.store.load([entry for entry in entries if entry.message is None])
-        except Exception:
-            log.exception("messages %s could not be read back", self.name)
-            for entry in entries:
-                self._try_again(entry, Trouble(0, set()))
-            return
-        for entry in entries:
-            self._attempt(entry)
-        self._watch()
-
-    def _attempt(self, entry: Entry) -> None:
-        """Publish a message; one message's trouble is not the others'."""
-        trouble = self._troubles.pop(entry.position, Trouble(0, set()))
-        self._reached = trouble.reached
-        try:
-            self._let_go(entry)
-        except Exception:
-            log.exception("a message %s could not be published", self.name)
-            self._try_again(entry, trouble)
-
-    def _try_again(self, entry: Entry, trouble: Trouble) -> None:
-        """Have a message come due once more, later each time. Queues that it has reached already get it only once."""
-        self._troubles[entry.position] = trouble._replace(attempts=trouble.attempts + 1)
-        self._held[entry.position] = entry
-        self._held_bytes += entry.size
-        wait = AGAIN_MILLISECONDS << min(trouble.attempts, AGAIN_DOUBLINGS_MAX)
-        self._add(self._context.now() + wait, entry.position, entry.size)
-
-    def _due(self) -> Iterator[Entry]:
-        """Take the next messages that are due out of the index: as many as may be in memory at once."""
-        now, room = self._context.now(), LOAD_BYTES
-        for _ in range(RELEASE_MESSAGES):
-            if not self._index or room <= 0 or self._index[0] >> _POSITION_BITS + _SIZE_BITS > now:
-                return
-            item = heapq.heappop(self._index)
-            position, size = item >> _SIZE_BITS & (1 << _POSITION_BITS) - 1, item & (1 << _SIZE_BITS) - 1
-            room -= size
-            yield self._forget(position) or self._on_disk(position, size)
-
-    def _on_disk(self, position: int, size: int) -> Entry:
-        entry = Entry(self, position, None, size, 0)
-        entry.stored = True
-        return entry
-
-    def _let_go(self, entry: Entry) -> None:
-        """Publish a message and forget it. What could not be read has been set aside by the store, and uncounted."""
-        if self.events is not None:
-            self.events.released(entry)
-        message = entry.message
-        if message is None:
-            return
-        entry.persistent = self.durable and message.persistent
-        self._release(message, self._reached)
-        if entry.stored:
-            self.store.settle((entry,))
-
-    def _watch(self) -> None:
-        """Come back when the first message is due; for what is due already, in a turn of its own."""
-        if self._index:
-            due = max(self._index[0] >> _POSITION_BITS + _SIZE_BITS, self._context.now() + 1)
-            if not 0 < self._watched <= due:
-                self._look_again(due)
-
-    def _look_again(self, at: int) -> None:
-        self._watched = at
-        self._context.timers.at(at, self._look, self)
-
-    def _look(self) -> None:
-        self._watched = 0
-        self.touch()
-
-    # The whole
-
-    def delete(self) -> int:
-        """End: what waits is gone. The number of messages that waited."""
-        super().delete()
-        waiting = self.messages
-        self._unread_after = None
-        self._index.clear()
-        self._held.clear()
-        self._troubles.clear()
-        self._leaving.clear()
-        del self._release  # it holds the exchange, which holds the queue
-        return waiting
-
-    def restore(self) -> None:
-        """Start with what the store says is there; when each is due is read soon after."""
-        self.store.restore()
-        self.stored_up_to = self._position
-        if self.store.state.messages:
-            self._unread_after = 0
-            self._context.timers.at(self._context.now(), self._read_index)
-
-    def _read_index(self) -> None:
-        """Read some more of the times of what was here before the start."""
-        if self._unread_after is None:
-            return
-        found = self.store.waiting(self._unread_after, self._context.boot << COUNTER_BITS, INDEX_MESSAGES)
-        for message in found:
-            self._add(message.due_at, message.position, message.size)
-        if len(found) >= INDEX_MESSAGES:
-            self._unread_after = found[-1].position
-            self._context.timers.at(self._context.now() + 1, self._read_index)
-        else:
-            self._unread_after = None
-            heapq.heapify(self._index)
-            self.touch()
-
-
-def attach_delays(
-    vhost: VHost, exchange: Exchange, queue_id: int | None = None, state: LaneState | None = None
-) -> Exchange:
-    """Give an exchange that delays messages the place for them: a new one, or with a number the one it had."""
-    if exchange.type != DELAYED_TYPE:
+    def attach(self, exchange: Exchange) -> Exchange:
+        """Give an exchange, if it delays messages, a new place for them."""
+        if exchange.type == DELAYED_TYPE:
+            durable, context = exchange.durable, self._context
+            queue_id = context.definitions.new_queue_id() if durable else next(context.transient_ids)
+            exchange.delays = self._queue(exchange, queue_id, LaneState())
         return exchange
-    context = vhost.context
-    if queue_id is None:
-        queue_id = context.definitions.new_queue_id() if exchange.durable else next(context.transient_ids)
-    spec = QueueSpec(f"delayed by exchange {exchange.name}", exchange.durable, False, False, {})
-    store = QueueStore(context.batches, context.messages, queue_id, 0, state or LaneState())
-    release = partial(_release, vhost, exchange)
-    exchange.delays = DelayQueue(spec, store, vhost.queue_context, context.batches, release)
-    if state is not None:
-        exchange.delays.restore()
-    return exchange
 
+    def restore(self, exchange: Exchange, queue_id: int, state: LaneState) -> Exchange:
+        """Give it the place that it had before this start, with what is there."""
+        if exchange.type == DELAYED_TYPE:
+            exchange.delays = self._queue(exchange, queue_id, state)
+            exchange.delays.restore()
+        return exchange
 
-def _release(vhost: VHost, exchange: Exchange, kept: Message, reached: set[Queue]) -> None:
-    """Publish a message whose time has come, by the bindings there are now, to queues that it has not reached yet."""
-    message, keys, headers = released(kept)
-    queues = vhost.route(exchange, keys, headers, message).queues
-    if len(queues) > 1:
-        vhost.share_body(message, queues)
-    for queue in queues:
-        if queue not in reached:
-            hand_over(message, queue)
-            reached.add(queue)
+    def _queue(self, exchange: Exchange, queue_id: int, state: LaneState) -> DelayQueue:
+        context = self._context
+        spec = QueueSpec(f"delayed by exchange {exchange.name}", exchange.durable, False, False, {})
+        roles = delayed(StorePlace(context.batches, context.messages, queue_id, {0: state}))
+        release = partial(self._release, exchange)
+        return DelayQueue(spec, roles, self._queue_context, context.batches, release)
+
+    def _release(self, exchange: Exchange, kept: Message, reached: set[Queue]) -> None:
+        """Publish a message whose time has come, by the bindings there are now, to queues it has not reached yet."""
+        message, keys, headers = released(kept)
+        queues = self._routing.route(exchange, keys, headers, message).queues
+        if len(queues) > 1:
+            self._routing.share_body(message, queues)
+        for queue in queues:
+            if queue not in reached:
+                hand_over(message, queue)
+                reached.add(queue)

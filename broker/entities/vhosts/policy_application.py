@@ -6,22 +6,30 @@ its policies change, and put where the declaration's arguments were.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from broker.entities.arguments.policies import EXCHANGE, InForce, Policies, Policy, alternate, effective
-from broker.entities.queues import queue_expiry
+from broker.entities.vhosts import queue_expiry
 
 if TYPE_CHECKING:
     from broker.entities.exchanges.exchange import Exchange
+    from broker.entities.exchanges.routing import Routing
     from broker.entities.queues.queue import Queue
-    from broker.entities.vhosts.vhost import VHost
+    from broker.entities.vhosts.bindings import Bindings
+    from broker.entities.vhosts.vhost_context import VHostContext
 
 
 class PolicyApplication:
-    """Holds the entities of one virtual host to its policies."""
+    """Holds the entities of one virtual host to its policies. `expire` ends a queue that nobody has used."""
 
-    def __init__(self, vhost: VHost) -> None:
-        self._vhost = vhost
+    def __init__(
+        self, context: VHostContext, routing: Routing, bindings: Bindings, expire: Callable[[Queue], object]
+    ) -> None:
+        self._context = context
+        self._routing = routing
+        self._bindings = bindings
+        self._expire = expire
         self.policies = Policies()
 
     def put(self, policy: Policy, *, operator: bool) -> None:
@@ -47,10 +55,10 @@ class PolicyApplication:
 
     def _changed(self, *versions: Policy) -> None:
         """Match again what a policy has applied to, and what it applies to now."""
-        for exchange in list(self._vhost.exchanges.values()):
+        for exchange in list(self._routing.exchanges.values()):
             if any(policy.applies(EXCHANGE, exchange.name) for policy in versions):
                 self._match_exchange(exchange)
-        for queue in list(self._vhost.queues.values()):
+        for queue in list(self._routing.queues.values()):
             if any(policy.applies(queue.type.name, queue.name) for policy in versions):
                 self._match_queue(queue)
 
@@ -58,7 +66,7 @@ class PolicyApplication:
         before = exchange.alternate
         self.exchange_appears(exchange)
         if exchange.alternate != before:
-            self._vhost.bindings.alternate_changed(exchange)
+            self._bindings.alternate_changed(exchange)
 
     def _match_queue(self, queue: Queue) -> None:
         """As RabbitMQ does: the time of expiry begins anew, and oldest messages go if that was or is what becomes of
@@ -74,8 +82,7 @@ class PolicyApplication:
         queue.touch()
 
     def _start_expiry(self, queue: Queue) -> None:
-        context = self._vhost.context
-        queue_expiry.begin(queue, context.timers, context.now, self._vhost.delete_queue)
+        queue_expiry.begin(queue, self._context.timers, self._context.now, self._expire)
 
 
 def _tell_queue(queue: Queue, in_force: InForce) -> None:

@@ -7,44 +7,31 @@ takes effect at once in memory; whoever asked is answered when the disk has foll
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count
-from random import Random
 from types import MappingProxyType
 from typing import NamedTuple
 
-from broker.entities.arguments.queue_types import QUORUM, STREAM, type_of
 from broker.entities.exchanges.exchange import Exchange
-from broker.entities.exchanges.routing import Routes, route
+from broker.entities.exchanges.exchange_type_table import new_exchange
+from broker.entities.exchanges.routing import Routes, Routing
 from broker.entities.messages.message import Message
-from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.event_recording import Recorder
-from broker.entities.queues.priority_queue import PriorityQueue, PriorityStore
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
-from broker.entities.queues.queue_store import MessageSource, QueueStore
-from broker.entities.queues.quorum_queue import QuorumQueue, QuorumStore
-from broker.entities.queues.ready_messages import Window
-from broker.entities.queues.stream_log import StreamStore
-from broker.entities.queues.stream_queue import Stream
-from broker.entities.scheduling.cache_epoch import CacheEpoch
+from broker.entities.queues.queue_family import new_queue
+from broker.entities.queues.queue_store import StorePlace
 from broker.entities.scheduling.future import Future
-from broker.entities.scheduling.timers import Timers
-from broker.entities.scheduling.turn import Turn
 from broker.entities.vhosts.bindings import Bindings
 from broker.entities.vhosts.dead_lettering import DeadLettering
 from broker.entities.vhosts.declarations import Creations, Plan
-from broker.entities.vhosts.delayed_exchange import attach_delays
-from broker.entities.vhosts.durable_definitions import Definitions
+from broker.entities.vhosts.delayed_exchange import DelayedExchanges
 from broker.entities.vhosts.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
 from broker.entities.vhosts.policy_application import PolicyApplication
+from broker.entities.vhosts.vhost_context import VHostContext
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 from broker.wire.field_tables import Table
-from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneState
-
-SHARED_BODY_BYTES = 4096
-"""From this size on, a body that goes to several durable queues is stored once."""
+from storage.batch import TRANSIENT_QUEUE, LaneState
 
 RESTORE_SPREAD_MILLISECONDS = 2000
 """Over what time after a start the heads of queues are looked at."""
@@ -70,54 +57,35 @@ class VHostDescription(NamedTuple):
     default_queue_type: str = ""
 
 
-class VHostContext(NamedTuple):
-    """What every virtual host of a broker shares."""
-
-    turn: Turn
-    timers: Timers
-    window: Window
-    boot: int
-    now: Callable[[], int]
-    batches: BatchQueue
-    messages: MessageSource
-    definitions: Definitions
-    transient_ids: count[int]
-    body_ids: count[int]
-    queues_by_id: dict[int, Queue]
-    chance: Random
-    cache_epoch: CacheEpoch
-    """Of what is remembered of permissions and routes."""
-    recorder: Recorder | None
-    """Where events are recorded, what gathers them."""
-
-
 class VHost:
     """One namespace of exchanges and queues, apart from all others."""
 
     def __init__(self, name: str, context: VHostContext) -> None:
         self.name = name
         self.description = VHostDescription()
-        self.exchanges: dict[str, Exchange] = {}
-        self.queues: dict[str, Queue] = {}
+        self.routing = Routing(context.boot, context.body_ids)
+        self.exchanges = self.routing.exchanges
+        self.queues = self.routing.queues
         self.deleted = False
         self.traced = False
         """Everything published or delivered here is told to the exchange amq.rabbitmq.trace."""
         self.context = context
         self._owned: dict[object, dict[Queue, None]] = {}
-        self.bindings = Bindings(self, context.definitions)
-        self.policy_application = PolicyApplication(self)
-        self.queue_context = QueueContext(
+        self.bindings = Bindings(name, context, self.routing, self.delete_exchange)
+        self.policy_application = PolicyApplication(context, self.routing, self.bindings, self.delete_queue)
+        self._definitions = context.definitions
+        self._queue_context = QueueContext(
             name,
             context.turn,
             context.timers,
             context.window,
             context.boot,
             context.now,
-            DeadLettering(self),
+            DeadLettering(self.routing, context.turn, context.now),
             context.recorder,
         )
-        self._definitions = context.definitions
-        self._new_exchange = partial(Exchange, chance=context.chance)
+        self._delays = DelayedExchanges(context, self._queue_context, self.routing)
+        self._new_exchange = partial(new_exchange, chance=context.chance)
         self._new_queues = Creations(self.queues, self._queue_appears)
         self._new_exchanges = Creations(self.exchanges, self._exchange_appears)
         for exchange, type_ in DEFAULT_EXCHANGES.items():
@@ -168,7 +136,7 @@ class VHost:
             arguments=arguments,
         )
         plan = Plan(
-            make=lambda: attach_delays(self, make()),
+            make=lambda: self._delays.attach(make()),
             compare=lambda found: assert_exchange_equivalent(found, self.name, type_, flags, arguments),
             write=partial(self._definitions.exchange_declared, self.name),
             durable=durable,
@@ -216,7 +184,7 @@ class VHost:
         exchange = self._new_exchange(
             name, type_, durable=True, auto_delete=auto_delete, internal=internal, arguments=arguments
         )
-        self._exchange_appears(attach_delays(self, exchange, queue_id, states.get(0) or LaneState()))
+        self._exchange_appears(self._delays.restore(exchange, queue_id, states.get(0) or LaneState()))
         return exchange
 
     def _make_queue(self, spec: QueueSpec, owner: object | None) -> Queue:
@@ -255,23 +223,15 @@ class VHost:
     def _new_queue(
         self, spec: QueueSpec, queue_id: int, states: Mapping[int, LaneState], owner: object | None
     ) -> Queue:
-        batches, messages, context = self.context.batches, self.context.messages, self.queue_context
-        if type_of(spec.arguments) is STREAM:
-            store = StreamStore(batches, messages, queue_id, states.get(0) or LaneState())
-            return Stream(spec, store, context, f"queue '{spec.name}' in vhost '{self.name}'")
-        if type_of(spec.arguments) is QUORUM:
-            return QuorumQueue(spec, QuorumStore(batches, messages, queue_id, states), context, owner)
-        if "x-max-priority" in spec.arguments:
-            return PriorityQueue(spec, PriorityStore(batches, messages, queue_id, states), context, owner)
-        return Queue(spec, QueueStore(batches, messages, queue_id, 0, states.get(0) or LaneState()), context, owner)
+        place = StorePlace(self.context.batches, self.context.messages, queue_id, states)
+        return new_queue(spec, place, self._queue_context, owner)
 
     # Deleting
 
     def delete_exchange(self, exchange: Exchange) -> Future[None]:
         """Remove an exchange with its bindings, in both directions, and the messages that it delays."""
         del self.exchanges[exchange.name]
-        for binding in list(exchange.bindings):
-            exchange.unbind(binding)
+        self.bindings.remove_outbound(exchange)
         self.bindings.remove_inbound(exchange)
         self.bindings.changed(exchange)
         if exchange.delays is not None:
@@ -296,7 +256,9 @@ class VHost:
             deleted = self._definitions.queue_deleted(self.name, queue, queue.store.drop)
         else:
             queue.store.drop()
-        deleted.then(lambda _: queue.notify_consumers())  # written or not: for its consumers it is gone
+        deleted.then(
+            lambda _: queue.consumers.notify(self.context.turn)
+        )  # written or not: for its consumers it is gone
         return deleted.chain(lambda _: Future.resolved(messages))
 
     def end(self) -> None:
@@ -307,7 +269,7 @@ class VHost:
             self.context.queues_by_id.pop(queue.store.queue_id, None)
             queue.delete()
             queue.store.drop()
-            queue.notify_consumers()
+            queue.consumers.notify(self.context.turn)
         self.queues.clear()
         self.exchanges.clear()
         self._owned.clear()
@@ -323,12 +285,11 @@ class VHost:
 
     def route(self, exchange: Exchange, keys: Iterable[str], headers: Table, message: Message | None = None) -> Routes:
         """The queues a message reaches from an exchange, or would reach if it is none yet."""
-        return route(self.exchanges, exchange, tuple(keys), headers, self.queues, message)
+        return self.routing.route(exchange, keys, headers, message)
 
     def share_body(self, message: Message, queues: Iterable[Queue]) -> None:
         """Have a large body that goes to several durable queues stored once."""
-        if message.persistent and len(message.body) >= SHARED_BODY_BYTES and sum(q.durable for q in queues) > 1:
-            message.body_id = (self.context.boot << COUNTER_BITS) + next(self.context.body_ids)
+        self.routing.share_body(message, queues)
 
 
 def new_transient_ids() -> count[int]:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, takewhile
 from operator import attrgetter
 
-from broker.entities.messages.message import Entry
+from broker.entities.messages.message import Entry, Holder
 from broker.entities.queues.queue import Queue
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
@@ -149,7 +149,7 @@ _consumer = attrgetter("consumer")
 _holder = attrgetter("queue", "consumer")
 
 
-def _finish(entries: Iterable[Entry], how: Callable[[Queue, list[Entry]], None]) -> None:
+def _finish(entries: Iterable[Entry], how: Callable[[Holder, list[Entry]], None]) -> None:
     """Tell queues and consumers, once for all messages in a row that share both."""
     for (queue, consumer), group in groupby(entries, _holder):
         members = list(group)

@@ -66,6 +66,8 @@ class IncomingFrames:
         self.unfinished = False
         if connection.ended:
             return
+        if (invariants := connection.broker.invariants) is not None:
+            invariants.touch(connection)
         rest, self._rest, start = self._rest, b"", 0
         try:
             if rest:

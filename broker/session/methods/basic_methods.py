@@ -6,8 +6,8 @@ from typing import Any
 
 from broker.entities.arguments.queue_types import QUORUM
 from broker.entities.queues.consumers import Consumer
-from broker.entities.queues.queue import Queue, deliver_now
-from broker.entities.queues.stream_queue import Stream
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.streams.stream_queue import Stream
 from broker.session.channel import firehose
 from broker.session.channel.channel import Channel
 from broker.session.generated_names import generated_name
@@ -145,7 +145,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     queue = channel.vhost.queue(name, channel.connection)
     if queue.arguments.single_active_consumer and queue.type is QUORUM:
         raise _not_to_be_got_from(queue, channel.vhost.name)
-    deliver_now(queue)
+    queue.deliver_now()
     entry = queue.get(channel, no_ack=method.no_ack)
     if entry is None:
         channel.send(methods.BasicGetEmpty())

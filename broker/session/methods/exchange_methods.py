@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from broker.entities.exchanges.exchange import ROUTERS, Exchange
+from broker.entities.exchanges.exchange import Exchange
+from broker.entities.exchanges.exchange_type_table import ROUTERS
 from broker.session.channel.channel import Channel
 from broker.session.methods import name_rules
 from broker.wire import methods

@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.entities.messages.message import Message
-from broker.entities.vhosts.delayed_exchange import DelayQueue
+from broker.entities.queues.delay_queue import DelayQueue
 from broker.session.channel.channel import HELD_OVERHEAD_BYTES
 from broker.session.methods import special_publish
 from broker.session.output import content_frames

@@ -5,7 +5,7 @@ from __future__ import annotations
 from broker.entities.arguments import queue_arguments, queue_types
 from broker.entities.exchanges.exchange import Binding
 from broker.entities.queues.batch_queue import OnDisk
-from broker.entities.queues.queue import Queue, QueueSpec, deliver_now
+from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.user_limits import MAX_QUEUES
 from broker.session.channel.channel import Channel
@@ -83,7 +83,7 @@ def _declare_reply_queue(channel: Channel, method: methods.QueueDeclare, name: s
 
 
 def _declare_ok(queue: Queue) -> methods.QueueDeclareOk:
-    deliver_now(queue)
+    queue.deliver_now()
     return methods.QueueDeclareOk(queue.name, queue.ready, len(queue.consumers))
 
 
@@ -139,7 +139,7 @@ def purge(channel: Channel, method: methods.QueuePurge) -> None:
     name = current_queue(channel, method.queue)
     channel.access.read_queue(name)
     queue = channel.vhost.queue(name, channel.connection)
-    deliver_now(queue)
+    queue.deliver_now()
     count = queue.purge()
     batches = channel.connection.broker.batches
     purged = OnDisk(batches) if queue.durable else Future.resolved(None)
@@ -157,7 +157,7 @@ def delete(channel: Channel, method: methods.QueueDelete) -> None:
     where = f"queue '{name}' in vhost '{channel.vhost.name}'"
     if queue.type is queue_types.QUORUM:
         _check_unconditional(method, where)
-    deliver_now(queue)
+    queue.deliver_now()
     if method.if_unused and len(queue.consumers):
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} in use")
     if method.if_empty and queue.ready:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from broker.entities.arguments import stream_arguments
-from broker.entities.queues.stream_queue import Stream
+from broker.entities.queues.streams.stream_queue import Stream
 from broker.session.channel.channel import Channel
 from broker.wire import methods
 from broker.wire.amqp_errors import ConnectionException, precondition_failed

@@ -13,12 +13,13 @@ from pathlib import Path
 from broker.config import Config, Limits
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.messages.message import Entry
+from broker.entities.queues.delay_queue import DelayQueue
+from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.quorum_queue import QuorumEntry, QuorumQueue
 from broker.entities.queues.ready_messages import Window
-from broker.entities.queues.stream_queue import Stream
+from broker.entities.queues.streams.stream_queue import Stream
 from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.delayed_exchange import DelayQueue
 from broker.entities.vhosts.vhost import VHost
 from broker.server.recovery import Stores, open_stores, recover
 from harness.brokers.broker_core import BY_HAND, message
@@ -81,6 +82,7 @@ class Contents:
             assert offsets == list(range(end)), f"{queue.name} has holes: {offsets}"
             yield from (message.message.body for message in found)
             return
+        assert isinstance(queue, OrderedQueue), f"{queue.name} is of no type that this knows"
         while (entry := queue.pop()) is not None and entry.message is not None:
             self.first.setdefault(queue.name, entry)
             if isinstance(entry, QuorumEntry):

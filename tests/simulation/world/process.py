@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from broker.config import Config, Identity, Limits, Server, Store
+from broker.config import Config, Debug, Identity, Limits, Server, Store
 from broker.entities.scheduling.alarms import DISK
 from broker.entities.vhosts import broker as entities
 from broker.entities.vhosts.broker import Pace
@@ -75,6 +75,8 @@ def _chance_from(seed: str) -> Iterator[None]:
 class Process:
     """One life of a broker. `on_crash` is called when it dies of a commit."""
 
+    check_invariants = True
+
     def __init__(self, directory: Path, agenda: Agenda, disk: Disk, seed: str, on_crash: Callable[[], None]) -> None:
         self.agenda = agenda
         self.disk = disk
@@ -96,6 +98,7 @@ class Process:
                 queue_window_messages=6, queue_window_bytes=4096, output_bytes_max=8192, held_bytes_max=16384
             ),
             store=Store(batch_bytes_max=16384, lazy_bytes_max=8192),
+            debug=Debug(self.check_invariants),
         )
         self.stores = open_stores(directory)
         with _chance_from(seed):

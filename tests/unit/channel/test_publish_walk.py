@@ -18,4 +18,4 @@ def test_a_plain_publish_passes_few_files(tmp_path: Path) -> None:
     found = summary(calls)
     assert found.files <= FILES_MAX
     assert found.returns <= RETURNS_MAX
-    assert [call.function for call in calls if call.function.endswith(".publish")] == ["Queue.publish"]
+    assert [call.function for call in calls if call.function.endswith(".publish")] == ["ClassicQueue.publish"]

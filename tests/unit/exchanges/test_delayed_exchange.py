@@ -13,10 +13,10 @@ import pytest
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.messages.delay_header import DELAY_MAX_MILLISECONDS, delay_of
 from broker.entities.messages.message import Message
+from broker.entities.queues import delay_queue
+from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import QueueStore
-from broker.entities.vhosts import delayed_exchange
-from broker.entities.vhosts.delayed_exchange import DelayQueue
 from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.field_tables import Field, from_python
 from broker.wire.properties import decode_properties
@@ -59,8 +59,8 @@ def taken(queue: Queue) -> list[bytes]:
 
 
 def first(queue: Queue) -> Message:
-    """The first message in a queue."""
-    entry = queue.pop()
+    """The first message in a queue, which is taken out."""
+    entry = queue.get(Reader(), no_ack=True)
     assert entry is not None
     assert entry.message is not None
     return entry.message
@@ -356,7 +356,7 @@ def test_time_goes_on_while_the_broker_is_down(core: Core, later: Exchange) -> N
 def test_times_are_read_back_in_pieces_and_nothing_leaves_before(
     core: Core, later: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(delayed_exchange, "INDEX_MESSAGES", 2)
+    monkeypatch.setattr(delay_queue, "INDEX_MESSAGES", 2)
     for delay in (500, 400, 300, 200, 100):
         publish(core, later, b"%d" % delay, delay)
         core.commit()

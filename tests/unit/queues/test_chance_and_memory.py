@@ -66,9 +66,9 @@ def test_who_is_no_longer_bound_is_not_chosen(core: Core) -> None:
 def test_a_local_random_exchange_is_for_classic_queues(core: Core) -> None:
     """RabbitMQ 4.0 (rabbit_exchange_type_local_random, validate_binding)."""
     router = core.exchange("x", "x-local-random").router
-    router.check("", {}, "rabbit_classic_queue")
+    router.check_binding("", {}, "rabbit_classic_queue")
     with pytest.raises(ChannelException) as refusal:
-        router.check("", {}, "rabbit_stream_queue")
+        router.check_binding("", {}, "rabbit_stream_queue")
     assert refusal.value.text == "Queue type rabbit_stream_queue not valid for this exchange type"
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from broker.entities.queues.ordered_queue import LOAD_MESSAGES
 from broker.entities.queues.priority_queue import PriorityQueue
-from broker.entities.queues.queue import LOAD_MESSAGES
 from harness.brokers.broker_core import SMALL, Core, Reader, message
 
 
@@ -141,10 +141,10 @@ def test_given_back_messages_of_several_levels_are_read_again(core: Core) -> Non
     assert drained(queue) == in_order(bodies)
 
 
-def test_damage_costs_the_damaged_only(core: Core) -> None:
-    queue, reader = prioritized(core), Reader()
-    deposit(core, queue, "5.a", "5.b", "1.c", "1.d")
-    core.commit()
+def test_damage_costs_the_damaged_only(damaged_core: Core) -> None:
+    queue, reader = prioritized(damaged_core), Reader()
+    deposit(damaged_core, queue, "5.a", "5.b", "1.c", "1.d")
+    damaged_core.commit()
     while reader.get(queue) is not None:
         pass
     for entry in reader.held:
@@ -153,7 +153,7 @@ def test_damage_costs_the_damaged_only(core: Core) -> None:
     reader.requeue()
     for entry in lost:
         queue.store.settle((entry,))
-    core.commit()
+    damaged_core.commit()
     assert drained(queue) == ["5.b", "1.d"]
     assert len(queue.ready_messages) == 0
 

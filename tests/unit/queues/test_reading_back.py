@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from broker.entities.queues.queue import LOAD_BYTES, LOAD_MESSAGES, Queue
+from broker.entities.queues.ordered_queue import LOAD_MESSAGES
+from broker.entities.queues.queue import LOAD_BYTES, Queue
 from harness.brokers.broker_core import Core, Reader
 
 
@@ -73,11 +74,11 @@ def test_what_is_rejected_without_a_graveyard_goes_too(core: Core) -> None:
     assert len(core.queue_named("q").ready_messages) == 0
 
 
-def test_what_the_disk_does_not_find_is_passed_over(core: Core) -> None:
+def test_what_the_disk_does_not_find_is_passed_over(damaged_core: Core) -> None:
     """The store's records of all but the last have been settled behind the queue's back, as damage would."""
-    queue, reader = given_back(core, 4), Reader()
+    queue, reader = given_back(damaged_core, 4), Reader()
     queue.store.settle(queue.ready_messages.resident()[:3])
-    core.commit()
+    damaged_core.commit()
     assert reader.get(queue) == b"000003"
     assert reader.get(queue) is None
     assert len(queue.ready_messages) == 0

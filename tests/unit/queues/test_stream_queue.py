@@ -7,7 +7,7 @@ import re
 import pytest
 
 from broker.entities.arguments.policies import Policy
-from broker.entities.queues.stream_queue import DISK_READS, READ
+from broker.entities.queues.streams.stream_queue import DISK_READS, READ
 from broker.wire.field_tables import Field
 from harness.brokers.broker_core import START, Core, Reader, message
 from harness.clients.stream_steps import Follower, stream

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from broker.entities.queues import queue_limits
-from broker.entities.queues.queue import DELIVER_MESSAGES
+from broker.entities.queues.ordered_queue import DELIVER_MESSAGES
 from broker.entities.scheduling.background_work import PORTION_STEPS, BackgroundWork
 from broker.entities.scheduling.timers import Timers
 from broker.wire.field_tables import Table

@@ -15,13 +15,12 @@ from typing import NamedTuple
 
 from broker.entities.arguments.stream_arguments import StreamArguments
 from broker.entities.messages.message import Message
-from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.queue_store import RECORD_BYTES, MessageSource, QueueStore
+from broker.entities.queues.queue_store import RECORD_BYTES, QueueStore
 from broker.entities.queues.ready_messages import Window
-from broker.entities.queues.stream_retention import Segment, Segments
+from broker.entities.queues.streams.stream_retention import Segment, Segments
 from broker.wire.field_tables import Field
 from broker.wire.properties import body_size, decode_properties, encode_header
-from storage.batch import COUNTER_BITS, PERSISTENT, ClosedSegment, History, LaneState, Purge, StoredMessage
+from storage.batch import COUNTER_BITS, PERSISTENT, ClosedSegment, History, Purge, StoredMessage
 
 OFFSET_HEADER = "x-stream-offset"
 FILTER_HEADER = "x-stream-filter-value"
@@ -43,9 +42,6 @@ class StreamStore(QueueStore):
     """A stream's share of the message store. Positions are offsets, times are those of the publish."""
 
     __slots__ = ()
-
-    def __init__(self, batches: BatchQueue, source: MessageSource, queue_id: int, state: LaneState) -> None:
-        super().__init__(batches, source, queue_id, 0, state)
 
     def append(self, offset: int, message: Message, time: int) -> None:
         """Have a message written with the open batch."""
@@ -84,7 +80,7 @@ class StreamStore(QueueStore):
 
 
 class StreamLog:
-    """The messages of one stream."""
+    """The messages of one stream. All of them are there to read, whoever has read them: its ready messages."""
 
     def __init__(self, store: StreamStore, rules: StreamArguments, window: Window) -> None:
         self._store = store
@@ -96,6 +92,14 @@ class StreamLog:
         self.tail_first = 0
         self.stored = 0
         self.next = 0
+
+    def __len__(self) -> int:
+        return self._store.state.messages
+
+    @property
+    def bytes(self) -> int:
+        """The bodies of all its messages."""
+        return self._store.state.bytes
 
     @property
     def first(self) -> int:
@@ -137,11 +141,12 @@ class StreamLog:
         self.segments.restore((Segment(*segment[2:]) for segment in closed), state.floor, end, state.bytes, time)
         self.next = self.stored = self.tail_first = end
 
-    def clear(self) -> None:
-        """Let everything go from memory."""
+    def end(self) -> int:
+        """Let everything go from memory. RabbitMQ says of every stream that is deleted that it had no messages."""
         self._tail.clear()
         self._tail_bytes = 0
         self.tail_first = self.next
+        return 0
 
     # Out
 
@@ -179,6 +184,18 @@ class StreamLog:
             if size >= window.bytes:
                 break
         return found, start + len(found)
+
+    def check(self) -> None:
+        """Raise AssertionError unless offsets follow each other, in memory as in segments, and are counted right."""
+        self.segments.check()
+        assert list(self._tail) == list(range(self.tail_first, self.next)), (
+            f"offsets {self.tail_first} to {self.next} are in memory as {list(self._tail)}"
+        )
+        assert self.stored <= self.next, f"offset {self.stored - 1} is on disk, {self.next} is the next"
+        size = sum(len(found.message.body) for found in self._tail.values())
+        assert self._tail_bytes == size, f"{size} bytes are in memory, {self._tail_bytes} are counted"
+        messages, most = self._store.state.messages, self.next - self.first
+        assert 0 <= messages <= most, f"the store counts {messages} messages, there are {most} offsets"
 
     def _roll(self, now: int) -> None:
         self._store.close(self.segments.close())

@@ -2,7 +2,7 @@
 
 Nothing is consumed away. An acknowledgement gives its consumer credit and means nothing else, so there is nothing to
 requeue, to reject or to purge; messages leave at the front, by the rules of `Segments`. To the session a stream is a
-queue; what is ready in it lies in its `StreamLog` instead of a ready_messages.
+queue; what is ready in it is its `StreamLog`.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from collections.abc import Callable, Sequence
 
 from broker.entities.arguments import stream_arguments
 from broker.entities.arguments.queue_arguments import QueueArguments
-from broker.entities.arguments.queue_types import STREAM
 from broker.entities.arguments.stream_arguments import Start, Wanted
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.consumers import Consumer, Consumers, Outlet
-from broker.entities.queues.queue import RUN_BYTES, Queue, QueueContext, QueueSpec, publish_each
-from broker.entities.queues.queue_limits import Limits
+from broker.entities.queues.queue import RUN_BYTES, Queue, QueueContext, QueueSpec, Roles
+from broker.entities.queues.queue_limits import Unlimited
 from broker.entities.queues.ready_messages import Window
-from broker.entities.queues.stream_log import StreamLog, StreamMessage, StreamStore, kept
+from broker.entities.queues.streams.stream_log import StreamLog, StreamMessage, StreamStore, kept
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
@@ -69,8 +68,8 @@ class Place:
 class Readers(Consumers):
     """The consumers of a stream. Those that are up to date leave the rotation until something new is on disk."""
 
-    def __init__(self, stream: Stream, log: StreamLog, now: Callable[[], int]) -> None:
-        super().__init__(stream, single_active=False)
+    def __init__(self, log: StreamLog, now: Callable[[], int]) -> None:
+        super().__init__(single_active=False)
         self.places: dict[Consumer, Place] = {}
         self._log = log
         self._now = now
@@ -98,6 +97,13 @@ class Readers(Consumers):
         for consumer in resting:
             self.enlist(consumer)
 
+    def check(self) -> None:
+        """Raise AssertionError unless every reader has a place, and those that rest are out of the rotation."""
+        super().check()
+        assert self.places.keys() == self.members.keys(), "a reader has no place, or a place no reader"
+        for consumer in self._resting:
+            assert not (consumer.waiting and consumer in self.members), f"consumer {consumer.tag} rests and waits"
+
     def _offset(self, start: Start) -> int:
         log = self._log
         if start.kind == "first":
@@ -111,45 +117,38 @@ class Readers(Consumers):
         return log.find(start.value if start.kind == "time" else self._now() - start.value)
 
 
-class Retention(Limits):
+class Retention(Unlimited):
     """What limits of a queue are to a stream: it refuses nothing, and what goes goes by segments."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
 
     def set(self, arguments: QueueArguments) -> None:
         """Hold to what the declaration and the policies in force say from now on."""
-        super().set(QueueArguments())
-        stream = self._queue
-        assert isinstance(stream, Stream), "other queues have limits of their own"
+        stream = self._stream
         stream.log.segments.keep(stream_arguments.parse(stream.spec.arguments, stream.policies.definition))
+
+    def resume(self) -> None:
+        """After a start: consumers may be waiting."""
+        self._stream.touch()
 
 
 class Stream(Queue):
     """An append-only log with readers. `where` names it in reply texts: queue and virtual host."""
 
-    type = STREAM
     store: StreamStore
+    ready_messages: StreamLog
     consumers: Readers
 
-    def __init__(self, spec: QueueSpec, store: StreamStore, context: QueueContext, where: str) -> None:
-        super().__init__(spec, store, context)
-        self.where = where
-        self.log = StreamLog(store, stream_arguments.parse(spec.arguments, {}), context.window)
-        self.limits = Retention(self, context)
-        self.consumers = Readers(self, self.log, context.now)
-
-    @property
-    def ready(self) -> int:
-        """How many messages there are to read."""
-        return self.store.state.messages
+    def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
+        super().__init__(spec, roles, context, owner)
+        self.where = f"queue '{spec.name}' in vhost '{context.vhost}'"
+        self.log = self.ready_messages
 
     @property
     def messages(self) -> int:
-        """The same: what is out with consumers has not left."""
+        """How many there are to read: what is out with consumers has not left."""
         return self.ready
-
-    @property
-    def ready_bytes(self) -> int:
-        """The bytes of their bodies."""
-        return self.store.state.bytes
 
     def publish(self, message: Message) -> bool:
         """Append a message. Confirms always wait for the disk: a stream keeps transient messages, too."""
@@ -157,10 +156,6 @@ class Stream(Queue):
             self.events.appended(message, self.log.next)
         self.log.append(kept(message), self._context.now())
         return True
-
-    def publish_all(self, messages: Sequence[Message]) -> bool:
-        """Append messages, one after the other."""
-        return publish_each(self, messages)
 
     def stored(self, lane: int, up_to: int) -> None:
         """What is on disk can be read."""
@@ -193,21 +188,10 @@ class Stream(Queue):
         """Messages go out to a channel that has to acknowledge them."""
         self.unacked += len(entries)
 
-    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
-        """A channel has ended: what it had not acknowledged is forgotten."""
-        if self.events is not None:
-            self.events.requeued(entries, abandoned=abandoned)
-        self.unacked -= len(entries)
-
     def restore(self) -> None:
         """Start with what the store says is there."""
         self.store.restore()
         self.log.restore()
-
-    def delete(self) -> int:
-        """End. RabbitMQ says of every stream that it had no messages."""
-        self.log.clear()
-        return super().delete()
 
     # What a stream does not do
 

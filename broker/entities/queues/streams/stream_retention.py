@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
+from itertools import pairwise
 from typing import NamedTuple
 
 from broker.entities.arguments.stream_arguments import StreamArguments
@@ -88,6 +89,14 @@ class Segments:
             self._closed_size -= segment.size
             dropped.append(segment)
         return dropped
+
+    def check(self) -> None:
+        """Raise AssertionError unless each segment begins where the one before it ends."""
+        segments = [*self._closed, self._open]
+        assert all(before.end == after.first for before, after in pairwise(segments)), f"segments: {segments}"
+        assert all(segment.first <= segment.end for segment in segments), f"segments: {segments}"
+        size = sum(segment.size for segment in self._closed)
+        assert self._closed_size == size, f"closed segments have {size} bytes, {self._closed_size} are counted"
 
     def _close(self, segment: Segment) -> None:
         self._closed.append(segment)

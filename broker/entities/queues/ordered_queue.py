@@ -1,0 +1,313 @@
+"""Queues whose messages are taken in order: what is ready goes out, comes back, dies, or is acknowledged.
+
+What is ready lies in the `ReadyMessages`, what is out with consumers or getters in the ledgers of their channels.
+Persistent messages of a durable queue are also in the queue's store, from the publish until they are settled. How a
+message comes in is for each type of queue to say; in a classic queue without priorities it stands behind the others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.consumers import Outlet
+from broker.entities.queues.queue import LOAD_BYTES, RUN_BYTES, Queue, Ready, Store
+from broker.entities.queues.queue_limits import Limits
+from broker.entities.queues.queue_store import QueueStore
+from broker.entities.queues.ready_messages import ReadyMessages
+from storage.batch import PERSISTENT
+
+RUN_MESSAGES = 1024
+"""How much one consumer is given, with RUN_BYTES, before it is asked again for its credit."""
+
+DELIVER_MESSAGES = 1024
+"""How much a queue delivers before it is asked whether others of the turn shall be served first."""
+
+LOAD_MESSAGES = 256
+"""How many given-back messages are read from disk at a time, with LOAD_BYTES: one at least."""
+
+
+class OrderedReady(Ready, Protocol):
+    """Ready messages that have an order. What each method means is said in `ReadyMessages`."""
+
+    @property
+    def paging(self) -> bool: ...
+
+    def restore(self, messages: int, size_bytes: int, number: int = 0) -> None: ...
+
+    def stored(self, up_to: int, number: int = 0) -> None: ...
+
+    def give_back(self, entries: Sequence[Entry]) -> None: ...
+
+    def peek(self) -> Entry | None: ...
+
+    def pop(self) -> Entry | None: ...
+
+    def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]: ...
+
+    def due(self, now: int, messages: int) -> list[Entry]: ...
+
+    def next_returned(self, limit: int) -> list[Entry]: ...
+
+    def clear(self) -> int: ...
+
+    def resident(self) -> list[Entry]: ...
+
+
+class OrderedStore(Store, Protocol):
+    """The store of messages that are taken in order. What each method means is said in `QueueStore`."""
+
+    def delivered(self, entries: Sequence[Entry]) -> None: ...
+
+    def purge(self, floor: int, survivors: Iterable[Entry]) -> None: ...
+
+    def load(self, entries: Sequence[Entry]) -> None: ...
+
+    def restore(self) -> Mapping[int, QueueStore]: ...
+
+    def check(self, entries: Sequence[Entry], *, complete: bool) -> None: ...
+
+
+class OrderedQueue(Queue):
+    """A queue from whose front messages are taken."""
+
+    store: OrderedStore
+    ready_messages: OrderedReady
+    limits: Limits
+
+    # Out: to consumers and getters
+
+    def deliver(self) -> None:
+        """Hand ready messages to the consumers that have credit, one each in turn; of very many, some at a time."""
+        self._touched = False
+        limits, left = self.limits, DELIVER_MESSAGES
+        while left > 0 and len(self.ready_messages):
+            if limits.timed:
+                limits.expire(strictly=True)
+            turn = self.consumers.next()
+            if turn is None:
+                break
+            consumer, credit, alone = turn
+            entries = self.take(min(credit, left) if alone else 1)
+            if entries:
+                consumer.give(entries)
+                left -= len(entries)
+        if limits.timed:
+            limits.expire()
+            limits.watch()
+        if left <= 0:
+            self.touch()
+
+    def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
+        """Take the first ready message for a channel that asked for one."""
+        self.use()
+        self.limits.expire()
+        entry = self.pop()
+        self.limits.expire()
+        self.limits.watch()
+        if entry is None:
+            return None
+        if no_ack:
+            self.finish((entry,))
+        else:
+            self.hold(outlet, (entry,))
+        return entry
+
+    def take(self, limit: int) -> list[Entry]:
+        """The next messages for one consumer: a run of them, as long as none may have expired meanwhile."""
+        limit = min(limit, RUN_MESSAGES)
+        taken = self.ready_messages.run(limit, RUN_BYTES, self.limits.moment())
+        size_bytes = RUN_BYTES if taken else 0
+        while len(taken) < limit and size_bytes < RUN_BYTES:
+            if taken and ((head := self.ready_messages.peek()) is None or head.expires_at):
+                break
+            entry = self.pop()
+            if entry is None:
+                break
+            taken.append(entry)
+            size_bytes += entry.size
+        return taken
+
+    def pop(self) -> Entry | None:
+        """Take the first ready message, its content in memory. One whose record cannot be read is passed over."""
+        while (entry := self.ready_messages.pop()) is not None:
+            if self.load(entry):
+                return entry
+        return None
+
+    def load(self, entry: Entry) -> bool:
+        """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
+        if entry.message is None:
+            wanted, room = [entry], LOAD_BYTES - entry.size
+            for other in self.ready_messages.next_returned(LOAD_MESSAGES):
+                room -= other.size
+                if other.message is not None or room < 0:
+                    break
+                wanted.append(other)
+            self.store.load(wanted)
+        return entry.message is not None
+
+    def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
+        """Messages, in order, go out to a channel that has to acknowledge them."""
+        self.unacked += len(entries)
+        self._holders[outlet] = None
+        self.store.delivered(entries)
+
+    # Back: requeued, rejected
+
+    def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
+        """Delivered messages come back to their places, to be delivered again.
+
+        Some types of queue treat those differently that were `abandoned`: nobody gave them back, their channel ended.
+        """
+        if self.events is not None:
+            self.events.requeued(entries, abandoned=abandoned)
+        self.take_back(entries)
+
+    def take_back(self, entries: Sequence[Entry]) -> None:
+        """Have delivered messages in their places again."""
+        self.unacked -= len(entries)
+        if self.deleted:
+            return
+        for entry in entries:
+            entry.redelivered = True
+            entry.consumer = None
+        self.ready_messages.give_back(entries)
+        if self.limits.on_length:
+            self.limits.make_room_for_returned()
+        self.touch()
+
+    def reject(self, entries: Sequence[Entry]) -> None:
+        """A consumer does not want messages and does not want them back in the queue."""
+        self.unacked -= len(entries)
+        if not self.deleted:
+            for chunk in _chunks(entries):
+                if self.arguments.dead_letter_exchange is not None:
+                    self.store.load([entry for entry in chunk if entry.message is None])
+                self.discard(chunk, "rejected")
+
+    # Gone: dead letters, or nothing
+
+    def discard(self, entries: Sequence[Entry], reason: str) -> None:
+        """Messages leave without having been acknowledged: dead letters, if the queue has a place for them."""
+        exchange = self.arguments.dead_letter_exchange
+        if self.events is not None:
+            self.events.discarded(entries, reason, exchange)
+        messages = [entry.message for entry in entries if entry.message is not None]
+        if messages and exchange is not None:
+            self._context.dead_letters.publish(self, messages, reason)
+        self.finish(entries)
+
+    def turn_away(self, message: Message, reason: str) -> None:
+        """A message that is not taken in goes to the queue's dead-letter exchange, if it has one."""
+        exchange = self.arguments.dead_letter_exchange
+        if self.events is not None:
+            self.events.turned_away(message, reason, exchange)
+        if exchange is not None:
+            self._context.dead_letters.publish(self, (message,), reason)
+
+    # The whole: purge, restore
+
+    def purge(self) -> int:
+        """Drop every ready message; their number."""
+        if self.events is not None:
+            self.events.purged(self._position + 1, self.held)
+        self.store.purge(self._position + 1, self.held)
+        return self.ready_messages.clear()
+
+    def restore(self) -> None:
+        """Start with what the store says is there."""
+        self.stored_up_to = self._position
+        for number, lane in self.store.restore().items():
+            self.ready_messages.restore(lane.state.messages, lane.state.bytes, number)
+        self.limits.timed = len(self.ready_messages) > 0
+
+    def stored(self, lane: int, up_to: int) -> None:
+        """Everything this queue gave to one lane of its store up to a position is on disk."""
+        self.stored_up_to = max(up_to, self.stored_up_to)
+        if self.ready_messages.paging:
+            self.ready_messages.stored(up_to, lane)
+
+    def check(self) -> None:
+        """Raise AssertionError unless what is ready, what is out and what the store counts agree: see `Invariants`."""
+        super().check()
+        if self.deleted:
+            return
+        held, resident = list(self.held), self.ready_messages.resident()
+        assert self.unacked == len(held), f"{len(held)} messages are out, {self.unacked} are counted"
+        both = {entry.position for entry in held} & {entry.position for entry in resident}
+        assert not both, f"messages {sorted(both)} are ready and out"
+        for entry in (*resident, *held):
+            assert entry.queue is self, f"message {entry.position} is of another queue"
+            assert entry.position <= self._position, f"message {entry.position} is behind the last, {self._position}"
+        for consumer, count in Counter(entry.consumer for entry in held).items():
+            assert consumer is None or consumer.unacked == count, f"consumer {consumer.tag} holds {count} messages"
+        self.store.check([*resident, *held], complete=not self.ready_messages.paging)
+
+
+class ClassicQueue(OrderedQueue):
+    """A queue of type classic, without priorities."""
+
+    store: QueueStore
+    ready_messages: ReadyMessages
+
+    def publish(self, message: Message) -> bool:
+        """Take a message at the end. True if a confirm of it has to wait for the disk."""
+        position = self._position + 1
+        durable = self.durable and bool(message.flags & PERSISTENT)
+        if self.events is not None:
+            position = self.events.arrived((message,), position, kept=durable)
+        self._position = position
+        limits = self.limits
+        expires_at = limits.expires_at(message) if limits.on_time or message.expiration is not None else 0
+        entry = Entry(self, position, message, len(message.body), expires_at)
+        if durable or self.ready_messages.paging:
+            self.store.put(entry, durable=durable)
+        self.ready_messages.append(entry)
+        if limits.on_length:
+            limits.make_room()
+        if not self._touched:  # as `touch`, which here would be a call for each publish
+            self._touched = True
+            self._context.turn.queues.append(self)
+        return durable
+
+    def publish_all(self, messages: Sequence[Message]) -> bool:
+        """Take a run of messages at the end: all persistent or none, none with a time to live of its own.
+
+        True if a confirm of them has to wait for the disk.
+        """
+        if self.limits.on_length:
+            return super().publish_all(messages)
+        store, ready_messages = self.store, self.ready_messages
+        first = self._position + 1
+        durable = self.durable and bool(messages[0].flags & PERSISTENT)
+        if self.events is not None:
+            first = self.events.arrived(messages, first, kept=durable)
+        expires_at = self.limits.expires_at(messages[0]) if self.limits.on_time else 0
+        entries = [
+            Entry(self, position, message, len(message.body), expires_at)
+            for position, message in enumerate(messages, first)
+        ]
+        self._position = first + len(entries) - 1
+        if durable or ready_messages.paging:
+            store.put_all(entries, durable=durable)
+        ready_messages.extend(entries)
+        if not self._touched:
+            self.touch()
+        return durable
+
+
+def _chunks(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
+    """Entries a few at a time, so that their contents may be in memory together."""
+    chunk: list[Entry] = []
+    size_bytes = 0
+    for entry in entries:
+        chunk.append(entry)
+        size_bytes += entry.size
+        if len(chunk) >= LOAD_MESSAGES or size_bytes >= LOAD_BYTES:
+            yield chunk
+            chunk, size_bytes = [], 0
+    if chunk:
+        yield chunk

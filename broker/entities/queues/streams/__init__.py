@@ -1,0 +1,1 @@
+"""Streams: the queue, its log, and what of it is kept."""

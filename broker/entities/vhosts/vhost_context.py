@@ -1,0 +1,42 @@
+"""What the virtual hosts of a broker share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from random import Random
+from typing import NamedTuple
+
+from broker.entities.queues.batch_queue import BatchQueue
+from broker.entities.queues.event_recording import Recorder
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.queue_store import MessageSource
+from broker.entities.queues.ready_messages import Window
+from broker.entities.scheduling.cache_epoch import CacheEpoch
+from broker.entities.scheduling.invariants import Invariants
+from broker.entities.scheduling.timers import Timers
+from broker.entities.scheduling.turn import Turn
+from broker.entities.vhosts.durable_definitions import Definitions
+
+
+class VHostContext(NamedTuple):
+    """What every virtual host of a broker shares. `now` is in milliseconds since the epoch."""
+
+    turn: Turn
+    timers: Timers
+    window: Window
+    boot: int
+    now: Callable[[], int]
+    batches: BatchQueue
+    messages: MessageSource
+    definitions: Definitions
+    transient_ids: count[int]
+    body_ids: count[int]
+    queues_by_id: dict[int, Queue]
+    chance: Random
+    cache_epoch: CacheEpoch
+    """Of what is remembered of permissions and routes."""
+    recorder: Recorder | None
+    """Where events are recorded, what gathers them."""
+    invariants: Invariants | None
+    """Where invariants are checked, what was changed in this turn."""
