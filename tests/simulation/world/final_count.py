@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from broker.wire import methods
-from tests.simulation import invariants
+from tests.simulation import accounting
 from tests.simulation.acts import read_from, read_on_stream
 from tests.simulation.copies import Broken, Place
 from tests.simulation.simulated_client import Channel, Client, nothing
@@ -34,7 +34,7 @@ def settle(world: World) -> None:
             world.now(client.vanish)
     world.wait(10_000_000)
     _drain(world)
-    invariants.nothing_is_missing(world.promises)
+    accounting.nothing_is_missing(world.promises)
 
 
 def _nobody_waits(world: World) -> None:

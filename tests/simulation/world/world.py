@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 
 from broker.wire import methods
-from tests.simulation import invariants
+from tests.simulation import accounting
 from tests.simulation.acts import ACTS, MODES, Act
 from tests.simulation.copies import Broken, Place
 from tests.simulation.promises import Promises
@@ -177,7 +177,7 @@ class World:
     def audit(self) -> None:
         """Count everything."""
         queues = self.process.broker.vhosts["/"].queues.values()
-        invariants.audit(self.promises, {queue.store.queue_id: queue for queue in queues})
+        accounting.audit(self.promises, {queue.store.queue_id: queue for queue in queues})
         for client in self.clients.values():
             for channel in client.channels.values():
                 since = max(min(channel.out_since.values(), default=self.times.now), channel.rolled_back_at)
@@ -216,7 +216,7 @@ class World:
         self.process.stop()
         for client in self.clients.values():
             client.line.lose()
-        self._come_back(invariants.EVERYTHING, downtime)
+        self._come_back(accounting.EVERYTHING, downtime)
 
     def _come_back(self, committed: int, downtime: int) -> None:
         self.down = True
@@ -231,7 +231,7 @@ class World:
             self.start()
             found = {queue.store.queue_id: queue.name for queue in self.process.broker.vhosts["/"].queues.values()}
             self.note(f"started, with {sorted(found.values())}")
-            invariants.survive(self.promises, found, committed)
+            accounting.survive(self.promises, found, committed)
             self._check_bindings()
             self.audit()
 
