@@ -206,7 +206,7 @@ class Shutdown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Debug(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `[debug]`: for whoever hunts a fault of the broker's own."""
+    """Section `[debug]`: switches for finding a fault of the broker's own."""
 
     check_invariants: bool = False
 

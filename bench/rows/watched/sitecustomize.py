@@ -85,7 +85,7 @@ class Watch(trio.abc.Instrument):
                 within = self._within.pop() if self._within else 0.0
                 if self._within:
                     self._within[-1] += whole
-                what = f"{name} {type(arguments[1].method).__name__}" if name == "obey" else name
+                what = f"{name} {type(arguments[1].method).__name__}" if name == "handle" else name
                 self._parts[what] += whole - within
 
         return watched
@@ -98,7 +98,7 @@ class Watch(trio.abc.Instrument):
         seconds = thread_time() - self._collecting
         if self._within:
             self._within[-1] += seconds
-        self._parts[f"gc {details['cache_epoch']}"] += seconds
+        self._parts[f"gc {details['generation']}"] += seconds
 
     def write(self, *_: object) -> None:
         """Write down what was seen, and begin anew."""
