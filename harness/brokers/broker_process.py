@@ -71,7 +71,7 @@ class BrokerProcess:
         command = [*self.program, "serve", "--data-dir", str(self.data_dir), "--listen", listen]
         environment = dict(os.environ if self.environment is None else self.environment)
         if self.check_invariants:
-            environment[CHECK_INVARIANTS] = "1"
+            environment.setdefault(CHECK_INVARIANTS, "1")
         with self.log_file.open("a") as log:
             self._process = subprocess.Popen(
                 [*self.prefix, *command, *self.options],
