@@ -24,14 +24,14 @@ KEPT = 12
 NOTED_SECONDS = 0.0005
 
 PARTS = (
-    "broker.session.connection:Connection.receive",
+    "broker.session.input.incoming_frames:IncomingFrames.receive",
     "broker.session.connection:Connection.release",
     "broker.session.channel.channel:Channel.release",
     "broker.session.channel.channel:Channel.fail",
     "broker.session.registry:Registry.shed_load",
-    "broker.session.input.publish_fast_path:handle_batch",
+    "broker.session.input.incoming_frames:_handle_batch",
     "broker.session.input.dispatch:handle",
-    "broker.entities.exchanges.routing:route",
+    "broker.entities.exchanges.routing:Routing.route",
     "broker.entities.scheduling.turn:Turn.end",
     "broker.entities.queues.ordered_queue:OrderedQueue.deliver",
     "broker.entities.queues.ordered_queue:OrderedQueue.requeue",
