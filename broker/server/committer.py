@@ -171,7 +171,7 @@ class Committer:
             except StoreFull as error:
                 if not full:
                     full = True
-                    log.error("%s; publishers wait", error)
+                    log.error("%s; publishers are blocked", error)
                     self._tell(self._on_full, True)
                 if not self._store.release_ballast():
                     time.sleep(RETRY_SECONDS)

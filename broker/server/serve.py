@@ -144,7 +144,7 @@ class Server:
         """There may be one more connection, and the broker still has descriptors for itself and its operator."""
         full = len(self.transports) >= self._sockets_max
         if full and not self._full:
-            log.error("%d connections are all that open files allow: others wait", len(self.transports))
+            log.error("connection limit reached (%d, from the open-files limit); not accepting", len(self.transports))
         self._full = full
         if full:
             self._drop_handshaking(0.9)
@@ -155,7 +155,9 @@ class Server:
         handshaking = self.registry.handshaking
         while len(handshaking) > min(self.config.limits.handshakes_max, self._sockets_max // 2) * part:
             oldest = next(iter(handshaking))
-            log.warning("closing connection %s: too many others are in the handshake", oldest.peer)
+            log.warning(
+                "closing connection %s: too many connections in the handshake (limits.handshakes_max)", oldest.peer
+            )
             handshaking.pop(oldest)()
 
     def accept(self, sock: socket.socket, peer: Peer) -> None:
@@ -367,7 +369,7 @@ async def _stop(server: Server, bound: Listeners, events: Events | None) -> None
         await server.definition_log.flush()
         await server.committer.finish()
     if writing.cancelled_caught:
-        log.error("stopping although not everything could be written: the disk takes no more")
+        log.error("stopping with data unwritten: the disk is full")
     elif events is not None:
         events.record_stop(server.broker, server.config.shutdown.timeout_seconds)
 

@@ -70,12 +70,11 @@ class Registry:
         )
 
     def shed_load(self) -> None:
-        """Send away the connection that has most of messages that are not whole: they take too much memory."""
+        """Close the connection with the most bytes of incomplete messages: together they exceed the limit."""
         largest = max(self.connections, key=attrgetter("incomplete_bytes"), default=None)
         if largest is not None:
-            text = (
-                f"{largest.incomplete_bytes} bytes of messages that are not complete are more than there is memory for"
-            )
+            held, limit = self.incomplete_bytes, self.settings.incomplete_bytes_max
+            text = f"incomplete messages hold {held} bytes; the limit is {limit} (limits.incomplete_bytes_max)"
             largest.fail(ConnectionException(ReplyCode.RESOURCE_ERROR, text))
 
     def close_connections(self, text: str, *, user: str | None = None, vhost: str | None = None) -> None:

@@ -221,7 +221,7 @@ def test_clients_do_not_get_the_last_descriptors(limited: Started, ends: Ends) -
     good = ends(Good(broker.address))
     many = [ends(RawConnection(broker.address)) for _ in range(95)]
     many += [ends(RawConnection(broker.address, greet=False)) for _ in range(100)]
-    eventually(lambda: "others wait" in broker.log(), "the broker to have no more room")
+    eventually(lambda: "not accepting" in broker.log(), "the broker to have no more room")
     good.round_trip()
     command = [sys.executable, "-m", "broker", "status", "--data-dir", str(broker.data_dir)]
     status = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)

@@ -277,7 +277,7 @@ async def test_a_full_disk_is_waited_out(
         assert at.full == [True, False]
         assert {batch.number for batch in gate.begun} == {2, 3}
         assert gate.sizes[-2:] == [5, 1]
-    assert caplog.text.count("publishers wait") == 1
+    assert caplog.text.count("publishers are blocked") == 1
 
 
 async def test_deleted_queues_are_cleared_away_and_told(directory: Path) -> None:
