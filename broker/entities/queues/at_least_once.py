@@ -76,7 +76,7 @@ class AtLeastOnce:
         self._retry_later()
 
     def stored(self, up_to: int) -> None:
-        """AtLeastOnce up to a position are on disk."""
+        """Dead letters up to a position are on disk."""
         self._ready_messages.stored(up_to)
 
     def check(self) -> None:
@@ -126,6 +126,6 @@ class AtLeastOnce:
 
     def _sent(self, dead_letter: Entry) -> bool:
         message = dead_letter.message
-        assert message is not None, "a dead_letter that waits keeps its content"
+        assert message is not None, "a dead letter that waits keeps its content"
         reason = REASONS[(message.flags >> REASON_SHIFT) - 1]
         return self._send(message, reason)

@@ -11,7 +11,7 @@ A queue starts with a head alone. When the head outgrows the window, what is pub
 the tail and is given to the store whether it is persistent or not; once on disk it is dropped from memory
 and counted as paged. When the head runs dry it is read back from disk, and when the disk is read out, the tail
 becomes the head. The first ready message is therefore always at hand or one read away, and memory holds a
-window per queue, whatever the ready_messages.
+window per queue, however many messages are ready.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who may read by HTTP: users of the broker, by the rules and in the words of RabbitMQ's management plugin.
 
-LoginThrottle is slowed down by what slows it down over AMQP. Only who has to wait is told so, with 429: RabbitMQ knows
+Wrong passwords are throttled by the same login throttle as over AMQP. A throttled client gets 429: RabbitMQ knows
 no such thing, and a program with the right password must not take it for the wrong one.
 """
 

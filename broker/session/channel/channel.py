@@ -1,4 +1,4 @@
-"""One channel: its state, and the order in which it handles.
+"""One channel: its state, and the order in which it handles methods.
 
 A channel handles its methods one after the other. When one has to wait - a durable declaration for its commit,
 a transaction for the disk - the channel is *gated*: what comes later is held, and handled when the gate opens,

@@ -403,7 +403,7 @@ def test_a_limit_that_is_no_integer(
     assert take(client, queue if deliveries is None else dead).body == b"m"
 
 
-@differs("a negative limit is none, as in RabbitMQ 4: 3.10 would drop_exhausted every message that comes back")
+@differs("a negative limit is none, as in RabbitMQ 4: 3.10 would drop every message that comes back")
 def test_a_negative_limit_buries_at_once(client: Client, quorum: Declare, dead: str) -> None:
     """RabbitMQ 3.10.8 on the wire."""
     queue = quorum(delivery_limit=-1, dead_letter_exchange="", dead_letter_routing_key=dead)

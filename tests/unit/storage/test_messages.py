@@ -187,7 +187,7 @@ def test_a_segment_mostly_settled_is_written_anew(store: MessageStore, writer: W
 
 
 def test_the_file_stays_near_the_live_data(store: MessageStore, writer: Writer) -> None:
-    """Publish and ack for a long while with a steady ready_messages: freed pages must be used again."""
+    """Publish and ack for a long while with a steady number of messages: freed pages must be used again."""
     random_numbers, live, size, live_limit = random.Random(4), [], 900, 4 << 20
     payload = random_numbers.randbytes(4096)
     for _ in range(400):
