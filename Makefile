@@ -30,7 +30,7 @@ INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
 SECONDS ?= 60
 TARGET ?=
-# make crash-kill and crash-audit: how often; prove and soak: for how long; simulate: how many, how long each.
+# make crash-kill and crash-audit: how often; prove, soak and exhaustion: for how long; simulate: how many, how long each.
 CYCLES ?= 300
 MINUTES ?= 60
 SEEDS ?= 200
@@ -38,7 +38,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run test check lint format bench wire crash-states fuzz crash-kill crash-audit soak disk-faults simulate prove clean
+.PHONY: help venv run test check lint format bench wire crash-states fuzz crash-kill crash-audit exhaustion soak disk-faults simulate prove clean
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
@@ -50,6 +50,7 @@ help:
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
 	@echo "make crash-kill    kill -9 under real clients, CYCLES=300 times and more, SEED="
 	@echo "make crash-audit   the same with the event log, which Spark audits at the end; CYCLES=300 SEED="
+	@echo "make exhaustion    brokers that run out of disk, memory, descriptors and time, MINUTES=60 SEED="
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
 	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
@@ -101,6 +102,9 @@ crash-kill: $(TEST_STAMP)
 
 crash-audit: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.kills --audit --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
+
+exhaustion: $(TEST_STAMP)
+	$(BIN)/python -m tests.durability.exhaustion --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 soak: $(TEST_STAMP)
 	$(BIN)/python -m bench.soak.soak --minutes $(MINUTES)

@@ -26,6 +26,7 @@ Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Text = Annotated[str, Meta(min_length=1)]
+Mechanisms = Annotated[tuple[Literal["PLAIN", "AMQPLAIN", "EXTERNAL"], ...], Meta(min_length=1)]
 
 
 class ConfigError(Exception):
@@ -45,6 +46,7 @@ class Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     listen: tuple[str, ...] = ("127.0.0.1:5672",)
     data_dir: Text = "./leveret-data"
     backlog: Positive = 1024
+    auth_mechanisms: Mechanisms = ("PLAIN", "AMQPLAIN")
 
     @property
     def addresses(self) -> list[Address]:

@@ -12,6 +12,7 @@ broker listens, so a position handed out before a crash is never handed out agai
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 COUNTER_BITS = 40
@@ -92,15 +93,18 @@ class LaneWrites:
     """What one lane of one queue wants written with the open batch.
 
     `puts` maps positions, ascending, to records; taking one out again is `puts.pop(position)`.
-    `settled` lists positions written earlier that are finished with. `deliveries` says how often messages,
-    written with this batch or earlier, have been handed out, for queues that count that.
+    `settled` lists positions written earlier that are finished with. `moved` has those that are finished with because
+    something was put in their place (a dead letter), and the bytes that the lane counted for each, -1 where it did not
+    count the message: they go with what was put, never before. `deliveries` says how often messages, written with this
+    batch or earlier, have been handed out, for queues that count that.
     """
 
-    __slots__ = ("deliveries", "puts", "sealed", "settled", "state")
+    __slots__ = ("deliveries", "moved", "puts", "sealed", "settled", "state")
 
     def __init__(self, state: LaneState) -> None:
         self.puts: dict[int, Put] = {}
         self.settled: list[int] = []
+        self.moved: dict[int, int] = {}
         self.deliveries: dict[int, int] = {}
         self.state = state
         self.sealed = False
@@ -123,6 +127,13 @@ class SealedLane(NamedTuple):
     counters: LaneCounters
     deliveries: tuple[tuple[int, int], ...] = ()
     """Positions, and how often the message there has been handed out."""
+    moved: tuple[tuple[int, int], ...] = ()
+    """Positions, and what the lane counted for them: see `LaneWrites`."""
+
+    @property
+    def finished(self) -> Sequence[int]:
+        """Every position that is finished with."""
+        return (*self.settled, *(position for position, _size in self.moved)) if self.moved else self.settled
 
 
 class Purge(NamedTuple):
@@ -161,17 +172,47 @@ class SealedBatch(NamedTuple):
     closed_segments: tuple[ClosedSegment, ...] = ()
     last_event: int = 0
     """The number of the last event that was recorded before the batch was sealed; 0 where none are."""
+    removal_waiters: tuple[Waiter, ...] = ()
+    """Waiters only for what the batch takes away."""
+    bytes: int = 0
+    """About how much it brings."""
+
+    @property
+    def empty(self) -> bool:
+        """There is nothing in it, and it has no waiters."""
+        return not any(self[1:])
+
+    @property
+    def put_bytes(self) -> int:
+        """What it puts, roughly; bodies that several queues share count once."""
+        own = 0
+        bodies: dict[int, int] = {}
+        for lane in self.lanes:
+            for _position, (record, _time) in lane.puts:
+                own += len(record.header) + (0 if record.body_id else len(record.body))
+                if record.body_id:
+                    bodies[record.body_id] = len(record.body)
+        return own + sum(bodies.values())
 
 
 class WriteBatch:
     """The open batch. `waiters` are notified when it is on disk; without a waiter its commit may be delayed."""
 
-    __slots__ = ("_lanes", "bytes", "closed_segments", "deleted_queues", "number", "purges", "waiters")
+    __slots__ = (
+        "_lanes",
+        "bytes",
+        "closed_segments",
+        "deleted_queues",
+        "number",
+        "purges",
+        "waiters",
+    )
 
     def __init__(self, number: int) -> None:
         self.number = number
         self.bytes = 0
-        self.waiters: dict[Waiter, None] = {}
+        self.waiters: dict[Waiter, bool] = {}
+        """The waiters; False for those that wait only for what the batch takes away."""
         self.purges: list[Purge] = []
         self.deleted_queues: list[int] = []
         self.closed_segments: list[ClosedSegment] = []
@@ -202,6 +243,7 @@ class WriteBatch:
                     tuple(writes.settled),
                     writes.state.snapshot(),
                     tuple(writes.deliveries.items()),
+                    tuple(writes.moved.items()),
                 )
             )
         return SealedBatch(
@@ -209,9 +251,11 @@ class WriteBatch:
             tuple(lanes),
             tuple(self.purges),
             tuple(self.deleted_queues),
-            tuple(self.waiters),
+            tuple(waiter for waiter, for_all in self.waiters.items() if for_all),
             tuple(self.closed_segments),
             last_event,
+            tuple(waiter for waiter, for_all in self.waiters.items() if not for_all),
+            self.bytes,
         )
 
 

@@ -6,7 +6,7 @@ LMDB reports three kinds of failure by an error number alone, and two kinds shar
 - A failed sync may have lost written pages, and a second sync may succeed without writing them: the outcome is unknown.
 
 Linux reports a failed sync once on each descriptor that was open when it happened. So a read-only descriptor of our own
-tells a failed sync from a failed write.
+distinguishes a failed sync from a failed write.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ Result = TypeVar("Result")
 
 _FULL = ("No space left on device", "Disk quota exceeded", "File too large")
 _CUT_SHORT = "Input/output error"
+_ROOM_BYTES = 64 << 20
+"""With less room than this a write that was cut short is one that did not fit: a batch may need that much."""
+_PROBE_BYTES = 1 << 20
 _UNKNOWN = "its outcome is unknown: look at the disk, then restart"
 
 
@@ -73,12 +76,13 @@ class FailureClassifier:
         return ""
 
     def _can_grow(self) -> bool:
-        """Could a file as large as the store's take another mebibyte?"""
+        """Could a file as large as the store's take another `_ROOM_BYTES`? A little of it is written to know."""
         try:
             descriptor = os.open(self._probe, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
-                block = bytes(1 << 20)
-                return os.pwrite(descriptor, block, self._data.stat().st_size) == len(block)
+                end = self._data.stat().st_size
+                os.posix_fallocate(descriptor, end, _ROOM_BYTES)
+                return os.pwrite(descriptor, bytes(_PROBE_BYTES), end) == _PROBE_BYTES
             finally:
                 os.close(descriptor)
                 self._probe.unlink()
@@ -89,7 +93,7 @@ class FailureClassifier:
 def retry_once(attempt: Callable[[], Result]) -> Result:
     """Run a commit, and once more when a write was cut short although the disk has room.
 
-    The likely cause is a disk that was full for a moment. Raises StoreCutShort when the second attempt ends like the
+    The likely cause is a disk that was full for an instant. Raises StoreCutShort when the second attempt ends like the
     first.
     """
     try:

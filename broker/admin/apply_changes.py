@@ -8,10 +8,10 @@ their changes begin in memory and lead to the store.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from typing import Any
 
+from broker.entities.arguments.name_patterns import compiled
 from broker.entities.arguments.policies import Policy
 from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.users import Permission, TopicPermission, User
@@ -103,7 +103,7 @@ def _delete_vhost_limit(broker: Broker, change: DeleteVhostLimit) -> None:
 
 def _put_policy(broker: Broker, change: PutPolicy) -> None:
     row = change.row
-    policy = Policy(row.name, re.compile(row.pattern), row.apply_to, json.loads(row.definition), row.priority)
+    policy = Policy(row.name, compiled(row.pattern), row.apply_to, json.loads(row.definition), row.priority)
     broker.vhosts[row.vhost].policy_application.put(policy, operator=row.operator)
 
 

@@ -5,10 +5,10 @@ Errors name an argument and never repeat its value: it may be a password.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from broker.admin.protocol import AdministrationError
+from broker.entities.arguments.name_patterns import InvalidPattern, compiled
 
 NAME_BYTES_MAX = 255
 """Names travel as AMQP short strings."""
@@ -63,8 +63,8 @@ class Arguments:
 def check_pattern(pattern: str) -> None:
     """Raises AdministrationError `invalid` for what is no regular expression."""
     try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
+        compiled(pattern)
+    except InvalidPattern as error:
         raise invalid(f"regular expression '{pattern}' is invalid: {error}") from error
 
 

@@ -1,4 +1,4 @@
-"""Limits of users and virtual hosts. Those who are over a new one stay; who comes next is refused."""
+"""Limits of users and virtual hosts. What is over a new limit stays; the next one is refused."""
 
 from __future__ import annotations
 

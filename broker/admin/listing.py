@@ -56,7 +56,7 @@ def list_vhosts(administration: Administration, arguments: Arguments) -> list[Ro
 
 
 def list_permissions(administration: Administration, arguments: Arguments) -> list[Row]:
-    """Who may do what in which virtual host."""
+    """Permissions: of each user in each virtual host."""
     chosen = {vhost.name for vhost in _vhosts(administration, arguments)}
     return [
         {"vhost": vhost, "user": user, **permission._asdict()}
@@ -76,7 +76,7 @@ def list_user_permissions(administration: Administration, arguments: Arguments) 
 
 
 def list_topic_permissions(administration: Administration, arguments: Arguments) -> list[Row]:
-    """Who may use which routing keys of which exchange."""
+    """Topic permissions: routing keys of each exchange for each user."""
     chosen = {vhost.name for vhost in _vhosts(administration, arguments)}
     return [
         {"vhost": vhost, "user": user, "exchange": exchange, **permission._asdict()}

@@ -46,7 +46,7 @@ async def close_connection(administration: Administration, arguments: Arguments)
 
 
 async def delete_queue(administration: Administration, arguments: Arguments) -> dict[str, int]:
-    """Delete a queue, whoever uses it; answers with how many ready messages went with it."""
+    """Delete a queue, even one in use; answers with the number of ready messages deleted with it."""
     queue = administration.queue(arguments.text("vhost"), arguments.text("name"))
     vhost = administration.vhost(arguments.text("vhost"))
     return {"messages": await administration.settled(vhost.delete_queue(queue))}

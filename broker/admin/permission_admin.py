@@ -1,6 +1,6 @@
 """Permissions: what users may do in virtual hosts and on topic exchanges.
 
-They take effect on open connections with the next method; RabbitMQ does not close those who lose theirs.
+They take effect on open connections with the next method; as in RabbitMQ, a connection that loses them stays open.
 """
 
 from __future__ import annotations

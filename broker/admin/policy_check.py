@@ -1,6 +1,6 @@
 """What RabbitMQ 3.10.8 takes for a policy, and how it refuses anything else.
 
-The texts are its own, but for what is wrong with a regular expression: that says Python's `re`.
+The texts are its own; what is wrong with a regular expression says PCRE2, which RabbitMQ's engine became.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from broker.admin.command_arguments import invalid
 from broker.admin.erlang_notation import pairs, term
+from broker.entities.arguments.name_patterns import InvalidPattern, compiled
 from broker.entities.arguments.policies import APPLY_TO, Policy
 from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX
 
@@ -30,13 +31,13 @@ def checked(
     if apply_to not in APPLY_TO:
         problems.append(f"apply-to '{apply_to}' unrecognised; should be {_listed(APPLY_TO)}")
     try:
-        compiled = re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
-        why = f'{{"{getattr(error, "msg", error)}",{getattr(error, "pos", None) or 0}}}'
+        read = compiled(pattern)
+    except InvalidPattern as error:
+        why = f'{{"{error.reason}",{error.position}}}'
         problems.append(f"pattern should be regular expression but is invalid: {why}")
     if problems:
         raise invalid(f"Validation failed: {'; '.join(problems)}")
-    return Policy(name, compiled, apply_to, definition, priority)
+    return Policy(name, read, apply_to, definition, priority)
 
 
 def _listed(words: Mapping[str, object]) -> str:

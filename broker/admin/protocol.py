@@ -2,8 +2,8 @@
 
 A request is one line, `{"command": "add_user", "arguments": {"name": ...}}`; the answer is one line, `{"ok": ...}`
 or `{"error": {"kind": "not_found", "message": "..."}}`. A connection may carry many requests, one after another.
-The socket is readable by its owner alone: who may open it may do anything. Names that are not UTF-8 travel as
-JSON escapes of their surrogates.
+The socket is readable by its owner alone: a process that may open it may do anything. Names that are not UTF-8
+travel as JSON escapes of their surrogates.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The firehose on and off: `broker/session/channel/firehose.py` says what it tells."""
+"""The firehose on and off: `broker/session/channel/firehose.py` says what it publishes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from broker.session.channel import firehose
 
 
 async def trace_on(administration: Administration, arguments: Arguments) -> None:
-    """Have everything published or delivered in a virtual host told to amq.rabbitmq.trace, until the broker ends."""
+    """Publish a copy of everything published or delivered in a virtual host to amq.rabbitmq.trace, until the end."""
     vhost = administration.vhost(arguments.text("vhost"))
     if not vhost.traced:
         firehose.start(vhost)

@@ -1,4 +1,4 @@
-"""Users: who may log in, with which password and tags."""
+"""Users, their passwords and their tags."""
 
 from __future__ import annotations
 

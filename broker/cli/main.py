@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from typing import NamedTuple
 
@@ -80,14 +80,14 @@ def leveret() -> None:
     """
 
 
-def main() -> None:
-    """Run the command line and exit."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command line, that of this process if none is given, and exit."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # Names are bytes; those that are not UTF-8 are printed as they are.
             stream.reconfigure(errors="surrogateescape")
     try:
-        leveret.main(prog_name="leveret")
+        leveret.main(arguments, prog_name="leveret")
     except Exception as error:
         causes = list(_causes(error))
         if not all(isinstance(cause, EXPECTED) for cause in causes):

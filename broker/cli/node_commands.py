@@ -100,7 +100,10 @@ def import_definitions(target: Target, file: Path, as_json: bool) -> None:
 
     Exchanges and queues that exist stay. The answer counts what was made or changed.
     """
-    answer = target.run("import_definitions", definitions=_read_definitions(file), timeout_seconds=None)
+    try:
+        answer = target.run("import_definitions", definitions=_read_definitions(file), timeout_seconds=None)
+    except RecursionError:
+        raise AdministrationError("invalid", f"{file}: is nested too deeply") from None
     show_tree(answer, as_json)
 
 

@@ -24,7 +24,7 @@ def operator_policy() -> None:
 def _definition(text: str) -> dict[str, Any]:
     try:
         definition = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         definition = None
     if not isinstance(definition, dict):
         raise click.UsageError(f"expected a definition as a JSON object such as '{{\"max-length\": 5}}', got {text}")

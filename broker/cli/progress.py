@@ -11,7 +11,10 @@ import click
 
 @contextmanager
 def progress(label: str, expected: int, *, counts: bool = False) -> Iterator[Callable[[int], None]]:
-    """Tell it how much has been done in all. It grows when that is more than was expected; `counts` shows both."""
+    """A bar on the terminal, moved by calling what this gives with how much is done in all; `counts` shows numbers.
+
+    Where more is done than was expected, the expectation grows.
+    """
     if not sys.stderr.isatty():
         yield lambda _: None
         return

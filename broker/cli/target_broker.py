@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,10 +12,14 @@ import click
 
 from broker.admin.protocol import NotRunning, ask
 from broker.config import Config, load
+from storage.storage_errors import StoreLocked
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 ANSWER_SECONDS = 60.0
+START_SECONDS = 30.0
+"""How long a broker that starts may take until it answers."""
+LOOK_SECONDS = 0.05
 
 
 class Target:
@@ -29,11 +34,21 @@ class Target:
         return self.config.server.directory
 
     def run(self, command: str, *, timeout_seconds: float | None = ANSWER_SECONDS, **arguments: object) -> Any:
-        """Carry out a command, whether the broker runs or not. Raises AdministrationError and storage errors."""
-        try:
-            return self.ask(command, timeout_seconds=timeout_seconds, **arguments)
-        except NotRunning:
-            return self.run_stopped(command, **arguments)
+        """Carry out a command, whether the broker runs or not. Raises AdministrationError and storage errors.
+
+        One that starts, or ends, in this moment does not answer and holds the stores; it is waited for.
+        """
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                return self.ask(command, timeout_seconds=timeout_seconds, **arguments)
+            except NotRunning:
+                try:
+                    return self.run_stopped(command, **arguments)
+                except StoreLocked:
+                    if time.monotonic() > deadline:
+                        raise
+            time.sleep(LOOK_SECONDS)
 
     def ask(self, command: str, *, timeout_seconds: float | None = ANSWER_SECONDS, **arguments: object) -> Any:
         """Carry out a command that only a running broker can. Raises AdministrationError."""

@@ -111,7 +111,7 @@ def list_user_permissions(target: Target, name: str, as_json: bool) -> None:
 def _limits(definition: str) -> dict[str, Any]:
     try:
         limits = json.loads(definition)
-    except ValueError:
+    except (ValueError, RecursionError):
         limits = None
     if not isinstance(limits, dict):
         raise click.UsageError(

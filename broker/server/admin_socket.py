@@ -1,14 +1,15 @@
 """The administration socket: a running broker is administered through itself, never behind its back.
 
 `broker/admin/protocol.py` has the form of requests and answers. The socket is made once everything is recovered,
-readable by its owner alone, and removed at the end; one that a crash left behind is replaced, because whoever
-holds the lock of the data directory is the only broker there.
+readable by its owner alone, and removed at the end; one that a crash left behind is replaced, because the
+holder of the data directory's lock is the only broker there.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from broker.admin.administration import Administration
 from broker.admin.command_arguments import invalid
 from broker.admin.command_table import carry_out
 from broker.admin.protocol import SOCKET_NAME, AdministrationError, socket_path
+from broker.server.net.listeners import ListenError
 
 log = logging.getLogger("leveret.administration")
 
@@ -32,20 +34,25 @@ BACKLOG = 16
 
 @contextmanager
 def listening(directory: Path) -> Iterator[trio.SocketListener]:
-    """The socket in a data directory, for as long as this is entered."""
+    """The socket in a data directory, for as long as this is entered. Raises ListenError."""
     path = directory / SOCKET_NAME
-    path.unlink(missing_ok=True)
     listener = socket.socket(socket.AF_UNIX)
     try:
-        with socket_path(directory) as short:
-            listener.bind(short)
-        path.chmod(0o600)
+        try:
+            path.unlink(missing_ok=True)
+            with socket_path(directory) as short:
+                listener.bind(short)
+            path.chmod(0o600)
+        except OSError as error:
+            expected = "expected to make the socket for `leveret`'s commands there"
+            raise ListenError(f"cannot listen on {path}: {os.strerror(error.errno or 0)}; {expected}") from error
         listener.listen(BACKLOG)
         listener.setblocking(False)
         yield trio.SocketListener(trio.socket.from_stdlib_socket(listener))
     finally:
         listener.close()
-        path.unlink(missing_ok=True)
+        if path.is_socket():
+            path.unlink(missing_ok=True)
 
 
 async def serve(administration: Administration, listener: trio.SocketListener) -> None:

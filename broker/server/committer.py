@@ -1,46 +1,49 @@
-"""The only writer of the message store.
+"""The only writer of the message store, as the event loop sees it.
 
-Batches go to a thread of their own, one at a time; what gathers while one is written is the next. So batches
-grow with the load and no clock decides anything. When a batch is on disk its confirms leave at once: nothing
-is awaited in between. A commit that fails stops the broker without a confirm, because nobody knows what is on
-disk. Only a full disk is survived: the batch, of which nothing was written, waits and is tried again.
+Batches go to a thread of their own, the `StoreWriter`, one at a time; what gathers while one is written is the next. So
+batches grow with the load and no clock decides anything. When a batch is on disk its confirms leave at once: nothing is
+awaited in between. A commit that fails stops the broker without a confirm, because what is on disk is unknown. On a
+full disk batches are handed over as they come: what they take away makes room.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-import time
 from collections.abc import Callable, Iterable
-from queue import SimpleQueue
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import trio
 
 from broker.entities.vhosts.broker import Broker
+from broker.server.store_writer import Item, Progress, Signal, StoreWriter
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
-from storage.storage_errors import StoreFull
 
 log = logging.getLogger("leveret.committer")
-
-RETRY_SECONDS = 1.0
 
 
 class CommitLimits(NamedTuple):
     """How much may wait for the disk before publishers wait too.
 
-    Who waits for confirms bounds by that what is under way, so several full batches may wait. Who publishes without
-    would always fill them, and everybody's confirms would come behind; so no more than `lazy_bytes_max` gathers of that
-    while a batch is written.
+    Publishers that wait for confirms bound what is under way, so several full batches may wait. Publishers without
+    confirms would always fill them, and delay all confirms; so no more than `lazy_bytes_max` of theirs gathers while a
+    batch is written.
     """
 
     batches_max: int
     lazy_bytes_max: int
 
 
+class Writer(Protocol):
+    """Takes the steps of commits: see `StoreWriter`."""
+
+    def start(self) -> None: ...
+    def join(self) -> None: ...
+    def hand_over(self, item: Item) -> None: ...
+
+
 class Committer:
-    """Commits batches in order, in a thread, and tells the broker when each is on disk.
+    """Commits batches in order, in a thread, and notifies the broker when each is on disk.
 
     `on_stored` is called after that, `on_full` when there is no room for the batch in hand, and when there is again,
     `on_reclaimed` with deleted queues when nothing is left of them. All are called in the event loop.
@@ -55,34 +58,46 @@ class Committer:
         on_stored: Callable[[], None],
         on_full: Callable[[bool], None],
         on_reclaimed: Callable[[list[int]], None],
+        writer: Callable[[MessageStore, Progress, dict[int, None]], Writer] = StoreWriter,
     ) -> None:
         self._broker = broker
-        self._store = store
         self._limits = limits
         self._on_stored = on_stored
         self._on_full = on_full
         self._on_reclaimed = on_reclaimed
-        self._batches: SimpleQueue[SealedBatch | None] = SimpleQueue()
-        self._busy = False
-        self._token = trio.lowlevel.current_trio_token()
-        self._thread = threading.Thread(target=self._run, name="leveret-committer", daemon=True)
+        self._last = self._stored_up_to = 0
         self._error: Exception | None = None
         self._changed = trio.Event()
         self.deleted: dict[int, None] = {}
+        self._writer = writer(store, self, self.deleted)
 
     def start(self, deleted: Iterable[int]) -> None:
         """Begin; records of these deleted queues may be there still."""
         self.deleted.update(dict.fromkeys(deleted))
-        self._thread.start()
+        self._writer.start()
 
     def start_commit(self, *, lazily: bool = False) -> None:
-        """Hand the next batch to the thread, if it is idle and there is one that somebody waits for."""
-        if self._busy or self._error is not None:
+        """Hand the next batch to the thread, if there is one with a waiter, and the thread wants one."""
+        no_room = self._broker.batches.no_room
+        if (self.busy and not no_room) or self._error is not None:
             return
-        batch = self._broker.batches.next(lazily=lazily)
+        batch = self._broker.batches.next(lazily=lazily or no_room)
         if batch is not None:
-            self._busy = True
-            self._batches.put(batch)
+            self._last = batch.number
+            self._writer.hand_over(batch)
+
+    def shrink(self) -> None:
+        """Between two batches, give the room that free pages take back to the disk."""
+        self._writer.hand_over(Signal.SHRINK)
+
+    def restore_ballast(self) -> None:
+        """Between two batches, take the ballast again, if there is room."""
+        self._writer.hand_over(Signal.RESTORE_BALLAST)
+
+    @property
+    def busy(self) -> bool:
+        """The thread has a batch that is not on disk."""
+        return self._last > self._stored_up_to
 
     @property
     def behind(self) -> int:
@@ -91,21 +106,22 @@ class Committer:
 
     async def room(self, *, confirmed: bool) -> None:
         """Return when a publisher, one with confirms or one without, may go on."""
-        while self._crowded(confirmed):
+        while self.crowded(confirmed=confirmed):
             await self._changed.wait()
 
-    def _crowded(self, confirmed: bool) -> bool:
+    def crowded(self, *, confirmed: bool) -> bool:
+        """The disk is so far behind that such a publisher has to wait."""
         if confirmed:
-            return self.behind > self._limits.batches_max
-        return self._busy and (self.behind > 0 or self._broker.batches.current.bytes >= self._limits.lazy_bytes_max)
+            return self.behind > self._limits.batches_max or self._broker.batches.overfull
+        return self.busy and (self.behind > 0 or self._broker.batches.current.bytes >= self._limits.lazy_bytes_max)
 
     async def finish(self) -> None:
-        """Return when everything gathered is on disk; then the thread ends."""
-        while self._busy or self.behind or not self._broker.batches.current.empty:
+        """Return when everything gathered is on disk, or a commit has failed; then the thread ends."""
+        while self._error is None and (self.busy or self.behind or not self._broker.batches.current.empty):
             self.start_commit(lazily=True)
             await self._changed.wait()
-        self._batches.put(None)
-        await trio.to_thread.run_sync(self._thread.join)
+        self._writer.hand_over(Signal.END)
+        await trio.to_thread.run_sync(self._writer.join)
 
     async def watch(self) -> None:
         """Wait for a commit to fail, and raise its error."""
@@ -113,73 +129,40 @@ class Committer:
             await self._changed.wait()
         raise self._error
 
-    # On the broker's side, when the thread has something to tell
+    # Called by the thread
 
-    def _stored(self, batch: SealedBatch) -> None:
-        self._busy = False
+    def stored(self, batch: SealedBatch) -> None:
+        """A batch, and every one before it, is on disk."""
+        self._stored_up_to = batch.number
         self._broker.stored(batch)
         self._notify()
         self._on_stored()
 
-    def _failed(self, error: Exception) -> None:
-        log.critical("cannot write messages to disk, stopping without another confirm: %s", error)
-        self._error = error
-        self._notify()
+    def removed(self, batch: SealedBatch) -> None:
+        """What batches up to this one take away is on disk, and not yet what they put."""
+        for waiter in batch.removal_waiters:
+            waiter.stored(batch.number)
+        self._on_stored()
 
-    def _reclaimed(self, queue_ids: list[int]) -> None:
+    def disk_full(self, full: bool) -> None:
+        """There is no room for the batch in hand, or there is again."""
+        self._broker.batches.no_room = full
+        self._broker.background_work.disk_moved()  # what makes room need not wait for the disk any more
+        self._on_full(full)
+        self.start_commit()
+
+    def reclaimed(self, queue_ids: list[int]) -> None:
+        """Nothing is left of deleted queues."""
         for queue_id in queue_ids:
             self.deleted.pop(queue_id, None)
         self._on_reclaimed(queue_ids)
 
+    def failed(self, error: Exception) -> None:
+        """A commit failed, and the thread has ended."""
+        log.critical("cannot write messages to disk, stopping without another confirm: %s", error)
+        self._error = error
+        self._notify()
+
     def _notify(self) -> None:
         self._changed.set()
         self._changed = trio.Event()
-
-    # In the thread
-
-    def _run(self) -> None:
-        try:
-            while (batch := self._next()) is not None:
-                self._commit(batch)
-                self.deleted.update(dict.fromkeys(batch.deleted_queues))  # before the next look at what is dead
-                self._tell(self._stored, batch)
-        except Exception as error:
-            self._tell(self._failed, error)
-
-    def _next(self) -> SealedBatch | None:
-        """The next batch; while none is there, what is dead is cleared away in small steps."""
-        while self._batches.empty() and self._reclaim():
-            pass
-        return self._batches.get()
-
-    def _reclaim(self) -> bool:
-        deleted = list(self.deleted)
-        try:
-            more = self._store.reclaim()
-        except StoreFull:
-            return False
-        if not more and deleted:
-            self._tell(self._reclaimed, deleted)
-        return more
-
-    def _commit(self, batch: SealedBatch) -> None:
-        full = False
-        while True:
-            try:
-                self._store.commit(batch)
-                break
-            except StoreFull as error:
-                if not full:
-                    full = True
-                    log.error("%s; publishers are blocked", error)
-                    self._tell(self._on_full, True)
-                if not self._store.release_ballast():
-                    time.sleep(RETRY_SECONDS)
-        if full:
-            self._tell(self._on_full, False)
-
-    def _tell(self, callback: Callable[..., None], argument: object) -> None:
-        try:
-            self._token.run_sync_soon(callback, argument)
-        except trio.RunFinishedError:
-            log.debug("the broker ended before the committer")

@@ -1,6 +1,6 @@
 """Changes of definitions on their way to SQLite: gathered while one transaction runs, written in the next.
 
-Whoever asked for a change that cannot be written is told so, and nobody else. A creation is then forgotten. A deletion
+A change that cannot be written fails for the client that asked for it alone. A creation is then forgotten. A deletion
 has taken effect in memory already: it is owed to the disk, and tried again, ahead of every later change, until it is
 written. So a name that was freed can be used again, and what comes after a deletion never comes before it.
 """
@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import trio
 
+from broker.entities.arguments.queue_types import QUORUM, STREAM
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
@@ -22,6 +23,7 @@ from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 from broker.wire.field_tables import encode_table
 from storage.batch import TRANSIENT_QUEUE
+from storage.definitions import features
 from storage.definitions.definition_changes import (
     BindingRow,
     Change,
@@ -37,14 +39,18 @@ from storage.definitions.definition_changes import (
 )
 from storage.definitions.definition_changes import Definitions as StoredDefinitions
 from storage.definitions.definition_store import DefinitionsError, DefinitionStore
+from storage.definitions.features import uses
 
 log = logging.getLogger("leveret.definitions")
 
 RETRY_SECONDS = 1.0
 
+_FEATURES = {QUORUM.name: features.QUORUM_QUEUES, STREAM.name: features.STREAMS}
+"""The store features that types of queue need: a version that does not know them must not open the store."""
+
 
 class Group(NamedTuple):
-    """Changes that are made together or not at all, and who waits for that.
+    """Changes that are made together or not at all, with the futures that wait for them.
 
     Deletions are owed when they could not be written. `gone` is called when they are on disk at last.
     """
@@ -58,7 +64,7 @@ class Group(NamedTuple):
 class DefinitionLog(Definitions):
     """Writes changes in the order they come, as many in one transaction as have come together.
 
-    `wake` is called after each: whoever waited may have something to send now.
+    `wake` is called after each: a connection may have something to send now.
     """
 
     def __init__(self, store: DefinitionStore, highest_queue_id: int, wake: Callable[[], None]) -> None:
@@ -153,19 +159,17 @@ class DefinitionLog(Definitions):
         return self._queue_id
 
     def exchange_declared(self, vhost: str, exchange: Exchange) -> Future[None]:
-        return self.write(
-            PutExchange(
-                ExchangeRow(
-                    vhost,
-                    exchange.name,
-                    exchange.type,
-                    exchange.auto_delete,
-                    exchange.internal,
-                    encode_table(exchange.arguments),
-                    0 if exchange.delays is None else exchange.delays.store.queue_id,
-                )
-            )
+        row = ExchangeRow(
+            vhost,
+            exchange.name,
+            exchange.type,
+            exchange.auto_delete,
+            exchange.internal,
+            encode_table(exchange.arguments),
+            0 if exchange.delays is None else exchange.delays.store.queue_id,
         )
+        delayed = [] if exchange.delays is None else [uses(features.DELAYED_MESSAGES)]
+        return self.write(PutExchange(row), *delayed)
 
     def exchange_deleted(self, vhost: str, exchange: Exchange, gone: Callable[[], None]) -> Future[None]:
         return self.erase(DeleteExchange(vhost, exchange.name), gone=gone)
@@ -173,7 +177,10 @@ class DefinitionLog(Definitions):
     def queue_declared(self, vhost: str, queue: Queue) -> Future[None]:
         spec = queue.spec
         row = QueueRow(queue.store.queue_id, vhost, spec.name, spec.auto_delete, encode_table(spec.arguments))
-        return self.write(PutQueue(row))
+        wanted = [_FEATURES[queue.type.name]] if queue.type.name in _FEATURES else []
+        if queue.arguments.max_priority is not None:
+            wanted.append(features.PRIORITIES)
+        return self.write(PutQueue(row), *map(uses, wanted))
 
     def queue_deleted(self, vhost: str, queue: Queue, gone: Callable[[], None]) -> Future[None]:
         return self.erase(DeleteQueue(queue.store.queue_id), gone=gone)

@@ -1,7 +1,7 @@
 """Where turns end: deliveries, output, and the start of the next commit.
 
 Every reader task ends its turn here. What cannot be done at once - more to deliver after sockets have taken
-output, timers, writes that nobody waits for - is left to `run`, a task that sleeps until there is some.
+output, timers, writes without a waiter - is left to `run`, a task that sleeps until there is some.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Wakeup:
         self._called = trio.Event()
 
     def call(self) -> None:
-        """End the sleep, or the next one if nobody sleeps."""
+        """End the sleep, or the next one if there is none now."""
         self._called.set()
 
     async def sleep(self, seconds: float) -> None:
@@ -117,10 +117,10 @@ class Engine:
         return min(waits)
 
     def _report_corrupt(self) -> None:
-        for record in self._store.corrupt:
+        while self._store.corrupt:
+            record = self._store.corrupt.popleft()
             queue = self.broker.queues_by_id.get(record.queue_id)
             name = record.queue_id if queue is None else f"'{queue.name}'"
             log.error("%d messages of queue %s cannot be read and were set aside: %s", record.messages, name, record)
             if queue is not None:
                 queue.store.lost(record.lane, record.messages, record.bytes)
-        self._store.corrupt.clear()

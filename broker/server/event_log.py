@@ -78,7 +78,7 @@ class Events:
         self._log.close()
 
     async def _snapshot(self, broker: Broker) -> None:
-        """What a purge has taken is not told of behind it, though it may be on disk for a moment yet."""
+        """Report nothing that a purge has taken behind the purge, even where it is still on disk."""
         for _ in self._queued(broker, self.recorder.boot << COUNTER_BITS, _was_purged):
             await trio.sleep(STEP_SECONDS)
         self.recorder.add(SNAPSHOT, 1)

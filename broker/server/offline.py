@@ -1,6 +1,6 @@
 """Commands on the data directory of a stopped broker.
 
-The stores are opened and recovered as for a start, by the same code; only nobody is listened to. While a broker
+The stores are opened and recovered as for a start, by the same code; only no port is opened. While a broker
 runs they are locked, and this refuses.
 """
 
@@ -15,7 +15,7 @@ import trio
 from broker.admin.command_table import carry_out
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
-from broker.server import recovery
+from broker.server import directory_lock, recovery
 from broker.server.engine import Wakeup
 from broker.server.offline_check import check
 from broker.server.recovery import DEFINITIONS_FILE, Stores
@@ -34,13 +34,13 @@ def run(config: Config, command: str, arguments: Mapping[str, object]) -> object
 
 async def _run(config: Config, directory: Path, command: str, arguments: Mapping[str, object]) -> object:
     os.umask(0o077)
-    stores = recovery.open_stores(directory)
-    try:
-        return await _carry_out(config, stores, command, arguments)
-    finally:
-        stores.definitions.close()
-        stores.messages.close()
-        os.close(stores.lock)
+    with directory_lock.for_command(directory) as lock:
+        stores = recovery.open_stores(directory, lock)
+        try:
+            return await _carry_out(config, stores, command, arguments)
+        finally:
+            stores.definitions.close()
+            stores.messages.close()
 
 
 async def _carry_out(config: Config, stores: Stores, command: str, arguments: Mapping[str, object]) -> object:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
+from broker.server import directory_lock
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY
 from storage.definitions.verify_definitions import verify_definitions
 from storage.messages import lmdb_environment
@@ -17,13 +17,10 @@ def check(directory: Path) -> dict[str, Any]:
 
     Raises StoreLocked while a broker runs, and StoreError when a store cannot be read at all.
     """
-    lock = lmdb_environment.lock(directory / "broker")
-    try:
+    with directory_lock.for_command(directory):
         definitions = verify_definitions(directory / DEFINITIONS_FILE)
         messages = verify(directory / MESSAGES_DIRECTORY)
         identity = lmdb_environment.check_identity(directory / MESSAGES_DIRECTORY, None)
-    finally:
-        os.close(lock)
     problems = [*definitions.problems, *messages.problems]
     if identity.uuid != definitions.uuid:
         problems.append("the two stores belong to different brokers: put the files of one broker together again")

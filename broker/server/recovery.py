@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from broker.admin.apply_changes import take_effect
+from broker.admin.definitions.definitions_import import UNFINISHED_IMPORT
 from broker.admin.policy_check import checked
 from broker.admin.protocol import AdministrationError
 from broker.config import Config
@@ -25,10 +26,10 @@ from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.clock import SteadyClock
 from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
 from broker.entities.vhosts.vhost import VHost
+from broker.server import directory_lock
 from broker.server.definition_writer import DefinitionLog
 from broker.session.login.passwords import SHA256, hash_password
 from broker.wire.field_tables import Table, decode_table, encode_table
-from storage import ballast
 from storage.batch import LaneState
 from storage.definitions.definition_changes import (
     BindingRow,
@@ -52,6 +53,7 @@ from storage.definitions.definition_changes import (
 from storage.definitions.definition_store import DefinitionsFull, DefinitionStore
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
+from storage.space import ballast
 
 log = logging.getLogger("leveret.recovery")
 
@@ -69,9 +71,12 @@ class Stores(NamedTuple):
     lock: int
 
 
-def open_stores(directory: Path) -> Stores:
-    """Open both stores, making them where nothing is yet. Raises StoreError, having touched nothing it cannot use."""
-    lock = lmdb_environment.lock(directory / "broker")
+def open_stores(directory: Path, lock: int | None = None) -> Stores:
+    """Open both stores, making them where nothing is yet. Raises StoreError, having touched nothing it cannot use.
+
+    `lock`: of the directory, where the caller holds it already.
+    """
+    lock = directory_lock.lock(directory) if lock is None else lock
     fresh = not lmdb_environment.exists(directory / MESSAGES_DIRECTORY)
     with ExitStack() as undo:
         definitions = undo.enter_context(_open_definitions(directory, create=fresh))
@@ -97,13 +102,14 @@ def _open_definitions(directory: Path, *, create: bool) -> DefinitionStore:
 
 
 class Recovered(NamedTuple):
-    """A broker with everything durable in it, what writes its definitions, and the queues whose records are still to be
-    cleared away.
+    """A broker with everything durable in it, what writes its definitions, the queues whose records are still to be
+    cleared away, and what a crash has cut short of an import.
     """
 
     broker: Broker
     definition_log: DefinitionLog
     tombstones: frozenset[int]
+    unfinished_import: bytes = b""
 
 
 def recover(
@@ -128,6 +134,7 @@ def recover(
         stores.messages.boot,
         pace,
         recorder=recorder,
+        disk_free=stores.messages.space.room_bytes,
     )
     for change in _access_of(found):
         take_effect(broker, change)
@@ -138,7 +145,7 @@ def recover(
     for binding in found.bindings:
         _restore_binding(broker.vhosts[binding.vhost], binding)
     _sweep(stores, found, lanes)
-    return Recovered(broker, definition_log, found.tombstones)
+    return Recovered(broker, definition_log, found.tombstones, found.metadata.get(UNFINISHED_IMPORT, b""))
 
 
 def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Definitions:

@@ -1,7 +1,7 @@
 """Memory and disk: how much there is, and when publishers must wait.
 
-Memory is anonymous memory (RssAnon): pages of the message store that the kernel keeps mapped are not ours to
-count, they go when somebody needs the room. The limit is a share of the machine's memory, or of the
+Memory is anonymous memory (RssAnon): pages of the message store that the kernel keeps mapped do not
+count, the kernel drops them when it needs the room. The limit is a share of the machine's memory, or of the
 container's where that is less.
 """
 
@@ -11,16 +11,18 @@ import ctypes
 import logging
 import os
 import resource
-import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 import trio
 
 from broker.config import Config
 from broker.entities.scheduling.alarms import DISK, MEMORY, Alarms
+from storage.space.store_space import StoreSpace
 
 log = logging.getLogger("leveret.resources")
 
@@ -31,7 +33,17 @@ MAPPED_BYTES_MIN = 32 << 20
 KEPT_BYTES = 64 << 20
 """How much freed memory at the end of the heap is kept."""
 
-_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+SHRINK_SECONDS = 60.0
+REUSABLE_BYTES_MIN, REUSABLE_BYTES_KEPT = 1 << 20, 64 << 20
+"""When more of the store's file than KEPT has held nothing for so long, the disk gets its room back; while the disk is
+short, when it is more than MIN: a few pages of LMDB's own hold no records either."""
+
+TRIM_SECONDS = 60.0
+TRIM_BYTES_MIN, TRIM_BYTES_KEPT = 16 << 20, 8 << 20
+"""Freed memory goes back to the system when it has grown by MIN since, after so long; all of it but KEPT."""
+
+_CGROUPS = Path("/sys/fs/cgroup")
+_OWN_CGROUPS = Path("/proc/self/cgroup")
 _NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"})
 
 
@@ -65,14 +77,38 @@ def memory_limit(config: Config) -> int:
     if config.memory.high_watermark_bytes:
         return config.memory.high_watermark_bytes
     total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for path in _CGROUP_LIMITS:
-        try:
-            text = path.read_text().strip()
-        except OSError:
+    return int(min([total, *_cgroup_limits()]) * config.memory.high_watermark)
+
+
+def _cgroup_limits() -> Iterator[int]:
+    """The limits of the process's control groups, of the kernel's second kind or its first, and of all around them."""
+    try:
+        memberships = _OWN_CGROUPS.read_text().splitlines()
+    except OSError:
+        memberships = []
+    for membership in (*memberships, "0::/", "0:memory:/"):
+        _, controllers, own = membership.split(":", 2)
+        if controllers == "":
+            root, file = _CGROUPS, "memory.max"
+        elif "memory" in controllers.split(","):
+            root, file = _CGROUPS / "memory", "memory.limit_in_bytes"
+        else:
             continue
-        if text.isdecimal():
-            total = min(total, int(text))
-    return int(total * config.memory.high_watermark)
+        group = root / own.lstrip("/")
+        for directory in (group, *group.parents):
+            with suppress(OSError):
+                text = (directory / file).read_text().strip()
+                if text.isdecimal():
+                    yield int(text)
+            if directory == root:
+                break
+
+
+def give_freed_memory_back(kept_bytes: int = 0) -> None:
+    """Have the C library give the system what was freed, but for so much. Takes long; without glibc nothing happens."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(ctypes.c_size_t(kept_bytes))
 
 
 def memory_used() -> int:
@@ -103,11 +139,6 @@ def process_age_seconds() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME) - int(ticks) / os.sysconf("SC_CLK_TCK")
 
 
-def disk_free(directory: Path) -> int:
-    """Bytes that may still be written below a directory."""
-    return shutil.disk_usage(directory).free
-
-
 def warn_of_network_file_system(directory: Path) -> None:
     """LMDB needs a local disk: on a network file system neither its locks nor its syncs can be relied on."""
     kind = file_system(directory)
@@ -130,41 +161,81 @@ def file_system(directory: Path) -> str:
     return kind
 
 
+class SpaceKeeper(Protocol):
+    """What has the store's file changed on behalf of the watch: the committer."""
+
+    def shrink(self) -> None:
+        """Give the room that free pages take back to the disk."""
+
+    def restore_ballast(self) -> None:
+        """Take the ballast again."""
+
+
 class ResourceWatch:
     """Raises and clears the alarms that make publishers wait."""
 
-    def __init__(self, config: Config, alarms: Alarms, restore_ballast: Callable[[], bool]) -> None:
+    def __init__(self, config: Config, alarms: Alarms, space: StoreSpace, held_bytes: Callable[[], int]) -> None:
+        """`held_bytes` says how much of the memory is what publishers have sent while they had to wait."""
+        self._held_bytes = held_bytes
         self._config = config
         self._alarms = alarms
-        self._restore_ballast = restore_ballast
+        self._space = space
         self._disk_full = False
-        self._ballast_spent = True  # it may have been, by a start on a full disk
+        self._least_reusable = space.reusable_bytes()
+        self._idle_since = time.monotonic()
         self.memory_limit = memory_limit(config)
 
     async def watch_memory(self) -> None:
-        """Look at memory again and again."""
+        """Look at memory again and again. Freed memory is given back before it counts as used."""
+        trimmed_at, least = trio.current_time(), self._memory_taken()
         while True:
-            self._set(MEMORY, memory_used() > self.memory_limit)
+            used = self._memory_taken()
+            least = min(least, used)
+            overdue = used > least + TRIM_BYTES_MIN and trio.current_time() > trimmed_at + TRIM_SECONDS
+            if overdue or used > self.memory_limit:
+                kept = 0 if used > self.memory_limit else TRIM_BYTES_KEPT
+                await trio.to_thread.run_sync(give_freed_memory_back, kept)
+                # What is freed while the alarm's cause ends, after this, goes back with the next, a minute later.
+                trimmed_at, least = trio.current_time(), self._memory_taken() if kept else 0
+            self._set(MEMORY, self._memory_taken() > self.memory_limit)
             await trio.sleep(self._config.memory.check_interval_seconds)
 
-    async def watch_disk(self) -> None:
-        """Look at the disk again and again."""
+    def _memory_taken(self) -> int:
+        """What waits for the end of an alarm would keep it up for good, if it counted."""
+        return memory_used() - self._held_bytes()
+
+    async def watch_disk(self, keeper: SpaceKeeper) -> None:
+        """Look at the disk again and again, and have the writer of the store do what follows."""
         while True:
-            self.check_disk()
+            self.look_at_disk(keeper)
             await trio.sleep(self._config.disk.check_interval_seconds)
+
+    def look_at_disk(self, keeper: SpaceKeeper) -> None:
+        """Look at the disk now, and have done what follows."""
+        self.check_disk()
+        if self.should_shrink():
+            keeper.shrink()
+        if not self._space.has_ballast and not self._alarms.is_raised(DISK):
+            keeper.restore_ballast()
 
     def check_disk(self) -> None:
         """Look at the disk now."""
-        free = disk_free(self._config.server.directory)
-        short = self._disk_full or free < self._config.disk.free_limit_bytes
-        self._set(DISK, short)
-        if self._ballast_spent and not short:
-            self._ballast_spent = not self._restore_ballast()
+        self._set(DISK, self._disk_full or self._space.room_bytes() < self._config.disk.free_limit_bytes)
+
+    def should_shrink(self) -> bool:
+        """The store takes room on the disk that others need now, or that it has not needed for SHRINK_SECONDS."""
+        reusable, now = self._space.reusable_bytes(), time.monotonic()
+        if self._space.disk_free_bytes() < self._config.disk.free_limit_bytes:
+            return reusable > REUSABLE_BYTES_MIN
+        self._least_reusable = min(self._least_reusable, reusable)
+        if now < self._idle_since + SHRINK_SECONDS:
+            return False
+        unneeded, self._least_reusable, self._idle_since = self._least_reusable, reusable, now
+        return unneeded > REUSABLE_BYTES_KEPT
 
     def disk_full(self, full: bool) -> None:
         """The message store has met, or overcome, a full disk."""
         self._disk_full = full
-        self._ballast_spent = True
         self.check_disk()
 
     def _set(self, name: str, short: bool) -> None:

@@ -14,10 +14,12 @@ import resource
 import signal
 import socket
 import sys
+import threading
 import time
-from collections.abc import AsyncIterator
+import traceback
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,8 +29,10 @@ from broker import __version__
 from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
-from broker.config import Config, Defaults
+from broker.admin.protocol import AdministrationError
+from broker.config import Config, ConfigError, Defaults
 from broker.entities.scheduling.alarms import DISK, MEMORY
+from broker.entities.scheduling.future import Future
 from broker.entities.scheduling.invariants import BrokenInvariant
 from broker.server import admin_socket, recovery, resource_alarms
 from broker.server.committer import CommitLimits
@@ -49,6 +53,7 @@ from broker.session.login.login_throttle import ThrottleLimits
 from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
+from storage.storage_errors import StoreError
 
 log = logging.getLogger("leveret.server")
 
@@ -94,7 +99,7 @@ class Server:
         self.definition_log = recovered.definition_log
         self.nursery = nursery
         self.registry = Registry(broker, session_settings(config))
-        self.resources = ResourceWatch(config, broker.alarms, stores.messages.restore_ballast)
+        self.resources = ResourceWatch(config, broker.alarms, stores.messages.space, lambda: self.registry.held_bytes)
         self.copies = StoreCopies(stores, self.definition_log.drop_tombstones)
         self.engine = Engine(
             broker,
@@ -129,8 +134,8 @@ class Server:
         """Take clients in, and look after memory, disk and heartbeats from now on."""
         self.addresses = [listener.getsockname()[:2] for listener in bound.plain]
         self.tls_addresses = [listener.getsockname()[:2] for listener in bound.secured]
-        for task in (self.resources.watch_memory, self.resources.watch_disk):
-            self.nursery.start_soon(task)
+        self.nursery.start_soon(self.resources.watch_memory)
+        self.nursery.start_soon(self.resources.watch_disk, self.committer)
         self.nursery.start_soon(beat_forever, self.transports, self.engine)
         Overdue(self.registry).watch()
         for listener in bound.plain:
@@ -148,10 +153,16 @@ class Server:
         self._full = full
         if full:
             self._drop_handshaking(0.9)
+            self._dismiss()
         return not full
 
+    def _dismiss(self) -> None:
+        """Close sockets that clients keep open after connection.close-ok."""
+        for transport in self.transports:
+            transport.dismiss()
+
     def _drop_handshaking(self, part: float = 1.0) -> None:
-        """Who is not through the handshake goes, the longest first, where there are more than may be at one time."""
+        """Close connections still in the handshake, the oldest first, where there are more than `handshakes_max`."""
         handshaking = self.registry.handshaking
         while len(handshaking) > min(self.config.limits.handshakes_max, self._sockets_max // 2) * part:
             oldest = next(iter(handshaking))
@@ -189,6 +200,7 @@ class Server:
         """Send everybody away, and wait until they are gone, but not longer than the configuration says."""
         self.registry.close_connections(SHUTDOWN)
         self.engine.end_turn()
+        self._dismiss()
         with trio.move_on_after(self.config.shutdown.timeout_seconds * 0.6):
             while self.transports:
                 self._empty = trio.Event()
@@ -212,7 +224,7 @@ class Server:
             "alarms": [name for name in (MEMORY, DISK) if alarms.is_raised(name)],
             "memory": {"used_bytes": resource_alarms.memory_used(), "limit_bytes": self.resources.memory_limit},
             "disk": {
-                "free_bytes": resource_alarms.disk_free(directory),
+                "free_bytes": self.stores.messages.space.room_bytes(),
                 "limit_bytes": self.config.disk.free_limit_bytes,
             },
             "messages": self.stores.messages.statistics()._asdict(),
@@ -232,7 +244,7 @@ class Server:
 
 
 def run(config: Config) -> int:
-    """Run the broker until it is told to stop; the process's exit code.
+    """Run the broker until a signal to stop; the process's exit code.
 
     Raises StoreError and ListenError for what keeps it from starting.
     """
@@ -245,36 +257,40 @@ def run(config: Config) -> int:
 async def _serve(config: Config) -> int:
     directory = config.server.directory
     os.umask(0o077)  # whatever is made in the data directory is its owner's alone
-    imported = read_file(Path(config.definitions.file)) if config.definitions.file else None
-    resource_alarms.raise_open_files_limit()
-    resource_alarms.keep_freed_memory()
-    bound = _bind_listeners(config)
+    with _starting():
+        imported = read_file(Path(config.definitions.file)) if config.definitions.file else None
+        resource_alarms.raise_open_files_limit()
+        resource_alarms.keep_freed_memory()
+        bound = _bind_listeners(config)
     try:
-        stores = recovery.open_stores(directory)
+        with _starting():
+            stores = recovery.open_stores(directory)
         keep_private(directory)
         resource_alarms.warn_of_network_file_system(directory)
         try:
             gc.disable()  # what comes back stays: looking for cycles in it while it grows took half of the time
-            events = Events(config, stores.messages) if config.events.enabled else None
             wakeup = Wakeup()
-            recovered = recovery.recover(
-                config,
-                stores,
-                wakeup.pace,
-                default_user=_wants_default_user(config, imported),
-                recorder=None if events is None else events.recorder,
-            )
+            with _starting():
+                events = Events(config, stores.messages) if config.events.enabled else None
+                recovered = recovery.recover(
+                    config,
+                    stores,
+                    wakeup.pace,
+                    default_user=_wants_default_user(config, imported),
+                    recorder=None if events is None else events.recorder,
+                )
             gc.freeze()
             gc.enable()
-            # Until the stores are closed, so that who sends a second signal does not cut the end short.
+            # Until the stores are closed, so that a second signal does not cut the end short.
             with (
                 trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
                 closing_log(events),
             ):
                 await _run(config, stores, recovered, wakeup, bound, imported, signals, events)
         finally:
-            stores.definitions.close()
-            stores.messages.close()
+            with _limited(config):
+                stores.definitions.close()
+                stores.messages.close()
             os.close(stores.lock)
     finally:
         for listener in bound.all:
@@ -282,12 +298,37 @@ async def _serve(config: Config) -> int:
     return 0
 
 
+@contextmanager
+def _starting() -> Iterator[None]:
+    """A start that fails says so in one line, whatever the cause: an unforeseen exception becomes an error of ours."""
+    try:
+        yield
+    except (AdministrationError, ConfigError, StoreError, OSError):
+        raise
+    except Exception as error:
+        log.debug("the start failed", exc_info=True)
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise AdministrationError("failed", f"the start failed: {what} ({place.filename}:{place.lineno})") from error
+
+
 def _bind_listeners(config: Config) -> Listeners:
     """Read the certificates and listen. Raises ConfigError and ListenError, with nothing open."""
     security = Security(config.tls) if config.tls.listen or config.http.tls_listen else None
-    kinds = config.server.addresses, config.tls.addresses, config.http.addresses, config.http.tls_addresses
-    sockets = iter(listeners.bind([address for kind in kinds for address in kind], config.server.backlog))
-    plain, secured, http, https = (list(islice(sockets, len(kind))) for kind in kinds)
+    kinds = {
+        "server.listen or --listen": config.server.addresses,
+        "tls.listen": config.tls.addresses,
+        "http.listen": config.http.addresses,
+        "http.tls_listen": config.http.tls_addresses,
+    }
+    with ExitStack() as opened:
+        bound = list[list[socket.socket]]()
+        for setting, addresses in kinds.items():
+            bound.append(listeners.bind(addresses, config.server.backlog, setting))
+            for listener in bound[-1]:
+                opened.callback(listener.close)
+        opened.pop_all()
+    plain, secured, http, https = bound
     return Listeners(plain, secured, http, https, security)
 
 
@@ -310,8 +351,11 @@ async def _run(
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
         server = Server(config, stores, recovered, wakeup, clients)
         writers.start_soon(server.definition_log.run)
+        if recovered.unfinished_import:
+            await _finish_import(server, recovered.unfinished_import)
         if imported is not None:
-            log.info("definitions imported: %s", await definitions_import.add(server.administration, imported))
+            with _starting():
+                log.info("definitions imported: %s", await definitions_import.add(server.administration, imported))
         server.committer.start(recovered.tombstones)
         writers.start_soon(server.committer.watch)
         writers.start_soon(server.engine.run)
@@ -321,7 +365,8 @@ async def _run(
             clients.start_soon(admin_socket.serve, server.administration, operators)
             server.listen(bound)
             if bound.http or bound.https:
-                _open_http(server, bound)
+                with _starting():
+                    _open_http(server, bound)
             _announce(server)
             async for number in signals:
                 if number != signal.SIGHUP:
@@ -333,8 +378,16 @@ async def _run(
         writers.cancel_scope.cancel()
 
 
+async def _finish_import(server: Server, unfinished: bytes) -> None:
+    log.warning("an import of definitions was cut short; finishing it")
+    try:
+        log.info("definitions imported: %s", await definitions_import.resume(server.administration, unfinished))
+    except AdministrationError as error:
+        log.error("the import that was cut short cannot be finished, import the file again: %s", error)
+
+
 def _open_http(server: Server, bound: Listeners) -> None:
-    # Imported here: who wants no HTTP does not pay for loading it.
+    # Imported here: a broker without HTTP does not pay for loading it.
     from broker.server.http.event_log_routes import EventPages
     from broker.server.http.http_server import WebServer
     from broker.server.http.segment_files import SegmentFiles
@@ -358,20 +411,49 @@ def _reload(bound: Listeners) -> None:
 
 
 async def _stop(server: Server, bound: Listeners, events: Events | None) -> None:
-    for listener in bound.all:
-        trio.lowlevel.notify_closing(listener)  # ends its accept task
-        listener.close()
-    await server.close_clients()
-    server.broker.background_work.finish()
-    with trio.CancelScope(
-        shield=True, deadline=trio.current_time() + server.config.shutdown.timeout_seconds
-    ) as writing:
+    with _limited(server.config), trio.CancelScope(shield=True):
+        for listener in bound.all:
+            trio.lowlevel.notify_closing(listener)  # ends its accept task
+            listener.close()
+        await server.close_clients()
+        server.broker.background_work.finish()
+        await _work_off(server)
         await server.definition_log.flush()
         await server.committer.finish()
-    if writing.cancelled_caught:
-        log.error("stopping with data unwritten: the disk is full")
-    elif events is not None:
+    if events is not None:
         events.record_stop(server.broker, server.config.shutdown.timeout_seconds)
+
+
+@contextmanager
+def _limited(config: Config) -> Iterator[None]:
+    """End the process if this takes too long. Stores are not closed under a thread that writes: it waits for the disk,
+    which may never answer, and no thread can be ended from outside."""
+    timer = threading.Timer(config.shutdown.timeout_seconds, _give_up)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _give_up() -> None:
+    log.error("stopping with data unwritten: the disk is full, or does not answer")
+    logging.shutdown()
+    os._exit(1)
+
+
+async def _work_off(server: Server) -> None:
+    """Wait for what queues clear away at the disk's pace. What takes too long is there again after the next start."""
+    with trio.move_on_after(server.config.shutdown.timeout_seconds * 0.2):
+        for work in server.broker.background_work.unfinished:
+            await _settled(work)
+
+
+async def _settled(future: Future[None]) -> None:
+    settled = trio.Event()
+    future.then(lambda _: settled.set())
+    await settled.wait()
 
 
 def _announce(server: Server) -> None:
@@ -419,5 +501,6 @@ def session_settings(config: Config) -> SessionSettings:
             limits.wrong_passwords_window_seconds,
             limits.wrong_passwords_wait_seconds_max,
         ),
+        mechanisms=config.server.auth_mechanisms,
         naming=Naming(config.tls.login_from, config.tls.login_san_type, config.tls.login_san_index),
     )

@@ -6,8 +6,11 @@ definitions still hold the tombstone, because none is dropped while a copy is be
 
 from __future__ import annotations
 
+import fcntl
+import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import trio
@@ -54,17 +57,37 @@ class StoreCopies:
 
 
 def _copy(stores: Stores, directory: Path) -> None:
-    if lmdb_environment.exists(directory):
-        raise AdministrationError("already_exists", f"{directory} exists already: name a directory that does not")
-    lmdb_environment.make_directory(directory.parent)
     fresh = directory.with_name(f"{directory.name}.new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(mode=0o700)
+    lmdb_environment.make_directory(directory.parent)
+    with _alone(fresh):
+        if lmdb_environment.exists(directory):
+            raise AdministrationError("already_exists", f"{directory} exists already: name a directory that does not")
+        shutil.rmtree(fresh, ignore_errors=True)  # what a backup that was cut short has left
+        fresh.mkdir(mode=0o700)
+        try:
+            copy_messages(stores.messages, fresh / MESSAGES_DIRECTORY)
+            stores.definitions.backup(fresh / DEFINITIONS_FILE)
+            fresh.rename(directory)
+            lmdb_environment.sync_directory(directory.parent)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+
+
+@contextmanager
+def _alone(fresh: Path) -> Iterator[None]:
+    """Keep a second backup out of a directory in the making. Raises AdministrationError `already_exists`."""
+    path = fresh.with_name(f"{fresh.name}.lock")
+    held = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        copy_messages(stores.messages, fresh / MESSAGES_DIRECTORY)
-        stores.definitions.backup(fresh / DEFINITIONS_FILE)
-        fresh.rename(directory)
-        lmdb_environment.sync_directory(directory.parent)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.fstat(held).st_nlink:
+            raise BlockingIOError  # it was another backup's, which has just ended
+    except BlockingIOError:
+        os.close(held)
+        raise AdministrationError("already_exists", f"{fresh} is being written by another backup") from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+        os.close(held)

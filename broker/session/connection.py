@@ -1,4 +1,4 @@
-"""The state of one client's connection: who it is, how far it has come, its channels, and when it has to wait.
+"""The state of one client's connection: its user, how far it has come, its channels, and when it has to wait.
 
 What arrives comes by way of `broker.session.input.incoming_frames`; what there is to say is buffered in `output`.
 Nothing here waits. An error is answered in one place, `guard`: a ChannelException ends its channel, a
@@ -36,12 +36,16 @@ UNREAD_OUTPUTS = 4
 SILENT_SECONDS = 3.0
 """For how long a client that is refused before connection.open is left without an answer."""
 
+DISCARD_SECONDS = 30.0
+"""How long a client has, as in RabbitMQ, to end its side after close-ok; no longer than its heartbeat if it has one."""
+
 
 class Connection:
     """State of one client's connection.
 
-    `ended` says that the socket is to be closed, after `linger` seconds, once the output is sent.
-    `readable` is False while the client has to be kept waiting.
+    `ended` says that the socket is to be closed, after `linger` seconds, once the output is sent. With `discards`
+    that is the client's to do, which may have written more before it heard of the end: what arrives is thrown away, and
+    `linger` is how long that may take. `readable` is False while the client has to be kept waiting.
     """
 
     vhost: VHost
@@ -66,13 +70,16 @@ class Connection:
         self.output = Output(registry.broker.turn, registry.settings.output_bytes_max, on_flush, self._replenish)
         self.ended = False
         self.linger = 0.0
+        self.discards = False
         self.blocked = False
         self.publishes = False
+        """Whether it has published since it last had to wait for the disk."""
         self.confirmed = False
         """Whether its latest publish is to be answered: with a confirm, or with the end of its transaction."""
         self.incomplete_bytes = 0
         """Bytes of messages that are not whole, or not committed: registry.incomplete_bytes is the sum of all."""
-        self._held_bytes = 0
+        self.held_bytes = 0
+        """What it has sent that waits for an alarm to end, or for an answer."""
         self._released: Future[None] | None = None
         self._capabilities: frozenset[str] = frozenset()
         registry.connections[self] = None
@@ -107,26 +114,26 @@ class Connection:
     def readable(self) -> bool:
         """The client may be read from: not too much of it is held, and it reads what it asked for.
 
-        Confirms do not count, they are not written out while nobody reads. Returns and answers do.
+        Confirms do not count: they are not encoded before the socket takes them. Returns and answers do.
         """
         held_max = self.settings.held_bytes_max
         return not (
-            self.write_blocked or self._held_bytes > held_max or (self.blocked and self.incomplete_bytes > held_max)
+            self.write_blocked or self.held_bytes > held_max or (self.blocked and self.incomplete_bytes > held_max)
         )
 
     @property
     def write_blocked(self) -> bool:
-        """The client does not read what it has been told."""
+        """The client does not read its output."""
         return self.output.pending > UNREAD_OUTPUTS * self.settings.output_bytes_max
 
     def hold(self, size: int) -> None:
         """Count what is held for this connection, in bytes."""
-        self._held_bytes += size
+        self.held_bytes += size
         if size < 0:
-            self.output.touch()  # whoever reads for us may go on
+            self.output.touch()  # the transport may read on
 
     def count_incomplete(self, size: int) -> None:
-        """Count what has come of messages that are not whole; whoever has most of it goes when it is too much."""
+        """Count what has come of messages that are not whole; too much of it ends the connection that has most."""
         self.incomplete_bytes += size
         self.registry.incomplete_bytes += size
         if size <= 0:
@@ -138,7 +145,7 @@ class Connection:
             self.registry.shed_load()
 
     def block(self) -> None:
-        """The client publishes while a resource is short: it is told, if it understands."""
+        """The client publishes while a resource is short: it gets connection.blocked, if it has the capability."""
         if not self.blocked:
             self.blocked = True
             if self.knows("connection.blocked"):
@@ -151,7 +158,7 @@ class Connection:
         self.blocked = False
         if self.knows("connection.blocked"):
             self.send(methods.ConnectionUnblocked())
-        self.output.touch()  # whoever reads for us may go on
+        self.output.touch()  # the transport may read on
         for channel in list(self.channels.values()):
             channel.go_on()
 
@@ -210,6 +217,13 @@ class Connection:
         self.linger = linger
         self.output.touch()
 
+    def say_goodbye(self) -> None:
+        """Answer connection.close. To close a socket with unread bytes in it would take the answer from the client."""
+        if not self.ended:
+            self.send(methods.ConnectionCloseOk())
+            self.discards = True
+            self.end(min(self.heartbeat or DISCARD_SECONDS, DISCARD_SECONDS))
+
     def release(self) -> Future[None]:
         """Give back everything the client held: channels, consumers, exclusive queues; of very much, some at a time.
 
@@ -217,6 +231,8 @@ class Connection:
         """
         if self._released is None:
             self.registry.connections.pop(self, None)
+            if self.vhost_name:
+                self.routes.connection_ended()
             self.output.refuse_deliveries()
             channels, self.channels = list(self.channels.values()), {}
             for channel in channels:
@@ -230,7 +246,7 @@ class Connection:
         for channel in channels:
             channel.check()
         held = sum(each.size for channel in channels for each in channel.held)
-        assert self._held_bytes == held, f"{self._held_bytes} held bytes are counted, there are {held}"
+        assert self.held_bytes == held, f"{self.held_bytes} held bytes are counted, there are {held}"
         incomplete = sum(
             channel.assembler.bytes + (tx.bytes if (tx := channel.transaction) else 0) for channel in channels
         )

@@ -1,7 +1,7 @@
-"""Deliveries that nobody acknowledges: when one is out for too long, its channel is closed.
+"""Consumer (delivery acknowledgement) timeout: when a delivery is out for too long, its channel is closed.
 
-RabbitMQ's protection from consumers that hang: what they hold goes back to its queue, to those who still work. How
-long is too long says the consumer, else the queue, else the settings, as in RabbitMQ 3.13.
+RabbitMQ's protection from consumers that hang: what they hold goes back to its queue, for consumers that still work.
+The time is the consumer's, else the queue's, else that of the settings, as in RabbitMQ 3.13.
 
 Nothing is noted when a message is delivered. Every half minute all channels are looked at, and the last tag that each
 has given out is marked with the time: whatever is outstanding up to a mark is at least as old as the mark. So a

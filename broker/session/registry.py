@@ -43,6 +43,11 @@ class Registry:
             routes = self._routes[user, vhost] = RouteCache(Access(self.broker.users, user, vhost))
         return routes
 
+    @property
+    def held_bytes(self) -> int:
+        """What all connections together have sent that waits: above all publishes, for the end of an alarm."""
+        return sum(connection.held_bytes for connection in self.connections)
+
     def count_connections(self, *, user: str | None = None, vhost: str | None = None) -> int:
         """How many connections of a user, or in a virtual host, are open."""
         return sum(

@@ -32,4 +32,5 @@ class SessionSettings(NamedTuple):
     stamp_message_ids: bool = False  # only where events are recorded
     loopback_users: frozenset[str] = frozenset({"guest"})
     throttle: ThrottleLimits = ThrottleLimits()
+    mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")  # by which clients may log in
     naming: Naming = Naming()  # where a client's certificate has the name to log in by

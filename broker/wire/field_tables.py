@@ -154,7 +154,7 @@ _SHARED: dict[tuple[str, Any], Field] = {
     (kind, number): Field(kind, number) for kind in "bB" for number in range(-128, 256)
 }
 _SHARED |= {("V", None): Field("V", None), ("t", True): Field("t", True), ("t", False): Field("t", False)}
-"""Fields of one or two bytes, made once: an array of them shall not become a hundred times as large in memory."""
+"""Fields of one or two bytes, made once: an array of them must not become a hundred times as large in memory."""
 
 
 def _end_of_block(data: Buffer, offset: int) -> int:

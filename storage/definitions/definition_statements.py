@@ -112,6 +112,11 @@ _BURY_DELAYED_MESSAGES = """
 INSERT OR IGNORE INTO tombstones (queue_id)
 SELECT queue_id FROM exchanges WHERE vhost = :vhost AND name = :name AND queue_id > 0
 """
+_BEGIN_SEQUENCE = """
+INSERT INTO sqlite_sequence (name, seq)
+SELECT 'queues', 0 WHERE NOT EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'queues')
+"""
+_LIFT_SEQUENCE = "UPDATE sqlite_sequence SET seq = max(seq, :queue_id) WHERE name = 'queues'"
 _SET_METADATA = """
 INSERT INTO metadata (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value
 """
@@ -128,7 +133,8 @@ STATEMENTS: dict[type[Any], tuple[str, ...]] = {
     DeletePermission: _delete(PermissionRow),
     PutTopicPermission: _put(TopicPermissionRow),
     DeleteTopicPermission: (_DELETE_TOPIC_PERMISSION,),
-    PutExchange: _put(ExchangeRow),
+    # SQLite counts the ids of queues by itself; those of delayed messages are of the same sequence.
+    PutExchange: (*_put(ExchangeRow), _BEGIN_SEQUENCE, _LIFT_SEQUENCE),
     DeleteExchange: (
         _BURY_DELAYED_MESSAGES,
         "DELETE FROM bindings WHERE vhost = :vhost AND source = :name",

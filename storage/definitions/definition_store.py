@@ -1,4 +1,4 @@
-"""The definitions store: what exists and who may use it, in one SQLite file.
+"""The definitions store: entities, users and permissions, in one SQLite file.
 
 SQLite is reached through aiosqlite, which lives on asyncio. The store runs an asyncio loop of its own in one
 thread and everything here is handed to it whole, so a caller of any kind (a thread, a test, a worker of another
@@ -21,6 +21,7 @@ from typing import Any, Self, TypeVar
 import aiosqlite
 
 from migrations.apply import MigrationError, apply
+from storage.definitions import features
 from storage.definitions.definition_changes import Change, Definitions
 from storage.definitions.definition_statements import TABLES, Row, rows, select, steps
 from storage.storage_errors import StoreError
@@ -81,8 +82,10 @@ class DefinitionStore:
             apply(path)
             store._thread.start()
             store._call(store._connect)
+            _refuse_unknown_features(store)
         except BaseException as error:
-            store._stop_loop()
+            if not store._closed:
+                store._stop_loop()
             if isinstance(error, (MigrationError, sqlite3.Error, OSError)):
                 raise _translated(path, error) from error
             raise
@@ -185,9 +188,10 @@ class DefinitionStore:
 
     async def _queue_id_sequence(self) -> int:
         found = await self._rows(
-            "SELECT seq FROM sqlite_sequence WHERE name = 'queues' UNION ALL SELECT queue_id FROM exchanges"
+            "SELECT seq FROM sqlite_sequence WHERE name = 'queues' "
+            "UNION ALL SELECT max(queue_id) FROM exchanges UNION ALL SELECT max(queue_id) FROM tombstones"
         )
-        return max((int(number) for (number,) in found), default=0)
+        return max((int(number) for (number,) in found if number is not None), default=0)
 
     async def _commit(self, changes: Sequence[Change]) -> None:
         prepared = steps(changes)
@@ -230,6 +234,14 @@ class DefinitionStore:
                 await target.close()
             for synced in (path, path.parent):
                 _sync(synced)
+
+
+def _refuse_unknown_features(store: DefinitionStore) -> None:
+    found = features.unknown(store.metadata())
+    if found:
+        store.close()
+        used = f"{store.path}: the store uses {', '.join(found)}, which this release does not know"
+        raise DefinitionsError(f"{used}: use the newer Leveret that wrote it")
 
 
 async def _connection(path: Path, **options: Any) -> aiosqlite.Connection:

@@ -9,17 +9,24 @@ from __future__ import annotations
 
 import fcntl
 import os
+import resource
 import shutil
+import time
 from pathlib import Path
 
 import lmdb
 
 from storage.messages.keys import IDENTITY
 from storage.messages.records import Identity
+from storage.space import free_pages
 from storage.storage_errors import StoreCorrupt, StoreError, StoreIncompatible, StoreLocked
 
 MAP_BYTES = 1 << 40
-"""Address space, not disk space: the free disk is the limit."""
+"""Address space, not disk space: the free disk is the limit. Where `ulimit -v` allows less, half of that is taken."""
+
+READERS_SECONDS = 10.0
+LOOK_SECONDS = 0.02
+"""How long opening a store waits for its readers, and how often it looks."""
 
 COMPACT_FILE_BYTES = 64 << 20
 COMPACT_LIVE_BYTES = 256 << 20
@@ -27,10 +34,17 @@ COMPACT_RATIO = 4
 
 
 def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environment:
-    """Open LMDB with the settings that make a commit durable; any others lose commits or corrupt the file."""
+    """Open LMDB with the settings that make a commit durable; any others lose commits or corrupt the file.
+
+    Raises lmdb.Error; StoreError where the process may not have the address space that the file needs.
+    """
+    space, size = address_space(), (directory / "data.mdb").stat().st_size
+    if size > space:
+        limit = f"the address space is limited to {resource.getrlimit(resource.RLIMIT_AS)[0]} bytes (ulimit -v)"
+        raise StoreError(f"{directory}: {limit}, and {size} bytes of messages need twice as much: allow more")
     return lmdb.Environment(
         str(directory),
-        map_size=MAP_BYTES,
+        map_size=space,
         create=False,
         readonly=readonly,
         lock=not readonly,
@@ -40,15 +54,37 @@ def open_environment(directory: Path, *, readonly: bool = False) -> lmdb.Environ
     )
 
 
+def address_space() -> int:
+    """How much address space a store takes; in bytes, whole mebibytes."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    return MAP_BYTES if limit == resource.RLIM_INFINITY else min(MAP_BYTES, limit // 2 >> 20 << 20)
+
+
 def lock(directory: Path) -> int:
-    """Lock the store for this process: a descriptor to close in the end. Raises StoreLocked, or StoreError."""
+    """Lock the store for this process: a descriptor to close in the end. Raises StoreLocked, or StoreError.
+
+    Readers, such as `leveret inspect`, share the lock; they are waited for READERS_SECONDS.
+    """
     path = _lock_file(directory)
     try:
         make_directory(directory.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StoreError(f"{path} cannot be made ({error}): see that this user may write there") from error
+    deadline = time.monotonic() + READERS_SECONDS
+    while _flocked(descriptor, fcntl.LOCK_SH) and time.monotonic() < deadline:
+        if _flocked(descriptor, fcntl.LOCK_EX):
+            return descriptor
+        time.sleep(LOOK_SECONDS)
     return _locked(descriptor, fcntl.LOCK_EX, directory)
+
+
+def _flocked(descriptor: int, how: int) -> bool:
+    try:
+        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def hold(directory: Path) -> int | None:
@@ -68,12 +104,11 @@ def hold(directory: Path) -> int | None:
 
 
 def _locked(descriptor: int, how: int, directory: Path) -> int:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if not _flocked(descriptor, how):
         os.close(descriptor)
-        text = f"{directory} is in use by another process ({_lock_file(directory)} is locked): stop that one first"
-        raise StoreLocked(text) from None
+        raise StoreLocked(
+            f"{directory} is in use by another process ({_lock_file(directory)} is locked): stop that one first"
+        )
     return descriptor
 
 
@@ -91,7 +126,7 @@ def create(directory: Path, uuid: bytes) -> None:
     fresh = directory.with_name(f"{directory.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(mode=0o700)
-    with lmdb.Environment(str(fresh), map_size=MAP_BYTES) as environment:
+    with lmdb.Environment(str(fresh), map_size=address_space()) as environment:
         with environment.begin(write=True) as txn:
             txn.put(IDENTITY, Identity(uuid, 0).encode())
         environment.sync(True)
@@ -131,6 +166,12 @@ def live_bytes(environment: lmdb.Environment) -> int:
     """Bytes of pages that hold records."""
     stat = environment.stat()
     return stat["psize"] * (stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"])
+
+
+def cut_back(directory: Path) -> None:
+    """Cut off what a failed commit has left behind the last page in use: it may have taken the whole disk."""
+    with (directory / "data.mdb").open("r+b") as file:
+        free_pages.cut_back(file.fileno())
 
 
 def compact_if_worth_it(directory: Path) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 import uuid as uuids
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from operator import itemgetter
@@ -18,7 +19,6 @@ from typing import NamedTuple, final
 
 import lmdb
 
-from storage import ballast
 from storage.batch import (
     COUNTER_BITS,
     TRANSIENT_QUEUE,
@@ -47,6 +47,8 @@ from storage.messages.lane_reader import LaneReader
 from storage.messages.records import Identity, LastEvent, decode_counters, encode_counters
 from storage.messages.segments import TRANSIENT
 from storage.messages.start_repair import repair
+from storage.space import ballast
+from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
 
 RECLAIM_WITH_COMMIT = 16
@@ -68,8 +70,10 @@ class StoreStatistics(NamedTuple):
 class MessageStore:
     """Messages on disk. Made by `open`; one at a time for a directory.
 
-    `corrupt` lists what could not be read since it was last cleared. The store takes those records out of their
-    lanes with its next commit and keeps their bytes; the queue has to subtract them from its counters.
+    `corrupt` has what could not be read, to be taken from its left end: reading threads and the writing one add to it
+    meanwhile. The store takes those records out of their lanes with its next commit and keeps their bytes; the queue
+    has to subtract them from its counters.
+    `space` is its room on the disk.
     """
 
     def __init__(
@@ -78,15 +82,17 @@ class MessageStore:
         environment: lmdb.Environment,
         identity: Identity,
         classifier: FailureClassifier,
+        space: StoreSpace,
         lock: int,
     ) -> None:
         self.directory = directory
         self.uuid = identity.uuid
         self.boot = identity.boot
-        self.corrupt: list[CorruptRecord] = []
+        self.corrupt: deque[CorruptRecord] = deque()
         self.streams = stream_index.Streams(environment)
         self._environment = environment
         self._classifier = classifier
+        self.space = space
         self._lock = lock
         self._set_aside: dict[tuple[int, int, int], CorruptRecord] = {}
         self._set_aside_done = 0
@@ -127,6 +133,7 @@ class MessageStore:
         """Let go of the store. Nothing is left to write: what was committed is on disk."""
         self._environment.close()
         self._classifier.close()
+        self.space.close()
         os.close(self._lock)
 
     def __enter__(self) -> MessageStore:
@@ -181,8 +188,8 @@ class MessageStore:
     def commit(self, batch: SealedBatch) -> None:
         """Write a batch, all of it or nothing, and sync it.
 
-        Raises StoreFull when nothing was written and the same batch may be tried again, StoreFailed when the
-        outcome is unknown.
+        Raises StoreFull when nothing was written and the same batch may be tried again: the file is as large as before.
+        Raises StoreFailed when the outcome is unknown.
         """
         started = time.perf_counter()
         marked, self._reclaiming = retry_once(lambda: self._write(batch))
@@ -203,13 +210,14 @@ class MessageStore:
         self._reclaiming = retry_once(step)
         return self._reclaiming
 
-    def release_ballast(self) -> bool:
-        """Give 16 MiB back to a full disk, for acknowledgements to be committed. False when that was done already."""
-        return ballast.release(self.directory)
+    def make_freed_pages_free(self) -> None:
+        """Write next to nothing: what the commit before has freed is free for others only after one more."""
 
-    def restore_ballast(self) -> bool:
-        """Take the 16 MiB again. False when the disk has no room for it."""
-        return ballast.restore(self.directory)
+        def write() -> None:
+            with self._writing() as changes:
+                changes.txn.put(IDENTITY, Identity(self.uuid, self.boot).encode())
+
+        retry_once(write)
 
     # Reading: any thread
 
@@ -287,7 +295,10 @@ class MessageStore:
                 yield changes
                 changes.finish()
         except lmdb.Error as error:
-            raise self._classifier.classify(error) from error
+            failure = self._classifier.classify(error)
+            if isinstance(failure, StoreFull):
+                self.space.cut_back()
+            raise failure from error
         self._set_aside_done += len(taken)
         for record in taken:
             del self._set_aside[(record.queue_id, record.lane, record.position)]
@@ -320,8 +331,8 @@ class MessageStore:
             highest = self._highest.get(lane.queue_id, {}).get(lane.lane, self.boot << COUNTER_BITS)
             # In order they should be already; out of order they could not be found again.
             kinds = changes.put(*place, sorted(lane.puts, key=itemgetter(0)), highest)
-        if lane.settled:
-            changes.settle(*place, lane.settled)
+        if finished := lane.finished:
+            changes.settle(*place, finished)
         if lane.deliveries:
             changes.count_deliveries(*place, lane.deliveries)
         changes.txn.put(lane_key(LANE, *place), encode_counters(lane.counters))
@@ -345,15 +356,17 @@ def _open(directory: Path, lock: int, uuid: bytes | None, *, compact: bool, crea
             raise StoreIncompatible(f"{directory} does not exist, although it should: restore it from a backup")
         lmdb_environment.create(directory, uuid or uuids.uuid4().bytes)
     identity = lmdb_environment.check_identity(directory, uuid)
+    lmdb_environment.cut_back(directory)
     if compact:
         lmdb_environment.compact_if_worth_it(directory)
     with ExitStack() as undo:
         environment = undo.enter_context(lmdb_environment.open_environment(directory))
         classifier = undo.enter_context(closing(FailureClassifier(directory)))
+        space = undo.enter_context(closing(StoreSpace(directory, environment)))
         identity = identity._replace(boot=identity.boot + 1)
         _begin_boot(environment, classifier, identity, directory)
-        ballast.restore(directory)
-        store = MessageStore(directory, environment, identity, classifier, lock)
+        store = MessageStore(directory, environment, identity, classifier, space, lock)
+        space.restore_ballast()
         undo.pop_all()
         return store
 

@@ -43,5 +43,5 @@ def _counted(txn: lmdb.Transaction[memoryview], key: bytes, boot: int) -> LaneCo
     try:
         return decode_counters(txn.get(key, b""))._replace(messages=messages, bytes=size_bytes)
     except StoreCorrupt:
-        # All of them count as delivered: a consumer may be told so wrongly, but never the reverse.
+        # All of them count as delivered: `redelivered` may be true by mistake, but never false by mistake.
         return LaneCounters(messages, size_bytes, boot << COUNTER_BITS, 0)

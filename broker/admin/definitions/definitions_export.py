@@ -23,14 +23,14 @@ VHOST_LIMITS = "vhost-limits"
 async def export_definitions(administration: Administration, arguments: Arguments) -> dict[str, Any]:
     """Everything that is not exclusive to a connection, users with the hashes of their passwords."""
     stored = await administration.definitions.load()
-    told, vhosts = administration.registry.settings, list(administration.broker.vhosts.values())
+    settings, vhosts = administration.registry.settings, list(administration.broker.vhosts.values())
     return {
-        "rabbit_version": told.version,
-        "rabbitmq_version": told.version,
+        "rabbit_version": settings.version,
+        "rabbitmq_version": settings.version,
         "product_name": "Leveret",
         "product_version": __version__,
         "rabbitmq_definition_format": "cluster",
-        "original_cluster_name": told.cluster_name,
+        "original_cluster_name": settings.cluster_name,
         "users": _users(administration),
         "vhosts": [_vhost(vhost) for vhost in vhosts],
         "permissions": [row._asdict() for row in stored.permissions],

@@ -1,7 +1,8 @@
 """Taking definitions in, as RabbitMQ does: exchanges and queues that are there stay, all else is as the file says.
 
 Everything is checked before the first change. Users, virtual hosts, permissions, limits, and what only the store
-knows are written in one transaction; then exchanges and queues are declared, and bindings made last.
+knows are written in one transaction; then exchanges and queues are declared, and bindings made last. That transaction
+also says which those will be, so that a start can finish what a crash has cut short.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
+
+import msgspec
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
@@ -30,6 +33,7 @@ from broker.admin.definitions.definitions_file import (
 )
 from broker.admin.json_tables import plain, table
 from broker.admin.listing import binding_row, bindings
+from broker.admin.protocol import AdministrationError
 from broker.entities.exchanges.exchange import Destination
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.scheduling.future import Future
@@ -51,6 +55,7 @@ from storage.definitions.definition_changes import (
     PutUserLimit,
     PutVhost,
     PutVhostLimit,
+    SetMetadata,
     TopicPermissionRow,
     UserLimitRow,
     UserRow,
@@ -58,6 +63,9 @@ from storage.definitions.definition_changes import (
     VhostRow,
 )
 from storage.definitions.definition_statements import TABLES
+
+UNFINISHED_IMPORT = "unfinished_import"
+"""Under which key of the store's metadata stands what is still to be declared and bound; nothing when all is done."""
 
 PUTS: dict[type[Any], type[Any]] = {
     VhostRow: PutVhost,
@@ -77,6 +85,15 @@ async def import_definitions(administration: Administration, arguments: Argument
     return await add(administration, convert(arguments.value("definitions")))
 
 
+async def resume(administration: Administration, unfinished: bytes) -> dict[str, int]:
+    """Finish an import that was cut short. Raises AdministrationError when it does not fit any more; it is over."""
+    try:
+        return await add(administration, convert(json.loads(unfinished)))
+    except AdministrationError:
+        await administration.change(_over())
+        raise
+
+
 async def add(administration: Administration, file: DefinitionsFile) -> dict[str, int]:
     """Take in what a file holds; how many of each kind were made or changed.
 
@@ -86,13 +103,31 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
     stored = await administration.definitions.load()
     rows = _different(_rows(file, stored), stored)
     lifted = _lifted_limits(file, stored)
-    await administration.change(*(PUTS[type(row)](row) for row in rows), *lifted)
+    await administration.change(*(PUTS[type(row)](row) for row in rows), *lifted, *_begun(file))
     created = Counter(TABLES[type(row)].name for row in rows)
     created.update({TABLES[VhostLimitRow].name: len(lifted)} if lifted else {})
-    created["exchanges"] = await _all(administration, _declare_exchanges(administration, file.exchanges))
-    created["queues"] = await _all(administration, _declare_queues(administration, file.queues))
-    created["bindings"] = await _all(administration, _bind(administration, file.bindings))
+    try:
+        created["exchanges"] = await _all(administration, _declare_exchanges(administration, file.exchanges))
+        created["queues"] = await _all(administration, _declare_queues(administration, file.queues))
+        created["bindings"] = await _all(administration, _bind(administration, file.bindings))
+    except Exception:  # the caller gets it; only a broker that ends leaves it to the next start
+        await administration.change(_over())
+        raise
+    if _begun(file):
+        await administration.change(_over())
     return dict(created)
+
+
+def _begun(file: DefinitionsFile) -> list[SetMetadata]:
+    """What is still to come when the first transaction is on disk. There are no passwords in it."""
+    entities = DefinitionsFile(exchanges=file.exchanges, queues=file.queues, bindings=file.bindings)
+    if entities == DefinitionsFile():
+        return []
+    return [SetMetadata(UNFINISHED_IMPORT, json.dumps(msgspec.to_builtins(entities)).encode("ascii"))]
+
+
+def _over() -> SetMetadata:
+    return SetMetadata(UNFINISHED_IMPORT, b"")
 
 
 async def _all(administration: Administration, futures: Iterable[Future[Any]]) -> int:

@@ -58,7 +58,7 @@ def archive(
         run = archiving.begin(broker, queue, out, limits, keep=keep)
         wanted = archiving.Wanted(None if until_empty or follow else limit or ready, follow)
         with _interrupts() as is_stopped, progress("messages", wanted.messages or ready, counts=True) as tell:
-            done = run.run(wanted, is_stopped=is_stopped, tell=lambda archived: tell(archived.messages))
+            done = run.run(wanted, is_stopped=is_stopped, on_file=lambda archived: tell(archived.messages))
             ended = not is_stopped()
     except archiving.FAILURES as error:
         raise AdministrationError("failed", str(error)) from error

@@ -9,13 +9,16 @@ first by name.
 
 from __future__ import annotations
 
-import re
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+from broker.entities.arguments.name_patterns import NamePattern, PatternError
 from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS, QueueArguments, parse
 from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, type_of
 from broker.wire.field_tables import Table
+
+log = logging.getLogger("leveret.policies")
 
 EXCHANGE = "exchange"
 """What a policy may apply to, beside the types of queue."""
@@ -74,18 +77,22 @@ class Policy(NamedTuple):
     """A policy, or an operator policy. `definition` has been checked: its keys are known, its values possible."""
 
     name: str
-    pattern: re.Pattern[str]
+    pattern: NamePattern
     apply_to: str
     definition: Mapping[str, Any]
     priority: int
 
     def applies(self, kind: str, name: str) -> bool:
         """Whether it could be in force for an entity of this kind and name."""
-        return (
-            kind in APPLY_TO[self.apply_to]
-            and UNSUPPORTED[kind].isdisjoint(self.definition)
-            and self.pattern.search(name) is not None
-        )
+        return kind in APPLY_TO[self.apply_to] and UNSUPPORTED[kind].isdisjoint(self.definition) and self._matches(name)
+
+    def _matches(self, name: str) -> bool:
+        """A policy whose pattern is given up does not apply, as in RabbitMQ."""
+        try:
+            return self.pattern.search(name)
+        except PatternError as error:
+            log.error("policy '%s' is not applied: %s", self.name, error)
+            return False
 
 
 class InForce(NamedTuple):

@@ -17,7 +17,7 @@ EXPIRY_MAX_MILLISECONDS = 315_360_000_000  # ten years, RabbitMQ's own bound
 
 
 class QueueArguments(NamedTuple):
-    """What a queue was told by its arguments; None where nothing was said. Times are milliseconds."""
+    """The values of a queue's arguments; None for those not given. Times are milliseconds."""
 
     message_ttl: int | None = None
     expires: int | None = None
@@ -67,12 +67,12 @@ def consumer_timeout(arguments: Table) -> int | None:
 def check(queue: str, vhost: str, arguments: Table) -> None:
     """Refuse what RabbitMQ refuses, in its order: the type, its arguments' values, arguments of other types.
 
-    Raises ChannelException 406. Arguments nobody knows are let through, as RabbitMQ does.
+    Raises ChannelException 406. Unknown arguments are let through, as in RabbitMQ.
     """
     where = f"for queue '{queue}' in vhost '{vhost}'"
     check_type(arguments.get("x-queue-type"), where)
     type_ = type_of(arguments)
-    if "x-dead-letter-exchange" in arguments:  # judged before anybody asks whether the type has dead letters
+    if "x-dead-letter-exchange" in arguments:  # checked before the type is asked for its arguments
         _exchange_name("x-dead-letter-exchange", arguments["x-dead-letter-exchange"], arguments, queue, vhost)
     for name, check_value in _CHECKS.items():
         if name in arguments and name in type_.arguments:

@@ -1,4 +1,4 @@
-"""What a stream is told: how long it may become when it is declared, where to begin when somebody consumes.
+"""Arguments of streams: of a declaration how long it may become, of basic.consume where to begin.
 
 Reply texts are RabbitMQ 3.10's. Where that version crashes over a value (541), the text is what it says of others.
 """

@@ -1,6 +1,6 @@
 """Which of so many buckets a value falls into, computed as RabbitMQ computes it.
 
-Two functions of Erlang/OTP, rebuilt bit by bit, so that whoever comes from RabbitMQ finds each key in the queue
+Two functions of Erlang/OTP, rebuilt bit by bit, so that a user of RabbitMQ finds each key in the queue
 where it was before. Both were compared with Erlang's own over many values; tests/unit/exchanges/test_erlang_hash.py
 keeps a sample of its answers.
 

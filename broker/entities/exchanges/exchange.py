@@ -75,6 +75,11 @@ class Exchange:
         self.version = 0
         self.delays: DelayQueue | None = None
 
+    def drop_delayed(self) -> None:
+        """Drop the store's records of what the exchange delayed. For an exchange that is deleted on disk, too."""
+        if self.delays is not None:
+            self.delays.store.drop()
+
     def binding(self, destination: Destination, key: str, arguments: Table) -> Binding:
         """What a binding from here to there is known by; the order of its arguments is not part of it."""
         return Binding(self, destination, key, encode_table(dict(sorted(arguments.items()))))

@@ -18,7 +18,7 @@ DELAYED_TYPE = "x-delayed-message"
 
 
 def delayed_type(arguments: Table) -> str:
-    """The type whose bindings an exchange has that delays messages: the one it was told.
+    """The value of `x-delayed-type`: the type by which a delaying exchange routes.
 
     Raises ChannelException 406, or ConnectionException 503 for a type that is not known, as RabbitMQ's plugin does.
     """
@@ -51,7 +51,7 @@ Raises ChannelException for those that the type refuses, ConnectionException for
 """
 
 CHANCE = Random()
-"""Where chance comes from, unless somebody wants to know it beforehand."""
+"""The source of chance, where none is given."""
 
 
 def new_exchange(

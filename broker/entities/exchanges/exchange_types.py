@@ -1,7 +1,7 @@
 """How exchanges match: the verbs of every type, and the four types that AMQP names, and what others have in common.
 
 A type sees binding keys, binding arguments and destinations only; names, flags and life cycle are the exchange's,
-who asks whom in what order is `routing`'s. The types that RabbitMQ has in plugins are in files of their own.
+the order in which they are asked is `routing`'s. The types that RabbitMQ has in plugins are in files of their own.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Router(Protocol):
     """The routing key alone decides, so that a result is good for the next message with the same key too."""
 
     history: Sequence[Message] = ()
-    """Earlier messages, the oldest first, that whoever is newly bound is given."""
+    """Earlier messages for a new binding, the oldest first."""
 
     def check_binding(self, key: str, arguments: Table, destination: str) -> None:
         """Raise ChannelException 406 when the type can make no sense of a binding.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RandomChoice(OneBinding):
-    """One binding for each message, whatever its keys: who is bound twice is twice as likely."""
+    """One binding for each message, whatever its keys: a destination bound twice is twice as likely."""
 
     by_key_alone = False
 

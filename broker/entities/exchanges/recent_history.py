@@ -1,4 +1,4 @@
-"""An exchange that gives the last messages to whoever is newly bound.
+"""An exchange that gives its last messages to each new binding.
 
 What it remembers is in memory and ends with the process, persistent or not, as in RabbitMQ's plugin: it keeps
 them in a table of that kind. The copies it hands out are messages like any other.
@@ -27,7 +27,7 @@ _NOT_STORED = Field("t", True)
 
 
 class RecentHistory(Fanout):
-    """Everything to everybody, and the last of it to those who come later.
+    """Everything to every binding, and the last messages to later ones.
 
     A message is remembered when it is routed, bound queues or none: one of a transaction before its commit, and
     one with the header `x-recent-history-no-store` set to true never.

@@ -141,15 +141,23 @@ def _death(message: Message, properties: BasicProperties, queue: str, reason: st
 def _counted(before: Field | None, death: Table) -> Deaths:
     """The deaths with one more among them: the same queue and reason counts on, and moves to the front.
 
-    Only a message's first death has its fields in the order they are written in; RabbitMQ sorts the later ones.
+    Of several with one queue and reason, which only a publisher can have written, the latest stays. Only a
+    message's first death has its fields in the order they are written in; RabbitMQ sorts the later ones.
     """
-    history = _deaths(before)
-    same = [old for old in history if all(_text(old, name) == _text(death, name) for name in ("queue", "reason"))]
-    if same:
-        death = {**same[0], "count": Field("l", min(_count(same[0]) + 1, COUNT_MAX))}
+    history: dict[tuple[str, str], Table] = {}
+    for old in _deaths(before):
+        history.setdefault(_place(old), old)
+    same = history.pop(_place(death), None)
+    if same is not None:
+        death = {**same, "count": Field("l", min(_count(same) + 1, COUNT_MAX))}
     if before is not None and before.kind == "A":
         death = dict(sorted(death.items()))
-    return [Field("F", entry) for entry in (death, *(old for old in history if old not in same))]
+    return [Field("F", entry) for entry in (death, *history.values())]
+
+
+def _place(death: Table) -> tuple[str, str]:
+    """Queue and reason."""
+    return _text(death, "queue"), _text(death, "reason")
 
 
 def _count(death: Table) -> int:

@@ -54,7 +54,7 @@ class Message:
 
     @property
     def blind_keys(self) -> list[str]:
-        """Further routing keys that nobody is to see."""
+        """The BCC header's routing keys, which are not delivered."""
         return []
 
     @property

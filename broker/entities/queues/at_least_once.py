@@ -13,7 +13,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.clearing import CHUNK_BYTES
 from broker.entities.queues.ready_messages import ReadyMessages
+from broker.entities.scheduling.background_work import MESSAGE_BYTES, until_done
 
 if TYPE_CHECKING:
     from broker.entities.queues.queue import QueueContext
@@ -24,7 +26,7 @@ RETRY_MILLISECONDS = 1000
 """How long after a dead letter was not taken it is tried again."""
 
 TRIED_AT_ONCE = 32
-"""So many of the oldest dead letters are tried each time; RabbitMQ has as many on their way."""
+"""So many of the oldest dead letters are tried before others have their turns; RabbitMQ has as many on their way."""
 
 REASONS = ("rejected", "expired", "maxlen", "delivery_limit")
 REASON_SHIFT = 8
@@ -60,7 +62,7 @@ class AtLeastOnce:
         )
 
     def add(self, message: Message, reason: str) -> None:
-        """A message of the queue has died. It is sent on at once, unless others wait or somebody does not take it."""
+        """A message of the queue has died. It is sent on at once, unless others wait or a queue does not take it."""
         if len(self._ready_messages) or not self._send(message, reason):
             self._wait(message, reason)
 
@@ -96,33 +98,38 @@ class AtLeastOnce:
         self._ready_messages.append(dead_letter)
         self._retry_later()
 
-    def _retry_later(self, milliseconds: int = RETRY_MILLISECONDS) -> None:
+    def _retry_later(self) -> None:
         if len(self._ready_messages) and not self._retrying:
             self._retrying = True
-            self._context.timers.at(self._context.now() + milliseconds, self._retry)
+            self._context.timers.at(self._context.now() + RETRY_MILLISECONDS, self._retry)
 
     def _retry(self) -> None:
-        """Try the oldest dead letters. When some went, there is room to try others at once."""
+        attempts = until_done(self._try_some, self._retried)
+        self._context.background_work.begin(attempts, lambda: self._context.batches.crowded)
+
+    def _retried(self) -> None:
         self._retrying = False
-        if not len(self._ready_messages):
-            return  # the queue is gone, for instance
-        waiting, sent = [], 0
+        self._retry_later()
+
+    def _try_some(self) -> int:
+        """Try the oldest dead letters; how much was sent. When some went, there is room to try others at once."""
+        waiting, sent, turn = [], 0, self._context.turn
+        copies = turn.dead_letter_copies
         for _ in range(TRIED_AT_ONCE):
-            dead_letter = self._ready_messages.pop()
-            if dead_letter is None:
+            if sent >= CHUNK_BYTES or (dead_letter := self._ready_messages.pop()) is None:
                 break
             if self._sent(dead_letter):
                 self._let_go(dead_letter)
-                sent += 1
+                sent = max(sent + dead_letter.size + MESSAGE_BYTES, MESSAGE_BYTES * (turn.dead_letter_copies - copies))
             else:
                 waiting.append(dead_letter)
         self._ready_messages.give_back(waiting)
-        self._retry_later(1 if sent else RETRY_MILLISECONDS)
+        return sent
 
     def _let_go(self, dead_letter: Entry) -> None:
         if self._queue.events is not None:
             self._queue.events.released(dead_letter)
-        self._store.settle((dead_letter,))
+        self._store.settle((dead_letter,), moved=True)
 
     def _sent(self, dead_letter: Entry) -> bool:
         message = dead_letter.message

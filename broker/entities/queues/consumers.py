@@ -22,6 +22,10 @@ class Outlet(Protocol):
     def room(self) -> int:
         """How many more messages the channel can take now: 0 while its connection's output is full."""
 
+    prefetch_all: int
+    """How many unacknowledged messages all its consumers together may hold; 0: any number. With such a limit the
+    channel chooses the next consumer when messages are settled."""
+
     def allowance(self) -> int:
         """How many more unacknowledged messages all its consumers together may hold."""
 
@@ -84,7 +88,7 @@ class Consumer:
         """How many messages it may be given now."""
         room = self.outlet.room()
         if self.no_ack:
-            return room
+            return room if self.outlet.allowance() > 0 else 0
         own = self.prefetch - self.unacked if self.prefetch else UNLIMITED
         return min(room, own, self.outlet.allowance())
 
@@ -103,7 +107,7 @@ class Consumer:
     def settled(self, count: int = 1) -> None:
         """Messages it held are acknowledged or given back."""
         self.unacked -= count
-        if not self.waiting:
+        if not (self.waiting or (self.outlet.prefetch_all and not self.ended)):
             self.resume()
 
     def resume(self) -> None:
@@ -115,7 +119,9 @@ class Consumers:
     """The consumers of one queue, served in turn, higher priorities first.
 
     Only those that may have credit stand in the rotation, so that finding the next one does not mean asking
-    everybody. With a single active consumer only the first of `members` is ever enlisted.
+    everybody. With a single active consumer only the first of `members` is ever enlisted. Its order is the purpose of
+    such a queue: while one that was cancelled has messages out, its successor on another channel waits, because they
+    may come back.
     """
 
     def __init__(self, *, single_active: bool) -> None:
@@ -126,13 +132,15 @@ class Consumers:
         self._lines: dict[int, OrderedDict[Consumer, None]] = {}
         self._priorities: list[int] = []
         self._orphans: list[Consumer] = []
+        self._leaving: dict[Consumer, None] = {}
+        """Those that were the single active one, and have messages out."""
 
     def __len__(self) -> int:
         return len(self.members)
 
     @property
     def exclusive(self) -> bool:
-        """Somebody consumes exclusively."""
+        """There is an exclusive consumer."""
         return self._exclusive is not None
 
     def add(self, consumer: Consumer) -> None:
@@ -154,25 +162,38 @@ class Consumers:
         self._retire(consumer)
         if self._active is consumer:
             self._active = None
-            if self._single_active and self.members:
-                self._activate()
+            if self._single_active:
+                self._succeed(consumer)
 
     def end(self) -> None:
-        """The queue is gone, and nobody consumes from it any more: see `notify`."""
+        """The queue is gone, and has no consumers any more: see `notify`."""
         self._orphans = list(self.members)
         for consumer in self._orphans:
             self.remove(consumer)
 
     def notify(self, turn: Turn) -> None:
-        """The deletion is certain: consumers are told, after whoever asked for it."""
+        """The deletion is certain: consumers get basic.cancel, after the answer to the client that asked for it."""
         orphans, self._orphans = self._orphans, []
         for consumer in orphans:
             turn.last(partial(consumer.outlet.cancelled, consumer))
 
-    def _activate(self) -> None:
+    def _succeed(self, former: Consumer) -> None:
         """Make one of those that stand by the active one: of the highest priority, and of these the first to come."""
-        self._active = max(self.members, key=_priority)
-        self.enlist(self._active)
+        if former.unacked:
+            self._leaving[former] = None
+        if self.members:
+            self._active = max(self.members, key=_priority)
+            self.enlist(self._active)
+
+    def _leave(self, former: Consumer) -> None:
+        """Nothing that one had is out any more."""
+        self._leaving.pop(former, None)
+        if self._active is not None:
+            self.enlist(self._active)
+
+    def _waits(self, consumer: Consumer) -> bool:
+        """Another channel has messages that were given to its predecessors."""
+        return any(former.outlet is not consumer.outlet for former in self._leaving)
 
     def active(self, consumer: Consumer) -> bool:
         """It may be given messages; the others of a single-active-consumer queue stand by."""
@@ -180,7 +201,11 @@ class Consumers:
 
     def enlist(self, consumer: Consumer) -> None:
         """Put a consumer that may have credit into the rotation."""
-        if consumer.waiting or consumer.ended or not self.active(consumer):
+        if consumer.ended:
+            if consumer in self._leaving and not consumer.unacked:
+                self._leave(consumer)
+            return
+        if consumer.waiting or not self.active(consumer) or (self._leaving and self._waits(consumer)):
             return
         consumer.waiting = True
         line = self._lines.get(consumer.priority)
@@ -191,7 +216,7 @@ class Consumers:
         consumer.queue.touch()
 
     def next(self) -> tuple[Consumer, int, bool] | None:
-        """Whose turn it is, its credit, and whether nobody of its priority shares the turns with it."""
+        """The consumer whose turn it is, its credit, and whether it is the only one of its priority."""
         for priority in self._priorities:
             line = self._lines[priority]
             while line:
@@ -210,6 +235,7 @@ class Consumers:
         for consumer in rotation:
             assert consumer in self.members, f"consumer {consumer.tag} has gone and is in the rotation"
             assert self.active(consumer), f"consumer {consumer.tag} stands by and is in the rotation"
+            assert not self._waits(consumer), f"consumer {consumer.tag} is in the rotation before its predecessor left"
         waiting = [consumer for consumer in self.members if consumer.waiting]
         assert set(rotation) == set(waiting), f"{len(rotation)} consumers are in the rotation, {len(waiting)} wait"
         for priority, line in self._lines.items():
@@ -217,6 +243,9 @@ class Consumers:
         assert self._priorities == sorted(self._lines, reverse=True), f"lines are served as {self._priorities}"
         for special in (self._active, self._exclusive):
             assert special is None or special in self.members, f"consumer {special.tag} has gone and is remembered"
+        for consumer in self._leaving:
+            assert consumer.ended, f"consumer {consumer.tag} is leaving and has not ended"
+            assert consumer.unacked > 0, f"consumer {consumer.tag} is leaving and holds {consumer.unacked} messages"
         for consumer in self.members:
             assert not consumer.ended, f"consumer {consumer.tag} has ended and is a member"
             assert consumer.unacked >= 0, f"consumer {consumer.tag} holds {consumer.unacked} messages"

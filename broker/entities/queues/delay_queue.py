@@ -1,8 +1,8 @@
 """Where the messages of an x-delayed-message exchange wait for their time.
 
-Each such exchange has a queue of its own, which nobody sees: with an id from the same sequence as other queues, and
+Each such exchange has a queue of its own, which no client sees: with an id from the same sequence as other queues, and
 a lane in the message store. Routing leads a message that asks for a delay there instead of to what the exchange
-matches. So it is written, confirmed and counted as in any queue. What is different is the way out: nobody consumes,
+matches. So it is written, confirmed and counted as in any queue. What is different is the way out: it has no consumers,
 messages leave in the order of their times, and to leave is to be published again, by the exchange's bindings of
 that moment. Leaving the one queue and entering others happen in one turn, therefore in one batch: a crash finds
 the message in one place or in the other, never in both, never in neither.
@@ -40,10 +40,14 @@ INDEX_MESSAGES = 4096
 RELEASE_MESSAGES = 128
 """How many messages leave in one turn, at most."""
 
+RELEASE_COPIES = 1024
+"""After so many copies the other messages that are due leave in a later turn."""
+
 BATCHES_BEHIND_MAX = 4
 """With more full batches waiting for the disk than this, what is due has to wait too."""
 
-BEHIND_MILLISECONDS = 10
+BEHIND_MILLISECONDS, NO_ROOM_MILLISECONDS = 10, 1000
+"""How long what is due waits before it looks at the disk again: one that is behind, and one that is full."""
 
 AGAIN_MILLISECONDS, AGAIN_DOUBLINGS_MAX = 1000, 6
 """After what time a message that could not be published is tried again at first, and how often that time doubles."""
@@ -53,7 +57,7 @@ _POSITION_BITS = 64
 
 
 class NothingReady:
-    """The ready messages of a queue of which nobody takes any: what waits in it has not come due."""
+    """The ready messages of a queue without consumers: there are none, because what waits in it has not come due."""
 
     bytes = 0
 
@@ -155,8 +159,10 @@ class DelayQueue(Queue):
         self._touched = False
         if self._unread_after is not None or self.deleted:
             return
-        if len(self._batches.sealed) > BATCHES_BEHIND_MAX:
-            self._look_again(self._context.now() + BEHIND_MILLISECONDS)
+        if self._batches.no_room or len(self._batches.sealed) > BATCHES_BEHIND_MAX:
+            self._look_by(
+                self._context.now() + (NO_ROOM_MILLISECONDS if self._batches.no_room else BEHIND_MILLISECONDS)
+            )
             return
         entries = list(self._due())
         try:
@@ -166,8 +172,13 @@ class DelayQueue(Queue):
             for entry in entries:
                 self._try_again(entry, Trouble(0, set()))
             return
+        copies = 0
         for entry in entries:
-            self._attempt(entry)
+            if copies >= RELEASE_COPIES:
+                self._wait_until(entry, entry.expires_at)
+            else:
+                self._attempt(entry)
+                copies += len(self._reached)
         self._watch()
 
     def _attempt(self, entry: Entry) -> None:
@@ -183,10 +194,14 @@ class DelayQueue(Queue):
     def _try_again(self, entry: Entry, trouble: Trouble) -> None:
         """Have a message come due once more, later each time. Queues that it has reached already get it only once."""
         self._troubles[entry.position] = trouble._replace(attempts=trouble.attempts + 1)
+        wait = AGAIN_MILLISECONDS << min(trouble.attempts, AGAIN_DOUBLINGS_MAX)
+        self._wait_until(entry, self._context.now() + wait)
+
+    def _wait_until(self, entry: Entry, due: int) -> None:
+        """Have a message that was taken out of the index come due, again or once more."""
         self._held[entry.position] = entry
         self._held_bytes += entry.size
-        wait = AGAIN_MILLISECONDS << min(trouble.attempts, AGAIN_DOUBLINGS_MAX)
-        self._add(self._context.now() + wait, entry.position, entry.size)
+        self._add(due, entry.position, entry.size)
 
     def _due(self) -> Iterator[Entry]:
         """Take the next messages that are due out of the index: as many as may be in memory at once."""
@@ -197,7 +212,9 @@ class DelayQueue(Queue):
             item = heapq.heappop(self._index)
             position, size = item >> _SIZE_BITS & (1 << _POSITION_BITS) - 1, item & (1 << _SIZE_BITS) - 1
             room -= size
-            yield self._forget(position) or self._on_disk(position, size)
+            entry = self._forget(position) or self._on_disk(position, size)
+            entry.expires_at = item >> _POSITION_BITS + _SIZE_BITS
+            yield entry
 
     def _on_disk(self, position: int, size: int) -> Entry:
         entry = Entry(self, position, None, size, 0)
@@ -214,22 +231,23 @@ class DelayQueue(Queue):
         entry.persistent = self.durable and message.persistent
         self._release(message, self._reached)
         if entry.stored:
-            self.store.settle((entry,))
+            self.store.settle((entry,), moved=True)
 
     def _watch(self) -> None:
         """Come back when the first message is due; for what is due already, in a turn of its own."""
         if self._index:
-            due = max(self._index[0] >> _POSITION_BITS + _SIZE_BITS, self._context.now() + 1)
-            if not 0 < self._watched <= due:
-                self._look_again(due)
+            self._look_by(max(self._index[0] >> _POSITION_BITS + _SIZE_BITS, self._context.now() + 1))
 
-    def _look_again(self, at: int) -> None:
-        self._watched = at
-        self._context.timers.at(at, self._look, self)
+    def _look_by(self, at: int) -> None:
+        """Come back at a time, or earlier; a later time at which it was to come back is forgotten."""
+        if not 0 < self._watched <= at:
+            self._watched = at
+            self._context.timers.at(at, lambda: self._look(at), self)
 
-    def _look(self) -> None:
-        self._watched = 0
-        self.touch()
+    def _look(self, at: int) -> None:
+        if at == self._watched:
+            self._watched = 0
+            self.touch()
 
     # The whole
 

@@ -8,22 +8,37 @@ message comes in is for each type of queue to say; in a classic queue without pr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import chain
+from operator import attrgetter
 from typing import Protocol
 
 from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.clearing import Clearing
 from broker.entities.queues.consumers import Outlet
-from broker.entities.queues.queue import LOAD_BYTES, RUN_BYTES, Queue, Ready, Store
+from broker.entities.queues.queue import (
+    LOAD_BYTES,
+    RUN_BYTES,
+    Letters,
+    Queue,
+    QueueContext,
+    QueueSpec,
+    Ready,
+    Roles,
+    Store,
+)
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.ready_messages import ReadyMessages
+from broker.entities.scheduling.future import Future
 from storage.batch import PERSISTENT
 
 RUN_MESSAGES = 1024
 """How much one consumer is given, with RUN_BYTES, before it is asked again for its credit."""
 
 DELIVER_MESSAGES = 1024
-"""How much a queue delivers before it is asked whether others of the turn shall be served first."""
+"""How much a queue delivers before it is asked whether others of the turn have to be served first."""
 
 LOAD_MESSAGES = 256
 """How many given-back messages are read from disk at a time, with LOAD_BYTES: one at least."""
@@ -47,7 +62,7 @@ class OrderedReady(Ready, Protocol):
 
     def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]: ...
 
-    def due(self, now: int, messages: int) -> list[Entry]: ...
+    def due(self, now: int, room: int) -> list[Entry]: ...
 
     def next_returned(self, limit: int) -> list[Entry]: ...
 
@@ -77,15 +92,23 @@ class OrderedQueue(Queue):
     ready_messages: OrderedReady
     limits: Limits
 
+    def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
+        self.clearing = Clearing(self, context.background_work, context.batches, context.turn)
+        super().__init__(spec, roles, context, owner)
+
     # Out: to consumers and getters
 
     def deliver(self) -> None:
         """Hand ready messages to the consumers that have credit, one each in turn; of very many, some at a time."""
         self._touched = False
+        if self.clearing.size and self.clearing.delays_delivery:
+            return
         limits, left = self.limits, DELIVER_MESSAGES
-        while left > 0 and len(self.ready_messages):
+        while left > 0 and self.consumers.members and len(self.ready_messages):
             if limits.timed:
                 limits.expire(strictly=True)
+                if limits.expiring:
+                    return
             turn = self.consumers.next()
             if turn is None:
                 break
@@ -100,10 +123,18 @@ class OrderedQueue(Queue):
         if left <= 0:
             self.touch()
 
+    def busy(self) -> Future[None] | None:
+        """What has to be over before the first message may be taken: more came back, or has expired, than can be dealt
+        with in one turn. None, as a rule, for nothing.
+        """
+        self.limits.expire()
+        return self.clearing.begin() if self.limits.expiring or self.clearing.delays_delivery else None
+
     def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
         """Take the first ready message for a channel that asked for one."""
         self.use()
-        self.limits.expire()
+        if self.busy() is not None:
+            return None
         entry = self.pop()
         self.limits.expire()
         self.limits.watch()
@@ -114,6 +145,10 @@ class OrderedQueue(Queue):
         else:
             self.hold(outlet, (entry,))
         return entry
+
+    def clear_head(self) -> int:
+        """Let go of some of what could not go at once. How much that was in bytes, 0 when nothing is left."""
+        return self.limits.clear_some()
 
     def take(self, limit: int) -> list[Entry]:
         """The next messages for one consumer: a run of them, as long as none may have expired meanwhile."""
@@ -160,45 +195,71 @@ class OrderedQueue(Queue):
     def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         """Delivered messages come back to their places, to be delivered again.
 
-        Some types of queue treat those differently that were `abandoned`: nobody gave them back, their channel ended.
+        Some types of queue treat those differently that were `abandoned`: not given back, but left by a channel's end.
         """
+        if self.deleted:
+            self.unacked -= len(entries)
+            return
+        if len(entries) > RUN_MESSAGES:  # so many are put into their places last first, which costs least
+            entries = sorted(entries, key=_position, reverse=True)
+        self.clearing.take_in(entries, partial(self._take_back, abandoned=abandoned), writes=False, first=True)
+
+    def _take_back(self, entries: Sequence[Entry], *, abandoned: bool) -> int:
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
-        self.take_back(entries)
-
-    def take_back(self, entries: Sequence[Entry]) -> None:
-        """Have delivered messages in their places again."""
         self.unacked -= len(entries)
-        if self.deleted:
-            return
+        self.give_back(entries)
+        return len(entries)
+
+    def give_back(self, entries: Sequence[Entry]) -> None:
+        """Have messages that came back in their places again."""
         for entry in entries:
             entry.redelivered = True
             entry.consumer = None
         self.ready_messages.give_back(entries)
-        if self.limits.on_length:
+        if self.limits.on_length and not self.clearing.size:
             self.limits.make_room_for_returned()
         self.touch()
 
     def reject(self, entries: Sequence[Entry]) -> None:
         """A consumer does not want messages and does not want them back in the queue."""
+        if self.deleted:
+            self.unacked -= len(entries)
+        else:
+            self.clearing.take_in(entries, self._reject, writes=True, first=False)
+
+    def _reject(self, entries: Sequence[Entry]) -> int:
+        if self.arguments.dead_letter_exchange is not None:
+            self.store.load([entry for entry in entries if entry.message is None])
         self.unacked -= len(entries)
-        if not self.deleted:
-            for chunk in _chunks(entries):
-                if self.arguments.dead_letter_exchange is not None:
-                    self.store.load([entry for entry in chunk if entry.message is None])
-                self.discard(chunk, "rejected")
+        count = self.discard(entries, "rejected")
+        self.unacked += len(entries) - count
+        return count
+
+    @property
+    def held(self) -> Iterable[Entry]:
+        """The unacknowledged messages, with those that came back and are not dealt with yet."""
+        return chain(super().held, self.clearing.entries)
 
     # Gone: dead letters, or nothing
 
-    def discard(self, entries: Sequence[Entry], reason: str) -> None:
-        """Messages leave without having been acknowledged: dead letters, if the queue has a place for them."""
+    def discard(self, entries: Sequence[Entry], reason: str) -> int:
+        """Messages leave without having been acknowledged: dead letters, if the queue has a place for them.
+
+        How many those are, the first of them: all, unless dead letters go to so many queues that one step is too short.
+        """
         exchange = self.arguments.dead_letter_exchange
+        written: list[Letters] = []
+        if exchange is not None and (messages := [entry.message for entry in entries if entry.message is not None]):
+            written = self._context.dead_letters.write(self, messages, reason)
+            if (count := sum(len(letters.copies) for letters in written)) < len(messages):
+                entries = _first_readable(entries, count)
         if self.events is not None:
             self.events.discarded(entries, reason, exchange)
-        messages = [entry.message for entry in entries if entry.message is not None]
-        if messages and exchange is not None:
-            self._context.dead_letters.publish(self, messages, reason)
-        self.finish(entries)
+        if written:
+            self._context.dead_letters.publish(written)
+        self.finish(entries, moved=exchange is not None)
+        return len(entries)
 
     def turn_away(self, message: Message, reason: str) -> None:
         """A message that is not taken in goes to the queue's dead-letter exchange, if it has one."""
@@ -206,7 +267,7 @@ class OrderedQueue(Queue):
         if self.events is not None:
             self.events.turned_away(message, reason, exchange)
         if exchange is not None:
-            self._context.dead_letters.publish(self, (message,), reason)
+            self._context.dead_letters.publish(self._context.dead_letters.write(self, (message,), reason))
 
     # The whole: purge, restore
 
@@ -216,6 +277,11 @@ class OrderedQueue(Queue):
             self.events.purged(self._position + 1, self.held)
         self.store.purge(self._position + 1, self.held)
         return self.ready_messages.clear()
+
+    def delete(self) -> int:
+        """End: no consumers, no messages. The number of ready messages."""
+        self.unacked -= self.clearing.end()
+        return super().delete()
 
     def restore(self) -> None:
         """Start with what the store says is there."""
@@ -235,6 +301,7 @@ class OrderedQueue(Queue):
         super().check()
         if self.deleted:
             return
+        self.clearing.check()
         held, resident = list(self.held), self.ready_messages.resident()
         assert self.unacked == len(held), f"{len(held)} messages are out, {self.unacked} are counted"
         both = {entry.position for entry in held} & {entry.position for entry in resident}
@@ -299,15 +366,13 @@ class ClassicQueue(OrderedQueue):
         return durable
 
 
-def _chunks(entries: Sequence[Entry]) -> Iterator[list[Entry]]:
-    """Entries a few at a time, so that their contents may be in memory together."""
-    chunk: list[Entry] = []
-    size_bytes = 0
-    for entry in entries:
-        chunk.append(entry)
-        size_bytes += entry.size
-        if len(chunk) >= LOAD_MESSAGES or size_bytes >= LOAD_BYTES:
-            yield chunk
-            chunk, size_bytes = [], 0
-    if chunk:
-        yield chunk
+_position = attrgetter("position")
+
+
+def _first_readable(entries: Sequence[Entry], count: int) -> Sequence[Entry]:
+    """The first entries, up to the last of so many that have their content."""
+    for end, entry in enumerate(entries, 1):
+        count -= entry.message is not None
+        if not count:
+            return entries[:end]
+    return entries

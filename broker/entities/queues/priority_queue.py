@@ -94,10 +94,10 @@ class PriorityReadyMessages:
         first = self.peek()
         return [] if first is None else self._levels[first.level].run(messages, size_bytes, now)
 
-    def due(self, now: int, messages: int) -> list[Entry]:
+    def due(self, now: int, room: int) -> list[Entry]:
         """Take the first messages of the highest level whose time has passed: see `ReadyMessages.due`."""
         first = self.peek()
-        return [] if first is None else self._levels[first.level].due(now, messages)
+        return [] if first is None else self._levels[first.level].due(now, room)
 
     def next_returned(self, limit: int) -> list[Entry]:
         """The next messages in line among the returned ones of the highest level, left in place."""
@@ -176,10 +176,10 @@ class PriorityStore:
         """Have a message written with the open batch: see `QueueStore.put`."""
         self.lane(entry.level).put(entry, durable=durable)
 
-    def settle(self, entries: Iterable[Entry]) -> None:
+    def settle(self, entries: Iterable[Entry], *, moved: bool = False) -> None:
         """Messages are finished with: see `QueueStore.settle`."""
         for number, members in _by_level(entries).items():
-            self._lanes[number].settle(members)
+            self._lanes[number].settle(members, moved=moved)
 
     def delivered(self, entries: Iterable[Entry]) -> None:
         """A consumer has seen these messages: see `QueueStore.delivered`."""
@@ -198,10 +198,8 @@ class PriorityStore:
 
     def drop(self) -> None:
         """The queue is gone for good: its records are to be reclaimed."""
-        for lane in self._lanes.values():
-            if lane.used:
-                lane.drop()
-                break
+        used = [lane for lane in self._lanes.values() if lane.used]
+        (used or [self.lane(0)])[0].drop()
 
     def restore(self) -> Mapping[int, QueueStore]:
         """The lanes were there before this start: what had been delivered is redelivered."""

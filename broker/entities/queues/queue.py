@@ -1,4 +1,4 @@
-"""What all queues are: a name, messages that come in and count, those who want them, and an end.
+"""What all queues are: a name, messages that come in and count, consumers, and an end.
 
 Nothing here waits: a queue that has something to do says so to the turn, and does it at the turn's end. The types of
 queue, and the roles that each fills, are in `queue_family`.
@@ -22,7 +22,10 @@ from broker.wire.field_tables import Table
 from storage.batch import COUNTER_BITS, LaneState
 
 if TYPE_CHECKING:
+    from broker.entities.queues.batch_queue import BatchQueue
     from broker.entities.queues.event_recording import Recorder
+    from broker.entities.scheduling.background_work import BackgroundWork
+    from broker.entities.scheduling.future import Future
     from broker.entities.scheduling.timers import Timers
     from broker.entities.scheduling.turn import Turn
 
@@ -43,14 +46,27 @@ class QueueSpec(NamedTuple):
     arguments: Table
 
 
+class Letters(NamedTuple):
+    """Dead letters that go the same way, and the queues at its end."""
+
+    copies: Sequence[Message]
+    targets: Sequence[Queue]
+
+
 class DeadLetters(Protocol):
     """The way of a queue's dead letters to its dead-letter exchange."""
 
-    def publish(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
-        """Publish messages that died in a queue, for a reason."""
+    def write(self, queue: Queue, messages: Sequence[Message], reason: str) -> list[Letters]:
+        """What is to be published for the first of some messages that died in a queue, for a reason.
+
+        That is for so many of them as one step may copy, for one at least.
+        """
+
+    def publish(self, written: Iterable[Letters]) -> None:
+        """Publish dead letters."""
 
     def publish_for_certain(self, queue: Queue, message: Message, reason: str) -> bool:
-        """The same with one message; False, and nothing published, unless it has targets and all of them take it."""
+        """Publish the dead letter of one. False, and nothing published, unless it has targets and all take it."""
 
 
 class QueueContext(NamedTuple):
@@ -65,6 +81,8 @@ class QueueContext(NamedTuple):
     dead_letters: DeadLetters
     recorder: Recorder | None
     """Where events are recorded, what gathers them."""
+    background_work: BackgroundWork
+    batches: BatchQueue
 
 
 class Ready(Protocol):
@@ -92,8 +110,8 @@ class Store(Protocol):
     def state(self) -> LaneState:
         """How much of the queue survives a restart."""
 
-    def settle(self, entries: Sequence[Entry]) -> None:
-        """Messages that were given to the store are finished with."""
+    def settle(self, entries: Sequence[Entry], *, moved: bool = False) -> None:
+        """Messages that were given to the store are finished with; `moved`: something was put in their place."""
 
     def lost(self, number: int, messages: int, size_bytes: int) -> None:
         """Records of one lane could not be read, and were set aside."""
@@ -103,7 +121,7 @@ class Store(Protocol):
 
 
 class Roles(NamedTuple):
-    """Who fills the roles of a queue: a store, and what makes the others for the queue that is being made."""
+    """What fills the roles of a queue: a store, and what makes the others for the queue that is being made."""
 
     store: Any
     ready_messages: Callable[[Any, QueueContext], Ready]
@@ -112,7 +130,7 @@ class Roles(NamedTuple):
 
 
 class Queue(ABC):
-    """Messages, and who wants them. Of the roles, ready messages are made first and consumers last."""
+    """Messages and consumers. Of the roles, ready messages are made first and consumers last."""
 
     store: Store
     ready_messages: Ready
@@ -176,7 +194,7 @@ class Queue(ABC):
         return self.arguments.consumer_timeout
 
     def use(self) -> None:
-        """Somebody has an interest in the queue: the time of its expiry, if it has one, begins anew."""
+        """The queue was used: the time of its `x-expires`, if it has one, begins anew."""
         self.last_used = self._context.now()
 
     def touch(self) -> None:
@@ -189,15 +207,19 @@ class Queue(ABC):
 
     @abstractmethod
     def deliver(self) -> None:
-        """Hand out what is ready, to those who want it."""
+        """Hand out what is ready to consumers with credit."""
 
     def deliver_now(self) -> None:
-        """Deliver now what the turn would deliver at its end: somebody is about to look at what is ready.
+        """Deliver now what the turn would deliver at its end: the number of ready messages is about to be read.
 
         A message that a consumer waits for is not ready, and one that has had its time is not there.
         """
         while self._touched:
             self.deliver()
+
+    def busy(self) -> Future[None] | None:
+        """What has to be over before the first message may be taken from the queue; None, as a rule, for nothing."""
+        return None
 
     def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
         """Take the first ready message for a channel that asked for one; None where none can be taken."""
@@ -208,9 +230,9 @@ class Queue(ABC):
         self.unacked += len(entries)
         self._holders[outlet] = None
 
-    def finish(self, entries: Iterable[Entry]) -> None:
-        """Messages have left for good, without ever having been unacknowledged."""
-        self.store.settle([entry for entry in entries if entry.stored])
+    def finish(self, entries: Iterable[Entry], *, moved: bool = False) -> None:
+        """Messages have left for good, without ever having been unacknowledged; `moved`: for another place."""
+        self.store.settle([entry for entry in entries if entry.stored], moved=moved)
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Delivered messages are acknowledged."""
@@ -254,11 +276,11 @@ class Queue(ABC):
         return 0
 
     def delete(self) -> int:
-        """End: nobody consumes any more, messages are gone. The number of ready messages.
+        """End: no consumers, no messages. The number of ready messages.
 
         Some of what a queue has knows the queue: ready messages are read back for it, limits let messages go from it,
-        dead letters are tried for it, a delayed message is published for its exchange. A queue that is gone shall be
-        free at once, with all that it held, not when somebody looks for cycles. So all of that ends here: each of them
+        dead letters are tried for it, a delayed message is published for its exchange. A queue that is gone must be
+        freed at once, with all that it held, not by the garbage collector. So all of that ends here: each of them
         has an `end`, which lets go of the queue, and limits are left to be those of all queues that are gone.
         """
         if self.events is not None:

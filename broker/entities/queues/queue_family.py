@@ -8,7 +8,7 @@ rest are roles, which others fill, and which it is given when it is made:
 - *Ready messages*: what waits for consumers, in the order in which it goes out. They keep a window of it in memory and
   have the store read the rest back for the queue. A stream's are its log; of a delayed queue's messages none is ready.
 - *Limits*: how long messages stay, how many there may be, and what becomes of those that are too many.
-- *Consumers*: who wants messages, and whose turn it is.
+- *Consumers*: by priority, and in each priority whose turn it is.
 
 A store knows no queue. The other roles may know theirs; `Queue.delete` says how that ends. All that is asked of every
 type of queue is in `Queue`; `OrderedQueue` is what those have in common from which messages are taken in order.
@@ -94,14 +94,14 @@ FAMILY = (
 
 
 def new_queue(spec: QueueSpec, place: StorePlace, context: QueueContext, owner: object | None = None) -> Queue:
-    """A queue as it was declared, with a place in the message store. `owner` is whom it is exclusive to."""
+    """A queue as it was declared, with a place in the message store; exclusive to connection `owner`, if any."""
     member = next(member for member in FAMILY if member.is_meant(spec.arguments))
     roles = Roles(member.store(place), member.ready_messages, member.limits, member.consumers)
     return member.queue(spec, roles, context, owner)
 
 
 def delayed(place: StorePlace) -> Roles:
-    """The roles of the queue in which an exchange keeps the messages that it delays. Nobody declares or consumes it."""
+    """The roles of the queue in which an exchange keeps delayed messages. No client declares or consumes it."""
     return Roles(
         QueueStore(place),
         lambda queue, context: NothingReady(),

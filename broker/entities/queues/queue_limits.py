@@ -6,35 +6,37 @@ not stays until it gets there. With overflow reject-publish the queue refuses ne
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.entities.arguments.queue_arguments import QueueArguments
-from broker.entities.messages.message import Message
+from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.clearing import CHUNK_BYTES
+from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES
 
 if TYPE_CHECKING:
     from broker.entities.queues.ordered_queue import OrderedQueue
     from broker.entities.queues.queue import QueueContext
 
 
-ROOM_MESSAGES = 1024
-"""How many messages are dropped in one turn to make room."""
-
 DEAD_LETTER_DEPTH_MAX = 2
 """So many dead letters, each the reason of the next, are published in one turn. Then the message waits where it is."""
 
-EXPIRED_AT_ONCE = 1024
-"""How many messages at most leave together because their time has passed."""
+DEAD_LETTER_COPIES_MAX = PORTION_BYTES // MESSAGE_BYTES
+"""After so many copies of dead letters in one turn a queue that has too many waits for another one to drop some."""
 
 
 class Unlimited:
     """A queue without limits: nothing expires in it, and nothing is refused. What every queue can be asked.
 
-    `timed` says that messages with a time to live may be here: without it nobody looks for expired ones.
+    `timed` says that messages with a time to live may be here: without it expired ones are not looked for.
+    `expiring` says that more of them are at the head than could go at once: nothing is delivered until they are gone.
     `on_time` and `on_length` say that the queue itself has a time to live, or a limit on messages or bytes; publishers
     ask them first.
     """
 
     timed = False
+    expiring = False
     on_time = False
     on_length = False
 
@@ -55,6 +57,10 @@ class Unlimited:
     def make_room(self) -> None:
         """Let go of the oldest messages while there are too many, after consumers had their chance."""
 
+    def clear_some(self) -> int:
+        """Let go of some of what could not go at once. How much that was in bytes, 0 when nothing is left."""
+        return 0
+
     def resume(self) -> None:
         """After a start: messages may have expired meanwhile, and making room may have been cut short."""
 
@@ -69,10 +75,12 @@ class Limits(Unlimited):
     def __init__(self, queue: OrderedQueue, context: QueueContext) -> None:
         self._queue = queue
         self._timers = context.timers
+        self._clearing = queue.clearing
         self._turn = context.turn
         self._now = context.now
         self._watched = 0
         self._came = 0  # when the first message with a time to live came since consumers were last served
+        self._strictly = False
         self._making_room = False
         self.set(queue.arguments)
 
@@ -116,27 +124,43 @@ class Limits(Unlimited):
         """Let go of the oldest messages while there are too many, after consumers had their chance.
 
         When a policy has lowered the limit there may be very many, and each may be a long letter to the next queue: the
-        rest goes in turns of its own.
+        rest goes in the background.
         """
-        if self.over():
+        if not self._making_room and self.over():
             self._queue.deliver()
-        self._drop_head()
+            self._drop_head()
 
     def make_room_for_returned(self) -> None:
         """Messages have come back and may be too many: the oldest go before any consumer is asked, as in RabbitMQ."""
-        if self._overflow == "drop-head":
+        if self._overflow == "drop-head" and not self._making_room:
             self._drop_head()
 
     def _drop_head(self) -> None:
-        for _ in range(ROOM_MESSAGES):
-            if not (self.over() and len(self._queue.ready_messages)):
-                return
-            if self._turn.dead_letter_depth >= DEAD_LETTER_DEPTH_MAX:
-                break  # who falls from queue to queue falls on in another turn: each letter is longer than the last
-            self._discard_first("maxlen")
-        if not self._making_room:
+        if self._drop_some() and self._too_many:
             self._making_room = True
-            self._timers.at(self._now() + 1, self._make_more_room)
+            self._clearing.begin()
+
+    @property
+    def _too_many(self) -> bool:
+        return self.over() and len(self._queue.ready_messages) > 0
+
+    def _drop_some(self) -> int:
+        """Drop a chunk of the oldest, if there are too many; how much it was."""
+        dropped = 0
+        while dropped < CHUNK_BYTES and self._too_many:
+            if (
+                self._turn.dead_letter_depth >= DEAD_LETTER_DEPTH_MAX
+                or self._turn.dead_letter_copies >= DEAD_LETTER_COPIES_MAX
+            ):
+                return PORTION_BYTES  # a cycle of queues goes on in another turn: each letter is longer
+            room, too_many = CHUNK_BYTES - dropped, 0
+            if self._messages is not None and self._bytes is None:
+                too_many = min(len(self._queue.ready_messages) - self._messages, room // MESSAGE_BYTES)
+            if too_many > 1 and (entries := self._queue.ready_messages.run(too_many, room, 0)):
+                dropped += self._discard(entries, "maxlen")
+            else:
+                dropped += self._discard_first("maxlen")
+        return dropped
 
     def resume(self) -> None:
         """After a start: messages may have expired meanwhile, and making room may have been cut short."""
@@ -144,35 +168,81 @@ class Limits(Unlimited):
         if self._overflow == "drop-head":
             self.make_room()
 
-    def _make_more_room(self) -> None:
-        self._making_room = False
-        if self._overflow == "drop-head":
-            self.make_room()
+    def clear_some(self) -> int:
+        """Let go of some of what could not go at once. How much that was in bytes, 0 when nothing is left."""
+        if self.expiring:
+            if expired := self._expire_some():
+                return expired
+            self.expiring = False
+        if self._making_room:
+            if self._overflow == "drop-head" and self._too_many:
+                self._queue.deliver()
+                return self._drop_some() or MESSAGE_BYTES
+            self._making_room = False
+        return 0
 
     def expire(self, *, strictly: bool = False) -> None:
-        """Let go of messages at the head whose time has passed; `strictly` spares what `moment` says may go out."""
-        queue = self._queue
+        """Let go of messages at the head whose time has passed; of very many, the rest in the background.
+
+        `strictly` spares what `moment` says may go out; not what has come back, which a consumer has had already.
+        """
         if not strictly:
             self._came = 0
-        while (entry := queue.ready_messages.peek()) is not None and entry.expires_at:
-            now = self.moment() - 1 if strictly else self._now()
-            if entry.expires_at > now:
-                break
-            if entries := queue.ready_messages.due(now, EXPIRED_AT_ONCE):
-                queue.discard(entries, "expired")
-            else:
-                self._discard_first("expired")
+        self._strictly = strictly
+        if self.expiring:
+            self._clearing.begin()
+        elif self._head_is_due():
+            if not self._clearing.disk_is_full:
+                self._expire_some()
+            if self._head_is_due():
+                self.expiring = True
+                self._clearing.begin()
 
-    def _discard_first(self, reason: str) -> None:
-        """Let go of the first ready message, and of none in its place should it not be readable."""
+    def _head_is_due(self) -> bool:
+        """The first message is one to let go of."""
+        entry = self._queue.ready_messages.peek()
+        return entry is not None and self._is_due(entry)
+
+    def _is_due(self, entry: Entry) -> bool:
+        spared = self._strictly and not entry.redelivered
+        return 0 < entry.expires_at <= (self.moment() - 1 if spared else self._now())
+
+    def _expire_some(self) -> int:
+        """Let go of a chunk of messages at the head whose time has passed; how much it was."""
+        ready_messages, done = self._queue.ready_messages, 0
+        while done < CHUNK_BYTES and (entry := ready_messages.peek()) is not None and self._is_due(entry):
+            now = self.moment() - 1 if self._strictly else self._now()
+            if entries := ready_messages.due(now, CHUNK_BYTES - done):
+                done += self._discard(entries, "expired")
+            else:
+                done += self._discard_first("expired")
+        return done
+
+    def _discard_first(self, reason: str) -> int:
+        """Let go of the first ready message, and of none in its place should it not be readable; how much it was."""
         entry = self._queue.ready_messages.pop()
         if entry is not None and entry.message is None:
             self._queue.store.load((entry,))
         if entry is not None and entry.message is not None:
-            self._queue.discard((entry,), reason)
+            return self._discard((entry,), reason)
+        return MESSAGE_BYTES if entry is None else entry.size + MESSAGE_BYTES
+
+    def _discard(self, entries: Sequence[Entry], reason: str) -> int:
+        """Let go of the first ready messages, which have been taken, and put back those that are too many for a step.
+
+        How much it was in bytes, MESSAGE_BYTES for each message and for each copy of a dead letter included.
+        """
+        copies = self._turn.dead_letter_copies
+        count = self._queue.discard(entries, reason)
+        if count < len(entries):
+            self._queue.ready_messages.give_back(entries[count:])
+        gone = sum(entry.size + MESSAGE_BYTES for entry in entries[:count])
+        return max(gone, MESSAGE_BYTES * (self._turn.dead_letter_copies - copies))
 
     def watch(self) -> None:
         """Come back when the message now at the head expires; no oftener, whatever passes the head meanwhile."""
+        if self.expiring:
+            return
         entry = self._queue.ready_messages.peek()
         if entry is not None and entry.expires_at and not 0 < self._watched <= entry.expires_at:
             self._watched = entry.expires_at

@@ -9,10 +9,24 @@ from typing import NamedTuple, Protocol
 from broker.entities.messages.message import BlindlyCopied, Entry, Holder, Message
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.ready_messages import Window
-from storage.batch import BLIND, PERSISTENT, History, LaneState, LaneWrites, Purge, StoredMessage, WaitingMessage
+from storage.batch import (
+    BLIND,
+    PERSISTENT,
+    TRANSIENT_QUEUE,
+    History,
+    LaneState,
+    LaneWrites,
+    Purge,
+    StoredMessage,
+    WaitingMessage,
+)
 
 RECORD_BYTES = 64
 """What a message costs on disk beside its parts, roughly: for keeping batches within their size."""
+
+
+SETTLEMENT_BYTES = 16
+"""What a settlement costs on disk, roughly."""
 
 
 class StreamSource(Protocol):
@@ -96,18 +110,26 @@ class QueueStore:
             self.state.messages += len(entries)
             self.state.bytes += size
 
-    def settle(self, entries: Sequence[Entry]) -> None:
-        """Messages are finished with. Those that were not written yet never will be."""
+    def settle(self, entries: Sequence[Entry], *, moved: bool = False) -> None:
+        """Messages are finished with. Those that were not written yet never will be.
+
+        With `moved` something was put in their place with the open batch: the one is not stored without the other.
+        """
         if not entries:
             return
         writes, state = self._open(), self.state
-        settled, unwritten = writes.settled, writes.puts.pop
+        moved = moved or self._batches.urgent
+        settled, unwritten = [] if moved else writes.settled, writes.puts.pop
+        self._batches.current.bytes += len(entries) * SETTLEMENT_BYTES
         for entry in entries:
             if unwritten(entry.position, None) is None:
                 settled.append(entry.position)
             if entry.persistent:
                 state.messages -= 1
                 state.bytes -= entry.size
+        if moved:
+            counted = {entry.position: entry.size if entry.persistent else -1 for entry in entries}
+            writes.moved.update((position, counted[position]) for position in settled)
 
     def delivered(self, entries: Sequence[Entry]) -> None:
         """A consumer has seen these messages, in order: after a restart they, and all before them, are redelivered."""
@@ -136,8 +158,11 @@ class QueueStore:
         self.state.bytes = max(0, self.state.bytes - size_bytes)
 
     def drop(self) -> None:
-        """The queue is gone for good: its records are to be reclaimed."""
-        if self.used:
+        """The queue is gone for good: its records are to be reclaimed.
+
+        A durable one has none, perhaps, but the store is to say so: until then its definition leaves a tombstone.
+        """
+        if self.used or self.queue_id < TRANSIENT_QUEUE:
             self._batches.current.deleted_queues.append(self.queue_id)
 
     def restore(self) -> Mapping[int, QueueStore]:

@@ -20,17 +20,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from copy import copy
+from functools import partial
 from itertools import islice
 
 from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.messages.message import Entry, Holder, Message
 from broker.entities.queues.at_least_once import AtLeastOnce
+from broker.entities.queues.clearing import CHUNK_BYTES
 from broker.entities.queues.consumers import Outlet
-from broker.entities.queues.ordered_queue import LOAD_MESSAGES, OrderedQueue
+from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.queue_store import QueueStore, StorePlace
 from broker.entities.queues.ready_messages import ReadyMessages
+from broker.entities.scheduling.background_work import MESSAGE_BYTES, STEP_COPIES
 from broker.wire.field_tables import Field
 from broker.wire.properties import decode_properties, encode_header
 from storage.batch import PERSISTENT, StoredMessage
@@ -90,7 +93,7 @@ class QuorumReadyMessages(ReadyMessages):
         self.bytes += sum(entry.size for entry in entries)
 
     def _check_returned(self) -> None:
-        """They are in the order in which they came back, which nothing else tells."""
+        """They are in the order in which they came back, which is recorded nowhere else."""
 
     def _run_of_returned(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
         """None: those that came back have to be looked at one by one."""
@@ -164,13 +167,20 @@ class QuorumLimits(Limits):
         else:
             self._look_at_level()
 
-    def expire(self, *, strictly: bool = False) -> None:
-        """Let go of messages at the head: those that were out too often when the process died, and the expired."""
-        queue = self._queue
-        while (entry := queue.ready_messages.peek()) is not None and queue.exhausted(entry):
+    def _head_is_due(self) -> bool:
+        """The first message is one to let go of: it has expired, or was out too often when the process died."""
+        entry = self._queue.ready_messages.peek()
+        return entry is not None and (self._queue.exhausted(entry) or self._is_due(entry))
+
+    def _expire_some(self) -> int:
+        """Let go of a chunk of such messages at the head; how much it was."""
+        queue, done = self._queue, 0
+        copies = self._turn.dead_letter_copies
+        while done < CHUNK_BYTES and (entry := queue.ready_messages.peek()) is not None and queue.exhausted(entry):
             queue.ready_messages.pop()
             queue.drop_exhausted(entry)
-        super().expire(strictly=strictly)
+            done = max(done + entry.size + MESSAGE_BYTES, MESSAGE_BYTES * (self._turn.dead_letter_copies - copies))
+        return done or super()._expire_some()
 
     def _look_at_level(self) -> None:
         dead_letters = self._queue.dead_letters
@@ -235,13 +245,21 @@ class QuorumQueue(OrderedQueue):
         """Take the first ready message, its content in memory and ready to be shown; behind one that was out too often,
         the first whose time has not passed.
         """
-        while (entry := super().pop()) is not None:
+        while (head := self.ready_messages.peek()) is not None:
+            if self.exhausted(head):
+                self.limits.timed = True
+                self.limits.expire(strictly=True)
+                if self.limits.expiring:
+                    break
+                continue
+            entry = super().pop()
+            if entry is None:
+                break
             if not self.exhausted(entry):
                 if entry.redelivered:
                     entry.show(entry.deliveries)
                 return entry
             self.drop_exhausted(entry)
-            self.limits.expire(strictly=True)
         return None
 
     def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
@@ -255,20 +273,33 @@ class QuorumQueue(OrderedQueue):
 
     def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         """Delivered messages come back: to the front, to the end, or never to be delivered again."""
+        if self.deleted:
+            self.unacked -= len(entries)
+            return
+        limited = self.arguments.delivery_limit is not None
+        first = abandoned or limited
+        self.clearing.take_in(
+            entries, partial(self._take_back, abandoned=abandoned), writes=limited or not first, first=first
+        )
+
+    def _take_back(self, entries: Sequence[Entry], *, abandoned: bool) -> int:
+        if self.arguments.dead_letter_exchange is not None:  # one dead letter in a step: it may be copied very often
+            entries = entries[: next((at for at, entry in enumerate(entries, 1) if self.exhausted(entry)), None)]
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
+        self.unacked -= len(entries)
         returned = []
         for entry in entries:
             entry.conceal()
-            if self.exhausted(entry) and not self.deleted:
-                self.unacked -= 1
+            if self.exhausted(entry):
                 self.drop_exhausted(entry)
             else:
                 returned.append(entry)
-        if self.deleted or abandoned or self.arguments.delivery_limit is not None:
-            self.take_back(returned)
+        if abandoned or self.arguments.delivery_limit is not None:
+            self.give_back(returned)
         else:
             self._put_at_the_end(returned)
+        return len(entries)
 
     def exhausted(self, entry: Entry) -> bool:
         """The message was handed out and came back oftener than it may."""
@@ -281,14 +312,11 @@ class QuorumQueue(OrderedQueue):
         self.discard((entry,), "delivery_limit")
 
     def _put_at_the_end(self, entries: Sequence[Entry]) -> None:
-        self.unacked -= len(entries)
-        for start in range(0, len(entries), LOAD_MESSAGES):
-            chunk = entries[start : start + LOAD_MESSAGES]
-            self.store.load([entry for entry in chunk if entry.message is None])
-            for entry in chunk:
-                if entry.message is not None:
-                    self._append_again(entry)
-            self.store.settle(chunk)
+        self.store.load([entry for entry in entries if entry.message is None])
+        for entry in entries:
+            if entry.message is not None:
+                self._append_again(entry)
+        self.store.settle(entries, moved=True)
         if self.limits.on_length:
             self.limits.make_room_for_returned()
         self.touch()
@@ -303,22 +331,25 @@ class QuorumQueue(OrderedQueue):
 
     # Gone
 
-    def discard(self, entries: Sequence[Entry], reason: str) -> None:
+    def discard(self, entries: Sequence[Entry], reason: str) -> int:
         """Messages leave without having been acknowledged: see `AtLeastOnce` for what may keep them here."""
         for entry in entries:
             entry.conceal()
         if not self.dead_letters.wanted:
-            super().discard(entries, reason)
-            return
-        if self.events is not None:
-            self.events.discarded(entries, reason, self.arguments.dead_letter_exchange)
-        for entry in entries:
+            return super().discard(entries, reason)
+        count, copies = 0, self._context.turn.dead_letter_copies
+        for count, entry in enumerate(entries, 1):  # noqa: B007
+            if self.events is not None:
+                self.events.discarded((entry,), reason, self.arguments.dead_letter_exchange)
             if entry.message is not None:
                 self.dead_letters.add(entry.message, reason)
-        self.finish(entries)
+            if self._context.turn.dead_letter_copies - copies >= STEP_COPIES:
+                break
+        self.finish(entries[:count], moved=True)
+        return count
 
     def delete(self) -> int:
-        """End: nobody consumes any more, messages are gone. The number of ready messages."""
+        """End: no consumers, no messages. The number of ready messages."""
         self.dead_letters.end()
         return super().delete()
 

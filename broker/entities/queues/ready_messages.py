@@ -24,6 +24,7 @@ from operator import attrgetter
 from typing import NamedTuple
 
 from broker.entities.messages.message import Entry
+from broker.entities.scheduling.background_work import MESSAGE_BYTES
 
 
 class Window(NamedTuple):
@@ -51,7 +52,7 @@ class ReadyMessages:
 
     def __init__(self, window: Window, read_back: ReadBack) -> None:
         self.window = window
-        self._read_back = read_back
+        self._read_back: ReadBack | None = read_back
         self._returned: list[Entry] = []  # descending: the next one is last
         self._head: deque[Entry] = deque()
         self._head_bytes = 0
@@ -94,14 +95,21 @@ class ReadyMessages:
         self._paged, self.bytes, self.paging = messages, size_bytes, messages > 0
 
     def give_back(self, entries: Sequence[Entry]) -> None:
-        """Put messages back in their places."""
-        if len(entries) * FEW_OF < len(self._returned):
+        """Put messages back in their places. Many are cheapest last first."""
+        if self._are_first(entries):
+            self._returned.extend(entries)
+        elif len(entries) * FEW_OF < len(self._returned):
             for entry in entries:
                 insort(self._returned, entry, key=_descending)
         else:
             self._returned.extend(entries)
             self._returned.sort(key=_position, reverse=True)
         self.bytes += sum(map(_size, entries))
+
+    def _are_first(self, entries: Sequence[Entry]) -> bool:
+        """They descend, and stand before all others that came back."""
+        before = self._returned[-1].position if self._returned else _END
+        return all(after < last for last, after in pairwise((before, *map(_position, entries))))
 
     def peek(self) -> Entry | None:
         """The first ready message, left in place."""
@@ -153,22 +161,25 @@ class ReadyMessages:
         before = head[0].position if head else _END
         while returned and len(taken) < messages and size < size_bytes:
             entry = returned[-1]
-            if entry.position > before or entry.message is None or (entry.expires_at and entry.expires_at < now):
+            if entry.position > before or entry.message is None or (entry.expires_at and entry.expires_at <= now):
                 break
             taken.append(returned.pop())
             size += entry.size
         self.bytes -= size
         return taken
 
-    def due(self, now: int, messages: int) -> list[Entry]:
-        """Take the first ready messages whose time has passed, no more than so many; empty where `pop` has to look."""
+    def due(self, now: int, room: int) -> list[Entry]:
+        """Take the first ready messages whose time has passed; empty where `pop` has to look.
+
+        No more after they fill `room` bytes, MESSAGE_BYTES for each included.
+        """
         taken: list[Entry] = []
-        head = self._head
+        head, size = self._head, 0
         if self._returned:
             return taken
-        while head and len(taken) < messages and 0 < head[0].expires_at <= now:
+        while head and size + len(taken) * MESSAGE_BYTES < room and 0 < head[0].expires_at <= now:
             taken.append(head.popleft())
-        size = sum(map(_size, taken))
+            size += taken[-1].size
         self._head_bytes -= size
         self.bytes -= size
         return taken
@@ -197,7 +208,7 @@ class ReadyMessages:
     def end(self) -> int:
         """Forget every ready message, and the queue that they are read back for; their number."""
         count = self.clear()
-        self._read_back = _nothing
+        self._read_back = None
         return count
 
     def resident(self) -> list[Entry]:
@@ -228,7 +239,9 @@ class ReadyMessages:
 
     def _refill(self) -> None:
         before = self._tail[0].position if self._tail else _END
-        entries = self._read_back(self._read_up_to, before, self.window) if self._paged else []
+        entries: list[Entry] = []
+        if self._paged and self._read_back is not None:
+            entries = self._read_back(self._read_up_to, before, self.window)
         self._paged = max(0, self._paged - len(entries)) if entries else 0
         if entries:
             self._read_up_to = entries[-1].position
@@ -244,10 +257,6 @@ class ReadyMessages:
 
 _size = attrgetter("size")
 _position = attrgetter("position")
-
-
-def _nothing(after: int, before: int, window: Window) -> list[Entry]:
-    return []
 
 
 def _descending(entry: Entry) -> int:

@@ -1,4 +1,4 @@
-"""Resources that are running short, and who must hold back because of it."""
+"""Resource alarms: memory and disk, and the callbacks of those that block publishers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Alarms:
 
     @property
     def reason(self) -> str:
-        """What blocked publishers are told, in RabbitMQ's words: "low on memory & disk"."""
+        """The reason in connection.blocked, in RabbitMQ's words: "low on memory & disk"."""
         return "low on " + " & ".join(name for name in (MEMORY, DISK) if name in self._raised)
 
     def observe(self, callback: Callable[[], None]) -> None:

@@ -1,7 +1,8 @@
-"""Long work, a step of it at a time: others have their turns in between.
+"""Long work, a portion of it at a time: others have their turns in between.
 
-The first step is done at once, and that is nearly always all. What is left stands in a line, and each millisecond
-one step of one work is done, so that many who have much to do cost the others no more than one of them.
+The first portion is done at once, and that is nearly always all. What is left stands in a line, and each millisecond
+one portion of one work is done, so that many clients with much to do cost the others no more than one of them. Work
+that writes waits for the disk while the disk is behind, so that no more of it lies in memory than others' writes may.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
-from itertools import islice
+from math import inf
+from time import monotonic
 from typing import NamedTuple
 
 from broker.entities.scheduling.future import Future
@@ -17,58 +19,112 @@ from broker.entities.scheduling.timers import Timers
 
 log = logging.getLogger("leveret.background_work")
 
+PORTION_BYTES = 2 << 20
+"""How much is done in one turn. All that takes more than one turn is bounded by this, and by nothing else."""
+
+MESSAGE_BYTES = PORTION_BYTES // 1024
+"""What a message counts beside its body, so that a portion is 1,024 small messages."""
+
+STEP_COPIES = 128
+"""How many copies of dead letters one step makes. One message's copies are made together, however many they are."""
+
 PORTION_STEPS = 256
-"""How many steps, of some ten microseconds each, are done in one turn."""
+"""How many steps that do not say what they cost, of some ten microseconds each, are done in one turn."""
+
+_STEP_BYTES = PORTION_BYTES // PORTION_STEPS
+
+Steps = Iterator[int | None]
+"""Long work: taking the next item does a step, and says how much it did in bytes, MESSAGE_BYTES for each message
+included. None is a step without messages."""
 
 
 class Work(NamedTuple):
-    """What is still to do, and who waits for the end of it."""
+    """What is still to do, and the future that is settled at its end."""
 
-    steps: Iterator[object]
+    steps: Steps
     done: Future[None]
+    waits: Callable[[], bool] | None
 
 
 class BackgroundWork:
-    """The works of a broker that are under way. Each is an iterator: taking its next item does a step."""
+    """The works of a broker that are under way. A portion takes `seconds_max` at most, or one step."""
 
-    def __init__(self, timers: Timers, now: Callable[[], int]) -> None:
+    def __init__(self, timers: Timers, now: Callable[[], int], seconds_max: float = inf) -> None:
         self._timers = timers
         self._now = now
-        self._line: deque[Work] = deque()
+        self._seconds_max = seconds_max
+        self.line: deque[Work] = deque()
+        """What is not done yet, in the order in which it goes on."""
+        self._due = False
 
-    def begin(self, steps: Iterator[object]) -> Future[None]:
-        """Do the first step; what is returned is settled once everything is done."""
-        work = Work(steps, Future())
-        if not _advance(work):
-            self._line.append(work)
-            if len(self._line) == 1:
-                self._next_later()
+    @property
+    def unfinished(self) -> list[Future[None]]:
+        """What is settled when each of the works that are under way is done."""
+        return [work.done for work in self.line]
+
+    def begin(self, steps: Steps, waits: Callable[[], bool] | None = None) -> Future[None]:
+        """Do the first portion; what is returned is settled once everything is done.
+
+        While `waits` says so, the work waits for the disk, from its first step on: see `disk_moved`.
+        """
+        work = Work(steps, Future(), waits)
+        if _has_to_wait(work) or not self._advance(work):
+            self.line.append(work)
+            self._next_later()
         return work.done
 
+    def disk_moved(self) -> None:
+        """A batch is on disk: what has waited for that may go on."""
+        self._next_later()
+
     def finish(self) -> None:
-        """Do everything that is left: there will be no further turns."""
-        while self._line:
-            self._next()
+        """Do everything that is left and never waits for the disk: there will be no further turns."""
+        for work in [work for work in self.line if work.waits is None]:
+            while not self._advance(work):
+                pass
+            self.line.remove(work)
 
     def _next_later(self) -> None:
-        self._timers.at(self._now() + 1, self._next)
+        if not self._due:
+            self._due = True
+            self._timers.at(self._now() + 1, self._next)
 
     def _next(self) -> None:
-        if not self._line:
+        """Do a portion of the first work that need not wait. If all have to, `disk_moved` goes on."""
+        self._due = False
+        for _ in range(len(self.line)):
+            work = self.line.popleft()
+            if _has_to_wait(work):
+                self.line.append(work)
+                continue
+            if not self._advance(work):
+                self.line.append(work)
+            if self.line:
+                self._next_later()
             return
-        work = self._line.popleft()
-        if not _advance(work):
-            self._line.append(work)
-        if self._line:
-            self._next_later()
+
+    def _advance(self, work: Work) -> bool:
+        """Do a portion. True if that was the last one."""
+        left, until = PORTION_BYTES, monotonic() + self._seconds_max
+        try:
+            for done in work.steps:
+                left -= done or _STEP_BYTES
+                if left <= 0 or _has_to_wait(work) or monotonic() > until:
+                    return False
+        except Exception:  # one client's trouble is not the broker's
+            log.exception("background work failed; its remaining steps are skipped")
+        work.done.resolve(None)
+        return True
 
 
-def _advance(work: Work) -> bool:
-    """Do a step. True if that was the last one."""
+def until_done(step: Callable[[], int], ended: Callable[[], None]) -> Iterator[int]:
+    """Long work of steps that say how much they did: until one did nothing, or failed; `ended` is called then."""
     try:
-        if sum(1 for _ in islice(work.steps, PORTION_STEPS)) == PORTION_STEPS:
-            return False
-    except Exception:  # one client's trouble is not the broker's
-        log.exception("background work failed; its remaining steps are skipped")
-    work.done.resolve(None)
-    return True
+        while done := step():
+            yield done
+    finally:
+        ended()
+
+
+def _has_to_wait(work: Work) -> bool:
+    return work.waits is not None and work.waits()

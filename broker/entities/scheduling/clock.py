@@ -16,12 +16,13 @@ class Clock(Protocol):
 class SteadyClock:
     """Wall-clock time as it was at the start, moved on by the monotonic clock.
 
-    Somebody who sets the machine's clock while the broker runs expires nothing early and keeps nothing for
-    longer; the new time counts from the next start.
+    Setting the machine's clock while the broker runs expires nothing early and keeps nothing for
+    longer; the new time counts from the next start. Where the machine's clock says that it is before 1970, time
+    begins in 1970: times are written down as numbers from 0 up, and 0 is none.
     """
 
     def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
+        self._offset = max(time.time(), 1.0) - time.monotonic()
 
     def now(self) -> int:
         return int((time.monotonic() + self._offset) * 1000)

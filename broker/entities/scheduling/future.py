@@ -61,7 +61,7 @@ class Future(Generic[T]):
         def go_on(settled: Future[T]) -> None:
             try:
                 step(settled.result()).then(outcome.copy)
-            except Exception as error:  # carried to whoever asks for the result
+            except Exception as error:  # raised by `result`
                 outcome.fail(error)
 
         self.then(go_on)

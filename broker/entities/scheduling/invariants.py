@@ -1,9 +1,9 @@
-"""Invariants: what must hold of a structure whenever a turn has ended, checked while somebody hunts a fault.
+"""Invariants: what must hold of a structure whenever a turn has ended, checked while a fault is hunted.
 
 A structure with invariants has a method `check`, which looks at all of it and raises AssertionError with a sentence
 that says what is wrong. Nothing calls it unless the setting `debug.check_invariants` is on; then `Broker.invariants`
 is there, whatever changes is registered with it, and at the end of each turn that is checked. The turn itself
-registers the queues that deliver in it, others are registered by whoever changes them:
+registers the queues that deliver in it, others are registered by the code that changes them:
 
     if (invariants := broker.invariants) is not None:
         invariants.touch(ledger)

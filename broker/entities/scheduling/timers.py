@@ -23,11 +23,11 @@ class Owner(Protocol):
 
 
 class Timers:
-    """Callbacks by due time. Whoever no longer wants one lets it run and does nothing in it.
+    """Callbacks by due time. There is no cancelling: a callback that is no longer wanted does nothing.
 
     One that may be far off names its owner: deleted owners, and all that they hold, do not wait for that time.
-    `wake` is called when something is due before everything else, for whoever sleeps until then. Callbacks are called
-    for `seconds_max` at one time; those left over are due still.
+    `wake` is called when something is due before everything else, for a loop that sleeps until then. Callbacks are
+    called for `seconds_max` at one time; those left over are due still.
     """
 
     def __init__(self, wake: Callable[[], None], seconds_max: float = inf) -> None:

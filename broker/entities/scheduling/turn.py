@@ -24,7 +24,7 @@ class Deliverer(Checked, Protocol):
     name: str
 
     def deliver(self) -> None:
-        """Hand out what is ready, to those who want it."""
+        """Hand out what is ready to consumers with credit."""
 
 
 class Outbound(Protocol):
@@ -49,6 +49,8 @@ class Turn:
         self._last: list[Callable[[], None]] = []
         self.dead_letter_depth = 0
         """Of how many dead letters, each the reason of the next, the last one is being published now."""
+        self.dead_letter_copies = 0
+        """How many copies of dead letters this turn has put into queues."""
 
     def last(self, action: Callable[[], None]) -> None:
         """Do something when everything else of this turn is done: what must be said after the turn's answers."""
@@ -77,6 +79,7 @@ class Turn:
         outbound, self.outbound = self.outbound, []
         for connection in outbound:
             connection.flush()
+        self.dead_letter_copies = 0
         if self._invariants is not None:
             self._invariants.check()
 

@@ -125,7 +125,7 @@ class Bindings:
                 assert binding in binding.source.bindings, f"'{binding.source.name}' does not know its binding"
 
     def _hand_over(self, history: Sequence[Message], destination: Destination) -> None:
-        """Earlier messages for one who comes late: to a queue in their order, through an exchange the latest first.
+        """Earlier messages for a new binding: to a queue in their order, through an exchange the latest first.
 
         The latter is RabbitMQ's order. There, however, one that reaches no queue ends the connection.
         """

@@ -38,7 +38,7 @@ class BrokerSettings(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How long the broker goes on at one time, and whom it wakes when there is something to do earlier than before."""
+    """How long a turn may take, and what to call when something is due earlier than before."""
 
     wake: Callable[[], None]
     deliver_seconds_max: float = inf
@@ -48,7 +48,11 @@ class Pace(NamedTuple):
 
 
 class Broker:
-    """Everything that exists, by name. `chance` decides what is left to chance, `recorder` is there if events are."""
+    """Everything that exists, by name.
+
+    `chance` decides what is left to chance, `recorder` is there if events are. `disk_free` says for how many bytes the
+    disk has room.
+    """
 
     def __init__(
         self,
@@ -60,14 +64,16 @@ class Broker:
         pace: Pace,
         chance: Random | None = None,
         recorder: Recorder | None = None,
+        disk_free: Callable[[], float] = lambda: inf,
     ) -> None:
         self.clock = clock
+        self._disk_free = disk_free
         self.boot = boot
         self.recorder = recorder
         self.invariants = Invariants() if settings.check_invariants else None
         self.turn = Turn(pace.deliver_seconds_max, self.invariants)
         self.timers = Timers(pace.wake, pace.timers_seconds_max)
-        self.background_work = BackgroundWork(self.timers, clock.now)
+        self.background_work = BackgroundWork(self.timers, clock.now, pace.timers_seconds_max)
         self.alarms = Alarms()
         self.cache_epoch = CacheEpoch()
         self.users = Users(self.cache_epoch)
@@ -92,16 +98,24 @@ class Broker:
             self.cache_epoch,
             recorder,
             self.invariants,
+            self.background_work,
         )
 
+    def disk_room(self) -> float:
+        """How many bytes the disk has room for beside those that are on their way there."""
+        return self._disk_free() - self.batches.unstored_bytes
+
     def stored(self, batch: SealedBatch) -> None:
-        """A batch is on disk: queues let go of what they kept for it, and whoever waited is told."""
+        """A batch is on disk: queues let go of what they kept for it, and waiters are notified."""
         for lane in batch.lanes:
             queue = self.queues_by_id.get(lane.queue_id)
             if queue is not None and lane.puts:
                 queue.stored(lane.lane, lane.puts[-1][0])
-        for waiter in batch.waiters:
+        for waiter in (*batch.waiters, *batch.removal_waiters):
             waiter.stored(batch.number)
+        self.batches.stored(batch)
+        if self.background_work.line:
+            self.background_work.disk_moved()
 
     def add_vhost(self, name: str) -> VHost:
         """Make a virtual host with its pre-declared exchanges; the one of that name if there is one."""
@@ -111,7 +125,11 @@ class Broker:
         return vhost
 
     def remove_vhost(self, name: str) -> None:
-        """Take a virtual host away with everything in it, once the disk has no definitions of it any more."""
-        self.vhosts.pop(name).end()
+        """Take a virtual host away with everything in it, once the disk has no definitions of it any more.
+
+        Nothing in it can be found from now on; of very many queues, some go at a time.
+        """
+        vhost = self.vhosts.pop(name)
+        self.background_work.begin(vhost.end())
         self.users.forget_vhost(name)
         self.user_limits.vhosts.pop(name, None)

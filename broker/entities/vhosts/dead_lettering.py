@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from broker.entities.exchanges.routing import Routing, hand_over
@@ -10,6 +11,8 @@ from broker.entities.messages import death_header
 from broker.entities.messages.death_header import DeadLetter
 from broker.entities.messages.message import SHORT_STRING_BYTES, Message
 from broker.entities.queues.delay_queue import DelayQueue
+from broker.entities.queues.queue import Letters
+from broker.entities.scheduling.background_work import STEP_COPIES
 
 if TYPE_CHECKING:
     from broker.entities.exchanges.exchange import Exchange
@@ -25,21 +28,40 @@ class DeadLettering:
         self._turn = turn
         self._now = now
 
-    def publish(self, queue: Queue, messages: Sequence[Message], reason: str) -> None:
-        """Publish messages that died in a queue, for a reason."""
+    def write(self, queue: Queue, messages: Sequence[Message], reason: str) -> list[Letters]:
+        """What is to be published for the first of some messages that died in a queue, for a reason.
+
+        That is for so many of them as one step may copy, for one at least.
+        """
         exchange = self._exchange(queue)
         if exchange is None:
-            return
+            return [Letters(messages, ())]
+        written, room, left = list[Letters](), STEP_COPIES, deque(death_header.alike(messages))
+        while left and room > 0:
+            alike = left.popleft()
+            dead_letter = self._write(queue, alike[0], reason, exchange)
+            copies = [dead_letter.of(alike[0])]
+            routes = self._routing.route(exchange, dead_letter.keys, dead_letter.headers, copies[0])
+            targets = [target for target in routes.queues if not _in_circle(dead_letter, target)]
+            if routes.lasting:
+                copies += [dead_letter.of(message) for message in alike[1 : room // max(1, len(targets))]]
+            if len(copies) < len(alike):  # each may go elsewhere, or there is no room for more of them
+                left.appendleft(alike[len(copies) :])
+            written.append(Letters(copies, targets))
+            room -= len(copies) * max(1, len(targets))
+        return written
+
+    def publish(self, written: Iterable[Letters]) -> None:
+        """Publish dead letters."""
         self._turn.dead_letter_depth += 1
         try:
-            for alike in death_header.alike(messages):
-                dead_letter = self._write(queue, alike[0], reason, exchange)
-                self._post(exchange, dead_letter, [dead_letter.of(message) for message in alike])
+            for letters in written:
+                self._post(letters)
         finally:
             self._turn.dead_letter_depth -= 1
 
     def publish_for_certain(self, queue: Queue, message: Message, reason: str) -> bool:
-        """The same with one; False, and nothing published, unless it has targets and all of them take it."""
+        """Publish the dead letter of one. False, and nothing published, unless it has targets and all take it."""
         exchange = self._exchange(queue)
         if exchange is None:
             return False
@@ -50,6 +72,7 @@ class DeadLettering:
         if not targets or any(target.limits.refuses(copy) for target in targets):
             return False
         self._routing.share_body(copy, targets)
+        self._turn.dead_letter_copies += len(targets)
         for target in targets:
             target.publish(copy)
         return True
@@ -65,14 +88,9 @@ class DeadLettering:
         now, key = self._now(), queue.arguments.dead_letter_routing_key
         return death_header.write(message, queue.name, reason, now, exchange.name, key)
 
-    def _post(self, exchange: Exchange, dead_letter: DeadLetter, copies: Sequence[Message]) -> None:
-        """Route dead letters that differ in their bodies only."""
-        routes = self._routing.route(exchange, dead_letter.keys, dead_letter.headers, copies[0])
-        if len(copies) > 1 and not routes.lasting:  # each may go elsewhere
-            for copy in copies:
-                self._post(exchange, dead_letter, (copy,))
-            return
-        targets = [target for target in routes.queues if not _in_circle(dead_letter, target)]
+    def _post(self, letters: Letters) -> None:
+        copies, targets = letters
+        self._turn.dead_letter_copies += len(copies) * len(targets)
         for copy in copies:
             self._routing.share_body(copy, targets)
         for target in targets:

@@ -1,7 +1,7 @@
 """Names that are being made: one creation and one comparison, however many declare at once.
 
-A durable entity is seen by nobody before it is on disk. Whoever declares its name meanwhile waits for that,
-and is then compared with what has been made - or makes it, if that has failed.
+A durable entity cannot be seen before it is on disk. Another declaration of its name waits for that, and is then
+compared with what has been made - or makes it, if that has failed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Creations(Generic[E]):
             del self._underway[name]
             try:
                 outcome.result()
-            except Exception as error:  # whoever declared is told
+            except Exception as error:  # raised for all that declared it
                 created.fail(error)
             else:
                 self._appear(entity)

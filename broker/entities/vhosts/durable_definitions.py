@@ -1,4 +1,4 @@
-"""What the entities ask of whoever keeps the definitions."""
+"""The interface of the definitions store that entities use."""
 
 from __future__ import annotations
 

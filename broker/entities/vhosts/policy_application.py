@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class PolicyApplication:
-    """Holds the entities of one virtual host to its policies. `expire` ends a queue that nobody has used."""
+    """Applies the policies of one virtual host to its entities. `expire` ends a queue unused for its `expires`."""
 
     def __init__(
         self, context: VHostContext, routing: Routing, bindings: Bindings, expire: Callable[[Queue], object]
@@ -45,12 +45,12 @@ class PolicyApplication:
             self._changed(policy)
 
     def exchange_appears(self, exchange: Exchange) -> None:
-        """Tell an exchange that has come to be, or come back, what holds for it."""
-        _tell_exchange(exchange, self.policies.match(EXCHANGE, exchange.name))
+        """Apply policies to an exchange that was declared or recovered."""
+        _apply_to_exchange(exchange, self.policies.match(EXCHANGE, exchange.name))
 
     def queue_appears(self, queue: Queue) -> None:
-        """Tell a queue that has come to be, or come back, what holds for it. Its messages wait for `Limits.resume`."""
-        _tell_queue(queue, self.policies.match(queue.type.name, queue.name))
+        """Apply policies to a queue that was declared or recovered. Its messages wait for `Limits.resume`."""
+        _apply_to_queue(queue, self.policies.match(queue.type.name, queue.name))
         self._start_expiry(queue)
 
     def _changed(self, *versions: Policy) -> None:
@@ -75,7 +75,7 @@ class PolicyApplication:
         if in_force == queue.policies:
             return
         overflow = queue.arguments.overflow
-        _tell_queue(queue, in_force)
+        _apply_to_queue(queue, in_force)
         self._start_expiry(queue)
         if "drop-head" in (overflow, queue.arguments.overflow):
             queue.limits.make_room()
@@ -85,14 +85,14 @@ class PolicyApplication:
         queue_expiry.begin(queue, self._context.timers, self._context.now, self._expire)
 
 
-def _tell_queue(queue: Queue, in_force: InForce) -> None:
+def _apply_to_queue(queue: Queue, in_force: InForce) -> None:
     if in_force != queue.policies:
         queue.policies = in_force
         queue.arguments = effective(queue.spec.arguments, in_force)
         queue.limits.set(queue.arguments)
 
 
-def _tell_exchange(exchange: Exchange, in_force: InForce) -> None:
+def _apply_to_exchange(exchange: Exchange, in_force: InForce) -> None:
     exchange.policies = in_force
     if exchange.name:  # the default exchange has policies, and RabbitMQ asks it for no alternate exchange
         exchange.alternate = alternate(exchange.arguments, in_force)

@@ -1,4 +1,4 @@
-"""Queues that end when nobody has used them for a while: `x-expires`, or a policy's `expires`."""
+"""Queues that end when they have been unused for a while: `x-expires`, or a policy's `expires`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may use the broker, and what for."""
+"""Users, their permissions and topic permissions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from broker.entities.arguments.name_patterns import compiled
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 
 _Wanted = Callable[[str, str], bool]
 
 
 class User(NamedTuple):
-    """Somebody who may log in. An empty `password_hash` means: not with a password."""
+    """A user. An empty `password_hash` means: no login with a password."""
 
     name: str
     password_hash: str
@@ -56,12 +57,15 @@ class Users:
         return (vhost, user) in self.permissions
 
     def may(self, user: str, vhost: str, action: str, name: str) -> bool:
-        """The user may configure, write or read (`action`) the exchange or queue `name`."""
+        """The user may configure, write or read (`action`) the exchange or queue `name`. Raises PatternError."""
         permission = self.permissions.get((vhost, user))
         return permission is not None and matches(getattr(permission, action), name)
 
     def may_use_topic(self, user: str, vhost: str, exchange: str, action: str, key: str) -> bool:
-        """The user may write or read (`action`) with a routing key; so may everybody without a topic permission."""
+        """The user may write or read (`action`) with a routing key; so may everybody without a topic permission.
+
+        Raises PatternError.
+        """
         permission = self.topic_permissions.get((vhost, user, exchange))
         if permission is None:
             return True
@@ -87,4 +91,4 @@ class Users:
 
 def matches(pattern: str, name: str) -> bool:
     """RabbitMQ's reading of a permission: searched for anywhere, and the empty pattern allows only the empty name."""
-    return re.search(pattern or "^$", name) is not None
+    return compiled(pattern or "^$").search(name)

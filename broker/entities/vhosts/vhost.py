@@ -1,8 +1,8 @@
 """A virtual host: names of exchanges and queues, and what declaring, binding and deleting them means.
 
-A durable entity is on disk before anybody sees it: `declare_...` and `bind` answer with a future, and a
+A durable entity is on disk before it can be seen: `declare_...` and `bind` answer with a future, and a
 second declaration of a name that is being created waits for the first and is compared with it. Deleting
-takes effect at once in memory; whoever asked is answered when the disk has followed.
+takes effect at once in memory; the client is answered when the disk has followed.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class VHost:
         self.queues = self.routing.queues
         self.deleted = False
         self.traced = False
-        """Everything published or delivered here is told to the exchange amq.rabbitmq.trace."""
+        """The firehose is on: everything published or delivered here goes to exchange amq.rabbitmq.trace, too."""
         self.context = context
         self._owned: dict[object, dict[Queue, None]] = {}
         self.bindings = Bindings(name, context, self.routing, self.delete_exchange)
@@ -83,6 +83,8 @@ class VHost:
             context.now,
             DeadLettering(self.routing, context.turn, context.now),
             context.recorder,
+            context.background_work,
+            context.batches,
         )
         self._delays = DelayedExchanges(context, self._queue_context, self.routing)
         self._new_exchange = partial(new_exchange, chance=context.chance)
@@ -237,14 +239,18 @@ class VHost:
         if exchange.delays is not None:
             self.context.queues_by_id.pop(exchange.delays.store.queue_id, None)
             exchange.delays.delete()
-        gone = _nothing if exchange.delays is None else exchange.delays.store.drop
         if exchange.durable:
-            return self._definitions.exchange_deleted(self.name, exchange, gone)
-        gone()
+            return self._definitions.exchange_deleted(self.name, exchange, exchange.drop_delayed)
+        exchange.drop_delayed()
         return Future.resolved(None)
 
     def delete_queue(self, queue: Queue) -> Future[int]:
-        """Remove a queue with its bindings and messages; answers with the number of ready messages."""
+        """Remove a queue with its bindings and messages; answers with the number of ready messages.
+
+        None of a virtual host that ends: it does so itself.
+        """
+        if self.deleted:
+            return Future.resolved(0)
         del self.queues[queue.name]
         self.context.queues_by_id.pop(queue.store.queue_id, None)
         self._owned.get(queue.owner, {}).pop(queue, None)
@@ -261,18 +267,21 @@ class VHost:
         )  # written or not: for its consumers it is gone
         return deleted.chain(lambda _: Future.resolved(messages))
 
-    def end(self) -> None:
-        """Everything in it is gone; the definitions on disk are already."""
+    def end(self) -> Iterator[None]:
+        """Nothing is found here any more, and all of it goes, a queue with each step; its definitions are gone."""
         self.deleted = True
         delays = [exchange.delays for exchange in self.exchanges.values() if exchange.delays is not None]
-        for queue in (*self.queues.values(), *delays):
-            self.context.queues_by_id.pop(queue.store.queue_id, None)
-            queue.delete()
-            queue.store.drop()
-            queue.consumers.notify(self.context.turn)
+        queues: list[Queue] = [*self.queues.values(), *delays]
         self.queues.clear()
         self.exchanges.clear()
         self._owned.clear()
+        for queue in queues:
+            if not queue.deleted:
+                self.context.queues_by_id.pop(queue.store.queue_id, None)
+                queue.delete()
+                queue.store.drop()
+                queue.consumers.notify(self.context.turn)
+            yield
 
     def release(self, owner: object) -> Iterator[None]:
         """A connection is gone: so are the queues exclusive to it, one with each step."""
@@ -295,7 +304,3 @@ class VHost:
 def new_transient_ids() -> count[int]:
     """Numbers for queues that end with the process."""
     return count(TRANSIENT_QUEUE)
-
-
-def _nothing() -> None:
-    """Nothing is left of it."""

@@ -12,6 +12,7 @@ from broker.entities.queues.event_recording import Recorder
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource
 from broker.entities.queues.ready_messages import Window
+from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.invariants import Invariants
 from broker.entities.scheduling.timers import Timers
@@ -40,3 +41,4 @@ class VHostContext(NamedTuple):
     """Where events are recorded, what gathers them."""
     invariants: Invariants | None
     """Where invariants are checked, what was changed in this turn."""
+    background_work: BackgroundWork

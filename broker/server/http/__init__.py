@@ -1,1 +1,1 @@
-"""HTTP: the server, who may read, and what is served."""
+"""HTTP: the server, access, and what is served."""

@@ -25,7 +25,7 @@ class UnsatisfiableRange(Exception):
 
 
 class EventPages:
-    """What there is to ask for, and who may."""
+    """The routes of the event log, with the access each needs."""
 
     def __init__(self, registry: Registry, files: SegmentFiles) -> None:
         self._registry = registry
@@ -43,7 +43,8 @@ class EventPages:
         if request.method not in _METHODS:
             allow = ("Allow", ", ".join(_METHODS))
             return problem(405, "method_not_allowed", "Method Not Allowed", allow)
-        return http_access.refusal(self._registry, request) or await resource(request)
+        refused = http_access.refusal(self._registry, request)
+        return refused or (await resource(request))._replace(admitted=True)
 
     async def _list(self, request: Request) -> Answer:
         try:

@@ -1,4 +1,4 @@
-"""Who may read by HTTP: users of the broker, by the rules and in the words of RabbitMQ's management plugin.
+"""Access by HTTP: the broker's users, by the rules and in the words of RabbitMQ's management plugin.
 
 Wrong passwords are throttled by the same login throttle as over AMQP. A throttled client gets 429: RabbitMQ knows
 no such thing, and a program with the right password must not take it for the wrong one.
@@ -17,7 +17,7 @@ log = logging.getLogger("leveret.http")
 
 MANAGEMENT = {"administrator", "monitoring", "policymaker", "management"}
 MONITORING = {"administrator", "monitoring"}
-"""Tags of those who may use RabbitMQ's management plugin at all, and of those who may see the whole broker."""
+"""Tags that let a user into RabbitMQ's management plugin at all, and those that show the whole broker."""
 CHALLENGE = ("WWW-Authenticate", 'Basic realm="Leveret"')
 
 

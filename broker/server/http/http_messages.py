@@ -27,13 +27,14 @@ class Request(NamedTuple):
 class Answer(NamedTuple):
     """A status, headers and a body; the body of an answer to HEAD is measured, and not sent.
 
-    `delay`: seconds for which it is held back.
+    `delay`: seconds for which it is held back. `admitted`: the request had valid credentials.
     """
 
     status: int
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | FileSlice = b""
     delay: float = 0.0
+    admitted: bool = False
 
     def close(self) -> None:
         """Let go of the file, if there is one."""

@@ -1,9 +1,11 @@
 """HTTP over sockets: h11 knows the protocol, trio the waiting; here are the limits.
 
-A connection is a task. It is busy while it answers; else it waits: for a request, or because an answer is held back.
-There may be so many connections: when that is reached, some of those that wait go, the longest first, and new ones are
-accepted as soon as there is room. So who says nothing, or a byte at a time, keeps nobody out for long, and who has an
-answer coming keeps it as long as it takes it. Every other step has a time limit.
+A connection is a task. It is busy while it answers a user with valid credentials; else it waits: for a request,
+because an answer is held back, or until a stranger takes one. There may be so many connections: when that is reached,
+some of those that wait go, and new ones are accepted as soon as there is room. Strangers go first, from the addresses
+that have most of them, the longest there first. So a client that
+says nothing, sends a byte at a time or reads nothing keeps no other out for long, and an answer that is being taken is
+never cut off. Every other step has a time limit.
 
 What a client has sent is never logged: h11's complaints quote it, and there may be a password in it.
 """
@@ -13,10 +15,12 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
 from email.utils import formatdate
 from functools import partial
 from http import HTTPStatus
+from operator import attrgetter
 
 import h11
 import trio
@@ -70,7 +74,7 @@ class WebServer:
         most = self._settings.connections_max
         if len(self.connections) < most:
             return True
-        waiting = sorted((each for each in self.connections if not each.busy), key=lambda each: each.since)
+        waiting = _dispensable_first(each for each in self.connections if not each.busy)
         for each in waiting[: len(self.connections) - int(most * ROOM_PART)]:
             log.warning("closing HTTP connection %s: connection limit reached, and it is idle", each.peer)
             each.drop()
@@ -87,7 +91,7 @@ class WebServer:
     async def _serve(self, connection: HttpConnection, security: Security | None) -> None:
         try:
             if security is not None:
-                async with security.turns:  # of those who come at once, one a turn of the event loop
+                async with security.turns:  # one handshake step in each turn of the event loop
                     await trio.lowlevel.checkpoint()
             await connection.serve()
         except Exception:
@@ -97,11 +101,15 @@ class WebServer:
 
 
 class HttpConnection:
-    """One client's connection, one request after the other. `since`: when it last began to wait."""
+    """One client's connection, one request after the other.
+
+    `admitted`: credentials came with its last request. `since`: when it last began to wait; of a stranger, to exist.
+    """
 
     def __init__(self, stream: trio.abc.Stream, peer: Peer, settings: Http, application: Application) -> None:
         self.peer = peer
         self.busy = False
+        self.admitted = False
         self.since = trio.current_time()
         self._stream = stream
         self._settings = settings
@@ -121,7 +129,8 @@ class HttpConnection:
             with self._life:
                 if await self._shake_hands():
                     while await self._serve_request():
-                        self.since = trio.current_time()
+                        if self.admitted:
+                            self.since = trio.current_time()
                     await self._part()
         except trio.TooSlowError:
             log.warning("closing HTTP connection %s: the client reads its answer too slowly", self.peer)
@@ -152,6 +161,8 @@ class HttpConnection:
             head = await self._next_request()
             if head is None:
                 return False
+            if {b"content-length", b"transfer-encoding"} <= {name for name, _ in head.headers}:
+                return await self._refuse(400)  # a proxy may have seen another end of it (RFC 9112, 6.1)
             if type(self._http.next_event()) is not h11.EndOfMessage and self._method in ("GET", "HEAD"):
                 return await self._refuse(413)
         except h11.RemoteProtocolError as error:
@@ -204,7 +215,7 @@ class HttpConnection:
             self.busy = False
 
     async def _refuse(self, status: int) -> bool:
-        """Answer what is no request; False, because nobody knows what would come next."""
+        """Answer what is no request. False: behind it no next request can be found."""
         log.warning("closing HTTP connection %s: %d %s", self.peer, status, _reason(status))
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             await self._reply(_REFUSALS.get(status, _REFUSALS[400]))
@@ -215,7 +226,7 @@ class HttpConnection:
     async def _reply(self, answer: Answer) -> None:
         try:
             await trio.sleep(answer.delay)
-            self.busy = True
+            self.busy = self.admitted = answer.admitted
             log.debug("HTTP %s for %s: %d, %d bytes", self._method, self.peer, answer.status, len(answer.body))
             await self._send(self._head(answer), b"" if self._method == "HEAD" else answer.body)
         finally:
@@ -226,7 +237,7 @@ class HttpConnection:
         headers = [("Date", formatdate(usegmt=True)), ("Server", "Leveret"), *answer.headers]
         if answer.status != 304:
             headers.append(("Content-Length", str(len(answer.body))))
-        if self._http.their_state is not h11.DONE:  # what is left of the request is nobody's
+        if self._http.their_state is not h11.DONE:  # the rest of the request will not be read
             headers.append(("Connection", "close"))
         reason = HTTPStatus(answer.status).phrase.encode()
         return self._http.send(h11.Response(status_code=answer.status, headers=headers, reason=reason)) or b""
@@ -256,6 +267,16 @@ class HttpConnection:
             while left > 0 and (data := await self._stream.receive_some(RECEIVE_BYTES)):
                 left -= len(data)
             await self._stream.aclose()
+
+
+def _dispensable_first(waiting: Iterable[HttpConnection]) -> list[HttpConnection]:
+    """In which order connections go: strangers first, those that are one of many from their address before others."""
+    seen: Counter[str] = Counter()
+    rank: dict[HttpConnection, int] = {}
+    for each in sorted(waiting, key=attrgetter("since"), reverse=True):
+        seen[each.peer.host] += 1
+        rank[each] = seen[each.peer.host]
+    return sorted(rank, key=lambda each: (each.admitted, -rank[each], each.since))
 
 
 def _by_name(head: h11.Request) -> dict[bytes, bytes]:

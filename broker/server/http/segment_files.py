@@ -31,7 +31,7 @@ class Segment(NamedTuple):
 
 
 class _Identity(NamedTuple):
-    """What tells a file from another one of the same name, such as one that was restored."""
+    """What distinguishes a file from another of the same name, such as one that was restored."""
 
     inode: int
     size: int
@@ -87,7 +87,7 @@ class SegmentFiles:
         return known[1] if known is not None and known[0] == identity else None
 
     async def _hash(self, name: SegmentName, identity: _Identity) -> str | None:
-        async with self._hashing:  # one after the other: whoever wants the same one finds it done
+        async with self._hashing:  # one at a time: a second request for the same file finds it done
             sha256 = self._remembered(name, identity)
             if sha256 is None:
                 sha256 = await run_sync(_sha256_of, self._directory / str(name), limiter=self._readers)
@@ -126,7 +126,7 @@ class FileSlice:
         return chunk
 
     def close(self) -> None:
-        """Close the file; nobody reads any more."""
+        """Close the file."""
         os.close(self._descriptor)
 
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import ipaddress
 import logging
+import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import trio
 
@@ -18,18 +20,21 @@ log = logging.getLogger("leveret.listeners")
 OUT_OF_DESCRIPTORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS)
 RETRY_SECONDS = 0.1
 KEEPALIVE = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 15, "TCP_KEEPCNT": 8}
-"""After a minute of silence a question every 15 seconds; who does not answer eight of them is gone."""
+"""TCP keepalive: after a minute of silence a probe every 15 seconds; after eight without an answer the peer is gone."""
+
+
+UNPRIVILEGED = Path("/proc/sys/net/ipv4/ip_unprivileged_port_start")
 
 
 class ListenError(OSError):
     """An address cannot be listened on; the message says which, why and what to do."""
 
 
-def bind(addresses: list[Address], backlog: int) -> list[socket.socket]:
-    """Listen on every address. Raises ListenError, with none of them open."""
+def bind(addresses: list[Address], backlog: int, setting: str = "server.listen or --listen") -> list[socket.socket]:
+    """Listen on every address of a setting. Raises ListenError, with none of them open."""
     listeners: list[socket.socket] = []
     try:
-        listeners.extend(_bind(address, backlog) for address in addresses)
+        listeners.extend(_bind(address, backlog, setting) for address in addresses)
     except ListenError:
         for listener in listeners:
             listener.close()
@@ -37,19 +42,32 @@ def bind(addresses: list[Address], backlog: int) -> list[socket.socket]:
     return listeners
 
 
-def _bind(address: Address, backlog: int) -> socket.socket:
+def _bind(address: Address, backlog: int, setting: str) -> socket.socket:
     where = f"[{address.host}]:{address.port}" if ":" in address.host else f"{address.host}:{address.port}"
     try:
         family, _, _, _, target = socket.getaddrinfo(
             address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.create_server(target[:2], family=family, backlog=backlog)
-    except OSError as error:
-        advice = "another program listens there: stop it, or choose another port with --listen"
-        reason = advice if error.errno == errno.EADDRINUSE else error.strerror
-        raise ListenError(f"cannot listen on {where}: {reason}") from error
+    except (OSError, UnicodeError) as error:  # UnicodeError: a name that cannot be one of a host
+        raise ListenError(f"cannot listen on {where}: {_reason(error)} ({setting})") from error
     listener.setblocking(False)
     return listener
+
+
+def _reason(error: OSError | UnicodeError) -> str:
+    """Why an address cannot be listened on, and what to do."""
+    if isinstance(error, UnicodeError | socket.gaierror):
+        why = "not a host's name" if isinstance(error, UnicodeError) else error.strerror
+        return f"{why}: expected an address of this machine, or a name that leads to one"
+    if error.errno == errno.EADDRINUSE:
+        return "another program listens there: stop it, or choose another port"
+    if error.errno == errno.EACCES:
+        first = UNPRIVILEGED.read_text().strip() if UNPRIVILEGED.exists() else "1024"
+        return f"ports below {first} are privileged: choose another port, or grant CAP_NET_BIND_SERVICE"
+    if error.errno == errno.EADDRNOTAVAIL:
+        return "no address of this machine: choose one that `ip address` lists"
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 async def accept_forever(
@@ -87,7 +105,7 @@ async def accept_forever(
 
 
 def _keep_alive(sock: socket.socket) -> None:
-    """Have the kernel ask whether the peer is still there: of one that wants no heartbeats nobody else would."""
+    """Switch TCP keepalive on: for a client without heartbeats nothing else notices that it is gone."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in KEEPALIVE.items():
         if hasattr(socket, option):

@@ -26,7 +26,7 @@ _KEY = "PRIVATE KEY-----"
 class Security:
     """What TLS connections are made with. `context` is for the next one: connections keep what they began with.
 
-    `turns` is held for a step of a handshake: there is one in each turn of the event loop, whoever else has to wait.
+    `turns` is held for a step of a handshake: one handshake step in each turn of the event loop.
     """
 
     def __init__(self, settings: Tls) -> None:
@@ -131,7 +131,7 @@ def _use_ciphers(context: ssl.SSLContext, settings: Tls) -> None:
 
 
 def _use_authorities(context: ssl.SSLContext, settings: Tls) -> None:
-    _text("tls.ca_file", settings.ca_file, _CERTIFICATE, "the certificates of those who sign clients' in PEM")
+    _text("tls.ca_file", settings.ca_file, _CERTIFICATE, "the authorities that sign clients' certificates, in PEM")
     try:
         context.load_verify_locations(settings.ca_file)
     except ssl.SSLError as error:
@@ -139,7 +139,7 @@ def _use_authorities(context: ssl.SSLContext, settings: Tls) -> None:
 
 
 def _look_at(certificate: str, settings: Tls) -> None:
-    """Say of what will make trouble, though not to us."""
+    """Warn of what is unsafe, though it works."""
     mode = Path(settings.key_file).stat().st_mode
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         log.warning("tls.key_file: %s may be read by others (mode %04o): chmod 600", settings.key_file, mode & 0o7777)

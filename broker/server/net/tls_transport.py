@@ -166,13 +166,13 @@ class SecureTransport(Transport):
         self._engine.end_turn()
 
     def _part(self) -> None:
-        """Say that nothing more will come, so that the client knows that nobody has cut it short."""
+        """Send TLS's close_notify: the client then knows that the end of the stream is the broker's."""
         if self._unsent is not None:
             return
         try:
             self._tls.unwrap()
         except ssl.SSLError:
-            pass  # the client has not said the same yet; nobody waits for it
+            pass  # the client has sent no close_notify yet; it is not waited for
         except ValueError:
             pass  # the handshake has not begun
         try:
@@ -191,7 +191,7 @@ class SecureTransport(Transport):
 
 
 def _complaint(error: ssl.SSLError, first: bytes) -> str:
-    """Why a handshake has failed, for those who have to do something about it."""
+    """Why a handshake has failed, in words that name the cause and the setting."""
     if first.startswith(b"AMQP"):
         return "a client without TLS on a TLS port; amqp clients use a port of server.listen"
     if first.startswith(HTTP_VERBS):
@@ -200,7 +200,7 @@ def _complaint(error: ssl.SSLError, first: bytes) -> str:
 
 
 _MEANINGS = {
-    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust who has signed our certificate",
+    "TLSV1_ALERT_UNKNOWN_CA": "the client does not trust the authority that signed our certificate",
     "SSLV3_ALERT_BAD_CERTIFICATE": "the client refuses our certificate",
     "SSLV3_ALERT_CERTIFICATE_UNKNOWN": "the client refuses our certificate",
     "SSLV3_ALERT_CERTIFICATE_EXPIRED": "the client says that our certificate has expired",
@@ -212,7 +212,7 @@ _MEANINGS = {
 
 
 def words(error: ssl.SSLError) -> str:
-    """What OpenSSL complains of, for those who have to do something about it."""
+    """OpenSSL's reason for an error, in words that name the cause."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"the client's certificate is refused: {error.verify_message}"
     reason = error.reason or "UNEXPECTED_EOF"

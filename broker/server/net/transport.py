@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import trio
 
 from broker.server.engine import LONG_TURN_SECONDS, Engine
+from broker.server.net import heartbeats
 from broker.session.connection import Connection
 from broker.session.input.incoming_frames import IncomingFrames
 from broker.session.login.phase import Phase
@@ -90,11 +91,14 @@ class Transport:
             released = trio.Event()
             connection.release().then(lambda _: released.set())
             self._engine.end_turn()
-            await released.wait()  # who comes and goes with much does not come faster than he is cleared away
+            await released.wait()  # connections that leave much behind end no faster than it is released
             self._ending.deadline = trio.current_time() + CLOSE_SECONDS + connection.linger
             with self._ending:
+                if connection.discards:
+                    await self._discard(connection.linger)
                 await self._all_sent()
-                await trio.sleep(connection.linger)
+                if not connection.discards:
+                    await trio.sleep(connection.linger)
             if not self._lost:
                 self._part()
         finally:
@@ -106,22 +110,27 @@ class Transport:
             trio.lowlevel.notify_closing(self._socket)
             self._socket.close()
 
-    def beat(self, now: float) -> None:
+    def beat(self, now: float, late: float) -> None:
         """Send a heartbeat when nothing else was sent for half the interval; give up on a silent client.
 
-        RabbitMQ takes two intervals without a byte for the end, and says nothing then.
+        RabbitMQ says nothing then. The last `late` seconds, in which no socket was read, do not count.
         """
         interval = self.connection.heartbeat
         if not interval or self.connection.phase is not Phase.OPEN:
             return
         if now - self.last_sent >= interval / 2 and self._unsent is None:
             self.connection.output.send(HEARTBEAT)
-        if self._paused:
-            self.last_received = now  # it is we who do not listen
-        elif now - self.last_received > 2 * interval:
+        if heartbeats.is_silent(self, interval, now, late, self._unread):
             peer = self.connection.peer
             log.warning("closing connection %s: missed heartbeats from client, timeout: %ds", peer, interval)
             self.abort()
+
+    def _unread(self) -> bool:
+        """Something that the client has sent waits to be read."""
+        try:
+            return bool(self._socket.recv(1, socket.MSG_PEEK))
+        except OSError:
+            return False
 
     def abort(self) -> None:
         """Close the socket without a word."""
@@ -129,6 +138,11 @@ class Transport:
         self.connection.ended = True
         self._reading.cancel()
         self._ending.cancel()
+
+    def dismiss(self) -> None:
+        """Stop waiting for the client to close its socket after connection.close-ok."""
+        if self.connection.discards and self._unsent is None:
+            self._ending.cancel()
 
     # Reading
 
@@ -153,7 +167,7 @@ class Transport:
             await self._hold_back()
 
     async def _stand_in_line(self, data: bytes) -> None:
-        """A turn for who had more to do than one allows; so it goes on until all that came with one reading is done."""
+        """Further turns, in line with other connections, until everything of one read from the socket is handled."""
         async with self._engine.line:
             await self._handle(data)
 
@@ -182,14 +196,24 @@ class Transport:
             self._busy = len(data) >= BUSY_BYTES
             return data
 
+    async def _discard(self, seconds: float) -> None:
+        """Throw away what a client that is going has still to say, until it has gone or so much time has passed."""
+        with trio.move_on_after(seconds):
+            while await self._receive():
+                pass
+
     async def _hold_back(self) -> None:
-        """Keep a client waiting that publishes faster than the disk takes it, or while memory or disk are short."""
+        """Keep a client waiting that publishes faster than the disk takes it, or while memory or disk are short.
+
+        A client that has only acknowledged since goes on, however far behind the disk is: that makes room.
+        """
         connection = self.connection
         self._paused = True
         while not connection.readable and not connection.ended:
             await self._flushed.wait()
-        if connection.publishes:
+        if connection.publishes or connection.incomplete_bytes:
             await self._committer.room(confirmed=connection.confirmed)
+            connection.publishes = False
         self._paused = False
 
     # Writing

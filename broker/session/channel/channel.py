@@ -8,7 +8,7 @@ memory or disk run short; acknowledgements pass by them, because they are what m
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 from weakref import WeakSet
@@ -22,7 +22,7 @@ from broker.session.channel.channel_recording import ChannelRecorder, ConfirmRec
 from broker.session.channel.confirms import ConfirmLedger
 from broker.session.channel.deliveries import DeliveryLedger
 from broker.session.channel.direct_reply import DirectReplyTo
-from broker.session.channel.transaction import Transaction
+from broker.session.channel.transaction import Settlement, Transaction, unfinished
 from broker.session.output import content_frames
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException, reply_text
@@ -70,14 +70,14 @@ class ChannelConnection(Protocol):
     frame_max: int
     channels: dict[int, Channel]
     reply_channels: dict[str, Channel]
-    """Who waits for direct replies, on any connection, by the address of the replies."""
+    """Channels that wait for direct replies, on any connection, by the address of the replies."""
     handling: int
     publishes: bool
     confirmed: bool
 
     @property
     def write_blocked(self) -> bool:
-        """The client does not read what it has been told."""
+        """The client does not read its output."""
 
     def knows(self, capability: str) -> bool:
         """The client understands one of RabbitMQ's extensions."""
@@ -111,13 +111,16 @@ class Channel:
         self.assembler = Assembler(BODY_BYTES_MAX)
         self.deliveries = DeliveryLedger()
         self.consumers: dict[str, Consumer] = {}
-        self.prefixes: dict[Consumer, bytes] = {}
+        self.prefixes: OrderedDict[Consumer, bytes] = OrderedDict()
+        """The bytes that each consumer's deliveries begin with. With a channel limit the last served comes last."""
         self.drawn_from: WeakSet[Queue] = WeakSet()
         """The queues it has consumed or got from: those that may have messages out with it."""
         self.confirms: ConfirmLedger | None = None
         self.confirmed = False
         """Whether publishes are answered: in confirm mode, and in transactions."""
         self.transaction: Transaction | None = None
+        self.settling: list[Settlement] = []
+        """What a commit, or one frame, settles over several turns, even when the channel has ended meanwhile."""
         self.prefetch = 0
         self.prefetch_all = 0
         self.last_queue = ""
@@ -199,7 +202,7 @@ class Channel:
         return self.connection.output.room()
 
     def allowance(self) -> int:
-        """What the prefetch limit of the whole channel leaves."""
+        """What the channel's prefetch limit leaves. A consumer without acknowledgements waits for it, too."""
         return self.prefetch_all - self.deliveries.consumed if self.prefetch_all else UNLIMITED
 
     def deliver(self, consumer: Consumer, entries: Sequence[Entry]) -> None:
@@ -212,6 +215,8 @@ class Channel:
         self.connection.output.send_all(
             *content_frames.deliver_batch(self.number, self.prefixes[consumer], first, sent, self.connection.frame_max)
         )
+        if self.prefetch_all:
+            self.prefixes.move_to_end(consumer)
         if consumer.no_ack:
             ledger.skip(len(entries))
         else:
@@ -229,12 +234,11 @@ class Channel:
 
     def unacked_of(self, queue: Queue) -> Iterable[Entry]:
         """What is out with the client of one queue."""
-        tx = self.transaction
-        settled = [entry for entry in tx.settled.values() if entry.queue is queue] if tx else []
+        settled = [entry for entry in unfinished(self.transaction, self.settling) if entry.queue is queue]
         return [*self.deliveries.of_queue(queue), *settled]
 
     def cancelled(self, consumer: Consumer) -> None:
-        """A queue is gone: its consumer ends, and a client that understands is told (RabbitMQ's extension)."""
+        """A queue is gone: its consumer ends. A client with the capability gets basic.cancel (RabbitMQ's extension)."""
         if self.consumers.get(consumer.tag) is not consumer:
             return  # cancelled by the client meanwhile
         self.forget(consumer)
@@ -246,11 +250,19 @@ class Channel:
         del self.consumers[consumer.tag]
         del self.prefixes[consumer]
 
-    def replenish(self) -> None:
-        """Room has been made that any consumer may use."""
-        for consumer in self.consumers.values():
+    def replenish(self, *, settled: bool = False) -> None:
+        """Room has been made that any consumer may use; `settled`: under the limit of the whole channel.
+
+        Under that limit the consumer served longest ago is first, and at once: no queue gets ahead of others by what
+        else happens in this turn.
+        """
+        for consumer in list(self.prefixes):
             if not consumer.waiting:
                 consumer.resume()
+            if settled:
+                consumer.queue.deliver_now()
+                if self.allowance() <= 0:
+                    break
 
     # Confirms
 
@@ -272,9 +284,9 @@ class Channel:
         if self.confirms is not None:
             self.confirms.check()
         assert self.prefixes.keys() == set(self.consumers.values()), "consumers and their prefixes differ"
-        tx = self.transaction
         out = Counter(
-            entry.consumer for entry in (*self.deliveries.unacked.values(), *(tx.settled.values() if tx else ()))
+            entry.consumer
+            for entry in (*self.deliveries.unacked.values(), *unfinished(self.transaction, self.settling))
         )
         for tag, consumer in self.consumers.items():
             assert consumer.unacked == out[consumer], (
@@ -306,12 +318,10 @@ class Channel:
             consumed = {consumer.queue for consumer in self.consumers.values()}
             self.deliveries.put_back({tag: entry for tag, entry in outstanding.items() if entry.queue not in consumed})
         kept = self.deliveries.unacked
-        for consumer in reversed(list(self.consumers.values())):  # who waits for the active one's place, before it
+        for consumer in reversed(list(self.consumers.values())):  # a waiting single consumer before the active one
             self.end_consumer(consumer)
         deliveries.requeue([entry for tag, entry in outstanding.items() if tag not in kept], abandoned=True)
-        for queue in list(self.drawn_from):
-            if not any(self.deliveries.of_queue(queue)):
-                queue.forget(self)
+        leave_queues(self)
         self.direct_reply.stop()
         self._end_confirms()
         self.connection.hold(-sum(held.size for held in self.held))
@@ -327,3 +337,10 @@ class Channel:
         queue.touch()
         if queue.spec.auto_delete and not queue.consumers.members:
             self.vhost.delete_queue(queue)
+
+
+def leave_queues(channel: Channel) -> None:
+    """Have the queues that have nothing out with a channel forget it: it has ended."""
+    for queue in list(channel.drawn_from):
+        if not any(True for _ in channel.unacked_of(queue)):
+            queue.forget(channel)

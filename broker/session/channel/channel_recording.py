@@ -1,4 +1,4 @@
-"""What crosses a channel, told to the event log: see `broker.entities.queues.event_recording`.
+"""Records what crosses a channel in the event log: see `broker.entities.queues.event_recording`.
 
 A channel has a `ChannelRecorder` where events are recorded, and None elsewhere. It asks once for each batch of
 publishes or deliveries; its ledger of confirms has a `ConfirmRecorder` and does the same.
@@ -23,7 +23,7 @@ Numbers = list[int]
 
 
 class ChannelRecorder:
-    """Tells a recorder what is published, delivered and confirmed on one channel.
+    """Records what is published, delivered and confirmed on one channel.
 
     `peer` is the connection's name. With `stamps` messages go out with their numbers in a header.
     """
@@ -61,7 +61,7 @@ class ChannelRecorder:
             recorder.settled(ACK, where, positions, 1)
 
     def committed(self) -> None:
-        """The end of a transaction is about to be told, which confirms what was published in it."""
+        """tx.commit-ok is about to be sent, which confirms what was published in the transaction."""
         if self._of_transaction:
             numbers, self._of_transaction = self._of_transaction, []
             self.answered(numbers, refused=False)
@@ -90,11 +90,11 @@ class ConfirmRecorder:
         self._messages.append([tag, number, count])
 
     def answerable(self, first: int, last: int, *, refused: bool) -> None:
-        """These publish numbers will be answered when the client is told next."""
+        """These publish numbers are answered with the next output."""
         self._answerable.append((first, last, refused))
 
     def answer(self) -> None:
-        """The client is told now."""
+        """The answers go out now."""
         answerable, self._answerable = self._answerable, []
         for refused in (False, True):
             numbers: Numbers = []
@@ -124,7 +124,7 @@ class ConfirmRecorder:
 
 
 def _stamped_copy(entry: Entry) -> Entry:
-    """An entry of nobody's, for one delivery: the message with its number in its headers."""
+    """An entry in no queue, for one delivery: the message with its number in its headers."""
     message = entry.message
     assert message is not None, "a queue hands over what it has loaded"
     properties = decode_properties(message.header)

@@ -39,7 +39,7 @@ class ConfirmLedger:
     """The publish numbers of one channel in confirm mode.
 
     `ready` is called with the ledger when there is something to answer and was nothing before. `recorder` is there
-    where events are recorded: it is told of every publish, and of every answer.
+    where events are recorded: it sees every publish and every answer.
     """
 
     __slots__ = ("_answerable", "_answered", "_channel", "_ready", "_recorder", "_waiting", "last")
@@ -84,7 +84,7 @@ class ConfirmLedger:
             self._answer(first, last, refused=False)
 
     def answers(self) -> list[Answer]:
-        """What to tell the publisher now, in as few answers as its rules allow."""
+        """The acks and nacks to send to the publisher now, in as few frames as AMQP allows."""
         ranges = sorted(self._answerable)
         self._answerable.clear()
         if self._recorder is not None:
@@ -112,7 +112,7 @@ class ConfirmLedger:
         ]
 
     def end(self) -> None:
-        """The channel is gone: nobody is answered any more."""
+        """The channel is gone: no publish is answered any more."""
         self._recorder = None
         self._waiting.clear()
         self._answerable.clear()

@@ -3,7 +3,7 @@
 Tags count from 1 per channel and are never used again. An ack, nack or reject names a tag that must be
 outstanding, or the channel ends with "unknown delivery tag"; `multiple` means every outstanding tag up to it,
 and tag 0 with it means all there are, even none (0-9-1 specification, basic.ack; RabbitMQ for the rest). Tags
-are kept in a dict in rising order, so "up to" is a walk from the front.
+are kept in a dict in rising order, so "up to" is a walk from the front, or from the end to what stays.
 
 A delivered message that is on disk need not stay in memory while the client thinks. Deliveries are counted in
 chunks, so many messages or so many bytes each; whenever one is full, those of the chunk before it are asked
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from itertools import groupby, takewhile
+from itertools import groupby, islice, takewhile
 from operator import attrgetter
 
 from broker.entities.messages.message import Entry, Holder
@@ -68,9 +68,15 @@ class DeliveryLedger:
             return taken
         if tag not in self.unacked:
             raise _unknown(tag)
-        tags = list(takewhile(tag.__ge__, self.unacked)) if multiple else [tag]
-        taken = {number: self.unacked.pop(number) for number in tags}
-        self.consumed -= sum(entry.consumer is not None for entry in taken.values())
+        all_consumed, half = self.consumed == len(self.unacked), len(self.unacked) // 2
+        tags = list(islice(takewhile(tag.__ge__, self.unacked), half + 1)) if multiple else [tag]
+        if len(tags) <= half:
+            taken = {number: self.unacked.pop(number) for number in tags}
+        else:  # fewer stay: these are taken out instead
+            later = list(takewhile(tag.__lt__, reversed(self.unacked))) if multiple else ()
+            stay = {number: self.unacked.pop(number) for number in reversed(later)}
+            taken, self.unacked = self.unacked, stay
+        self.consumed -= len(taken) if all_consumed else sum(entry.consumer is not None for entry in taken.values())
         return taken
 
     def take_each(self, tags: Iterable[int], taken: list[Entry]) -> None:
@@ -130,11 +136,13 @@ def acknowledge(entries: Iterable[Entry]) -> None:
 
 
 def requeue(entries: Sequence[Entry], *, abandoned: bool = False) -> None:
-    """These messages go back to their queues, to their places; `abandoned` where nobody asked for it."""
-    for _, group in groupby(sorted(entries, key=_queue), key=_queue):
-        members = list(group)
+    """These messages go back to their queues, to their places; `abandoned` where the client did not ask for it."""
+    of_queues: dict[Holder, list[Entry]] = {}
+    for queue, group in groupby(entries, _queue):
+        of_queues.setdefault(queue, []).extend(group)
+    for queue, members in of_queues.items():
         consumers = Counter(map(_consumer, members))
-        members[0].queue.requeue(members, abandoned=abandoned)
+        queue.requeue(members, abandoned=abandoned)
         for consumer, count in consumers.items():
             if consumer is not None:
                 consumer.settled(count)
@@ -145,6 +153,7 @@ def reject(entries: Iterable[Entry]) -> None:
     _finish(entries, lambda queue, members: queue.reject(members))
 
 
+_queue = attrgetter("queue")
 _consumer = attrgetter("consumer")
 _holder = attrgetter("queue", "consumer")
 
@@ -156,7 +165,3 @@ def _finish(entries: Iterable[Entry], how: Callable[[Holder, list[Entry]], None]
         how(queue, members)
         if consumer is not None:
             consumer.settled(len(members))
-
-
-def _queue(entry: Entry) -> int:
-    return id(entry.queue)

@@ -22,7 +22,7 @@ class DirectReplyTo:
     """Where the answers to one channel's requests go. `address` and `tag` are empty while it expects none."""
 
     def __init__(self, channel: Channel) -> None:
-        self._channel_ref = ref(channel)  # who ends shall be gone at once, not when cycles are looked for
+        self._channel_ref = ref(channel)  # no cycle: an ended channel is freed at once
         self.address = ""
         self.tag = ""
 
@@ -38,12 +38,12 @@ class DirectReplyTo:
         self._channel.connection.reply_channels[self.address] = self._channel
 
     def stop(self) -> None:
-        """The reply consumer is gone: answers find nobody."""
+        """The reply consumer is gone: later answers are dropped."""
         self._channel.connection.reply_channels.pop(self.address, None)
         self.address = self.tag = ""
 
     def deliver(self, message: Message) -> None:
-        """Send an answer to the client; one that does not read what it has been told gets no more."""
+        """Send an answer to the client; one that does not read its output gets no more."""
         if self._channel.connection.write_blocked:
             return
         channel, prefix = self._channel, content_frames.deliver_prefix(self.tag)

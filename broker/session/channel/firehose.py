@@ -1,4 +1,4 @@
-"""The firehose: whatever is published or delivered in a virtual host is told to its exchange amq.rabbitmq.trace.
+"""The firehose: a copy of all that is published or delivered in a virtual host goes to exchange amq.rabbitmq.trace.
 
 Whether it is on is an attribute of the virtual host, `traced`: channels ask for it once for each batch of deliveries.
 Publishes ask only where routes are worked out, because switching it makes all cached routes stale and no route is
@@ -29,13 +29,13 @@ class Origin(NamedTuple):
 
 
 def start(vhost: VHost) -> None:
-    """Have everything in a virtual host told from now on."""
+    """Trace everything in a virtual host from now on."""
     vhost.traced = True
     vhost.bindings.changed_everywhere()
 
 
 def stop(vhost: VHost) -> None:
-    """Tell nothing any more."""
+    """Stop tracing."""
     vhost.traced = False
     vhost.bindings.changed_everywhere()
 
@@ -52,7 +52,7 @@ def published(origin: Origin, message: Message, keys: Sequence[str], queues: Ite
 
 
 def delivered(origin: Origin, entries: Iterable[Entry]) -> None:
-    """Messages go out to a consumer or getter. What the firehose itself has told is not told again."""
+    """Messages go out to a consumer or getter. The firehose's own messages are not traced again."""
     for entry in entries:
         message = entry.message
         if message is None or message.exchange == TRACE_EXCHANGE:
@@ -66,9 +66,9 @@ def _tell(vhost: VHost, key: str, headers: Table, body: bytes) -> None:
     if len(key.encode("utf-8", "surrogateescape")) > SHORT_STRING_BYTES:
         return  # nothing can be published with it
     header = encode_header(len(body), BasicProperties(headers=headers))
-    told = Message(route_of(TRACE_EXCHANGE, key), header, body, 0)
-    for queue in vhost.route(vhost.exchanges[TRACE_EXCHANGE], (key,), headers, told).queues:
-        hand_over(told, queue)
+    trace = Message(route_of(TRACE_EXCHANGE, key), header, body, 0)
+    for queue in vhost.route(vhost.exchanges[TRACE_EXCHANGE], (key,), headers, trace).queues:
+        hand_over(trace, queue)
 
 
 def _message(origin: Origin, message: Message, keys: Sequence[str]) -> Table:

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable
+from functools import partial
+
+from broker.entities.arguments.name_patterns import PatternError
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.vhosts.users import Users
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
+
+log = logging.getLogger("leveret.permissions")
 
 REMEMBERED_MAX = 4096
 
@@ -58,9 +65,18 @@ class Access:
         """Raises ChannelException 403 unless the user may write or read (`action`) with this key."""
         if exchange.type != "topic":
             return
-        if not self.users.may_use_topic(self.user, self.vhost, exchange.name, action, key):
-            what = f"topic '{key}' in exchange '{exchange.name}' in vhost '{self.vhost}'"
-            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"access to {what} refused for user '{self.user}'")
+        allowed = partial(self.users.may_use_topic, self.user, self.vhost, exchange.name, action, key)
+        self._require(allowed, f"topic '{key}' in exchange '{exchange.name}' in vhost '{self.vhost}'")
+
+    def _require(self, allowed: Callable[[], bool], what: str) -> None:
+        why = ""
+        try:
+            if allowed():
+                return
+        except PatternError as error:
+            log.warning("user '%s', vhost '%s': %s", self.user, self.vhost, error)
+            why = ": the permission's regular expression was given up"
+        raise ChannelException(ReplyCode.ACCESS_REFUSED, f"access to {what} refused for user '{self.user}'{why}")
 
     def _check(self, action: str, kind: str, name: str) -> None:
         if self._known != self.cache_epoch.number:
@@ -68,9 +84,8 @@ class Access:
             self._known = self.cache_epoch.number
         if (action, name) in self._allowed:
             return
-        if not self.users.may(self.user, self.vhost, action, name):
-            what = f"{kind} '{name}' in vhost '{self.vhost}'"
-            raise ChannelException(ReplyCode.ACCESS_REFUSED, f"access to {what} refused for user '{self.user}'")
+        allowed = partial(self.users.may, self.user, self.vhost, action, name)
+        self._require(allowed, f"{kind} '{name}' in vhost '{self.vhost}'")
         if len(self._allowed) >= REMEMBERED_MAX:
             self._allowed.clear()
         self._allowed.add((action, name))

@@ -23,13 +23,27 @@ if TYPE_CHECKING:
     from broker.session.channel.permissions import Access
 
 ROUTES_MIN = 128
-"""With fewer routes nobody looks for those that lead nowhere any more."""
-ROUTES_MAX = 131_072
-"""Half a kibibyte to one and a half each, for all connections of a user to a virtual host together."""
+"""With fewer routes those to deleted queues are not looked for."""
+ROUTES_MAX = 16_384
+ROUTES_BYTES_MAX = 8 << 20
+"""For all connections of a user to a virtual host together."""
+ROUTES_KEPT = 1024
+"""When a connection ends that has shared more than these, all are dropped: which were its own is not recorded."""
+ROUTE_BYTES = 512
+"""What a route takes beside what it holds of the publishes."""
 HEADER_BYTES_MAX = 1024
 """Longer content headers are not remembered with a route."""
 
 _BASIC_PUBLISH = BasicPublish.KEY.to_bytes(4, "big")
+
+
+class HeldBytes:
+    """How many bytes the routes of one cache hold, roughly."""
+
+    __slots__ = ("bytes",)
+
+    def __init__(self) -> None:
+        self.bytes = 0
 
 
 class CachedRoute:
@@ -45,6 +59,7 @@ class CachedRoute:
         "cache_epoch",
         "exchange",
         "header",
+        "held",
         "key",
         "mandatory",
         "name",
@@ -55,7 +70,8 @@ class CachedRoute:
         "version",
     )
 
-    def __init__(self, name: str, key: str, *, mandatory: bool, route: bytes) -> None:
+    def __init__(self, name: str, key: str, *, mandatory: bool, route: bytes, held: HeldBytes) -> None:
+        self.held = held
         self.name = name
         self.key = key
         self.mandatory = mandatory
@@ -67,6 +83,11 @@ class CachedRoute:
         self.queues: tuple[Queue, ...] | None = None
         self.header = b""
         self.summary: PropertySummary | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that it holds, roughly: arguments are there as the key, as bytes and as text."""
+        return ROUTE_BYTES + 3 * len(self.route) + len(self.header)
 
     def is_stale(self, cache_epoch: int) -> bool:
         """It has to be resolved anew: what it names may be gone."""
@@ -81,8 +102,9 @@ class CachedRoute:
             summary = summarize(header)
         except DecodeError as error:
             raise ConnectionException(ReplyCode.INTERNAL_ERROR, "") from error
-        short = len(header) <= HEADER_BYTES_MAX
+        short, before = len(header) <= HEADER_BYTES_MAX, len(self.header)
         self.header, self.summary = (header, summary) if short else (b"", None)
+        self.held.bytes += len(self.header) - before
         return summary
 
 
@@ -94,6 +116,7 @@ class RouteCache:
         self.by_arguments: dict[bytes, CachedRoute] = {}
         """Arguments of basic.publish, as they came, and what they lead to."""
         self._due = ROUTES_MIN
+        self._held = HeldBytes()
 
     def parse(self, arguments: bytes) -> CachedRoute:
         """Take arguments that are new in, not resolved yet. Raises ConnectionException for what is refused of them."""
@@ -103,7 +126,9 @@ class RouteCache:
             raise cannot_decode(_BASIC_PUBLISH + arguments) from None
         if method.immediate:
             raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "immediate=true")
-        route = CachedRoute(method.exchange, method.routing_key, mandatory=method.mandatory, route=arguments[2:-1])
+        route = CachedRoute(
+            method.exchange, method.routing_key, mandatory=method.mandatory, route=arguments[2:-1], held=self._held
+        )
         self._remember(arguments, route)
         return route
 
@@ -142,16 +167,24 @@ class RouteCache:
         A stale one may be all that still holds a deleted queue or exchange. So whenever their number has doubled, the
         stale ones are let go: what is gone takes no more memory than what is there, and each publish pays a little.
         """
-        if len(self.by_arguments) >= self._due:
+        if len(self.by_arguments) >= self._due or self._held.bytes >= ROUTES_BYTES_MAX:
             self._forget_stale()
         self.by_arguments[arguments] = route
+        self._held.bytes += route.size
+
+    def connection_ended(self) -> None:
+        """Give back what the routes of a connection take that has ended. Others look theirs up again."""
+        if len(self.by_arguments) > ROUTES_KEPT:
+            self.by_arguments = {}
+            self._due, self._held = ROUTES_MIN, HeldBytes()
 
     def _forget_stale(self) -> None:
         now = self.access.cache_epoch.number
         kept = {arguments: route for arguments, route in self.by_arguments.items() if not route.is_stale(now)}
-        if len(kept) >= ROUTES_MAX:
-            kept = dict(islice(kept.items(), ROUTES_MAX // 2, None))
+        if len(kept) >= ROUTES_MAX or sum(route.size for route in kept.values()) > ROUTES_BYTES_MAX // 2:
+            kept = dict(islice(kept.items(), len(kept) // 2, None))  # the younger half
         self.by_arguments = kept
+        self._held.bytes = sum(route.size for route in kept.values())
         self._due = min(ROUTES_MAX, max(ROUTES_MIN, 2 * len(kept)))
 
 
@@ -159,7 +192,7 @@ def _lasting_queues(route: CachedRoute, exchange: Exchange, vhost: VHost) -> tup
     """The queues that every message with these arguments reaches; None where that has to be asked each time.
 
     That is so with the default exchange, whose queues come and go by name, where headers or chance decide, and while
-    the firehose tells what is published.
+    the firehose is on.
     """
     if not route.name:
         return None

@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from broker.entities.messages.message import Entry
+
+
+class Settlement(NamedTuple):
+    """Deliveries that are settled at the commit, or some in each turn, and how."""
+
+    how: Callable[[list[Entry]], None]
+    entries: deque[Entry]
+
+    def settle(self, messages: int) -> int:
+        """Settle so many of them, the first that are left; how many that were."""
+        some = [self.entries.popleft() for _ in range(min(messages, len(self.entries)))]
+        self.how(some)
+        return len(some)
 
 
 class Transaction:
@@ -18,8 +33,9 @@ class Transaction:
 
     def __init__(self) -> None:
         self.bytes = 0  # what the publishes take, roughly
-        self.publishes: list[Callable[[], object]] = []
-        self.settlements: list[Callable[[], object]] = []
+        self.publishes: list[Callable[[], int]] = []
+        """Each puts one message into queues, and says into how many, 1 at least."""
+        self.settlements: list[Settlement] = []
         self.settled: dict[int, Entry] = {}
         self.refused = False
 
@@ -30,3 +46,11 @@ class Transaction:
         self.settlements = []
         self.settled = {}
         self.refused = False
+
+
+def unfinished(transaction: Transaction | None, settling: Sequence[Settlement]) -> Iterator[Entry]:
+    """Deliveries that were settled in a transaction, or are being settled, and are out until then."""
+    if transaction is not None:
+        yield from transaction.settled.values()
+    for settlement in settling:
+        yield from settlement.entries

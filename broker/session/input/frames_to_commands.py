@@ -44,7 +44,7 @@ def handle_frame(connection: Connection, kind: int, number: int, data: bytes, st
         else:
             _handle_on_channel(connection, kind, number, data[start:stop])
     elif connection.phase is not Phase.CLOSING:
-        connection.refuse(f"frame on channel {number} before the connection was open")
+        raise frames.unexpected_frame(kind, data[start:stop])
 
 
 def _handle_on_connection(connection: Connection, kind: int, payload: bytes) -> None:

@@ -193,7 +193,7 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
 def _acknowledge(channel: Channel, settled: list[Entry]) -> None:
     acknowledge(settled)
     if channel.prefetch_all:
-        channel.replenish()
+        channel.replenish(settled=True)
 
 
 def _cut_publish(data: bytes, at: int, channel: int, frame_max: int) -> tuple[int, int, int] | None:

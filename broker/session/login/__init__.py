@@ -1,1 +1,1 @@
-"""Who a client is: handshake, SASL, passwords, certificates, throttling of wrong logins."""
+"""Logins: handshake, SASL, passwords, certificates, throttling of wrong ones."""

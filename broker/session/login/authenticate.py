@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class Refusal(NamedTuple):
     """Why a login is refused, for the log alone. Times are seconds.
 
-    `unseen`: how long logins like it are refused without a look; 0: it was looked at. `longer`: how much later than
-    usual the client is told.
+    `unseen`: how long logins like it are refused without a look; 0: it was looked at. `longer`: by
+    how many seconds the refusal is delayed.
     """
 
     reason: str

@@ -1,6 +1,6 @@
 """Channel 0: from the protocol header to connection.close-ok.
 
-A client that does not get as far as connection.open is not told why, as RabbitMQ does it: the socket stays open for
+A client that does not get as far as connection.open gets no reason, as in RabbitMQ: the socket stays open for
 three silent seconds, so that guessing passwords is slow, and is closed (`Connection.refuse`). The log has the reason. A
 client that announces `authentication_failure_close` hears of a refused login at once.
 """
@@ -58,8 +58,7 @@ def read_header(connection: Connection, data: bytes) -> bytes:
         connection.end()
         return b""
     connection.phase = Phase.START
-    properties, secured = server_properties(connection), connection.peer.secured
-    mechanisms = sasl.offered(certificates_asked=secured is not None and secured.asked)
+    properties, mechanisms = server_properties(connection), " ".join(_mechanisms(connection)).encode()
     connection.send(methods.ConnectionStart(0, 9, properties, mechanisms, b"en_US"))
     return data[8:]
 
@@ -105,7 +104,10 @@ def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None
     connection.opened(method.client_properties)
     secured, mechanism = connection.peer.secured, method.mechanism
     try:
-        if mechanism == sasl.EXTERNAL and secured is not None and secured.asked:
+        if mechanism not in _mechanisms(connection):
+            raise sasl.Malformed(f"unknown authentication mechanism '{mechanism}'")
+        if mechanism == sasl.EXTERNAL:
+            assert secured is not None, "EXTERNAL is offered where certificates are asked for"
             login = sasl.proved(secured.certificate, connection.settings.naming)
         else:
             login = sasl.read(mechanism, method.response)
@@ -115,6 +117,11 @@ def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None
         _refuse_login(connection, mechanism, str(error))
     else:
         _log_in(connection, mechanism, login)
+
+
+def _mechanisms(connection: Connection) -> list[str]:
+    secured = connection.peer.secured
+    return sasl.offered(connection.settings.mechanisms, certificates_asked=secured is not None and secured.asked)
 
 
 def _log_in(connection: Connection, mechanism: str, login: sasl.Login) -> None:
@@ -189,20 +196,14 @@ def _check_connection_limits(connection: Connection, vhost: str) -> None:
 def _close(connection: Connection, method: methods.ConnectionClose) -> None:
     log.info("connection %s closed by the client: %d %s", connection.peer, method.reply_code, method.reply_text)
     connection.phase = Phase.CLOSING
-    connection.release().then(lambda _: _say_goodbye(connection))
-
-
-def _say_goodbye(connection: Connection) -> None:
-    if not connection.ended:
-        connection.send(methods.ConnectionCloseOk())
-        connection.end()
+    connection.release().then(lambda _: connection.say_goodbye())
 
 
 def _while_closing(connection: Connection, method: Method) -> None:
     if isinstance(method, methods.ConnectionCloseOk):
         connection.end()
     elif isinstance(method, methods.ConnectionClose):
-        _say_goodbye(connection)
+        connection.say_goodbye()
 
 
 def _update_secret(connection: Connection, method: methods.ConnectionUpdateSecret) -> None:

@@ -1,18 +1,18 @@
-"""Who guesses passwords has to wait, longer and longer.
+"""Wrong logins are delayed, longer and longer.
 
-A guess is a wrong password that was not tried before by the same: a program that was left with an old password says
-the same one again and again, which tells it nothing, and it must not keep others out that share its address. Three
-things are watched:
+A guess is a wrong password that was not tried before for the same user from the same address: a program left with an
+old password repeats it, learns nothing by that, and must not keep others out that share its address. Three things are
+counted:
 
 - An address and a user: beyond the limit, logins of this user from this address are refused without a look at the
   password until some time has passed, twice as much after each further guess. The right password, once it is looked
   at, forgets the user's guesses.
 - An address with all users, at ten times the limit: the same for all of its logins.
-- A user, from anywhere: refusals take longer. The right password is taken at once, so nobody can keep a user out
+- A user, from anywhere: refusals take longer. The right password is taken at once, so a user cannot be kept out
   from elsewhere.
 
-Addresses of this machine are not watched: everybody who is here shares them, and a mistake of one must not be another
-one's. What is remembered is bounded, the oldest goes first; of passwords it is a keyed hash that dies with the process.
+Loopback addresses are not counted: all users of this machine share them, and one's mistakes must not delay others.
+What is remembered is bounded, the oldest goes first; of passwords it is a keyed hash that ends with the process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ USERS_OF_ADDRESS = 10
 FIRST_WAIT = 1000
 DIGEST_BYTES = 8
 IPV6_SITE_BITS = 64
-"""Whoever has one IPv6 address has at least so many bits of them."""
+"""An IPv6 site has at least a whole network of this prefix length."""
 
 
 class ThrottleLimits(NamedTuple):
@@ -138,7 +138,7 @@ class LoginThrottle:
 
 
 def site(host: str) -> str:
-    """What of an address tells who it is: all of it, or the first half of an IPv6 address."""
+    """What identifies the owner of an address: all of it, or the network half of an IPv6 address."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -37,7 +37,7 @@ def verify(password: bytes, stored: str, algorithm: str = SHA256) -> bool:
     """Whether `stored` is a hash of `password`; takes the same time wherever they differ.
 
     Nothing matches an empty password (RabbitMQ refuses them), an empty or malformed hash, an unknown algorithm. Those
-    are hashed and compared too: so it does not show whether somebody has a password at all.
+    are hashed and compared too: so it does not show whether a user has a password at all.
     """
     usable = bool(password) and algorithm in ALGORITHMS
     raw = _decoded(stored)

@@ -17,4 +17,4 @@ class Phase(Enum):
 
 
 CAN_SAY_CLOSE = (Phase.OPENING, Phase.OPEN)
-"""Where a client that did wrong is told so with connection.close; before, it is not (see `handshake`)."""
+"""The phases in which an error is answered with connection.close; before, it is not (see `handshake`)."""

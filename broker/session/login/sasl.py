@@ -1,10 +1,11 @@
-"""Who a client says it is: PLAIN, RabbitMQ's AMQPLAIN, HTTP's Basic, and EXTERNAL: who its certificate says it is."""
+"""SASL mechanisms: PLAIN, RabbitMQ's AMQPLAIN, EXTERNAL (the name in the client's certificate), and HTTP's Basic."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 import struct
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from broker.entities.vhosts.users import User
@@ -13,7 +14,6 @@ from broker.session.login.certificate_names import Naming
 from broker.wire.amqp_errors import DecodeError
 from broker.wire.field_tables import decode_table
 
-MECHANISMS = b"PLAIN AMQPLAIN"
 EXTERNAL = "EXTERNAL"
 INVALID = "invalid credentials"
 
@@ -30,25 +30,21 @@ class Login(NamedTuple):
 
 
 class Malformed(Exception):
-    """A response that is not of its mechanism's form, or a mechanism nobody offered."""
+    """A response that is not of its mechanism's form, or a mechanism that was not offered."""
 
 
 class Unproved(Exception):
     """A certificate that proves no name; the message says why."""
 
 
-def offered(*, certificates_asked: bool) -> bytes:
-    """The mechanisms that a client is offered: EXTERNAL only where a certificate can have been shown."""
-    return MECHANISMS + b" " + EXTERNAL.encode() if certificates_asked else MECHANISMS
+def offered(mechanisms: Iterable[str], *, certificates_asked: bool) -> list[str]:
+    """Those of the mechanisms that a client is offered: EXTERNAL only where a certificate can have been shown."""
+    return [mechanism for mechanism in mechanisms if certificates_asked or mechanism != EXTERNAL]
 
 
 def read(mechanism: str, response: bytes) -> Login:
-    """Take a mechanism's response apart. Raises Malformed."""
-    if mechanism == "PLAIN":
-        return _plain(response)
-    if mechanism == "AMQPLAIN":
-        return _amqplain(response)
-    raise Malformed(f"unknown authentication mechanism '{mechanism}'")
+    """Take a response with a password apart: PLAIN's, or else AMQPLAIN's. Raises Malformed."""
+    return _plain(response) if mechanism == "PLAIN" else _amqplain(response)
 
 
 def basic(credentials: bytes) -> Login:
@@ -63,7 +59,7 @@ def basic(credentials: bytes) -> Login:
 
 
 def proved(certificate: bytes | None, naming: Naming) -> Login:
-    """The login of whoever has shown a certificate. Raises Unproved."""
+    """The login of a client by its certificate. Raises Unproved."""
     if certificate is None:
         raise Unproved("connection peer presented no TLS (x.509) certificate")
     try:
@@ -78,7 +74,7 @@ def proved(certificate: bytes | None, naming: Naming) -> Login:
 def refusal(user: User | None, login: Login, loopback_users: frozenset[str], *, loopback: bool) -> str | None:
     """Why a login is refused, for the log alone; None when it is not.
 
-    A name that nobody has costs as much time as a password that is wrong, so that nobody finds out names by the clock.
+    An unknown name takes as long as a wrong password, so that names cannot be found by timing.
     """
     if login.password is not None:
         hashed = passwords.NOBODYS if user is None else (user.password_hash, user.hashing_algorithm)

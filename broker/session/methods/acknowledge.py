@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections import deque
+from collections.abc import Callable, Iterator
 
 from broker.entities.messages.message import Entry
+from broker.entities.queues.clearing import RETURN_BYTES
+from broker.entities.scheduling.future import Future
 from broker.session.channel import deliveries
-from broker.session.channel.channel import Channel
+from broker.session.channel.channel import Channel, leave_queues
+from broker.session.channel.transaction import Settlement
 from broker.session.methods.stream_methods import check_return
 from broker.wire import methods
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
-Settlement = Callable[[list[Entry]], None]
+How = Callable[[list[Entry]], None]
+
+SETTLED_AT_ONCE = 1024
+"""How many deliveries one frame settles in one step."""
 
 
 def ack(channel: Channel, method: methods.BasicAck) -> None:
@@ -34,7 +40,7 @@ def reject(channel: Channel, method: methods.BasicReject) -> None:
     settle(channel, method.delivery_tag, deliveries.requeue if method.requeue else deliveries.reject, multiple=False)
 
 
-def settle(channel: Channel, tag: int, how: Settlement, *, multiple: bool) -> None:
+def settle(channel: Channel, tag: int, how: How, *, multiple: bool) -> None:
     """Strike out tags and do with their messages what the client asked; on a transactional channel at its commit.
 
     Raises ChannelException 406 for a tag that is not outstanding.
@@ -42,11 +48,35 @@ def settle(channel: Channel, tag: int, how: Settlement, *, multiple: bool) -> No
     entries = channel.deliveries.take(tag, multiple=multiple)
     if channel.transaction is not None:
         channel.transaction.settled.update(entries)
-        channel.transaction.settlements.append(partial(how, list(entries.values())))
-        return
-    how(list(entries.values()))
-    if channel.prefetch_all:
-        channel.replenish()
+        channel.transaction.settlements.append(Settlement(how, deque(entries.values())))
+    elif len(entries) > SETTLED_AT_ONCE and how is not deliveries.requeue:  # which itself does some at a time, in order
+        channel.when(_settle_some_at_a_time(channel, Settlement(how, deque(entries.values()))), lambda _: None)
+    else:
+        how(list(entries.values()))
+        if channel.prefetch_all:
+            channel.replenish(settled=True)
+
+
+def _settle_some_at_a_time(channel: Channel, settlement: Settlement) -> Future[None]:
+    """Have many deliveries settled, some in each turn and in each batch, so that others' confirms are soon.
+
+    On a full disk that does not wait: it is what makes room.
+    """
+    broker = channel.connection.broker
+    channel.settling = [settlement]
+
+    def steps() -> Iterator[int]:
+        try:
+            while settlement.entries:
+                yield RETURN_BYTES * settlement.settle(SETTLED_AT_ONCE)
+            if channel.prefetch_all:
+                channel.replenish(settled=True)
+        finally:
+            channel.settling = []
+            if channel.ended or channel.closing:
+                leave_queues(channel)
+
+    return broker.background_work.begin(steps(), lambda: broker.batches.crowded and not broker.batches.no_room)
 
 
 def recover(channel: Channel, method: methods.BasicRecover) -> None:

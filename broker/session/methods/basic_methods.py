@@ -56,6 +56,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     channel.consumers[tag] = consumer
     channel.drawn_from.add(queue)
     channel.prefixes[consumer] = content_frames.deliver_prefix(tag)
+    channel.prefixes.move_to_end(consumer, last=False)  # it has not been served yet
     if not method.no_wait:
         channel.send(methods.BasicConsumeOk(tag))
     queue.consumers.add(consumer)
@@ -146,6 +147,9 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     if queue.arguments.single_active_consumer and queue.type is QUORUM:
         raise _not_to_be_got_from(queue, channel.vhost.name)
     queue.deliver_now()
+    if (busy := queue.busy()) is not None:
+        channel.when(busy, lambda _: get(channel, method))
+        return
     entry = queue.get(channel, no_ack=method.no_ack)
     if entry is None:
         channel.send(methods.BasicGetEmpty())

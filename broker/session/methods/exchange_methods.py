@@ -100,7 +100,7 @@ def _check_limit(channel: Channel, name: str) -> None:
 
 def _check_type(type_: str) -> None:
     if type_ not in ROUTERS:
-        raise ConnectionException(ReplyCode.COMMAND_INVALID, f"invalid exchange type '{type_}'")
+        raise ConnectionException(ReplyCode.COMMAND_INVALID, f"unknown exchange type '{type_}'")
 
 
 def _check_alternate(channel: Channel, name: str, arguments: Table) -> None:

@@ -21,6 +21,9 @@ from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 from storage.batch import PERSISTENT
 
+LARGE_BYTES = 1 << 20
+"""From this size on a message, or a transaction, is looked at before it is taken: is there room on the disk?"""
+
 if TYPE_CHECKING:
     from broker.entities.queues.queue import Queue
     from broker.session.channel.channel import Channel
@@ -95,6 +98,8 @@ class PublishBatch:
             queue = channel.vhost.queues.get(route.key)
             queues = () if queue is None else (queue,)
         self._summary, self._found = summary, queues
+        if body_bytes >= LARGE_BYTES and summary.persistent:
+            check_room(channel, body_bytes, "message")
         if queues is None or not summary.ordinary or channel.transaction is not None:
             return ()
         for queue in queues:
@@ -178,12 +183,27 @@ def enqueue(
         batches.wait(ledger)
 
 
-def _enqueue_at_commit(channel: Channel, message: Message, queues: tuple[Queue, ...], *, mandatory: bool) -> None:
-    """To the queues that have these names by then; to delay it the exchange has to be the same one."""
+def _enqueue_at_commit(channel: Channel, message: Message, queues: tuple[Queue, ...], *, mandatory: bool) -> int:
+    """To the queues that have these names by then; to delay it the exchange has to be the same one. How many, or 1."""
     named = channel.vhost.queues
     found = (queue if isinstance(queue, DelayQueue) else named.get(queue.name) for queue in queues)
     there = tuple(queue for queue in found if queue is not None and not queue.deleted)
     enqueue(channel, (message,), there, mandatory=mandatory)
+    return len(there) or 1
+
+
+def check_room(channel: Channel, size_bytes: int, what: str) -> None:
+    """Raise ChannelException 311 (0-9-1: "content larger than the server could accept at the present time").
+
+    That is for what is too large for the room on the disk, if it is LARGE_BYTES or more: what is smaller is held when
+    the disk's alarm is raised, and would not fill what is free until then.
+    """
+    if size_bytes < LARGE_BYTES:
+        return
+    room = channel.connection.broker.disk_room()
+    if size_bytes > room:
+        text = f"{what} of {size_bytes} bytes is larger than the room on the broker's disk, {max(0, room)} bytes"
+        raise ChannelException(ReplyCode.CONTENT_TOO_LARGE, text)
 
 
 def _too_large(body_bytes: int, limit: int) -> ChannelException:

@@ -75,7 +75,7 @@ def _declare_passively(channel: Channel, method: methods.QueueDeclare, name: str
 
 
 def _declare_reply_queue(channel: Channel, method: methods.QueueDeclare, name: str) -> None:
-    """A passive declaration asks whether somebody still waits for a direct reply."""
+    """A passive declaration asks whether the requester of a direct reply is still there."""
     if name != REPLY_TO and name not in channel.connection.reply_channels:
         text = f"no queue '{name}' in vhost '{channel.vhost.name}'"
         raise ChannelException(ReplyCode.NOT_FOUND, text)
@@ -142,7 +142,7 @@ def purge(channel: Channel, method: methods.QueuePurge) -> None:
     queue.deliver_now()
     count = queue.purge()
     batches = channel.connection.broker.batches
-    purged = OnDisk(batches) if queue.durable else Future.resolved(None)
+    purged = OnDisk(batches, removal=True) if queue.durable else Future.resolved(None)
     channel.when(purged, lambda _: channel.send(methods.QueuePurgeOk(count), no_wait=method.no_wait))
 
 

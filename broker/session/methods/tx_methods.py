@@ -6,13 +6,21 @@ at once, returns come with the commit. All of a commit is in one write to disk, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+
 from broker.entities.queues.batch_queue import OnDisk
+from broker.entities.scheduling.background_work import MESSAGE_BYTES, STEP_COPIES
 from broker.entities.scheduling.future import Future
-from broker.session.channel.channel import Channel
-from broker.session.channel.transaction import Transaction
+from broker.entities.vhosts.broker import Broker
+from broker.session.channel.channel import Channel, leave_queues
+from broker.session.channel.transaction import Settlement, Transaction
+from broker.session.methods.publish import check_room
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
+
+SETTLED_AT_ONCE = 128
+"""How many messages of a transaction are settled in one step at most; fewer while dead letters of theirs go far."""
 
 
 def select(channel: Channel, method: methods.TxSelect) -> None:
@@ -26,26 +34,66 @@ def select(channel: Channel, method: methods.TxSelect) -> None:
 
 
 def commit(channel: Channel, method: methods.TxCommit) -> None:
-    """tx.commit. Raises ChannelException 406 when a queue refuses a message; all else is committed, as in RabbitMQ."""
+    """tx.commit. Raises ChannelException 406 when a queue refuses a message; all else is committed, as in RabbitMQ.
+
+    Raises ChannelException 311, and commits nothing, when the disk has no room for it.
+    """
     transaction = _transaction(channel)
     publishes, settlements = transaction.publishes, transaction.settlements
+    check_room(channel, transaction.bytes, "transaction")
     channel.connection.count_incomplete(-transaction.bytes)
     transaction.clear()
-    for action in (*publishes, *settlements):
-        action()
-    if channel.prefetch_all:
-        channel.replenish()
-    stored = OnDisk(channel.connection.broker.batches) if publishes or settlements else Future.resolved(None)
-    refused = transaction.refused
+    stored = _store(channel, publishes, settlements) if publishes or settlements else Future.resolved(None)
 
     def committed(_: None) -> None:
-        if refused:
+        if transaction.refused:
             raise ChannelException(ReplyCode.PRECONDITION_FAILED, "partial tx completion")
         if channel.recorder is not None:
             channel.recorder.committed()
         channel.send(methods.TxCommitOk())
 
     channel.when(stored, committed)
+
+
+def _store(channel: Channel, publishes: list[Callable[[], int]], settlements: list[Settlement]) -> Future[None]:
+    """Have a transaction take effect, some in each turn and all in one batch; settled when that is on disk."""
+    broker = channel.connection.broker
+    stored: Future[None] = Future()
+
+    channel.settling = settlements
+
+    def steps() -> Iterator[int]:
+        broker.batches.hold_open()
+        try:
+            for publish in publishes:
+                yield MESSAGE_BYTES * publish()
+            for settlement in settlements:
+                yield from _settle(settlement, broker)
+            if channel.prefetch_all:
+                channel.replenish(settled=True)
+            OnDisk(broker.batches).then(stored.copy)
+        except Exception as error:  # carried to the channel, which answers it
+            stored.fail(error)
+        finally:
+            channel.settling = []
+            if channel.ended:
+                leave_queues(channel)
+            broker.batches.let_close()
+
+    broker.background_work.begin(steps())
+    return stored
+
+
+def _settle(settlement: Settlement, broker: Broker) -> Iterator[int]:
+    """Settle deliveries, more of them in each step unless a step has made many copies of dead letters."""
+    messages = 1
+    while settlement.entries:
+        copies = broker.turn.dead_letter_copies
+        with broker.batches.nothing_waits():
+            settled = settlement.settle(messages)
+        copies = broker.turn.dead_letter_copies - copies
+        messages = 1 if copies > STEP_COPIES else min(2 * messages, SETTLED_AT_ONCE)
+        yield MESSAGE_BYTES * max(settled, copies)
 
 
 def rollback(channel: Channel, method: methods.TxRollback) -> None:

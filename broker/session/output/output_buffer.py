@@ -19,7 +19,7 @@ class PublishAnswers(Protocol):
 class Output(Outbound):
     """Bytes to send, bounded by asking first: consumers are given nothing while there is no `room`.
 
-    Confirms are not written out before somebody takes the output: while a client does not read they stay ranges.
+    Confirms are not encoded before the output is taken: while a client does not read they stay ranges.
     `on_flush` is called at the end of a turn that had something to say, `on_room` when there is room again.
     """
 
@@ -39,8 +39,8 @@ class Output(Outbound):
     def __init__(self, turn: Turn, bytes_max: int, on_flush: Callable[[], None], on_room: Callable[[], None]) -> None:
         self._turn = turn
         self._bytes_max = bytes_max
-        self._on_flush = on_flush
-        self._on_room = on_room
+        self._on_flush: Callable[[], None] | None = on_flush
+        self._on_room: Callable[[], None] | None = on_room
         self._parts: list[Piece] = []
         self._bytes = 0
         self._unsent = 0
@@ -76,7 +76,8 @@ class Output(Outbound):
     def flush(self) -> None:
         """End of the turn: the output can be taken."""
         self._dirty = False
-        self._on_flush()
+        if self._on_flush is not None:
+            self._on_flush()
 
     def take(self) -> bytes:
         """Everything there is to send, confirms last."""
@@ -89,19 +90,20 @@ class Output(Outbound):
         return data
 
     def unsent(self, size: int) -> None:
-        """So much of what was taken is still on its way to the client: told after every attempt to send."""
+        """So much of what was taken is still on its way to the client: called after every attempt to send."""
         self._unsent = size
         if self._was_full and self.room() > 0:
             self._was_full = False
-            self._on_room()
+            if self._on_room is not None:
+                self._on_room()
 
     def refuse_deliveries(self) -> None:
-        """There is no room for deliveries from now on: whoever consumes is about to end."""
+        """There is no room for deliveries from now on: the connection is about to end."""
         self._bytes_max = 0
 
     def end(self) -> None:
-        """Nobody takes anything any more. What held the output and is held by it shall be gone at once."""
-        self._on_flush = self._on_room = _nobody
+        """The connection has ended. Without its callbacks, which refer to it, it is freed at once."""
+        self._on_flush = self._on_room = None
 
     @property
     def pending(self) -> int:
@@ -115,7 +117,3 @@ class Output(Outbound):
             return room
         self._was_full = True
         return 0
-
-
-def _nobody() -> None:
-    """Nobody is there to be told."""

@@ -1,6 +1,6 @@
 """A stream's messages, by offset.
 
-Everything is on disk; what was published last is in memory too, so that consumers who are up to date read no disk,
+Everything is on disk; what was published last is in memory too, so that consumers that are up to date read no disk,
 however many they are. The others read a window at a time. Only what is synced can be read: an offset that a consumer
 has seen is never given to another message, whatever happens to the process.
 
@@ -80,7 +80,7 @@ class StreamStore(QueueStore):
 
 
 class StreamLog:
-    """The messages of one stream. All of them are there to read, whoever has read them: its ready messages."""
+    """The messages of one stream. All of them stay to be read, again and by others: its ready messages."""
 
     def __init__(self, store: StreamStore, rules: StreamArguments, window: Window) -> None:
         self._store = store

@@ -86,6 +86,12 @@ class Readers(Consumers):
         super().remove(consumer)
         del self.places[consumer]
 
+    def enlist(self, consumer: Consumer) -> None:
+        """Put a consumer that may have credit into the rotation, where it does not rest any more."""
+        super().enlist(consumer)
+        if consumer.waiting:
+            self._resting.pop(consumer, None)
+
     def rest(self, consumer: Consumer) -> None:
         """It is up to date: out of the rotation."""
         self._retire(consumer)
@@ -181,7 +187,7 @@ class Stream(Queue):
     def _give(self, consumer: Consumer, found: list[StreamMessage]) -> None:
         entries = [Entry(self, offset, message, len(message.body), 0) for offset, _, message, _ in found]
         consumer.give(entries)
-        for entry in entries:  # nobody gives it back, so nobody needs its content again
+        for entry in entries:  # it never comes back, so its content is not needed again
             entry.message = None
 
     def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:

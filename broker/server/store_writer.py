@@ -1,0 +1,221 @@
+"""What is written to the message store: one batch after the other, in a thread, and in between what the store needs.
+
+Only a full disk is survived: nothing of the batch was written, and it waits. Batches behind it are not kept waiting for
+their turn: they are merged into it, and what they take away (acknowledged, purged, deleted) is committed on its own,
+with the ballast's room if need be. That frees pages, and what was put is tried again.
+
+`CommitSteps` says what is done and for how long to wait between two steps; `StoreWriter` is the thread that waits.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Generator
+from contextlib import suppress
+from enum import Enum
+from queue import Empty, SimpleQueue
+from typing import Protocol
+
+import trio
+
+from storage.batch import SealedBatch
+from storage.batch_removals import additions, merged, removals
+from storage.messages.message_store import MessageStore
+from storage.storage_errors import StoreFull
+
+log = logging.getLogger("leveret.store_writer")
+
+RETRY_SECONDS = 1.0
+"""How long a batch that does not fit waits for others that make room, before it is tried again."""
+
+
+class Signal(Enum):
+    """What the thread is handed beside batches."""
+
+    END = "end"
+    SHRINK = "shrink"
+    RESTORE_BALLAST = "restore ballast"
+
+
+Item = SealedBatch | Signal
+
+
+class Progress(Protocol):
+    """What is called, in the event loop, as the thread gets on: the committer."""
+
+    def stored(self, batch: SealedBatch) -> None:
+        """A batch, and every one before it, is on disk."""
+
+    def removed(self, batch: SealedBatch) -> None:
+        """What batches up to this one take away is on disk, and not yet what they put."""
+
+    def disk_full(self, full: bool) -> None:
+        """There is no room for the batch in hand, or there is again."""
+
+    def reclaimed(self, queue_ids: list[int]) -> None:
+        """Nothing is left of deleted queues."""
+
+    def failed(self, error: Exception) -> None:
+        """A commit failed, and the thread has ended."""
+
+
+class Tell(Protocol):
+    """Has one of the methods of `Progress` called in the event loop."""
+
+    def __call__(self, callback: Callable[..., None], argument: object) -> None: ...
+
+
+class CommitSteps:
+    """Commits what was handed over. `deleted` are queues of which records may be there still; batches add to it.
+
+    `idle` says that nothing more was handed over: only then there is time for what is dead.
+    """
+
+    def __init__(
+        self, store: MessageStore, progress: Progress, deleted: dict[int, None], tell: Tell, idle: Callable[[], bool]
+    ) -> None:
+        self._store = store
+        self._progress = progress
+        self._deleted = deleted
+        self._tell = tell
+        self._idle = idle
+
+    def run(self) -> Generator[float | None, Item | None]:
+        """Give how many seconds to wait for what is handed over next, None: for ever; take it, or None if none came.
+
+        Nothing of a batch is held while waiting for the next one. Ends after END. Raises as `MessageStore.commit` does.
+        """
+        goes_on = True
+        while goes_on:
+            self._reclaim()
+            goes_on = yield from self._do((yield None))
+
+    def _do(self, item: Item | None) -> Generator[float | None, Item | None, bool]:
+        """Commit what was handed over, or act on it. False at the end."""
+        if isinstance(item, SealedBatch):
+            self._tell(self._progress.stored, (yield from self._commit(item)))
+        elif item is Signal.SHRINK:
+            self._shrink()
+        elif item is Signal.RESTORE_BALLAST:
+            self._store.space.restore_ballast()
+        return item is not Signal.END
+
+    def _reclaim(self) -> None:
+        while self._idle() and self._reclaim_some():
+            pass
+
+    def _reclaim_some(self) -> bool:
+        deleted = list(self._deleted)
+        try:
+            more = self._store.reclaim()
+        except StoreFull:
+            return False
+        if not more and deleted:
+            self._tell(self._progress.reclaimed, deleted)
+        return more
+
+    def _shrink(self) -> None:
+        """Give the room of free pages back to the disk, as long as no batch waits; what is left is asked for again."""
+        with suppress(StoreFull):
+            self._store.make_freed_pages_free()
+        while self._idle() and self._store.space.give_back():
+            pass
+
+    def _commit(self, batch: SealedBatch) -> Generator[float | None, Item | None, SealedBatch]:
+        """Write a batch, and on a full disk as many behind it as it takes until there is room; all of them as one."""
+        try:
+            self._write(batch)
+        except StoreFull as error:
+            log.error("%s; publishers are blocked", error)
+            self._tell(self._progress.disk_full, True)
+            batch = yield from self._commit_without_room(batch)
+            self._tell(self._progress.disk_full, False)
+        return batch
+
+    def _commit_without_room(self, batch: SealedBatch) -> Generator[float | None, Item | None, SealedBatch]:
+        left = batch
+        while True:
+            left = self._take_away(left)
+            self._reclaim()
+            self._shrink()
+            try:
+                if left.put_bytes <= self._store.space.room_bytes():
+                    self._write(left)
+                    return batch
+            except StoreFull as error:
+                log.debug("still no room: %s", error)
+            later = yield RETRY_SECONDS
+            if isinstance(later, SealedBatch):
+                batch, left = merged(batch, later), merged(left, later)
+
+    def _take_away(self, batch: SealedBatch) -> SealedBatch:
+        """Have what a batch takes away on disk, if that is possible. What is left to do of it."""
+        taken = removals(batch)
+        if taken.empty:
+            return batch
+        try:
+            self._write_with_ballast(taken)
+        except StoreFull:
+            return batch
+        self._tell(self._progress.removed, taken)
+        return additions(batch)
+
+    def _write_with_ballast(self, batch: SealedBatch) -> None:
+        try:
+            self._write(batch)
+        except StoreFull:
+            if not self._store.space.release_ballast():
+                raise
+            self._write(batch)
+
+    def _write(self, batch: SealedBatch) -> None:
+        self._store.commit(batch)
+        self._deleted.update(dict.fromkeys(batch.deleted_queues))  # before the next look at what is dead
+
+
+class StoreWriter:
+    """The thread of a committer's steps."""
+
+    def __init__(self, store: MessageStore, progress: Progress, deleted: dict[int, None]) -> None:
+        self._progress = progress
+        self._handed_over: SimpleQueue[Item] = SimpleQueue()
+        self._steps = CommitSteps(store, progress, deleted, self._tell, self._handed_over.empty).run()
+        self._token = trio.lowlevel.current_trio_token()
+        self._thread = threading.Thread(target=self._run, name="leveret-committer", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the thread to end: END was handed over."""
+        self._thread.join()
+
+    def hand_over(self, item: Item) -> None:
+        """Have a batch committed, or something done, behind what was handed over before."""
+        self._handed_over.put(item)
+
+    # In the thread
+
+    def _run(self) -> None:
+        try:
+            with suppress(StopIteration):
+                seconds = next(self._steps)
+                while True:
+                    seconds = self._steps.send(self._next(seconds))
+        except Exception as error:
+            self._tell(self._progress.failed, error)
+
+    def _next(self, seconds: float | None) -> Item | None:
+        """What is handed over next, if it comes within so many seconds."""
+        try:
+            return self._handed_over.get(timeout=seconds)
+        except Empty:
+            return None
+
+    def _tell(self, callback: Callable[..., None], argument: object) -> None:
+        try:
+            self._token.run_sync_soon(callback, argument)
+        except trio.RunFinishedError:
+            log.debug("the broker ended before the committer")

@@ -1,0 +1,32 @@
+"""What a store uses that not every release knows: named in it when first used, and refused where it is unknown.
+
+A format version says how bytes are read. A feature says that records mean something which a release without it would
+overlook, and lose: delivery counts, due times. Stores without names are of releases that knew the first four.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from storage.definitions.definition_changes import SetMetadata
+
+STREAMS = "streams"
+QUORUM_QUEUES = "quorum queues"
+PRIORITIES = "priorities"
+DELAYED_MESSAGES = "delayed messages"
+KNOWN = frozenset({STREAMS, QUORUM_QUEUES, PRIORITIES, DELAYED_MESSAGES})
+
+_KEY = "feature."
+
+
+def uses(feature: str) -> SetMetadata:
+    """The change that names a feature; to be made together with what uses it first. Made again, it changes nothing."""
+    assert feature in KNOWN, f"{feature} has to be known where it is used"
+    return SetMetadata(_KEY + feature, b"")
+
+
+def unknown(metadata: Iterable[str]) -> list[str]:
+    """The features among the keys of a store's metadata that this release does not know."""
+    return sorted(
+        name.removeprefix(_KEY) for name in metadata if name.startswith(_KEY) and name.removeprefix(_KEY) not in KNOWN
+    )

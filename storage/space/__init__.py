@@ -1,0 +1,1 @@
+"""The room that the message store takes on the disk."""

@@ -1,0 +1,197 @@
+"""The pages of an LMDB file that nothing refers to: how many there are, and giving their room back to the disk.
+
+LMDB never makes its file smaller: pages that a transaction frees are listed for later ones to use, and stay on the
+disk. A store that was filled once would keep the disk full for ever. So free pages become holes in the file: they read
+as zeros, take no room, and get it again when LMDB writes to them. Pages behind the last one that a commit refers to,
+left by a commit that failed, are cut off.
+
+LMDB does not say which pages are free, so its list is read from the file. It is a B+tree of its own: each key is the
+number of a transaction, its value how many pages that one freed, and their numbers. Layout of the file format 1, in the
+order of the machine's bytes, all in pages of `psize` bytes:
+
+    page         number 8, unused 2, flags 2, lower 2, upper 2; then the places of its nodes, 2 each, up to `lower`
+    node         low 2, high 2, flags 2, size of the key 2; then the key, then the value
+                 in a branch low, high and flags are the number of the child; in a leaf low and high are the value's
+                 size, and flag 1 says that the value lies on pages of its own: the first one's number is in its place
+    pages 0, 1   behind the header of a page: magic 4, format 4, address 8, size of the map 8; the list of free pages
+                 and the records, trees of 48 bytes each of which the last 8 are the root; last page 8, transaction 8
+
+The rule that keeps the store sound is LMDB's own for using a page again: pages that the last commit freed are still the
+state before it, so only those that earlier ones freed may go, and none that a reader might see. A later commit may use
+them, so the list is read anew for each step. Only the thread that commits may call this.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import struct
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, final
+
+import lmdb
+
+MAGIC, FORMAT = 0xBEEFC0DE, 1
+
+_NO_PAGE = (1 << 64) - 1
+_PAGE = struct.Struct("=QHHHH")
+_PLACE = struct.Struct("=H")
+_BRANCH = 1
+_NODE = struct.Struct("=HHHH")
+_ON_PAGES = 1
+_META = struct.Struct("=II16xI36xQ48xQQ")
+_NUMBER = struct.Struct("=Q")
+_BLOCK_BYTES = 512
+"""Of `st_blocks`, whatever the file system's own are."""
+
+_KEEP_SIZE, _PUNCH_HOLE = 1, 2
+"""From linux/falloc.h."""
+_UNSUPPORTED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV})
+
+HOLES_AT_ONCE = 64
+"""After so many holes others have their turn; each is a change of the file system's own map."""
+
+
+def _punching() -> Callable[[int, int, int, int], int] | None:
+    """Linux's fallocate: descriptor, mode, offset, size; not 0 if it failed. None where there is none."""
+    function = getattr(ctypes.CDLL(None, use_errno=True), "fallocate64", None)
+    if function is not None:
+        function.argtypes = ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64
+    return function
+
+
+_fallocate = _punching()
+
+
+class Root(NamedTuple):
+    """What a commit left: its number, the size of a page, the root of the list of free pages, the last page in use."""
+
+    transaction: int
+    page_bytes: int
+    free_root: int
+    last_page: int
+
+
+@final
+class FreePages:
+    """The free pages of one open environment, whose file is `data.mdb` in `directory`."""
+
+    def __init__(self, directory: Path, environment: lmdb.Environment) -> None:
+        self._environment = environment
+        self._file = os.open(directory / "data.mdb", os.O_RDWR | os.O_CLOEXEC)
+        self._after = -1
+        self.supported = _fallocate is not None
+        """Holes can be made here. Whether the file system lets us is found out with the first one."""
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+    @property
+    def allocated_bytes(self) -> int:
+        """What the file takes on the disk, holes not counted."""
+        return os.fstat(self._file).st_blocks * _BLOCK_BYTES
+
+    def cut_back(self) -> None:
+        """Cut off what a failed commit has written behind the last page in use. Raises OSError."""
+        cut_back(self._file)
+
+    def give_back(self) -> bool:
+        """Make some free pages holes. True while there are more; after False it starts over."""
+        root = read_root(self._file)
+        if not self.supported or root is None or root.free_root == _NO_PAGE:
+            return False
+        made, oldest = 0, min([root.transaction, *_readers(self._environment)])
+        for transaction, pages in _records(self._file, root.page_bytes, root.free_root):
+            if not self._after < transaction < oldest:
+                continue
+            for first, count in _runs(pages):
+                if not self._punch(first * root.page_bytes, count * root.page_bytes):
+                    return False
+                made += 1
+            self._after = transaction
+            if made >= HOLES_AT_ONCE:
+                return True
+        self._after = -1
+        return False
+
+    def _punch(self, offset: int, size: int) -> bool:
+        """Make a hole; False where that cannot be done."""
+        assert _fallocate is not None, "holes are supported"
+        failed = _fallocate(self._file, _KEEP_SIZE | _PUNCH_HOLE, offset, size)
+        if failed and ctypes.get_errno() in _UNSUPPORTED:
+            self.supported = False
+        return not failed
+
+
+def cut_back(file: int) -> None:
+    """Cut an LMDB file without a writer behind the last page in use. Raises OSError."""
+    root = read_root(file)
+    end = 0 if root is None else (root.last_page + 1) * root.page_bytes
+    if 0 < end < os.fstat(file).st_size:
+        os.ftruncate(file, end)
+
+
+def read_root(file: int) -> Root | None:
+    """What the last commit to an LMDB file left; None where the file is of another format."""
+    first = _read_meta(file, 0)
+    second = None if first is None else _read_meta(file, first.page_bytes)
+    return max(filter(None, (first, second)), default=None)
+
+
+def _read_meta(file: int, page_at: int) -> Root | None:
+    meta = os.pread(file, _META.size, page_at + _PAGE.size)
+    if len(meta) < _META.size:
+        return None
+    magic, version, page_bytes, free_root, last_page, transaction = _META.unpack(meta)
+    return Root(transaction, page_bytes, free_root, last_page) if (magic, version) == (MAGIC, FORMAT) else None
+
+
+def _records(file: int, page_bytes: int, number: int) -> Iterator[tuple[int, Sequence[int]]]:
+    """The list of free pages: transactions, ascending, and the pages that each freed, descending."""
+    page = os.pread(file, page_bytes, number * page_bytes)
+    _, _, flags, lower, _ = _PAGE.unpack_from(page)
+    for (place,) in _PLACE.iter_unpack(page[_PAGE.size : lower]):
+        low, high, upper, key_size = _NODE.unpack_from(page, place)
+        if flags & _BRANCH:
+            yield from _records(file, page_bytes, low | high << 16 | upper << 32)
+            continue
+        at, size = place + _NODE.size + key_size, low | high << 16
+        (transaction,) = _NUMBER.unpack_from(page, place + _NODE.size)
+        if upper & _ON_PAGES:
+            (first,) = _NUMBER.unpack_from(page, at)
+            value = os.pread(file, size, first * page_bytes + _PAGE.size)
+        else:
+            value = page[at : at + size]
+        yield transaction, _numbers(value)
+
+
+def _numbers(value: bytes) -> Sequence[int]:
+    """The page numbers in a record: so many as its first number says."""
+    numbers = array("Q", value)
+    return numbers[1 : 1 + numbers[0]]
+
+
+def _runs(pages: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """Descending page numbers as runs: the first page, and how many."""
+    first = count = 0
+    for page in pages:
+        if count and page == first - 1:
+            first, count = page, count + 1
+            continue
+        if count:
+            yield first, count
+        first, count = page, 1
+    if count:
+        yield first, count
+
+
+def _readers(environment: lmdb.Environment) -> Iterator[int]:
+    """The transactions whose state is being read, from LMDB's table: process, thread, transaction, a line each."""
+    for line in environment.readers().splitlines():
+        *_, transaction = line.split() or [""]
+        if transaction.isdecimal():
+            yield int(transaction)
