@@ -112,9 +112,9 @@ class Work(Attack):
 
 
 class Flood(Attack):
-    """The same bytes again and again; `deaf` never reads what comes back."""
+    """The same bytes again and again; `never_reads` never reads what comes back."""
 
-    deaf = False
+    never_reads = False
     channels = 1
 
     def __init__(self, address: Address, size: float = 1.0) -> None:
@@ -122,7 +122,7 @@ class Flood(Attack):
         self.data = b""
 
     def begin(self) -> None:
-        connection = self.open(channels=self.channels, window=4096 if self.deaf else 0)
+        connection = self.open(channels=self.channels, window=4096 if self.never_reads else 0)
         self.data = self.prepare(connection)
 
     def prepare(self, connection: RawConnection) -> bytes:
@@ -131,5 +131,5 @@ class Flood(Attack):
 
     def round(self) -> None:
         self.connection.press(self.data)
-        if not self.deaf:
+        if not self.never_reads:
             self.connection.hear()

@@ -68,7 +68,7 @@ class SlowFrame(SlowLoris):
     dragged = b"\x01\x00\x01" + struct.pack(">I", 131064) + bytes(131065)
 
 
-class LargeStranger(SlowLoris):
+class LargeFramesBeforeLogin(SlowLoris):
     """Who has not said who he is yet, and sends the largest frame that is taken, but for its end."""
 
     said = HEADER + b"\x01\x00\x00" + struct.pack(">I", 131064) + bytes(131063)
@@ -99,7 +99,7 @@ class WrongPassword(Attack):
             self.connections.pop(0).close()
 
 
-class Strangers(Attack):
+class HandshakingConnections(Attack):
     """Who speaks something else: a browser, TLS, noise."""
 
     def round(self) -> None:

@@ -27,31 +27,31 @@ def fresh(connection: RawConnection, name: str, *, durable: bool = False, **argu
     connection.ask(QueueDeclareOk, QueueDeclare(name, False, durable, False, False, False, table))
 
 
-class DeafConsumer(Flood):
+class NonReadingConsumer(Flood):
     """Consumes without acknowledgements what it publishes itself, and never reads a delivery."""
 
-    deaf = True
+    never_reads = True
 
     def prepare(self, connection: RawConnection) -> bytes:
-        fresh(connection, "hostile.deaf", max_length_bytes=64 * MIB)
-        connection.ask(BasicConsumeOk, BasicConsume("hostile.deaf", "", False, True, False, False, NOTHING))
-        return publish_frames(bytes(60_000), key="hostile.deaf") * 20
+        fresh(connection, "hostile.unread", max_length_bytes=64 * MIB)
+        connection.ask(BasicConsumeOk, BasicConsume("hostile.unread", "", False, True, False, False, NOTHING))
+        return publish_frames(bytes(60_000), key="hostile.unread") * 20
 
 
-class DeafAsker(Flood):
+class NonReadingRequester(Flood):
     """A hundred thousand questions, none of whose answers is read."""
 
-    deaf = True
+    never_reads = True
 
     def prepare(self, connection: RawConnection) -> bytes:
         fresh(connection, "hostile.asked")
         return method_frame(1, QueueDeclare("hostile.asked", True, False, False, False, False, NOTHING)) * 10_000
 
 
-class DeafGetter(Flood):
+class NonReadingGetter(Flood):
     """Gets the largest messages and gives them back, thousands of times in one piece, and reads none."""
 
-    deaf = True
+    never_reads = True
 
     def prepare(self, connection: RawConnection) -> bytes:
         fresh(connection, "hostile.large", max_length=1)
@@ -61,10 +61,10 @@ class DeafGetter(Flood):
         return b"".join(method_frame(1, method) for method in again) * 3000
 
 
-class DeafPublisher(Flood):
+class NonReadingPublisher(Flood):
     """Publishes and never reads a confirm."""
 
-    deaf = True
+    never_reads = True
 
     def prepare(self, connection: RawConnection) -> bytes:
         fresh(connection, "hostile.confirmed", durable=True, max_length=1000)
@@ -72,16 +72,16 @@ class DeafPublisher(Flood):
         return publish_frames(bytes(100), key="hostile.confirmed", delivery_mode=2) * 1000
 
 
-class DeafToReturns(Flood):
+class ReturnsUnread(Flood):
     """Publishes what nobody takes, wants it back, and never reads it."""
 
-    deaf = True
+    never_reads = True
 
     def prepare(self, connection: RawConnection) -> bytes:
         return publish_frames(bytes(4000), key="hostile.nobody", mandatory=True) * 60
 
 
-class DeafToReplies(Flood):
+class DirectRepliesUnread(Flood):
     """One connection waits for direct replies and never reads; another sends them as fast as it can."""
 
     def begin(self) -> None:
@@ -107,10 +107,10 @@ class DeafToReplies(Flood):
         self.connections[1].hear()
 
 
-class DeafToAll(Flood):
+class NothingRead(Flood):
     """Publishes to itself over every channel there is, confirms and deliveries unread."""
 
-    deaf = True
+    never_reads = True
     channels = 100
 
     def prepare(self, connection: RawConnection) -> bytes:

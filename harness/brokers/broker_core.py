@@ -7,6 +7,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import lmdb
+
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.messages.message import Entry, Message, route_of
 from broker.entities.queues.consumers import UNLIMITED, Consumer
@@ -48,6 +50,7 @@ class Core:
         chance: Random | None = None,
         recorder: Recorder | None = None,
         pace: Pace = BY_HAND,
+        clock: HandClock | None = None,
         *,
         check_invariants: bool = True,
     ) -> None:
@@ -57,7 +60,7 @@ class Core:
         self.check_invariants = check_invariants
         self.directory = directory
         self.window = window
-        self.clock = HandClock()
+        self.clock = clock or HandClock()
         self.definitions = definitions or RecordedDefinitions()
         self._start()
 
@@ -179,8 +182,19 @@ def message(body: bytes, *, exchange: str = "", key: str = "", persistent: bool 
     return made
 
 
+def flip(environment: lmdb.Environment, kind: bytes, number: int = 0, at: int = -1) -> None:
+    """Damage one byte of the record of a kind with this number, in a store's files."""
+    with environment.begin(write=True) as txn:
+        found = [(bytes(key), bytearray(value)) for key, value in txn.cursor() if bytes(key).startswith(kind)]
+        key, value = found[number]
+        value[at] ^= 0x55
+        txn.put(key, bytes(value))
+
+
 class Reader:
     """A channel that remembers what it was given and settles what it is told to."""
+
+    prefetch_all = 0
 
     def __init__(self, *, room: int = UNLIMITED, allowance: int = UNLIMITED) -> None:
         self.space = room
@@ -256,10 +270,13 @@ class Reader:
             self.held.append(entry)
         return entry.message.body
 
+    def drain(self, queue: Queue, *, no_ack: bool = True) -> list[bytes]:
+        """Take everything out of a queue: the bodies, in order."""
+        return list(iter(lambda: self.get(queue, no_ack=no_ack), None))
+
     def give_back_unread(self, queue: Queue) -> None:
         """Take everything out of a queue whose messages are on disk, let the contents go, and give it all back."""
-        while self.get(queue) is not None:
-            pass
+        self.drain(queue, no_ack=False)
         held, self.held = self.held, []
         for entry in held:
             entry.release()

@@ -8,13 +8,16 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+from broker.admin.protocol import ask
 from broker.config import CHECK_INVARIANTS
 from harness.project import ROOT
 
 READY = re.compile(r"leveret ready: amqp://([\w.\-\[\]:]+):(\d+)[ ,]")
 TLS = re.compile(r"amqps://([\w.\-\[\]:]+):(\d+)[ ,]")
 STOP_SECONDS = 15
+COMMAND_SECONDS = 20
 
 
 class BrokerProcess:
@@ -133,6 +136,10 @@ class BrokerProcess:
         """Crash and start again on the same data and port."""
         self.kill()
         self.start()
+
+    def tell(self, command: str, **arguments: object) -> Any:
+        """Have it carry out a command through its socket; raises AdministrationError with what it answers."""
+        return ask(self.data_dir, command, arguments, COMMAND_SECONDS)
 
     def log(self) -> str:
         """What the process wrote to standard error so far, over all starts."""

@@ -26,7 +26,7 @@ from broker.session.login.passwords import SHA256, hash_password
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from broker.wire.method import Method
-from harness.brokers.broker_core import Core
+from harness.brokers.broker_core import Core, HandClock
 from harness.brokers.definitions_in_memory import RecordedDefinitions
 from harness.clients.amqp_peer import AmqpPeer, Item, Login, method_frames
 from harness.clients.session_client import PEER
@@ -49,6 +49,17 @@ async def let_pass(seconds: float) -> None:
     """Let time go by that costs none: only with trio's mock clock, which jumps ahead when everybody waits."""
     assert isinstance(trio.lowlevel.current_clock(), trio.testing.MockClock), "this would be a real wait"
     await trio.sleep_until(trio.current_time() + seconds)
+
+
+class TrioClock(HandClock):
+    """Time that passes as trio's does. With time standing still a timer would never be due, and waited for for ever."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began = trio.current_time()
+
+    def now(self) -> int:
+        return self.time + int((trio.current_time() - self._began) * 1000)
 
 
 class BrokerServer:
@@ -114,7 +125,9 @@ async def serving(
     """A server that is running; at the end everything buffered is on disk."""
     async with trio.open_nursery() as nursery:
         wakeup = Wakeup()
-        core = Core(directory, definitions=definitions, pace=wakeup.pace, check_invariants=check_invariants)
+        core = Core(
+            directory, definitions=definitions, pace=wakeup.pace, clock=TrioClock(), check_invariants=check_invariants
+        )
         server = BrokerServer(core, wakeup, nursery, session or SessionSettings())
         server.committer.start(())
         nursery.start_soon(server.engine.run)

@@ -10,6 +10,9 @@ import trustme
 
 from broker.config import Tls
 
+WITH_EXTERNAL = ("[server]", 'auth_mechanisms = ["PLAIN", "AMQPLAIN", "EXTERNAL"]')
+"""For `Authority.config`: clients may log in by certificate."""
+
 
 class Authority:
     """Signs certificates, and keeps them as files in a directory."""
@@ -40,12 +43,12 @@ class Authority:
         }
         return Tls(**{**values, **changed})
 
-    def config(self, **changed: Any) -> Path:
-        """The same as a file for `--config`."""
+    def config(self, *more: str, **changed: Any) -> Path:
+        """The same as a file for `--config`, with more lines behind it."""
         settings = self.settings(**changed)
         lines = [f"{name} = {_toml(getattr(settings, name))}" for name in settings.__struct_fields__]
         file = self.directory / "leveret.toml"
-        file.write_text("\n".join(["[tls]", *lines]) + "\n")
+        file.write_text("\n".join(["[tls]", *lines, *more]) + "\n")
         return file
 
     def client(self, *certificate: Path) -> ssl.SSLContext:

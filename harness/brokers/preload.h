@@ -40,7 +40,7 @@
         return function(at, path, flags, mode); \
     }
 
-static size_t total(const struct iovec *parts, int count) {
+__attribute__((unused)) static size_t total(const struct iovec *parts, int count) {
     size_t size = 0;
     for (int i = 0; i < count; i++) size += parts[i].iov_len;
     return size;

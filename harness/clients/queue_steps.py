@@ -6,13 +6,40 @@ its turn, and so does a confirm: `drain` uses the one, `deposit` the other.
 
 from __future__ import annotations
 
-from broker.wire.methods import BasicAck, BasicGetEmpty, BasicGetOk, ConfirmSelect
+from broker.wire.methods import BasicAck, BasicDeliver, BasicGetEmpty, BasicGetOk, ConfirmSelect
 from broker.wire.properties import BasicProperties
 from harness.clients.amqp_peer import Message
-from harness.clients.shorthand import get
+from harness.clients.shorthand import get, queue_declare
 from harness.clients.wire_client import Client
 
 DEPOSIT_CHANNEL = 99
+
+
+def numbered(count: int) -> list[bytes]:
+    """So many bodies, each its number."""
+    return [b"%d" % number for number in range(count)]
+
+
+def bodies(messages: list[Message]) -> list[bytes]:
+    """The body of each message."""
+    return [message.body for message in messages]
+
+
+def ready(client: Client, queue: str, *, channel: int = 1) -> int:
+    """Messages not delivered. The queue answers behind its own deliveries: `arrived` is complete after this."""
+    return int(client.ask(queue_declare(queue, passive=True), channel=channel).message_count)
+
+
+def fetch(client: Client, queue: str, count: int = 1, *, channel: int = 1) -> list[Message]:
+    """Get so many messages, which are there, and leave them unacknowledged."""
+    for _ in range(count):
+        client.send(get(queue), channel=channel)
+    return [client.expect_message(BasicGetOk, channel=channel) for _ in range(count)]
+
+
+def deliveries(client: Client, count: int, *, channel: int = 1) -> list[Message]:
+    """Await so many deliveries."""
+    return [client.expect_message(BasicDeliver, channel=channel) for _ in range(count)]
 
 
 def drain(client: Client, queue: str, *, channel: int = 1) -> list[bytes]:

@@ -15,7 +15,16 @@ from broker.session.session_settings import SessionSettings
 from broker.wire.method import Method
 from broker.wire.methods import ConfirmSelect
 from harness.brokers.broker_core import Core
-from harness.clients.amqp_peer import CAPABILITIES, AmqpPeer, Login, UnexpectedFrame, method_frames, publish_frames
+from harness.clients.amqp_peer import (
+    CAPABILITIES,
+    AmqpPeer,
+    Login,
+    Message,
+    UnexpectedFrame,
+    method_frames,
+    publish_frames,
+)
+from harness.clients.shorthand import get
 
 PEER = Peer("127.0.0.1", 50000, "127.0.0.1", 5672, loopback=True)
 
@@ -107,6 +116,13 @@ class SessionClient:
         """Send a method and return its answer."""
         self.send(method, channel=channel)
         return self.expect_one(channel=channel)
+
+    def drain(self, queue: str, *, channel: int = 1) -> list[bytes]:
+        """Take everything out of a queue without acknowledgements: the bodies, in order."""
+        taken = []
+        while isinstance(item := self.ask(get(queue, no_ack=True), channel=channel), Message):
+            taken.append(item.body)
+        return taken
 
     def drop(self) -> None:
         """The socket is gone."""

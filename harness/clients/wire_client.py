@@ -46,6 +46,10 @@ class Client:
         if security is not None:
             self.socket = security.wrap_socket(self.socket, server_hostname="localhost")
         self.peer = AmqpPeer()
+        self.channels: dict[int, Method] = {}
+        """The channels that are open, or closed by the broker, and what a client says to be done with each."""
+        self.ended = False
+        """Either side has said connection.close."""
         self._timeout = timeout
 
     @classmethod
@@ -61,10 +65,12 @@ class Client:
         """Go through the whole handshake and open the channels; the other keywords are those of `Login`."""
         client = cls(address, security, timeout=timeout)
         deadline = time.monotonic() + timeout
-        client.peer.begin(Login(**login), channels)
+        client.peer.begin(Login(**login))
         while client.peer.handshaking:
             client.send_raw(client.peer.take_output())
             client._read(deadline)
+        for channel in channels:
+            client.open_channel(channel)
         return client
 
     # --- the handshake, step by step ---
@@ -97,6 +103,12 @@ class Client:
 
     def send(self, *methods: Method, channel: int = 1) -> None:
         """Send methods in one write."""
+        for method in methods:
+            if isinstance(method, ChannelOpen):
+                self.channels[channel] = ChannelClose(200, "", 0, 0)
+            elif isinstance(method, ChannelClose | ChannelCloseOk):
+                self.channels.pop(channel, None)
+            self.ended |= isinstance(method, ConnectionClose)
         self.send_raw(method_frames(channel, *methods))
 
     def publish(
@@ -129,6 +141,9 @@ class Client:
         deadline = time.monotonic() + (self._timeout if timeout is None else timeout)
         while True:
             item = self.peer.take(channel) or self.peer.take(0)
+            if isinstance(item, ChannelClose):
+                self.channels[channel] = ChannelCloseOk()
+            self.ended |= isinstance(item, ConnectionClose)
             if item is not None:
                 return item
             self._read(deadline)
@@ -211,6 +226,29 @@ class Client:
     def finish(self) -> None:
         """Say that nothing more will be sent; receiving goes on."""
         self.socket.shutdown(socket.SHUT_WR)
+
+    def leave_channels(self) -> bool:
+        """Close every channel and forget what came on it, so that another may have the connection.
+
+        False: it has come to its end. What belongs to a connection, its exclusive queues, is left.
+        """
+        try:
+            for channel, farewell in list(self.channels.items()):
+                if self.ended:
+                    break
+                self.send(farewell, channel=channel)
+                if isinstance(farewell, ChannelClose):
+                    self._await_close_ok(channel)
+                self.arrived(channel=channel)
+        except (OSError, EOFError):
+            return False
+        return not self.ended
+
+    def _await_close_ok(self, channel: int) -> None:
+        while not isinstance(self.receive(channel=channel), ChannelCloseOk | ConnectionClose):
+            pass
+        if channel in self.channels:  # both sides have closed it at once
+            self.send(ChannelCloseOk(), channel=channel)
 
     def close(self) -> None:
         """Drop the socket without a word."""
