@@ -12,21 +12,19 @@ import random
 import shutil
 import tempfile
 from bisect import insort
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.ready_messages import Window
 from broker.entities.vhosts.vhost import RESTORE_SPREAD_MILLISECONDS
 from broker.wire.properties import decode_properties
 from harness.brokers.broker_core import Core, Reader, message
+from harness.brokers.definitions_in_memory import RecordedDefinitions
 from storage.messages.verify_messages import verify
+from tests.models.random_walk import Step, take_steps
 
 WINDOW = Window(4, 400)
 QUEUE, GRAVE = "q", "dl"
@@ -56,6 +54,7 @@ class Rules:
         self.buries = "dead_letter_exchange" in arguments
         self.ready: list[Item] = []
         self.held: list[Item] = []
+        self.returned: set[int] = set()
         self.buried: list[tuple[int, str]] = []
         self.delivered: list[Item] = []
         self.consuming = False
@@ -79,15 +78,17 @@ class Rules:
         while self.overflow == "drop-head" and self.ready and self.full():
             self.drop_exhausted(self.ready.pop(0), "maxlen")
 
-    def expire(self, now: int) -> None:
-        """At the head only, what is due goes; behind one that stays everything stays."""
-        while self.ready and 0 < self.ready[0].expires_at <= now:
+    def expire(self, now: int, *, sparing: bool = False) -> None:
+        """At the head only, what is due goes; behind one that stays everything stays. What came back is not spared."""
+        while self.ready and self.ready[0].expires_at:
+            if self.ready[0].expires_at > now - (sparing and self.ready[0].serial not in self.returned):
+                break
             self.drop_exhausted(self.ready.pop(0), "expired")
 
     def hand_out(self, now: int) -> None:
-        """Consumers with credit get the head, even in the moment it expires in; then what is due goes."""
+        """Consumers with credit get the head, even in the moment it expires in, once; then what is due goes."""
         while self.ready:
-            self.expire(now - 1)
+            self.expire(now, sparing=True)
             if not self.ready or not self.consuming or self.credit <= 0:
                 break
             self.credit -= 1
@@ -110,14 +111,6 @@ class Rules:
             self.hand_out(now)
 
 
-def chosen(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Without those that were not chosen, and with a graveyard or without."""
-    given = {name: value for name, value in arguments.items() if value is not None}
-    if given.pop("buries"):
-        given |= {"dead_letter_exchange": "", "dead_letter_routing_key": GRAVE}
-    return given
-
-
 VALUES: dict[str, tuple[Any, ...]] = {
     "max_priority": (None, None, 0, 1, 3, 255),
     "message_ttl": (None, None, None, 0, 50, 300),
@@ -127,24 +120,16 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "single_active_consumer": (None, True),
     "buries": (True, False),
 }
-combinations = st.fixed_dictionaries({name: st.sampled_from(values) for name, values in VALUES.items()}).map(chosen)
-
-picks = st.lists(st.integers(0, 20), min_size=1, max_size=5)
 
 
-class LimitsMachine(RuleBasedStateMachine):
-    """Any order of everything, on one queue of any kind."""
+class LimitedQueue:
+    """A queue with these arguments and its graveyard, beside the rules that say what it must do."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, arguments: dict[str, Any], definitions: RecordedDefinitions | None = None) -> None:
         self.directory = Path(tempfile.mkdtemp(prefix="leveret-limits-"))
-        self.core = Core(self.directory / "messages", WINDOW)
+        self.core = Core(self.directory / "messages", WINDOW, definitions)
         self.serial = 0
         self.bodies: dict[int, bytes] = {}
-        self.rules = Rules({})
-
-    @initialize(arguments=combinations)
-    def declare(self, arguments: dict[str, Any]) -> None:
         self.rules = Rules(arguments)
         self.core.queue(GRAVE)
         self.core.queue(QUEUE, **arguments)
@@ -156,13 +141,6 @@ class LimitsMachine(RuleBasedStateMachine):
         self.consumer: Consumer | None = None
         self.rules.consuming, self.rules.credit = False, 0
 
-    @rule(
-        count=st.integers(1, 6),
-        size=st.sampled_from([0, 20, 150]),
-        priority=st.sampled_from([0, 0, 1, 2, 3, 9, 255]),
-        expiration=st.sampled_from([None, None, 0, 20, 50, 400]),
-        persistent=st.booleans(),
-    )
     def publish(self, count: int, size: int, priority: int, expiration: int | None, persistent: bool) -> None:
         """Publish messages in one turn, as a session does: a queue that is full is asked first."""
         now = self.core.clock.now()
@@ -188,7 +166,6 @@ class LimitsMachine(RuleBasedStateMachine):
             self.rules.publish(item, now)
         self._end_turn()
 
-    @rule(no_ack=st.booleans())
     def get(self, no_ack: bool) -> None:
         """Take one message. What is due and comes to the head by it goes with it."""
         now = self.core.clock.now()
@@ -204,7 +181,6 @@ class LimitsMachine(RuleBasedStateMachine):
         self.rules.expire(now)
         self._end_turn()
 
-    @rule(prefetch=st.integers(1, 6))
     def consume(self, prefetch: int) -> None:
         """Subscribe, or end the subscription: what was delivered stays out."""
         rules = self.rules
@@ -216,7 +192,6 @@ class LimitsMachine(RuleBasedStateMachine):
             self.consumer, rules.consuming = None, False
         self._end_turn()
 
-    @rule(how=st.sampled_from(["ack", "reject"]), picks=picks)
     def settle(self, how: str, picks: list[int]) -> None:
         """Acknowledge or reject some of what is out, in any order."""
         for pick in picks:
@@ -230,7 +205,6 @@ class LimitsMachine(RuleBasedStateMachine):
                 self._count_settled(entry.consumer)
         self._end_turn()
 
-    @rule(picks=picks)
     def requeue(self, picks: list[int]) -> None:
         """Give some of what is out back in one go; a queue that is full drops its head before anybody is served."""
         back = [self._pick(pick) for pick in picks if self.rules.held]
@@ -238,63 +212,56 @@ class LimitsMachine(RuleBasedStateMachine):
         self.queue.requeue([entry for _, entry in back])
         for (item, _), consumer in zip(back, consumers, strict=True):
             insort(self.rules.ready, item)
+            self.rules.returned.add(item.serial)
             self._count_settled(consumer)
         self.rules.shorten()
         self._end_turn()
 
-    @rule()
     def purge(self) -> None:
         """Drop what is ready; nobody is told."""
         assert self.queue.purge() == len(self.rules.ready)
         self.rules.ready.clear()
         self._end_turn()
 
-    @rule(milliseconds=st.sampled_from([1, 10, 19, 50, 500]))
     def wait(self, milliseconds: int) -> None:
         """Let time pass."""
         self.core.advance(milliseconds)
         self._end_turn()
 
-    @rule()
     def forget_contents(self) -> None:
         """Let go of what is in memory and on disk, as a channel with many deliveries does."""
         for entry in self.reader.held:
             entry.release()
 
-    @rule()
     def commit(self) -> None:
         """Bring everything to disk."""
         self.core.commit()
 
-    @rule()
     def restart(self) -> None:
         """Stop in order and start again: what is persistent is ready again, and held to the limits."""
         rules = self.rules
         self.core.restart()
         self._attach()
         rules.ready = sorted(item for item in (*rules.ready, *rules.held) if item.persistent)
+        rules.returned.update(item.serial for item in rules.held)
         rules.held.clear()
         self.core.advance(RESTORE_SPREAD_MILLISECONDS)
         rules.expire(self.core.clock.now())
         rules.shorten()
         self._end_turn()
 
-    @invariant()
     def counts_agree(self) -> None:
-        if self.serial:
-            rules = self.rules
-            assert len(self.queue.ready_messages) == len(rules.ready)
-            assert self.queue.ready_messages.bytes == sum(item.size for item in rules.ready)
-            assert self.queue.unacked == len(rules.held)
+        """The queue counts what the rules have."""
+        rules = self.rules
+        assert len(self.queue.ready_messages) == len(rules.ready)
+        assert self.queue.ready_messages.bytes == sum(item.size for item in rules.ready)
+        assert self.queue.unacked == len(rules.held)
 
-    def teardown(self) -> None:
-        try:
-            if self.serial:
-                self.restart()
-                while self.rules.ready:
-                    self.get(no_ack=True)
-        finally:
-            self.close()
+    def drain(self) -> None:
+        """Restart, and take what is left, message by message."""
+        self.restart()
+        while self.rules.ready:
+            self.get(no_ack=True)
 
     def close(self) -> None:
         """Let go of the files, which must be sound."""
@@ -338,9 +305,8 @@ class LimitsMachine(RuleBasedStateMachine):
         return found
 
 
-def walk(seed: int, steps: int) -> None:
-    """A long run in which messages come oftener than they go, so that limits are felt, and restarts are rare."""
-    chance, machine = random.Random(seed), LimitsMachine()
+def steps_on(queue: LimitedQueue, chance: random.Random) -> list[Step]:
+    """What happens to a queue. Messages come oftener than they go, so that limits are felt, and restarts are rare."""
 
     def some() -> list[int]:
         return [chance.randrange(20) for _ in range(chance.randint(1, 5))]
@@ -348,50 +314,46 @@ def walk(seed: int, steps: int) -> None:
     def publish() -> None:
         priority, expiration = chance.choice((0, 0, 1, 2, 3, 9, 255)), chance.choice((None, None, None, 0, 20, 50, 400))
         persistent = chance.random() < 0.8
-        machine.publish(chance.randint(1, 4), chance.choice((0, 20, 150)), priority, expiration, persistent)
+        queue.publish(chance.randint(1, 4), chance.choice((0, 20, 150)), priority, expiration, persistent)
 
-    actions: list[tuple[int, Callable[[], None]]] = [
+    return [
         (14, publish),
-        (6, lambda: machine.get(no_ack=chance.random() < 0.3)),
-        (3, lambda: machine.consume(chance.randint(1, 6))),
-        (6, lambda: machine.settle(chance.choice(("ack", "reject")), some())),
-        (6, lambda: machine.requeue(some())),
-        (1, machine.purge),
-        (4, lambda: machine.wait(chance.choice((1, 10, 19, 50, 500)))),
-        (2, machine.forget_contents),
-        (3, machine.commit),
-        (2, machine.restart),
+        (6, lambda: queue.get(no_ack=chance.random() < 0.3)),
+        (3, lambda: queue.consume(chance.randint(1, 6))),
+        (6, lambda: queue.settle(chance.choice(("ack", "reject")), some())),
+        (6, lambda: queue.requeue(some())),
+        (1, queue.purge),
+        (4, lambda: queue.wait(chance.choice((1, 10, 19, 50, 500)))),
+        (2, queue.forget_contents),
+        (3, queue.commit),
+        (2, queue.restart),
     ]
-    weights, verbs = zip(*actions, strict=True)
-    machine.declare(combination(chance))
-    try:
-        for act in chance.choices(verbs, weights, k=steps):
-            act()
-            machine.counts_agree()
-    except BaseException:
-        print(f"seed {seed}: {machine.queue.arguments}")
-        raise
-    finally:
-        machine.close()
 
 
 def combination(chance: random.Random) -> dict[str, Any]:
-    """Arguments by chance."""
-    return chosen({name: chance.choice(values) for name, values in VALUES.items()})
+    """Arguments by chance, with a graveyard or without."""
+    given = {name: chance.choice(values) for name, values in VALUES.items()}
+    graveyard = {"dead_letter_exchange": "", "dead_letter_routing_key": GRAVE} if given.pop("buries") else {}
+    return {name: value for name, value in given.items() if value is not None} | graveyard
 
 
-@pytest.mark.parametrize("seed", range(60))
-def test_walks(seed: int) -> None:
-    walk(seed, 60)
+def walk(seed: int, steps: int) -> None:
+    """A run on one queue of any kind."""
+    chance = random.Random(seed)
+    queue = LimitedQueue(combination(chance))
+    try:
+        take_steps(chance, steps_on(queue, chance), steps, queue.counts_agree)
+        queue.drain()
+    finally:
+        queue.close()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1000, 1200))
-def test_longer_walks(seed: int) -> None:
-    walk(seed, 400)
-
-
-TestLimitsMachine = pytest.mark.slow(LimitsMachine.TestCase)
-TestLimitsMachine.settings = settings(
-    max_examples=150, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+@pytest.mark.parametrize(
+    ("seed", "steps"),
+    [
+        *((seed, 60) for seed in range(30)),
+        *(pytest.param(seed, 400, marks=pytest.mark.slow) for seed in range(1000, 1080)),
+    ],
 )
+def test_walks(seed: int, steps: int) -> None:
+    walk(seed, steps)

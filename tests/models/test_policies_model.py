@@ -1,4 +1,4 @@
-"""A queue whose policies change at any moment against a list: the machine of `test_limits_model`, and one rule more.
+"""A queue whose policies change at any moment against a list: the walks of `test_limits_model`, and one step more.
 
 What then holds is worked out here anew, from the declaration and both policies. Messages that are there keep the time
 they were given; too many go at once, unless the queue refuses new ones and did so before. A restart finds the policies
@@ -7,33 +7,36 @@ before it finds the queue.
 
 from __future__ import annotations
 
+import random
 import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import precondition, rule
 
 from broker.entities.arguments.policies import Policy
 from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import to_python
-from harness.brokers.broker_core import Core
 from harness.brokers.definitions_in_memory import RecordedDefinitions
-from tests.models.test_limits_model import GRAVE, QUEUE, WINDOW, LimitsMachine
+from tests.models.random_walk import take_steps
+from tests.models.test_limits_model import GRAVE, QUEUE, LimitedQueue, combination, steps_on
 
-LIMITS: dict[str, st.SearchStrategy[Any]] = {
-    "message-ttl": st.sampled_from([0, 50, 300]),
-    "max-length": st.sampled_from([0, 1, 3, 9]),
-    "max-length-bytes": st.sampled_from([0, 40, 300]),
+LIMITS: dict[str, tuple[Any, ...]] = {
+    "message-ttl": (0, 50, 300),
+    "max-length": (0, 1, 3, 9),
+    "max-length-bytes": (0, 40, 300),
 }
-OTHERS: dict[str, st.SearchStrategy[Any]] = {
-    "overflow": st.sampled_from(["drop-head", "reject-publish", "reject-publish-dlx"]),
-    "dead-letter-exchange": st.just(""),
+OTHERS: dict[str, tuple[Any, ...]] = {
+    "overflow": ("drop-head", "reject-publish", "reject-publish-dlx"),
+    "dead-letter-exchange": ("",),
 }
-ordinary = st.none() | st.fixed_dictionaries({}, optional={**LIMITS, **OTHERS})
-operators = st.none() | st.fixed_dictionaries({}, optional=LIMITS)
+
+
+def definition_of(chance: random.Random, values: dict[str, tuple[Any, ...]]) -> dict[str, Any] | None:
+    """What a policy says, by chance; None: there is no policy."""
+    if chance.random() < 0.3:
+        return None
+    return {key: chance.choice(options) for key, options in values.items() if chance.random() < 0.5}
 
 
 class PolicedDefinitions(RecordedDefinitions):
@@ -50,19 +53,13 @@ class PolicedDefinitions(RecordedDefinitions):
         super().restore(vhost, states)
 
 
-class PoliciesMachine(LimitsMachine):
-    """Any order of everything, with policies that come, change and go."""
+class PolicedQueue(LimitedQueue):
+    """A queue with policies that come, change and go."""
 
-    definitions: PolicedDefinitions
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.core.close()
+    def __init__(self, arguments: dict[str, Any]) -> None:
         self.definitions = PolicedDefinitions()
-        self.core = Core(self.directory / "messages", WINDOW, self.definitions)
+        super().__init__(arguments, self.definitions)
 
-    @precondition(lambda self: self.serial)
-    @rule(definition=ordinary, operator=operators)
     def impose(self, definition: dict[str, Any] | None, operator: dict[str, Any] | None) -> None:
         """Set or clear both policies, one after the other."""
         for of_operator, wanted in ((False, definition), (True, operator)):
@@ -96,7 +93,17 @@ class PoliciesMachine(LimitsMachine):
                 rules.drop_exhausted(rules.ready.pop(0), "maxlen")
 
 
-TestPoliciesMachine = pytest.mark.slow(PoliciesMachine.TestCase)
-TestPoliciesMachine.settings = settings(
-    max_examples=80, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_walks(seed: int) -> None:
+    chance = random.Random(seed)
+    queue = PolicedQueue(combination(chance))
+
+    def impose() -> None:
+        queue.impose(definition_of(chance, {**LIMITS, **OTHERS}), definition_of(chance, LIMITS))
+
+    try:
+        take_steps(chance, [*steps_on(queue, chance), (5, impose)], 200, queue.counts_agree)
+        queue.drain()
+    finally:
+        queue.close()

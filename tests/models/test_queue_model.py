@@ -14,20 +14,18 @@ import random
 import shutil
 import tempfile
 from bisect import insort
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from copy import deepcopy
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.ready_messages import Window
 from harness.brokers.broker_core import Core, Reader, message
 from storage.batch import SealedBatch
 from storage.messages.verify_messages import verify
+from tests.models.random_walk import Step, take_steps
 
 WINDOW = Window(4, 400)
 MAIN, GRAVE = "q", "dl"
@@ -233,28 +231,22 @@ class Pair:
             assert counted == (len(serials), sum(len(self.bodies[serial]) for serial in serials)), queue.name
 
     def end(self) -> None:
-        """Compare everything that is left, message by message, and look at the files from the outside."""
-        try:
-            self.check_disk()
-            self.restart()
-            while self.lists.ready[MAIN]:
-                self.get()
-            while self.lists.ready[GRAVE]:
-                self.drop_exhausted()
-            self.settle("ack", [0] * len(self.lists.held))
-            self.check_disk()
-            self.core.close()
-            assert verify(self.directory / "messages").problems == []
-        except BaseException:
-            self.core.close()
-            raise
-        finally:
-            shutil.rmtree(self.directory)
+        """Compare everything that is left, message by message."""
+        self.check_disk()
+        self.restart()
+        while self.lists.ready[MAIN]:
+            self.get()
+        while self.lists.ready[GRAVE]:
+            self.drop_exhausted()
+        self.settle("ack", [0] * len(self.lists.held))
+        self.check_disk()
 
-    def abandon(self) -> None:
-        """Something was wrong: let go of the files."""
+    def close(self) -> None:
+        """Let go of the files, which must be sound."""
         self.core.close()
+        report = verify(self.directory / "messages")
         shutil.rmtree(self.directory)
+        assert report.problems == []
 
     def _end_turn(self) -> None:
         """Deliveries happen; each must be the next one ready."""
@@ -281,94 +273,6 @@ class Pair:
         self.in_doubt.discard(serial)
 
 
-picks = st.lists(st.integers(0, 50), min_size=1, max_size=6)
-priorities = st.lists(st.integers(0, LEVELS), min_size=1, max_size=4)
-
-
-class QueueMachine(RuleBasedStateMachine):
-    """Any order of everything."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.pair = self.new_pair()
-
-    def new_pair(self) -> Pair:
-        return Pair()
-
-    @rule(count=st.integers(1, 9), size=st.sampled_from([0, 10, 150]), persistent=st.booleans(), priorities=priorities)
-    def publish(self, count: int, size: int, persistent: bool, priorities: list[int]) -> None:
-        self.pair.publish(count, size, persistent=persistent, priorities=priorities)
-
-    @rule()
-    def get(self) -> None:
-        self.pair.get()
-
-    @rule(prefetch=st.integers(1, 6))
-    def consume(self, prefetch: int) -> None:
-        self.pair.consume(prefetch)
-
-    @rule(how=st.sampled_from(["ack", "requeue", "reject"]), picks=picks)
-    def settle(self, how: str, picks: list[int]) -> None:
-        self.pair.settle(how, picks)
-
-    @rule()
-    def drop_exhausted(self) -> None:
-        self.pair.drop_exhausted()
-
-    @rule()
-    def purge(self) -> None:
-        self.pair.purge()
-
-    @rule()
-    def forget_contents(self) -> None:
-        self.pair.forget_contents()
-
-    @rule()
-    def seal(self) -> None:
-        self.pair.seal()
-
-    @rule()
-    def land(self) -> None:
-        self.pair.land()
-
-    @rule()
-    def commit(self) -> None:
-        self.pair.commit()
-
-    @rule()
-    def crash(self) -> None:
-        self.pair.crash()
-
-    @rule()
-    def restart(self) -> None:
-        self.pair.restart()
-
-    @rule()
-    def count_on_disk(self) -> None:
-        self.pair.check_disk()
-
-    @invariant()
-    def counts_agree(self) -> None:
-        self.pair.check()
-
-    def teardown(self) -> None:
-        self.pair.end()
-
-
-class PriorityMachine(QueueMachine):
-    """Any order of everything, with priorities."""
-
-    def new_pair(self) -> Pair:
-        return Pair(priorities=True)
-
-
-TestQueueMachine = pytest.mark.slow(QueueMachine.TestCase)
-TestPriorityMachine = pytest.mark.slow(PriorityMachine.TestCase)
-TestQueueMachine.settings = TestPriorityMachine.settings = settings(
-    max_examples=60, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
-)
-
-
 def walk(seed: int, steps: int, *, priorities: bool = False) -> None:
     """A long run in which acknowledgements are common and purges rare, as in life."""
     chance, pair = random.Random(seed), Pair(priorities=priorities)
@@ -381,7 +285,7 @@ def walk(seed: int, steps: int, *, priorities: bool = False) -> None:
         levels = [chance.randint(0, LEVELS) for _ in range(chance.choice((1, 1, 4)))] if priorities else [0]
         pair.publish(count, size, persistent=persistent, priorities=levels)
 
-    actions: list[tuple[int, Callable[[], None]]] = [
+    actions: list[Step] = [
         (10, publish),
         (6, pair.get),
         (2, lambda: pair.consume(chance.randint(1, 6))),
@@ -398,26 +302,20 @@ def walk(seed: int, steps: int, *, priorities: bool = False) -> None:
         (1, pair.restart),
         (1, pair.check_disk),
     ]
-    weights, verbs = zip(*actions, strict=True)
-    for step, act in enumerate(chance.choices(verbs, weights, k=steps)):
-        try:
-            act()
-            pair.check()
-        except BaseException:
-            print(f"seed {seed}, step {step}")
-            pair.abandon()
-            raise
-    pair.end()
+    try:
+        take_steps(chance, actions, steps, pair.check)
+        pair.end()
+    finally:
+        pair.close()
 
 
 @pytest.mark.parametrize("priorities", [False, True])
-@pytest.mark.parametrize("seed", range(8))
-def test_long_walks(seed: int, priorities: bool) -> None:
-    walk(seed, 400, priorities=priorities)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("priorities", [False, True])
-@pytest.mark.parametrize("seed", range(100, 140))
-def test_longer_walks(seed: int, priorities: bool) -> None:
-    walk(seed, 1200, priorities=priorities)
+@pytest.mark.parametrize(
+    ("seed", "steps"),
+    [
+        *((seed, 400) for seed in range(4)),
+        *(pytest.param(seed, 1200, marks=pytest.mark.slow) for seed in range(100, 120)),
+    ],
+)
+def test_walks(seed: int, steps: int, priorities: bool) -> None:
+    walk(seed, steps, priorities=priorities)

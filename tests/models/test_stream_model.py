@@ -223,5 +223,5 @@ class StreamMachine(RuleBasedStateMachine):
 
 TestStream = pytest.mark.slow(StreamMachine.TestCase)
 TestStream.settings = settings(
-    max_examples=30, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )

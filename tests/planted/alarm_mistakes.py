@@ -6,10 +6,16 @@ from typing import Any
 
 from broker.entities.scheduling.alarms import Alarms
 from broker.server.committer import Committer
+from broker.server.resource_alarms import ResourceWatch, memory_used
+from broker.server.serve import Server
 from broker.session.channel.channel import Channel
-from tests.planted.mistake import Mistake, Patch, Process, Simulation
+from tests.planted.mistake import Exhaustion, Patch, Process, Simulation, mistake
+
+FAULTS = Process("tests/durability/faults/test_promises.py")
+ENDS = "an alarm ends with its cause"
 
 
+@mistake("I7", FAULTS, Simulation(1))
 def alarm_holds_nobody(patch: Patch) -> None:
     """Raise the alarm in the log alone."""
     change = Alarms.set
@@ -21,6 +27,7 @@ def alarm_holds_nobody(patch: Patch) -> None:
     patch(Alarms, "set", change_nothing)
 
 
+@mistake("I7", FAULTS)
 def alarm_holds_commits(patch: Patch) -> None:
     """Write nothing while an alarm lasts, acknowledgements neither."""
     start = Committer.start_commit
@@ -32,6 +39,7 @@ def alarm_holds_commits(patch: Patch) -> None:
     patch(Committer, "start_commit", start_unless_short)
 
 
+@mistake("I7", Simulation(15))
 def alarm_holds_acknowledgements(patch: Patch) -> None:
     """Have what frees memory wait until there is memory."""
     handle = Channel.handle
@@ -42,10 +50,31 @@ def alarm_holds_acknowledgements(patch: Patch) -> None:
     patch(Channel, "handle", wait)
 
 
-FAULTS = Process("tests/durability/faults/test_promises.py")
+@mistake(ENDS, Exhaustion(31, "alarms to end"))
+def alarm_without_end(patch: Patch) -> None:
+    """Raise alarms, and clear none."""
+    change = Alarms.set
 
-MISTAKES = {
-    "alarm holds nobody": Mistake("I7", alarm_holds_nobody, (FAULTS, Simulation(5))),
-    "alarm holds commits": Mistake("I7", alarm_holds_commits, (FAULTS,)),
-    "alarm holds acknowledgements": Mistake("I7", alarm_holds_acknowledgements, (Simulation(2),)),
-}
+    def raise_only(alarms: Alarms, resource: str, *, short: bool) -> None:
+        change(alarms, resource, short=short or alarms.is_raised(resource))
+
+    patch(Alarms, "set", raise_only)
+
+
+@mistake(ENDS, Exhaustion(31, "has no answers"))
+def blocked_for_good(patch: Patch) -> None:
+    """Take no publishes of blocked clients, although the alarm has ended."""
+    patch(Server, "_unblock", lambda server: None)
+
+
+@mistake(ENDS, Exhaustion(86, "alarms to end"))
+def waiting_counts(patch: Patch) -> None:
+    """Count what waits for the end of the alarm as memory that is in use."""
+    patch(ResourceWatch, "_memory_taken", lambda watch: memory_used())
+
+
+@mistake(ENDS, Simulation(2))
+def disk_alarm_never_ends(patch: Patch) -> None:
+    """Remember for ever that the store has met a full disk."""
+    disk_full = ResourceWatch.disk_full
+    patch(ResourceWatch, "disk_full", lambda watch, full: disk_full(watch, True))

@@ -1,17 +1,26 @@
-"""Mistakes that let one client have what belongs to all: turns without end, memory and connections without bound."""
+"""Mistakes that let one client have what belongs to all: turns without end, memory and connections without bound.
+
+And one that cuts off clients which are there.
+"""
 
 from __future__ import annotations
+
+from typing import Any
 
 from broker.config import Config
 from broker.server import serve
 from broker.server.http.http_server import HttpConnection
+from broker.server.net import heartbeats
 from broker.session.connection import Connection
 from broker.session.session_settings import SessionSettings
-from tests.planted.mistake import Mistake, Patch, Process
+from tests.planted.mistake import Patch, Process, Simulation, mistake
+
+LIMITS = Process("tests/security/hostile/test_hostile_limits.py")
 
 FOR_EVER_SECONDS = 1e9
 
 
+@mistake("I8", LIMITS)
 def turns_without_end(patch: Patch) -> None:
     """Handle everything that has come in one piece before anybody else has a turn."""
     settings = serve.session_settings
@@ -22,20 +31,19 @@ def turns_without_end(patch: Patch) -> None:
     patch(serve, "session_settings", without_budget)
 
 
+@mistake("I8", LIMITS)
 def unread_output_not_bounded(patch: Patch) -> None:
     """Go on reading from a client that does not read."""
     patch(Connection, "write_blocked", property(lambda connection: False))
 
 
+@mistake("I8", LIMITS)
 def half_bodies_not_counted(patch: Patch) -> None:
     """Keep whatever comes of messages that are not whole."""
-
-    def ignore(connection: Connection, size: int) -> None:
-        """Do nothing."""
-
-    patch(Connection, "count_incomplete", ignore)
+    patch(Connection, "count_incomplete", lambda connection, size: None)
 
 
+@mistake("I8", Process("tests/security/hostile/test_hostile_http.py"))
 def slow_readers_stay(patch: Patch) -> None:
     """Wait for whoever takes nothing, with a file and a connection held open."""
 
@@ -45,11 +53,11 @@ def slow_readers_stay(patch: Patch) -> None:
     patch(HttpConnection, "_send_all", send_all)
 
 
-LIMITS = Process("tests/security/hostile/test_hostile_limits.py")
+@mistake("a client whose bytes lie unread stays", Process("tests/durability/faults/test_pauses.py"), Simulation(2))
+def pause_taken_for_silence(patch: Patch) -> None:
+    """Count the time in which the process was paused as silence of its clients, and look at no socket."""
 
-MISTAKES = {
-    "turns without end": Mistake("I8", turns_without_end, (LIMITS,)),
-    "unread output not bounded": Mistake("I8", unread_output_not_bounded, (LIMITS,)),
-    "half bodies not counted": Mistake("I8", half_bodies_not_counted, (LIMITS,)),
-    "slow readers stay": Mistake("I8", slow_readers_stay, (Process("tests/security/hostile/test_hostile_http.py"),)),
-}
+    def is_silent(hearer: Any, interval: float, now: float, late: float, unread: object) -> bool:
+        return bool(now - hearer.last_received > 2 * interval)
+
+    patch(heartbeats, "is_silent", is_silent)

@@ -18,11 +18,15 @@ from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
 from storage.messages.stream_index import Streams
 from storage.storage_errors import StoreFailed
-from tests.planted.mistake import BrokerCrashes, Kills, Mistake, Patch, Process, Simulation, StoreCrashes
+from tests.planted.mistake import BrokerCrashes, Kills, Patch, Process, Simulation, mistake
+
+FAULTS = Process("tests/durability/faults/test_promises.py")
+AUDIT = Process("tests/pipeline/event_log/test_kill_audit.py")
 
 EVERY = 10
 
 
+@mistake("I1", BrokerCrashes("has lost"), Kills("has lost"))
 def confirm_before_commit(patch: Patch) -> None:
     """Return from each commit with the batch still in hand, and write it with the next one."""
     commit, in_hand = MessageStore.commit, list[tuple[MessageStore, SealedBatch]]()
@@ -35,6 +39,7 @@ def confirm_before_commit(patch: Patch) -> None:
     patch(MessageStore, "commit", commit_later)
 
 
+@mistake("I1", Simulation(19))
 def confirm_before_sync(patch: Patch) -> None:
     """Tell publishers when a batch is closed, not when it is on disk."""
     seal = BatchQueue.seal
@@ -49,6 +54,7 @@ def confirm_before_sync(patch: Patch) -> None:
     patch(BatchQueue, "seal", seal_and_confirm)
 
 
+@mistake("I1", AUDIT)
 def message_forgotten(patch: Patch) -> None:
     """Write nothing of every tenth message, and confirm it. Nobody notices before the next start."""
     seal, messages = WriteBatch.seal, count(1)
@@ -61,6 +67,7 @@ def message_forgotten(patch: Patch) -> None:
     patch(WriteBatch, "seal", seal_forgetting)
 
 
+@mistake("I1", Simulation(6))
 def transaction_in_two_commits(patch: Patch) -> None:
     """Write a transaction's publishes with one batch, and its settlements with the next."""
     commit = dispatch.HANDLERS[TxCommit]
@@ -73,6 +80,7 @@ def transaction_in_two_commits(patch: Patch) -> None:
     patch(dispatch, "HANDLERS", {**dispatch.HANDLERS, TxCommit: commit_in_two})
 
 
+@mistake("I6", FAULTS)
 def confirm_after_failed_commit(patch: Patch) -> None:
     """Take a commit that has failed for one that has not."""
     commit = MessageStore.commit
@@ -86,7 +94,8 @@ def confirm_after_failed_commit(patch: Patch) -> None:
     patch(MessageStore, "commit", commit_at_any_rate)
 
 
-def go_on_after_failed_sync(patch: Patch) -> None:
+@mistake("I6", FAULTS)
+def going_on_after_failed_sync(patch: Patch) -> None:
     """After a failed sync open the store's file anew, which makes the kernel forget it, and commit again."""
     commit = MessageStore.commit
 
@@ -104,6 +113,7 @@ def go_on_after_failed_sync(patch: Patch) -> None:
     patch(MessageStore, "commit", commit_with_another_file)
 
 
+@mistake("I11", Simulation(7))
 def read_before_sync(patch: Patch) -> None:
     """Give readers of a stream what is not on disk yet."""
     publish = Stream.publish
@@ -114,21 +124,3 @@ def read_before_sync(patch: Patch) -> None:
         return waits
 
     patch(Stream, "publish", publish_visibly)
-
-
-FAULTS = Process("tests/durability/faults/test_promises.py")
-AUDIT = Process("tests/pipeline/event_log/test_kill_audit.py")
-
-MISTAKES = {
-    "confirm before commit": Mistake(
-        "I1", confirm_before_commit, (BrokerCrashes("has lost"), StoreCrashes("missing"), Kills("has lost"))
-    ),
-    "confirm before sync": Mistake("I1", confirm_before_sync, (Simulation(2),)),
-    "message forgotten": Mistake("I1", message_forgotten, (AUDIT,)),
-    "transaction in two commits": Mistake(
-        "I1", transaction_in_two_commits, (BrokerCrashes("a transaction is half done"), Simulation(3))
-    ),
-    "confirm after failed commit": Mistake("I6", confirm_after_failed_commit, (FAULTS,)),
-    "going on after failed sync": Mistake("I6", go_on_after_failed_sync, (FAULTS,)),
-    "read before sync": Mistake("I11", read_before_sync, (BrokerCrashes("log has ", (8, 8)), Simulation(2))),
-}

@@ -8,11 +8,12 @@ from broker.entities.scheduling.future import Future
 from broker.server.definition_writer import DefinitionLog
 from storage.definitions.definition_changes import Change, PutBinding, PutExchange, PutQueue
 from storage.definitions.definition_store import DefinitionStore
-from tests.planted.mistake import BrokerCrashes, Mistake, Patch, Simulation
+from tests.planted.mistake import BrokerCrashes, Patch, Simulation, mistake
 
 DECLARATIONS = (PutBinding, PutExchange, PutQueue)
 
 
+@mistake("I5", Simulation(25))
 def declare_ok_before_commit(patch: Patch) -> None:
     """Answer declarations and bindings at once, and write them then."""
     write = DefinitionLog.write
@@ -24,6 +25,7 @@ def declare_ok_before_commit(patch: Patch) -> None:
     patch(DefinitionLog, "write", write_later)
 
 
+@mistake("I5", BrokerCrashes(r"not \[None\]", (6,)))
 def delete_ok_before_commit(patch: Patch) -> None:
     """Answer deletions and unbindings at once, and write them then."""
     erase = DefinitionLog.erase
@@ -35,6 +37,7 @@ def delete_ok_before_commit(patch: Patch) -> None:
     patch(DefinitionLog, "erase", erase_later)
 
 
+@mistake("I5", BrokerCrashes(r"is None, not \[True", (6,)))
 def definitions_in_normal_mode(patch: Patch) -> None:
     """Have SQLite sync its log only when it is moved into the file."""
     connect = DefinitionStore._connect
@@ -44,14 +47,3 @@ def definitions_in_normal_mode(patch: Patch) -> None:
         await store._rows("PRAGMA synchronous = NORMAL")
 
     patch(DefinitionStore, "_connect", connect_and_relax)
-
-
-MISTAKES = {
-    "declare-ok before commit": Mistake(
-        "I5", declare_ok_before_commit, (BrokerCrashes(r"is None, not \[True", (6,)), Simulation(3))
-    ),
-    "delete-ok before commit": Mistake("I5", delete_ok_before_commit, (BrokerCrashes(r"not \[None\]", (6,)),)),
-    "definitions in normal mode": Mistake(
-        "I5", definitions_in_normal_mode, (BrokerCrashes(r"is None, not \[True", (6,)),)
-    ),
-}

@@ -10,14 +10,16 @@ from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.priority_queue import PriorityStore
 from broker.entities.queues.queue_store import QueueStore
 from broker.session.consumer_timeout import Overdue
-from tests.planted.mistake import Mistake, Model, Patch, Simulation
+from tests.planted.mistake import Model, Patch, Simulation, mistake
 
 
+@mistake("delivered mark: on disk within its window", Model("queue"))
 def delivered_mark_forgotten(patch: Patch) -> None:
     """Write nothing of deliveries: after a crash nobody knows of them."""
     patch(QueueStore, "delivered", lambda store, entries: None)
 
 
+@mistake("delivered mark: of its own priority", Model("priorities"))
 def delivered_mark_for_all_priorities(patch: Patch) -> None:
     """Mark every priority up to a delivery's position: what is below it need not have been delivered."""
 
@@ -28,6 +30,7 @@ def delivered_mark_for_all_priorities(patch: Patch) -> None:
     patch(PriorityStore, "delivered", delivered)
 
 
+@mistake("redelivered: true after a requeue", Model("queue"))
 def redelivered_forgotten(patch: Patch) -> None:
     """Do not say of a message that was given back that it was delivered before."""
     requeue = OrderedQueue.requeue
@@ -41,40 +44,21 @@ def redelivered_forgotten(patch: Patch) -> None:
     patch(OrderedQueue, "requeue", requeue_unmarked)
 
 
+@mistake("basic.qos", Simulation(1))
 def prefetch_exceeded(patch: Patch) -> None:
     """Give a consumer one message more than it asked for."""
     credit = Consumer.credit
-
-    def generous(consumer: Consumer) -> int:
-        return credit(consumer) + (1 if consumer.prefetch else 0)
-
-    patch(Consumer, "credit", generous)
+    patch(Consumer, "credit", lambda consumer: credit(consumer) + bool(consumer.prefetch))
 
 
+@mistake("single active consumer", Simulation(2))
 def several_active_consumers(patch: Patch) -> None:
     """Serve every consumer of a queue with a single active one."""
     patch(Consumers, "active", lambda consumers, consumer: True)
 
 
+@mistake("consumer timeout", Simulation(25))
 def consumer_timeout_halved(patch: Patch) -> None:
     """Close a channel for a message that it has held for half of the time it may."""
     timeout = Overdue._timeout
-
-    def half(overdue: Overdue, entry: Entry) -> int:
-        return timeout(overdue, entry) // 2
-
-    patch(Overdue, "_timeout", half)
-
-
-MISTAKES = {
-    "delivered mark forgotten": Mistake(
-        "delivered mark: on disk within its window", delivered_mark_forgotten, (Simulation(2), Model("queue"))
-    ),
-    "delivered mark for all priorities": Mistake(
-        "delivered mark: of its own priority", delivered_mark_for_all_priorities, (Model("priorities"),)
-    ),
-    "redelivered forgotten": Mistake("redelivered: true after a requeue", redelivered_forgotten, (Model("queue"),)),
-    "prefetch exceeded": Mistake("basic.qos", prefetch_exceeded, (Simulation(8),)),
-    "several active consumers": Mistake("single active consumer", several_active_consumers, (Simulation(5),)),
-    "consumer timeout halved": Mistake("consumer timeout", consumer_timeout_halved, (Simulation(6),)),
-}
+    patch(Overdue, "_timeout", lambda overdue, entry: timeout(overdue, entry) // 2)

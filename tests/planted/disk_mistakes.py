@@ -11,7 +11,8 @@ from storage.messages import lane_reader, lmdb_environment
 from storage.messages.keys import IDENTITY
 from storage.messages.message_store import MessageStore
 from storage.messages.records import Identity
-from tests.planted.mistake import BrokerCrashes, Mistake, Patch, Process, StoreCrashes
+from storage.space import free_pages
+from tests.planted.mistake import BrokerCrashes, Model, Patch, Process, mistake
 
 FRAME_BYTES = 5
 
@@ -30,11 +31,13 @@ def _open_environment_with(patch: Patch, **settings: bool) -> None:
     patch(lmdb_environment, "open_environment", open_environment)
 
 
+@mistake("I1", BrokerCrashes("has lost"))
 def no_metasync(patch: Patch) -> None:
     """Have LMDB leave the last commit's meta page unsynced."""
     _open_environment_with(patch, metasync=False)
 
 
+@mistake("I1", BrokerCrashes())
 def sync_after_commit(patch: Patch) -> None:
     """Have LMDB sync nothing by itself, and the file once it is committed."""
     _open_environment_with(patch, sync=False)
@@ -68,25 +71,20 @@ class _NoChecks:
         return _AnyNumber(value)
 
 
+@mistake("I4", Process("tests/durability/restart/test_damage.py"))
 def checksums_not_checked(patch: Patch) -> None:
     """Take every message, and every shared body, that is read for what was written."""
-
-    def unframe(data: bytes | memoryview, what: str) -> bytes:
-        return bytes(data[FRAME_BYTES:])
-
     patch(lane_reader, "zlib", _NoChecks)
-    patch(lane_reader, "unframe", unframe)
+    patch(lane_reader, "unframe", lambda data, what: bytes(data[FRAME_BYTES:]))
 
 
+@mistake("I10", BrokerCrashes("", (1,)))
 def no_directory_sync(patch: Patch) -> None:
     """Leave directories unsynced."""
-
-    def sync_directory(directory: Path) -> None:
-        """Do nothing."""
-
-    patch(lmdb_environment, "sync_directory", sync_directory)
+    patch(lmdb_environment, "sync_directory", lambda directory: None)
 
 
+@mistake("I10", BrokerCrashes("cannot be read as LMDB|environment of something else", (1,)))
 def unsafe_creation(patch: Patch) -> None:
     """Make the store where it is to be, instead of renaming it there."""
 
@@ -101,18 +99,14 @@ def unsafe_creation(patch: Patch) -> None:
     patch(lmdb_environment, "create", create)
 
 
-MISTAKES = {
-    "no metasync": Mistake("I1", no_metasync, (BrokerCrashes("has lost"), StoreCrashes("comes again"))),
-    "sync after commit": Mistake("I1", sync_after_commit, (BrokerCrashes(),)),
-    "checksums not checked": Mistake(
-        "I4", checksums_not_checked, (Process("tests/durability/restart/test_damage.py"),)
-    ),
-    "no directory sync": Mistake(
-        "I10", no_directory_sync, (BrokerCrashes("", (1,)), StoreCrashes("the store is gone"))
-    ),
-    "unsafe creation": Mistake(
-        "I10",
-        unsafe_creation,
-        (BrokerCrashes("cannot be read as LMDB|environment of something else", (1,)), StoreCrashes()),
-    ),
-}
+@mistake("I1", Model("free pages"))
+def holes_too_long(patch: Patch) -> None:
+    """Give the page behind each run of free ones back to the disk, whatever is in it."""
+    runs = free_pages._runs
+    patch(free_pages, "_runs", lambda pages: ((first, count + 1) for first, count in runs(pages)))
+
+
+@mistake("I1", Model("free pages"))
+def holes_where_somebody_reads(patch: Patch) -> None:
+    """Give back to the disk what a transaction that is still open may read."""
+    patch(free_pages, "_readers", lambda environment: ())

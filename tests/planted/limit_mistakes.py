@@ -11,29 +11,32 @@ from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.scheduling import clock
 from broker.entities.scheduling.clock import SteadyClock
-from tests.planted.mistake import Mistake, Model, Patch, Process, Simulation
+from tests.planted.mistake import Model, Patch, Process, Simulation, mistake
+
+LENGTH = "max-length"
+TIME_TO_LIVE = "message-ttl and expiration"
 
 
+@mistake("I9", Process("tests/unit/server/test_clock_jumps.py"), Simulation(19))
 def time_by_the_wall_clock(patch: Patch) -> None:
     """Ask the wall clock what time it is, whoever sets it."""
-
-    def now(steady: SteadyClock) -> int:
-        return int(clock.time.time() * 1000)
-
-    patch(SteadyClock, "now", now)
+    patch(SteadyClock, "now", lambda steady: int(clock.time.time() * 1000))
 
 
+@mistake(LENGTH, Model("limits"))
 def returned_not_counted(patch: Patch) -> None:
     """Drop nothing when what comes back exceeds the length limit."""
     patch(Limits, "make_room_for_returned", lambda limits: None)
 
 
+@mistake(TIME_TO_LIVE, Model("limits"))
 def expired_a_moment_early(patch: Patch) -> None:
     """Drop what expires in this millisecond before a consumer gets it."""
     expire = Limits.expire
     patch(Limits, "expire", lambda limits, strictly=False: expire(limits))
 
 
+@mistake(TIME_TO_LIVE, Model("limits"))
 def expiry_ignored_in_batches(patch: Patch) -> None:
     """Deliver a batch of messages without regard to their time to live."""
 
@@ -46,11 +49,23 @@ def expiry_ignored_in_batches(patch: Patch) -> None:
     patch(OrderedQueue, "take", take)
 
 
+@mistake(TIME_TO_LIVE, Model("limits"))
 def expiry_of_new_heads_ignored(patch: Patch) -> None:
     """Set no timer for the message that has come to the head."""
     patch(Limits, "watch", lambda limits: None)
 
 
+@mistake(TIME_TO_LIVE, Model("limits"))
+def returned_counts_as_new(patch: Patch) -> None:
+    """Deliver what comes back with no time left as what has just come."""
+
+    def is_due(limits: Limits, entry: Entry) -> bool:
+        return 0 < entry.expires_at <= (limits.moment() - 1 if limits._strictly else limits._now())
+
+    patch(Limits, "_is_due", is_due)
+
+
+@mistake(LENGTH, Model("limits"))
 def newest_dropped(patch: Patch) -> None:
     """Drop the message that comes to a full queue, and not the oldest."""
     publish = ClassicQueue.publish
@@ -64,17 +79,20 @@ def newest_dropped(patch: Patch) -> None:
     patch(ClassicQueue, "publish", publish_unless_full)
 
 
+@mistake(LENGTH, Model("limits"))
 def full_queue_not_shortened_at_start(patch: Patch) -> None:
     """Drop nothing of a queue that is found too long at a start."""
     patch(Limits, "resume", lambda limits: limits._queue.touch())
 
 
+@mistake(LENGTH, Model("limits"))
 def limit_one_too_high(patch: Patch) -> None:
     """Hold one message more than the length limit."""
     over = Limits.over
     patch(Limits, "over", lambda limits, messages=0, size_bytes=0: over(limits, messages - 1, size_bytes))
 
 
+@mistake(TIME_TO_LIVE, Model("limits"))
 def expiration_of_publisher_ignored(patch: Patch) -> None:
     """Go by the queue's time to live alone."""
     expires_at = Limits.expires_at
@@ -87,6 +105,7 @@ def expiration_of_publisher_ignored(patch: Patch) -> None:
     patch(Limits, "expires_at", expires_with_queue)
 
 
+@mistake("max-length-bytes", Model("limits"))
 def bytes_not_counted_back(patch: Patch) -> None:
     """Do not count the bytes of what comes back."""
     give_back = ReadyMessages.give_back
@@ -99,6 +118,7 @@ def bytes_not_counted_back(patch: Patch) -> None:
     patch(ReadyMessages, "give_back", give_back_uncounted)
 
 
+@mistake(TIME_TO_LIVE, Simulation(1))
 def expiry_too_early(patch: Patch) -> None:
     """Cut a time to live by a tenth."""
     expires_at = Limits.expires_at
@@ -110,6 +130,7 @@ def expiry_too_early(patch: Patch) -> None:
     patch(Limits, "expires_at", early)
 
 
+@mistake(TIME_TO_LIVE, Simulation(11))
 def expiry_too_late(patch: Patch) -> None:
     """Make a time to live a second longer than asked for."""
     expires_at = Limits.expires_at
@@ -121,28 +142,7 @@ def expiry_too_late(patch: Patch) -> None:
     patch(Limits, "expires_at", late)
 
 
+@mistake("x-expires", Simulation(1))
 def queue_expiry_although_used(patch: Patch) -> None:
     """Count nobody's use of a queue."""
     patch(Queue, "use", lambda queue: None)
-
-
-LENGTH = "max-length"
-TIME_TO_LIVE = "message-ttl and expiration"
-
-MISTAKES = {
-    "time by the wall clock": Mistake(
-        "I9", time_by_the_wall_clock, (Process("tests/unit/server/test_clock_jumps.py"), Simulation(1))
-    ),
-    "returned not counted": Mistake(LENGTH, returned_not_counted, (Model("limits"),)),
-    "newest dropped": Mistake(LENGTH, newest_dropped, (Model("limits"),)),
-    "full queue not shortened at start": Mistake(LENGTH, full_queue_not_shortened_at_start, (Model("limits"),)),
-    "limit one too high": Mistake(LENGTH, limit_one_too_high, (Model("limits"),)),
-    "bytes not counted back": Mistake("max-length-bytes", bytes_not_counted_back, (Model("limits"),)),
-    "expired a moment early": Mistake(TIME_TO_LIVE, expired_a_moment_early, (Model("limits"),)),
-    "expiry ignored in batches": Mistake(TIME_TO_LIVE, expiry_ignored_in_batches, (Model("limits"),)),
-    "expiry of new heads ignored": Mistake(TIME_TO_LIVE, expiry_of_new_heads_ignored, (Model("limits"),)),
-    "expiration of publisher ignored": Mistake(TIME_TO_LIVE, expiration_of_publisher_ignored, (Model("limits"),)),
-    "expiry too early": Mistake(TIME_TO_LIVE, expiry_too_early, (Simulation(7),)),
-    "expiry too late": Mistake(TIME_TO_LIVE, expiry_too_late, (Simulation(4),)),
-    "queue expiry although used": Mistake("x-expires", queue_expiry_although_used, (Simulation(7),)),
-}

@@ -30,12 +30,6 @@ class BrokerCrashes(NamedTuple):
     steps: tuple[int, ...] = (4,)
 
 
-class StoreCrashes(NamedTuple):
-    """Found among the crash states of the message store's workload."""
-
-    symptom: str = ""
-
-
 class Simulation(NamedTuple):
     """Found by a simulated run of this seed."""
 
@@ -43,12 +37,19 @@ class Simulation(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Found by random walks of a model: `queue`, `priorities` (the same with priorities) or `limits`."""
+    """Found by random walks of a model: `queue`, `priorities` (the same with priorities), `limits` or `free pages`."""
 
     model: str
 
 
-Runner = Process | Kills | BrokerCrashes | StoreCrashes | Simulation | Model
+class Exhaustion(NamedTuple):
+    """Found in the short round of this seed, in which a broker runs out of things. `symptom` is as for `Kills`."""
+
+    seed: int
+    symptom: str
+
+
+Runner = Process | Kills | BrokerCrashes | Simulation | Model | Exhaustion
 
 
 class Mistake(NamedTuple):
@@ -58,6 +59,12 @@ class Mistake(NamedTuple):
     `found_by` must find it.
     """
 
+    name: str
     breaks: str
     plant: Plant
     found_by: tuple[Runner, ...]
+
+
+def mistake(breaks: str, *found_by: Runner) -> Callable[[Plant], Mistake]:
+    """Make a function that plants a mistake into one, which is called as the function is."""
+    return lambda plant: Mistake(plant.__name__.replace("_", " "), breaks, plant, found_by)

@@ -11,11 +11,12 @@ from broker.entities.queues.queue import Queue
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.vhosts.broker import Broker
 from storage.messages.message_store import MessageStore
-from tests.planted.mistake import BrokerCrashes, Mistake, Model, Patch, Simulation
+from tests.planted.mistake import BrokerCrashes, Model, Patch, mistake
 
 BOOTS_MAX = 1 << 20
 
 
+@mistake("I3", BrokerCrashes("after another start"))
 def later_boots_first(patch: Patch) -> None:
     """Count positions downwards from start to start, so that what came later is read back first."""
     begin = Broker.__init__
@@ -28,16 +29,13 @@ def later_boots_first(patch: Patch) -> None:
     patch(Broker, "__init__", begin_below)
 
 
+@mistake("order: what comes back takes its old place", Model("queue"))
 def returned_to_the_end(patch: Patch) -> None:
     """Put what comes back behind everything else."""
-
-    def give_back(ready_messages: ReadyMessages, entries: Sequence[Entry]) -> None:
-        for entry in entries:
-            ready_messages.append(entry)
-
-    patch(ReadyMessages, "give_back", give_back)
+    patch(ReadyMessages, "give_back", lambda ready, entries: [ready.append(entry) for entry in entries])
 
 
+@mistake("priority: what comes back keeps it", Model("priorities"))
 def returned_without_priority(patch: Patch) -> None:
     """Put what comes back among the messages without priority."""
     give_back = PriorityReadyMessages.give_back
@@ -50,6 +48,7 @@ def returned_without_priority(patch: Patch) -> None:
     patch(PriorityReadyMessages, "give_back", give_back_lowest)
 
 
+@mistake("priority: kept on disk", Model("priorities"))
 def priority_lost_on_disk(patch: Patch) -> None:
     """Take what is read back as without priority."""
     read = PriorityStore.read
@@ -63,6 +62,7 @@ def priority_lost_on_disk(patch: Patch) -> None:
     patch(PriorityStore, "read", read_lowest)
 
 
+@mistake("priority: highest first", Model("limits"))
 def lowest_priority_first(patch: Patch) -> None:
     """Look at the messages of the lowest priority first, for limits and times to live."""
 
@@ -73,6 +73,7 @@ def lowest_priority_first(patch: Patch) -> None:
     patch(PriorityReadyMessages, "peek", peek)
 
 
+@mistake("paging: memory keeps what is not on disk", Model("queue"))
 def released_before_stored(patch: Patch) -> None:
     """Let messages go from memory that are not on disk yet."""
     append = ReadyMessages.append
@@ -84,6 +85,7 @@ def released_before_stored(patch: Patch) -> None:
     patch(ReadyMessages, "append", append_stored)
 
 
+@mistake("paging: all is read back", Model("queue"))
 def one_skipped_in_reading(patch: Patch) -> None:
     """Read a queue back from one position too late."""
     read = MessageStore.read
@@ -92,22 +94,3 @@ def one_skipped_in_reading(patch: Patch) -> None:
         return read(store, queue_id, lane, after + 1 if after else 0, *limits)
 
     patch(MessageStore, "read", read_later)
-
-
-MISTAKES = {
-    "later boots first": Mistake("I3", later_boots_first, (BrokerCrashes("after another start"),)),
-    "returned to the end": Mistake(
-        "order: what comes back takes its old place",
-        returned_to_the_end,
-        (Simulation(8), Model("queue"), Model("priorities")),
-    ),
-    "returned without priority": Mistake(
-        "priority: what comes back keeps it", returned_without_priority, (Model("priorities"),)
-    ),
-    "priority lost on disk": Mistake("priority: kept on disk", priority_lost_on_disk, (Model("priorities"),)),
-    "lowest priority first": Mistake("priority: highest first", lowest_priority_first, (Model("limits"),)),
-    "released before stored": Mistake(
-        "paging: memory keeps what is not on disk", released_before_stored, (Model("queue"), Model("priorities"))
-    ),
-    "one skipped in reading": Mistake("paging: all is read back", one_skipped_in_reading, (Model("queue"),)),
-}

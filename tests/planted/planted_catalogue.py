@@ -18,22 +18,27 @@ from tests.planted import (
     disk_mistakes,
     limit_mistakes,
     order_mistakes,
+    routing_mistakes,
     settlement_mistakes,
     transfer_mistakes,
 )
 from tests.planted.mistake import Mistake, Runner
 
+MODULES = (
+    confirm_mistakes,
+    settlement_mistakes,
+    order_mistakes,
+    disk_mistakes,
+    definition_mistakes,
+    alarm_mistakes,
+    client_mistakes,
+    transfer_mistakes,
+    delivery_mistakes,
+    limit_mistakes,
+    routing_mistakes,
+)
 CATALOGUE: dict[str, Mistake] = {
-    **confirm_mistakes.MISTAKES,
-    **settlement_mistakes.MISTAKES,
-    **order_mistakes.MISTAKES,
-    **disk_mistakes.MISTAKES,
-    **definition_mistakes.MISTAKES,
-    **alarm_mistakes.MISTAKES,
-    **client_mistakes.MISTAKES,
-    **transfer_mistakes.MISTAKES,
-    **delivery_mistakes.MISTAKES,
-    **limit_mistakes.MISTAKES,
+    each.name: each for module in MODULES for each in vars(module).values() if isinstance(each, Mistake)
 }
 
 R = TypeVar("R", bound=Runner)
@@ -70,6 +75,13 @@ def with_mistake(name: str, environment: Mapping[str, str] = os.environ) -> dict
 def with_jumps(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """An environment in which the wall clock jumps on signals: see `jumps.py`."""
     return {**_with_ours_first(environment), "JUMPING": "1"}
+
+
+def with_eager_shrinking(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """An environment in which each start compacts the message store, however small it is, and each look at the disk
+    makes holes of its free pages, however few they are.
+    """
+    return {**_with_ours_first(environment), "SHRINKING": "1"}
 
 
 def _with_ours_first(environment: Mapping[str, str]) -> dict[str, str]:

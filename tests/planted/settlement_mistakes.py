@@ -16,7 +16,7 @@ from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.quorum_queue import QuorumQueue
 from storage.batch import SealedBatch, SealedLane, WriteBatch
 from storage.messages.message_store import MessageStore
-from tests.planted.mistake import BrokerCrashes, Kills, Mistake, Model, Patch, Process, Simulation, StoreCrashes
+from tests.planted.mistake import BrokerCrashes, Kills, Model, Patch, Process, Simulation, mistake
 
 SLOW_COMMIT_SECONDS = 0.02
 EVERY = 10
@@ -24,6 +24,7 @@ EVERY = 10
 Requeue = Callable[..., None]
 
 
+@mistake("I2", Model("queue"))
 def settle_lost_in_flight(patch: Patch) -> None:
     """Lose an acknowledgement of a message that is in the batch before. The disk is slow, so that there is one."""
     seal, before, commit = WriteBatch.seal, set[int](), MessageStore.commit
@@ -46,6 +47,11 @@ def settle_lost_in_flight(patch: Patch) -> None:
     patch(MessageStore, "commit", commit_slowly)
 
 
+@mistake(
+    "I2",
+    Kills("which was gone|which should be in|is there 2 times|half done"),
+    Process("tests/pipeline/event_log/test_kill_audit.py"),
+)
 def acknowledgement_forgotten(patch: Patch) -> None:
     """Write nothing of every tenth settlement, nor count it. Nobody notices before the next start."""
     seal, settlements = WriteBatch.seal, count(1)
@@ -64,6 +70,7 @@ def acknowledgement_forgotten(patch: Patch) -> None:
     patch(WriteBatch, "seal", seal_forgetting)
 
 
+@mistake("I2", BrokerCrashes())
 def acknowledgement_lost(patch: Patch) -> None:
     """Write nothing of some acknowledgements, neither in the messages' lane nor in its counters."""
     settle, calls = Queue.settle, count()
@@ -77,38 +84,34 @@ def acknowledgement_lost(patch: Patch) -> None:
     patch(Queue, "settle", settle_some)
 
 
+@mistake("counters: as many as there are", Model("queue"))
 def settlement_not_counted(patch: Patch) -> None:
     """Count a settled message as one that is still on disk."""
     settle = QueueStore.settle
 
-    def settle_uncounted(store: QueueStore, entries: Sequence[Entry]) -> None:
-        settle(store, entries)
+    def settle_uncounted(store: QueueStore, entries: Sequence[Entry], *, moved: bool = False) -> None:
+        settle(store, entries, moved=moved)
         store.state.messages += sum(entry.persistent for entry in entries)
 
     patch(QueueStore, "settle", settle_uncounted)
 
 
+@mistake("queue.purge: what comes later stays", Model("queue"))
 def purge_one_too_far(patch: Patch) -> None:
     """Purge the position at which the purge was asked for as well."""
     purge = QueueStore.purge
-
-    def purge_too_far(store: QueueStore, floor: int, survivors: Iterable[Entry]) -> None:
-        purge(store, floor + 1, survivors)
-
-    patch(QueueStore, "purge", purge_too_far)
+    patch(QueueStore, "purge", lambda store, floor, survivors: purge(store, floor + 1, survivors))
 
 
-def purge_of_unacknowledged(patch: Patch) -> None:
+@mistake("queue.purge: what consumers hold stays", Model("queue"))
+def purge_of_unacknowledged_messages(patch: Patch) -> None:
     """Settle on disk, with a purge, what consumers still hold."""
     purge = QueueStore.purge
-
-    def purge_all(store: QueueStore, floor: int, survivors: Iterable[Entry]) -> None:
-        purge(store, floor, ())
-
-    patch(QueueStore, "purge", purge_all)
+    patch(QueueStore, "purge", lambda store, floor, survivors: purge(store, floor, ()))
 
 
-def purge_of_the_lowest_priority(patch: Patch) -> None:
+@mistake("queue.purge: every priority", Model("priorities"))
+def purge_of_the_lowest_priority_only(patch: Patch) -> None:
     """Purge only the messages without priority."""
 
     def purge_lowest(store: PriorityStore, floor: int, survivors: Iterable[Entry]) -> None:
@@ -117,6 +120,7 @@ def purge_of_the_lowest_priority(patch: Patch) -> None:
     patch(PriorityStore, "purge", purge_lowest)
 
 
+@mistake("requeue: once", Simulation(1))
 def requeued_twice(patch: Patch) -> None:
     """Have what an ended channel held ready twice."""
 
@@ -130,6 +134,7 @@ def requeued_twice(patch: Patch) -> None:
     _patch_requeue(patch, requeue_twice)
 
 
+@mistake("requeue: what an ended channel held is ready", Simulation(1))
 def not_requeued(patch: Patch) -> None:
     """Keep one of the messages that an ended channel held."""
 
@@ -145,31 +150,3 @@ def _patch_requeue(patch: Patch, mistaken: Callable[..., None]) -> None:
     """Quorum queues take back what returns in a way of their own."""
     for kind in (OrderedQueue, QuorumQueue):
         patch(kind, "requeue", partialmethod(mistaken, kind.requeue))
-
-
-MISTAKES = {
-    "settle lost in flight": Mistake(
-        "I2",
-        settle_lost_in_flight,
-        (BrokerCrashes("count"), StoreCrashes("counters of"), Simulation(1), Model("queue"), Model("priorities")),
-    ),
-    "acknowledgement forgotten": Mistake(
-        "I2",
-        acknowledgement_forgotten,
-        (
-            Kills("which was gone|which should be in|is there 2 times|half done"),
-            Process("tests/pipeline/event_log/test_kill_audit.py"),
-        ),
-    ),
-    "acknowledgement lost": Mistake("I2", acknowledgement_lost, (BrokerCrashes(),)),
-    "settlement not counted": Mistake("counters: as many as there are", settlement_not_counted, (Model("queue"),)),
-    "purge one too far": Mistake("queue.purge: what comes later stays", purge_one_too_far, (Model("queue"),)),
-    "purge of unacknowledged messages": Mistake(
-        "queue.purge: what consumers hold stays", purge_of_unacknowledged, (Simulation(2), Model("queue"))
-    ),
-    "purge of the lowest priority only": Mistake(
-        "queue.purge: every priority", purge_of_the_lowest_priority, (Model("priorities"),)
-    ),
-    "requeued twice": Mistake("requeue: once", requeued_twice, (Simulation(2),)),
-    "not requeued": Mistake("requeue: what an ended channel held is ready", not_requeued, (Simulation(5),)),
-}

@@ -11,7 +11,7 @@ from broker.entities.queues.at_least_once import AtLeastOnce
 from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.queue import Queue
-from tests.planted.mistake import BrokerCrashes, Mistake, Model, Patch, Simulation
+from tests.planted.mistake import BrokerCrashes, Model, Patch, Simulation, mistake
 
 LATER_MILLISECONDS = 30
 LONG_AFTER_MILLISECONDS = 400
@@ -19,7 +19,8 @@ LONG_AFTER_MILLISECONDS = 400
 EARLIER_MILLISECONDS = 50
 
 
-def letter_after_settlement(patch: Patch) -> None:
+@mistake("I12", Simulation(8))
+def dead_letter_after_settlement(patch: Patch) -> None:
     """Settle a dead message at once, and publish its letter a little later."""
 
     def discard_first(queue: OrderedQueue, entries: Sequence[Entry], reason: str) -> None:
@@ -31,16 +32,14 @@ def letter_after_settlement(patch: Patch) -> None:
     patch(OrderedQueue, "discard", discard_first)
 
 
-def letter_lost_while_it_waits(patch: Patch) -> None:
+@mistake("I12", BrokerCrashes("", (8, 8)))
+def dead_letter_lost_while_it_waits(patch: Patch) -> None:
     """Write nothing of a dead letter that nobody takes; its message is settled all the same."""
-
-    def wait_in_memory(letters: AtLeastOnce, message: Message, reason: str) -> None:
-        """Do nothing."""
-
-    patch(AtLeastOnce, "_wait", wait_in_memory)
+    patch(AtLeastOnce, "_wait", lambda letters, message, reason: None)
 
 
-def letter_not_kept(patch: Patch) -> None:
+@mistake("I12", Model("queue"))
+def dead_letter_not_kept(patch: Patch) -> None:
     """Publish dead letters, and other messages that come by several, as transient."""
     publish_all = ClassicQueue.publish_all
 
@@ -52,7 +51,8 @@ def letter_not_kept(patch: Patch) -> None:
     patch(ClassicQueue, "publish_all", publish_transient)
 
 
-def letter_without_priority(patch: Patch) -> None:
+@mistake("dead letters: keep their priority", Model("priorities"))
+def dead_letter_without_priority(patch: Patch) -> None:
     """Take the priority from a dead letter."""
     of = DeadLetter.of
 
@@ -64,7 +64,8 @@ def letter_without_priority(patch: Patch) -> None:
     patch(DeadLetter, "of", of_no_priority)
 
 
-def letter_expires_again(patch: Patch) -> None:
+@mistake("dead letters: without their expiration", Model("limits"))
+def dead_letter_expires_again(patch: Patch) -> None:
     """Let a dead letter keep the time to live of its message."""
     of = DeadLetter.of
 
@@ -77,6 +78,7 @@ def letter_expires_again(patch: Patch) -> None:
     patch(ClassicQueue, "publish_all", lambda queue, messages: max(map(queue.publish, messages)))
 
 
+@mistake("I12", Simulation(1))
 def release_after_settlement(patch: Patch) -> None:
     """Settle a delayed message that is due at once, and publish it some time later."""
 
@@ -91,6 +93,7 @@ def release_after_settlement(patch: Patch) -> None:
     patch(DelayQueue, "_let_go", let_go_first)
 
 
+@mistake("I12", BrokerCrashes(r"is there 2 times: \['late', 'late'\]", (8, 8)))
 def settlement_after_release(patch: Patch) -> None:
     """Publish a delayed message that is due, and settle it a little later."""
     finish, let_go = DelayQueue.finish, DelayQueue._let_go
@@ -105,31 +108,8 @@ def settlement_after_release(patch: Patch) -> None:
     patch(DelayQueue, "_let_go", let_go_last)
 
 
+@mistake("delayed messages: not before their time", Simulation(1))
 def delay_too_short(patch: Patch) -> None:
     """Publish a delayed message before its time."""
     add = DelayQueue._add
-
-    def early(queue: DelayQueue, due: int, position: int, size: int) -> None:
-        add(queue, due - EARLIER_MILLISECONDS, position, size)
-
-    patch(DelayQueue, "_add", early)
-
-
-MISTAKES = {
-    "letter after settlement": Mistake(
-        "I12", letter_after_settlement, (BrokerCrashes("has lost|is there 2 times", (8, 8)), Simulation(2))
-    ),
-    "letter lost while it waits": Mistake("I12", letter_lost_while_it_waits, (BrokerCrashes("", (8, 8)),)),
-    "letter not kept": Mistake("I12", letter_not_kept, (Model("queue"),)),
-    "letter without priority": Mistake(
-        "dead letters: keep their priority", letter_without_priority, (Model("priorities"),)
-    ),
-    "letter expires again": Mistake("dead letters: without their expiration", letter_expires_again, (Model("limits"),)),
-    "release after settlement": Mistake(
-        "I12", release_after_settlement, (BrokerCrashes("late has lost", (8, 8)), Simulation(2))
-    ),
-    "settlement after release": Mistake(
-        "I12", settlement_after_release, (BrokerCrashes(r"is there 2 times: \['late', 'late'\]", (8, 8)),)
-    ),
-    "delay too short": Mistake("delayed messages: not before their time", delay_too_short, (Simulation(2),)),
-}
+    patch(DelayQueue, "_add", lambda queue, due, *others: add(queue, due - EARLIER_MILLISECONDS, *others))

@@ -10,14 +10,17 @@ from broker.wire import methods
 from broker.wire.field_tables import Table, from_python
 from broker.wire.frames import method_frame
 from tests.simulation.copies import Copy, Place, Publication
+from tests.simulation.routing_rules import BINDING_KEYS, DELAYED, FANOUT, HEADERS, HEADERS_OF, TOPIC, TOPIC_KEYS
 from tests.simulation.simulated_client import Channel, Client, Consumer, nothing
 from tests.simulation.stream_offsets import Reading
-from tests.simulation.world.topology_of_seed import DELAYED, FANOUT, LATE_QUEUE, STREAM, Recipe
+from tests.simulation.world.opening_declares import binding_arguments
+from tests.simulation.world.topology_of_seed import LATE_QUEUE, STREAM, Recipe
 
 Act = Callable[[Client, Channel, Random], None]
 
 NO_TABLE: Table = {}
 MODES = ("confirm", "confirm", "confirm", "tx", "tx", "plain")
+LARGE_MAX = 200_000
 STRIKES = 0.06
 """How often the process dies over what a client has just asked for."""
 STRIKES_AT_COMMITS = 0.25
@@ -51,6 +54,16 @@ def publish(client: Client, channel: Channel, chance: Random) -> None:
         _in_halves(client, channel, late, chance)
 
 
+def publish_large(client: Client, channel: Channel, chance: Random) -> None:
+    """Publish a message for which the disk may have no room: the channel is closed then, and nothing of it stays."""
+    if channel.mode == "tx":
+        return
+    publication = Publication(client.world.next_number(), chance.choice((60_000, LARGE_MAX)), channel, persistent=True)
+    publication.target = "", "plain"
+    client.world.note(f"{client.name}.{channel.number} > publish large {publication.number}")
+    _send(client, channel, [publication])
+
+
 def _send(client: Client, channel: Channel, publications: list[Publication]) -> None:
     data = b"".join(client.publish_frames(channel, publication) for publication in publications)
     client.line.send(data, lambda: client.took_publishes(channel, publications))
@@ -64,6 +77,10 @@ def _destination(client: Client, chance: Random) -> tuple[str, str]:
         return DELAYED, LATE_QUEUE
     if drawn < 0.25:
         return "", STREAM
+    if drawn < 0.32:
+        return TOPIC, chance.choice(TOPIC_KEYS)
+    if drawn < 0.37:
+        return HEADERS, chance.choice(list(HEADERS_OF))
     names = [name for name in client.world.recipes if name != LATE_QUEUE]
     return "", chance.choice(names)
 
@@ -215,14 +232,17 @@ def consume(client: Client, channel: Channel, chance: Random) -> None:
         return
     no_ack = chance.random() < 0.2
     tag = f"c{client.world.next_number()}"
-    consumer = Consumer(channel, tag, place, channel.prefetch, no_ack=no_ack)
+    priority = 0 if place.recipe.single_active else chance.choice((0, 0, 0, 7, -7))
+    consumer = Consumer(channel, tag, place, channel.prefetch, no_ack=no_ack, priority=priority)
 
     def answered(_: Any) -> None:
         channel.consumers[tag] = consumer
+        consumer.since = client.world.promises.event
         place.takers.append(consumer)
         place.had_takers = True
 
-    method = methods.BasicConsume(place.recipe.name, tag, False, no_ack, False, False, NO_TABLE)
+    table = from_python({"x-priority": priority}) if priority else NO_TABLE
+    method = methods.BasicConsume(place.recipe.name, tag, False, no_ack, False, False, table)
     client.ask(channel, method, answered)
 
 
@@ -306,16 +326,16 @@ def recover(client: Client, channel: Channel, chance: Random) -> None:
 def purge(client: Client, channel: Channel, chance: Random) -> None:
     """Empty a queue."""
     place = _some_place(client, chance)
-    if place is None or place.recipe.fixed or place.blurred or not client.free(channel):
-        return
-    if client.world.process.short:
+    if place is None or place.recipe.fixed or place.blurred or not client.free(channel) or channel.held:
         return
     gone: list[Copy] = []
 
     def handled() -> None:
+        channel.purging_since = client.world.times.now
         gone.extend(client.world.promises.purged(place))
 
     def answered(_: Any) -> None:
+        channel.purging_since = 0
         for copy in gone:
             copy.left = 0
 
@@ -350,21 +370,19 @@ def _declare(client: Client, channel: Channel, recipe: Recipe) -> None:
 
 
 def bind(client: Client, channel: Channel, chance: Random) -> None:
-    """Bind a queue to the fanout exchange, or unbind it."""
+    """Bind a queue to an exchange, or unbind it."""
     place = _some_place(client, chance)
     if place is None or not client.free(channel) or client.world.process.short:
         return
-    bound, name = client.world.promises.bound, place.recipe.name
-    if place.number in bound and chance.random() < 0.5:
-        client.ask(
-            channel,
-            methods.QueueUnbind(name, FANOUT, "", NO_TABLE),
-            nothing,
-            lambda: bound.discard(place.number),
-        )
+    exchange = chance.choice(list(BINDING_KEYS))
+    key, promises, name = chance.choice(BINDING_KEYS[exchange]), client.world.promises, place.recipe.name
+    binding, table = (place.number, exchange, key), binding_arguments(exchange, key)
+    if binding in promises.bound and chance.random() < 0.5:
+        unbind = methods.QueueUnbind(name, exchange, key, table)
+        client.ask(channel, unbind, nothing, lambda: promises.bound.discard(binding))
     else:
-        method = methods.QueueBind(name, FANOUT, "", False, NO_TABLE)
-        client.ask(channel, method, lambda _: bound.add(place.number) if place.there else None)
+        method = methods.QueueBind(name, exchange, key, False, table)
+        client.ask(channel, method, lambda _: promises.bound.add(binding) if place.there else None)
 
 
 def delete(client: Client, channel: Channel, chance: Random) -> None:
@@ -379,7 +397,7 @@ def delete(client: Client, channel: Channel, chance: Random) -> None:
 
     def handled() -> None:
         place.ending = True
-        client.world.promises.bound.discard(place.number)
+        client.world.promises.unbound(place.number)
         client.world.look()
 
     def answered(_: Any) -> None:
@@ -419,6 +437,12 @@ def stop_reading(client: Client, channel: Channel, chance: Random) -> None:
         client.world.agenda.after(chance.choice((50, 2_000, 60_000)), client.read_on)
 
 
+def fall_silent(client: Client, channel: Channel, chance: Random) -> None:
+    """Say nothing and read nothing from now on; the broker has to find out."""
+    client.silent = True
+    client.line.stop_reading()
+
+
 def vanish(client: Client, channel: Channel, chance: Random) -> None:
     """Be gone without a word."""
     client.vanish()
@@ -444,6 +468,7 @@ def _some_place(client: Client, chance: Random) -> Place | None:
 
 ACTS: list[tuple[int, Act]] = [
     (40, publish),
+    (1, publish_large),
     (40, ack),
     (10, give_back),
     (7, reject),
@@ -458,11 +483,12 @@ ACTS: list[tuple[int, Act]] = [
     (3, purge),
     (5, declare),
     (3, restore),
-    (2, bind),
+    (4, bind),
     (1, delete),
     (2, close_channel),
     (1, acknowledge_twice),
     (2, stop_reading),
+    (1, fall_silent),
     (1, vanish),
     (1, close),
 ]

@@ -50,8 +50,18 @@ class Taker(Holder, Protocol):
     """A consumer, as far as its queue's promises go."""
 
     @property
+    def channel(self) -> Holder:
+        """What its messages are out with."""
+
+    priority: int
+
+    @property
     def hungry(self) -> bool:
         """It has credit for another message, and takes what is sent."""
+
+    @property
+    def hungry_enough(self) -> bool:
+        """It could have been given what others were given in this event."""
 
 
 class Publication:
@@ -70,6 +80,7 @@ class Publication:
         "rank",
         "reached",
         "sender",
+        "taken_at",
         "target",
     )
 
@@ -87,7 +98,7 @@ class Publication:
         self.perhaps: set[str] = set()
         """The names of those among and beside them that it is for if it was handled at another moment."""
         self.held = False
-        self.alarm = 0
+        self.alarm = self.taken_at = 0
         self.copies: list[Copy] = []
 
 
@@ -243,7 +254,13 @@ class Place:
 
     def __init__(self, number: int, recipe: Recipe, now: int) -> None:
         self.number = number
+        self.declared = recipe
         self.recipe = recipe
+        """As it was declared, and as it is held to account: policies may say more."""
+        self.forces: tuple[object, ...] = (None, None)
+        self.was_limited = bool(recipe.limit)
+        self.graves = {recipe.letters_to}
+        """Where its dead letters have ever gone; nowhere, if the empty name is among them."""
         self.copies: dict[Key, Copy] = {}
         self.buried: dict[Key, Copy] = {}
         self.takers: list[Taker] = []
@@ -267,8 +284,11 @@ class Place:
 
     def bounds(self, now: int, started: int) -> tuple[int, int]:
         """How many messages it must, and how many it may hold ready. Those long expired are gone."""
-        low = sum(copy.certainly_ready(now) for copy in self.copies.values())
-        high = sum(copy.possibly_ready(now) for copy in self.copies.values())
+        low = high = 0
+        for copy in self.copies.values():
+            if copy.possibly_ready(now):
+                high += 1
+                low += copy.certainly_ready(now)
         return low, high - len(self.overdue(now, started))
 
     def overdue(self, now: int, started: int) -> list[Copy]:
@@ -282,6 +302,8 @@ class Place:
         ):
             return found
         gone_by = now - TOLERANCE
+        if not [copy for copy in self.copies.values() if 0 < copy.expires_by < gone_by]:
+            return found
         for copy in sorted(self.copies.values(), key=lambda copy: _place_in_line(copy, gone_by)):
             if not copy.possibly_ready(now):
                 continue

@@ -9,10 +9,12 @@ is not, may.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 from tests.simulation.copies import TOLERANCE, Broken, Copy, Group, Holder, Key, Place, Publication, Taker, passed_over
+from tests.simulation.policy_rules import Policy, holds, in_force
 from tests.simulation.stream_offsets import StreamPromises
 from tests.simulation.world.topology_of_seed import Recipe
 from tests.simulation.world.virtual_time import START_SECONDS, Times
@@ -23,13 +25,20 @@ NEVER = 1 << 60
 RELEASE = 200
 """Milliseconds within which a delayed message that is due must be in its queues, however busy the disk."""
 
+RELEASE_AFTER_FULL = 1000 + RELEASE
+"""The same from the moment on at which a full disk has room again: it is looked at every second."""
+
 
 class Promises:
     """What the broker owes its clients."""
 
-    def __init__(self, times: Times, recipes: dict[str, Recipe]) -> None:
+    def __init__(self, times: Times, recipes: dict[str, Recipe], policies: dict[str, Policy]) -> None:
         self.times = times
         self.recipes = recipes
+        self._policies = policies
+        self._there: frozenset[str] = frozenset()
+        self.told: dict[str, bool] = dict.fromkeys(policies, False)
+        """Whether a policy is set, if that is certain: somebody was told so."""
         self.places: dict[int, Place] = {}
         self.named: dict[str, Place] = {}
         self.publications: dict[int, Publication] = {}
@@ -41,12 +50,17 @@ class Promises:
         """The queues that a publish reaches now."""
         self.short: Callable[[], bool] = bool
         """Publishers have to wait now."""
+        self.behind: Callable[[], bool] = bool
+        """The disk is so far behind that even little has to wait."""
+        self._waiting: list[Copy] = []
         self.counts: Counter[str] = Counter()
         self.stream = StreamPromises()
         self.mortal: list[Copy] = []
         """Those that may become dead letters by themselves, and have not been seen to."""
-        self.bound: set[int] = set()
-        """The numbers of the queues that are bound to the fanout exchange, and somebody was told so."""
+        self.bound: set[tuple[int, str, str]] = set()
+        """Bindings that somebody was told of: the queue's number, the exchange, the key."""
+        self.served: dict[tuple[Place, Taker], None] = {}
+        """The consumers that were given something in this event."""
         self._taken: dict[Place, list[Copy]] = {}
         self._refreshed: dict[int, str] = {}
         self.begin()
@@ -57,6 +71,7 @@ class Promises:
         """A broker starts: from now on it goes by the wall clock of this moment, moved on by the monotonic one."""
         self.last = self.now if self.event else 0
         """The time at which the one before it has ended."""
+        self._full_at = self.resumed_at = 0
         self._start = self.times.now
         self._start_wall = int(START_SECONDS * 1000) + self.times.now + self.times.wall_ahead
 
@@ -66,9 +81,40 @@ class Promises:
         return self._start_wall + self.times.now - self._start
 
     @property
-    def started(self) -> int:
-        """When it began to run, on its own clock."""
-        return self._start_wall
+    def undisturbed_since(self) -> int:
+        """When it began to run, or could go on, on its own clock."""
+        return max(self._start_wall, self._full_at)
+
+    def go_on(self) -> None:
+        """The process was paused, and goes on."""
+        self.resumed_at = self.now
+        self.disturbed()
+
+    def disturbed(self) -> None:
+        """A batch does not fit now, and what writes waits too; or the process was paused."""
+        self._full_at = self.now
+        for place in self.places.values():
+            for copy in place.copies.values():
+                if copy.ready_by:
+                    copy.ready_by = max(copy.ready_by, self.now + RELEASE_AFTER_FULL)
+
+    def disk_is_behind(self) -> None:
+        """Dead letters, and what quorum queues get back, wait for the disk, which has enough to do now."""
+        self._waiting = [copy for copy in self._waiting if copy.waits and not copy.fate]
+        for copy in self._waiting:
+            copy.ready_by = self.now + RELEASE
+
+    def _wait_for_the_disk(self, copy: Copy) -> None:
+        """What puts a copy into its queue writes, and waits while the disk is full or far behind."""
+        if self.behind() or (self._full_at and self.now <= self._full_at + TOLERANCE):
+            self._waiting.append(copy)
+            copy.waits, copy.ready_by = True, self.now + RELEASE
+            if copy.is_letter:  # of what comes back, nothing but the return is still to be written
+                copy.came = NEVER
+                if copy.group is not None:
+                    copy.group.batch = NEVER
+                    for dead in copy.group.left:
+                        dead.left = NEVER
 
     # Queues
 
@@ -88,7 +134,30 @@ class Promises:
 
     def _new(self, number: int, name: str) -> Place:
         place = self.places[number] = Place(number, self.recipes[name], self.now)
+        self._apply(place)
         return place
+
+    def look_at_policies(self, found: frozenset[str]) -> None:
+        """These policies hold now."""
+        if found != self._there:
+            self._there = found
+            for place in self.places.values():
+                self._apply(place)
+
+    def _apply(self, place: Place) -> None:
+        """Hold a queue to account by its policies: for what comes from now on, and for how many it may hold."""
+        forces = in_force([self._policies[name] for name in self._there], place.declared)
+        if forces == place.forces:
+            return
+        place.forces, place.recipe, place.used = forces, holds(place.declared, forces), self.now
+        place.was_limited |= bool(place.recipe.limit)
+        place.graves.add(place.recipe.letters_to)
+        if place.recipe.letters_to:
+            self.mortal = list(dict.fromkeys([*self.mortal, *place.copies.values()]))
+        for copy in place.copies.values():
+            if copy.publication.held:  # by which rule it will be handled nobody knows
+                copy.shaky, copy.expires_at, copy.expires_by = True, self.now - TOLERANCE, 0
+        place.make_room()
 
     def _gone(self, place: Place) -> None:
         recipe = place.recipe
@@ -100,13 +169,21 @@ class Promises:
         if self.named.get(recipe.name) is place:
             del self.named[recipe.name]
 
+    def copies(self) -> Iterator[Copy]:
+        """Everything that is, or may be, in a queue."""
+        return chain.from_iterable(place.copies.values() for place in self.places.values())
+
+    def unbound(self, number: int) -> None:
+        """A queue is gone, or going: nothing leads to it."""
+        self.bound = {binding for binding in self.bound if binding[0] != number}
+
     # Publishing
 
     def published(self, publication: Publication, targets: Iterable[Place], group: Group | None = None) -> None:
         """The broker has taken a publish in; it is for these queues."""
         self.publications[publication.number] = publication
         self.counts["published"] += 1
-        publication.alarm = self.alarm
+        publication.alarm, publication.taken_at = self.alarm, self.times.now
         group = group or Group(self.batch())
         for place in targets:
             if place.recipe.kind == "stream":
@@ -270,11 +347,11 @@ class Promises:
     def _letter(self, place: Place, publication: Publication, origin: str, reason: str) -> Copy:
         """A dead letter of a message that has died by itself."""
         dead = next((copy for copy in publication.copies if copy.place.recipe.name == origin), None)
-        if dead is None or place.recipe.name != dead.place.recipe.letters_to:
+        if dead is None or place.recipe.name not in dead.place.graves:
             raise Broken(f"message {publication.number} is a dead letter of queue {origin}, where it never was")
         why = {
             "expired": dead.may_have_gone(self.now),
-            "maxlen": bool(dead.place.recipe.limit),
+            "maxlen": dead.place.was_limited,
             "delivery_limit": dead.place.recipe.delivery_limit > 0
             and dead.times_out > dead.place.recipe.delivery_limit,
         }
@@ -323,6 +400,8 @@ class Promises:
         self.counts["returned"] += len(copies)
         for copy in copies:
             copy.come_back(self.event)
+            if copy.place.recipe.kind == "quorum":
+                self._wait_for_the_disk(copy)
         for place in {copy.place.number: copy.place for copy in copies}.values():
             place.make_room()
 
@@ -339,6 +418,7 @@ class Promises:
             if grave is not None and copy.place.there:
                 letter = Copy(copy.publication, grave, self.batch(), self.event, copy)
                 self._tie(letter, copy)
+                self._wait_for_the_disk(letter)
 
     def dropped(self, publications: Iterable[Publication]) -> None:
         """A channel has ended, and with it the publishes that had to wait and have not been handled.
@@ -357,9 +437,14 @@ class Promises:
                     copy.end("held, and dropped with its channel", 0)
 
     def purged(self, place: Place) -> list[Copy]:
-        """A queue was purged: what was ready is gone."""
+        """A queue was purged: what was ready is gone, and what may have been on its way into the queue is in doubt."""
         ready = [copy for copy in place.copies.values() if copy.possibly_ready(self.now)]
-        gone = [copy for copy in ready if not copy.publication.held]
+        gone = [copy for copy in ready if not (copy.publication.held or copy.waits)]
+        for copy in ready:
+            if copy.waits:
+                copy.sure, copy.astray = False, True
+                for dead in copy.group.left if copy.group is not None else ():
+                    dead.shaky = True
         for copy in ready:
             copy.astray |= copy.publication.held  # it may have been handled before, and be gone with the others
         for copy in gone:
@@ -379,13 +464,16 @@ class Promises:
             if wrong is not None:
                 one, other = wrong
                 raise Broken(f"{self.tell(one)} was taken, and {self.tell(other)} before it was not")
-        for place in self.places.values():
-            if place.said_empty:
-                place.said_empty = False
-                left = [copy for copy in place.copies.values() if copy.certainly_ready(self.now)]
-                left = [copy for copy in left if copy.since < self.event]
-                if left and not place.blurred:
-                    raise Broken(f"queue {place.recipe.name} says it is empty, without {self.tell(left[0])}")
+        served, self.served = self.served, {}
+        for place, taker in served:
+            if any(other.priority > taker.priority and other.hungry_enough for other in place.takers):
+                raise Broken(f"queue {place.recipe.name} passes over a consumer of higher priority that has credit")
+        for place in [place for place in self.places.values() if place.said_empty]:
+            place.said_empty = False
+            left = [copy for copy in place.copies.values() if copy.certainly_ready(self.now)]
+            left = [copy for copy in left if copy.since < self.event]
+            if left and not place.blurred:
+                raise Broken(f"queue {place.recipe.name} says it is empty, without {self.tell(left[0])}")
 
     def tell(self, copy: Copy) -> str:
         """A copy in words."""

@@ -15,27 +15,41 @@ from broker.wire.method import Method
 from harness.clients.amqp_peer import AmqpPeer, Login, Message, publish_frames
 from tests.simulation.copies import Broken, Copy, Group, Place, Publication
 from tests.simulation.promises import check_single_active, headers_of
+from tests.simulation.routing_rules import HEADERS_OF
 from tests.simulation.stream_offsets import Reading
-from tests.simulation.world.wire import Line
+from tests.simulation.world.process import OUTPUT_BYTES
+from tests.simulation.world.wire import SimulatedSocket
 
 if TYPE_CHECKING:
     from tests.simulation.world.world import World
 
 
+HEARTBEAT_SECONDS = 60
+
+
 class Consumer:
     """A subscription of a channel."""
 
-    def __init__(self, channel: Channel, tag: str, place: Place, prefetch: int, *, no_ack: bool) -> None:
+    def __init__(self, channel: Channel, tag: str, place: Place, prefetch: int, *, no_ack: bool, priority: int) -> None:
         self.channel = channel
         self.tag = tag
         self.place = place
         self.prefetch = prefetch
         self.no_ack = no_ack
+        self.priority = priority
+        self.since = 0
+        """The event in which it began, or had credit again, at the latest."""
         self.out: dict[int, Copy] = {}
 
     @property
     def late(self) -> bool:
         return self.channel.late
+
+    @property
+    def hungry_enough(self) -> bool:
+        """It had credit before this event began, and its connection is not filled by what it was sent in this one."""
+        client = self.channel.client
+        return self.hungry and self.since < client.world.promises.event and client.heard_bytes < OUTPUT_BYTES // 2
 
     @property
     def hungry(self) -> bool:
@@ -71,6 +85,8 @@ class Channel:
         self.limbo: list[Copy] = []
         """Settled by a client whose word the broker has not taken in yet."""
         self.at_fault = False
+        self.purging_since = 0
+        """When a purge was handled that has not been answered; 0 if there is none."""
         self.rolled_back_at = 0
         self.prefetch = 0
         self.prefetch_all = 0
@@ -97,6 +113,7 @@ class Channel:
             owner = self.owners.pop(tag, None)
             if owner is not None:
                 owner.out.pop(tag, None)
+                owner.since = self.client.world.promises.event
 
     def give_up(self, copies: Iterable[Copy]) -> None:
         """The channel is over: consumers end, deliveries and what waited come to nothing."""
@@ -150,13 +167,22 @@ class Client:
         self.opened = False
         self.closing = False
         self.gone = False
+        self.silent = False
+        """It is there, and does nothing any more, as if its cable were cut."""
         self.busy = False
         """Half a publish is sent."""
         self.transactions: dict[Channel, Group] = {}
         self._peer = AmqpPeer()
-        self.line = Line(world.process, self._take, self._ended)
-        for data in Login().at_once():
+        self._heard = (0, 0)
+        self.line = SimulatedSocket(world.process, self._take, self._ended)
+        for data in Login(heartbeat=HEARTBEAT_SECONDS).at_once():
             self.line.send(data)
+
+    @property
+    def heard_bytes(self) -> int:
+        """How much has come in this event."""
+        event, size = self._heard
+        return size if event == self.world.promises.event else 0
 
     # To the broker
 
@@ -206,7 +232,7 @@ class Client:
         if self.gone or self.closing or channel.closing or self.line.waiting or not self.line.taken_in:
             return False
         theirs = self.line.connection.channels.get(channel.number)
-        return theirs is not None and theirs.free and self.line.connection.readable and self.world.process.behind <= 4
+        return theirs is not None and theirs.free and self.line.readable()
 
     def listening(self, channel: Channel) -> bool:
         """The broker has this channel, and does not throw away what is sent on it."""
@@ -230,7 +256,7 @@ class Client:
             delivery_mode=2 if publication.persistent else 1,
             priority=publication.rank or None,
             expiration=str(publication.expiration) if publication.expiration else None,
-            headers={"x-delay": publication.delay} if publication.delay else None,
+            headers={"x-delay": publication.delay} if publication.delay else HEADERS_OF.get(key),
         )
 
     def took_publishes(self, channel: Channel, publications: Sequence[Publication]) -> None:
@@ -289,7 +315,7 @@ class Client:
 
     def read_on(self) -> None:
         """Take what has piled up."""
-        if not self.gone:
+        if not (self.gone or self.silent):
             self.line.read_on()
 
     def gave_up(self) -> None:
@@ -305,6 +331,8 @@ class Client:
             self.gone = True
 
     def _take(self, data: bytes) -> None:
+        event = self.world.promises.event
+        self._heard = (event, len(data) + (self._heard[1] if self._heard[0] == event else 0))
         for number, item in self._peer.decode(data):
             if isinstance(item, Message):
                 self._hear(number, item.method, item.properties, item.body)
@@ -354,6 +382,8 @@ class Client:
             return
         consumer = channel.consumers[method.consumer_tag]
         check_single_active(consumer.place, consumer)
+        if not self.line.catching_up:
+            self.world.promises.served[consumer.place, consumer] = None
         if consumer.prefetch and not consumer.no_ack and len(consumer.out) >= consumer.prefetch:
             raise Broken(f"consumer {consumer.tag} holds more than its prefetch of {consumer.prefetch}")
         copy = self.take(channel, consumer.place, method, properties, body, no_ack=consumer.no_ack)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 from broker.wire import methods
 from tests.simulation import accounting
 from tests.simulation.acts import read_from, read_on_stream
-from tests.simulation.copies import Broken, Place
+from tests.simulation.copies import Place
 from tests.simulation.simulated_client import Channel, Client, nothing
-from tests.simulation.world import mishaps
 from tests.simulation.world.topology_of_seed import GRAVE
 
 if TYPE_CHECKING:
@@ -19,31 +18,22 @@ if TYPE_CHECKING:
 def settle(world: World) -> None:
     """Let everything come to rest, and take out everything that is there."""
     world.calm = True
-    world.disk.full, world.disk.failing, world.disk.slow, world.disk.deadly = False, False, 1, ""
+    world.memory.others = 0
+    world.disk.others, world.disk.failing, world.disk.slow, world.disk.deadly = 0, False, 1, ""
     world.wait(600_000)
-    while world.down:
+    while world.down or world.process.paused:
         world.wait(600_000)
-    mishaps.clear(world)
     world.wait(5_000)
     for client in list(world.clients.values()):
         world.now(client.read_on)
-    world.wait(5_000)
-    _nobody_waits(world)
+    world.wait(180_000)
+    world.patience.check()
     for client in list(world.clients.values()):
         if not client.gone:
             world.now(client.vanish)
     world.wait(10_000_000)
     _drain(world)
     accounting.nothing_is_missing(world.promises)
-
-
-def _nobody_waits(world: World) -> None:
-    for client in world.clients.values():
-        for channel in client.channels.values():
-            if channel.unconfirmed and not client.gone and not channel.closing:
-                raise Broken(
-                    f"{client.name}.{channel.number} still waits for confirms: {list(channel.unconfirmed)[:5]}"
-                )
 
 
 def _drain(world: World) -> None:
@@ -66,7 +56,7 @@ def _get(world: World, client: Client, channel: Channel, place: Place) -> None:
         else:
             client.take(channel, place, *answer, no_ack=True)
 
-    world.promises.event += 1
+    world.begin_event()
     client.ask(channel, methods.BasicGet(place.recipe.name, True), answered)
     empty = place.said_empty
     world.promises.settle()

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from random import Random
 from typing import TYPE_CHECKING
 
-from broker.entities.scheduling.alarms import MEMORY
+from tests.simulation.world.disk import SIZE_BYTES
+from tests.simulation.world.memory import SIZE_BYTES as MEMORY_BYTES
 
 if TYPE_CHECKING:
     from tests.simulation.world.world import World
@@ -38,33 +39,39 @@ def set_clock(world: World, chance: Random) -> None:
 
 
 def memory_runs_short(world: World, chance: Random) -> None:
-    """There is little memory for a while."""
-    world.note("memory is short")
-    world.counts["memory alarm"] += 1
+    """Others take much of the memory for a while, or all of it."""
+    world.counts["memory runs short"] += 1
+    _take_memory(world, MEMORY_BYTES - chance.choice((0, 0, 10_000, 50_000)))
+    world.agenda.after(chance.choice((50, 3_000, 600_000)), lambda: _take_memory(world, 0))
+
+
+def _take_memory(world: World, size: int) -> None:
+    world.note(f"others take {size} bytes of memory")
+    world.memory.others = size
     process = world.process
-    process.alarm(MEMORY, short=True)
-    process.end_turn()
-
-    def plenty() -> None:
-        if process.alive:
-            world.note("memory is plentiful")
-            process.alarm(MEMORY, short=False)
-            process.end_turn()
-
-    world.agenda.after(chance.choice((50, 3_000, 600_000)), plenty)
+    process.when_running(process.look_at_memory)
 
 
 def disk_fills(world: World, chance: Random) -> None:
-    """The disk is full for a while."""
-    world.note("the disk is full")
-    world.counts["disk full"] += 1
-    world.disk.full = True
+    """Somebody's file leaves little room on the disk, for a while."""
+    world.counts["disk fills"] += 1
+    _leave(world, chance.choice((0, 0, 10_000, 40_000, 120_000)))
 
     def room() -> None:
-        world.note("the disk has room")
-        world.disk.full = False
+        _leave(world, chance.choice((20_000, 200_000, SIZE_BYTES, SIZE_BYTES)))
 
-    world.agenda.after(chance.choice((50, 3_000, 60_000)), room)
+    world.agenda.after(chance.choice((50, 3_000, 60_000, 300_000)), room)
+    world.agenda.after(900_000, lambda: _leave(world, SIZE_BYTES))
+
+
+def _leave(world: World, size: int) -> None:
+    world.disk.leave(size)
+    world.note(f"somebody's file leaves {world.disk.free} bytes of the disk")
+
+
+def pause(world: World, chance: Random) -> None:
+    """The process is stopped, or its machine frozen."""
+    world.pause(chance.choice((700, 40_000, 200_000, 900_000)))
 
 
 def disk_slows(world: World, chance: Random) -> None:
@@ -93,6 +100,11 @@ def commit_kills(world: World, chance: Random) -> None:
     world.disk.deadly = chance.choice(("messages", "messages", "definitions"))
 
 
+def change_policy(world: World, chance: Random) -> None:
+    """An administrator sets a policy, or clears one."""
+    world.change_policy(chance.choice(list(world.policies)))
+
+
 def lull(world: World, chance: Random) -> None:
     """Nobody does anything for a while."""
     world.counts["lull"] += 1
@@ -106,9 +118,11 @@ FAULTS: list[tuple[int, Fault]] = [
     (2, stop),
     (6, set_clock),
     (8, memory_runs_short),
-    (3, disk_fills),
+    (6, disk_fills),
+    (4, pause),
     (6, disk_slows),
     (1, commit_fails),
+    (7, change_policy),
     (2, lull),
 ]
 
@@ -127,13 +141,7 @@ def begin(world: World) -> None:
             fault = lull
         if fault is lull:
             acts[0] = world.counts["acts"]
-        if not world.down:
+        if not world.down and (not world.process.paused or fault in (kill, set_clock, disk_fills)):
             fault(world, chance)
 
     world.agenda.after(1_000, next_one)
-
-
-def clear(world: World) -> None:
-    """Nothing is short any more."""
-    world.process.alarm(MEMORY, short=False)
-    world.process.end_turn()

@@ -6,9 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from broker.wire import methods
-from broker.wire.field_tables import from_python
+from broker.wire.field_tables import Table, from_python
+from tests.simulation.routing_rules import BINDING_KEYS, DELAYED, FANOUT, HEADERS, MATCHES, TOPIC
 from tests.simulation.simulated_client import nothing
-from tests.simulation.world.topology_of_seed import DELAYED, FANOUT, LATE_QUEUE
+from tests.simulation.world.topology_of_seed import LATE_QUEUE
 
 if TYPE_CHECKING:
     from tests.simulation.world.world import World
@@ -19,7 +20,9 @@ def declare_everything(world: World) -> None:
     client = world.connect(-1)
     channel = client.open(1, "plain")
     world.wait(2_000)
-    client.ask(channel, methods.ExchangeDeclare(FANOUT, "fanout", False, True, False, False, False, {}), nothing)
+    for name, kind_of_exchange in ((FANOUT, "fanout"), (TOPIC, "topic"), (HEADERS, "headers")):
+        declare = methods.ExchangeDeclare(name, kind_of_exchange, False, True, False, False, False, {})
+        client.ask(channel, declare, nothing)
     kind = from_python({"x-delayed-type": "direct"})
     declare = methods.ExchangeDeclare(DELAYED, "x-delayed-message", False, True, False, False, False, kind)
     client.ask(channel, declare, nothing)
@@ -34,12 +37,18 @@ def declare_everything(world: World) -> None:
         )
     world.wait(50)
     client.ask(channel, methods.QueueBind(LATE_QUEUE, DELAYED, LATE_QUEUE, False, {}), nothing)
-    for name in ("plain", "rejects"):
-        client.ask(channel, methods.QueueBind(name, FANOUT, "", False, {}), nothing)
+    bindings = [(name, exchange, keys[0]) for name in ("plain", "rejects") for exchange, keys in BINDING_KEYS.items()]
+    for name, exchange, key in bindings:
+        client.ask(channel, methods.QueueBind(name, exchange, key, False, binding_arguments(exchange, key)), nothing)
     world.wait(50)
-    world.promises.bound |= {world.promises.named[name].number for name in ("plain", "rejects")}
+    world.promises.bound |= {(world.promises.named[name].number, exchange, key) for name, exchange, key in bindings}
     client.vanish()
     del world.clients[-1]
+
+
+def binding_arguments(exchange: str, key: str) -> Table:
+    """The arguments of a binding of this key."""
+    return from_python(MATCHES[key]) if exchange == HEADERS else {}
 
 
 def _declared(world: World, name: str) -> Callable[[Any], None]:

@@ -1,9 +1,9 @@
 """A broker's process from its start to its end: all of it but sockets, threads and real time.
 
-The core, both stores, the recovery and the log of definitions are the real ones. What the server's shell does
-between them - ending turns, handing batches to the disk, telling of them - is done here, step by step as in
-broker/server/engine.py and committer.py, but at moments that the world chooses: a commit may take long, be refused
-by a full disk for a while, fail, or be cut off by the end of the process before or after its batch is on disk.
+The core, both stores, the recovery, the log of definitions, the committer with its steps and the watch over the disk
+are the real ones. What the server's shell does between them, above all ending turns, is done here as in
+broker/server/engine.py, but at moments that the world chooses: a commit may take long, find no room, fail, or be cut
+off by the end of the process before or after its batch is on disk.
 """
 
 from __future__ import annotations
@@ -17,49 +17,61 @@ from typing import TYPE_CHECKING
 
 import trio
 
+from broker.admin.apply_changes import take_effect
 from broker.config import Config, Debug, Identity, Limits, Server, Store
-from broker.entities.scheduling.alarms import DISK
+from broker.config import Disk as DiskSettings
+from broker.entities.scheduling.alarms import DISK, MEMORY
+from broker.entities.scheduling.future import Future
 from broker.entities.vhosts import broker as entities
 from broker.entities.vhosts.broker import Pace
-from broker.server.recovery import open_stores, recover
+from broker.server import directory_lock
+from broker.server.committer import CommitLimits, Committer
+from broker.server.recovery import Stores, open_stores, recover
+from broker.server.resource_alarms import ResourceWatch
 from broker.server.serve import session_settings
+from broker.server.store_writer import Progress
 from broker.session.consumer_timeout import Overdue
 from broker.session.registry import Registry
-from storage.batch import SealedBatch
+from storage.definitions.definition_changes import Change
+from storage.definitions.definition_store import DefinitionsFull
+from storage.messages.message_store import MessageStore
+from storage.storage_errors import StoreFull
+from tests.simulation.world.disk import FREE_LIMIT_BYTES, Disk
+from tests.simulation.world.memory import Memory
+from tests.simulation.world.writer import SimulatedWriter
 
 if TYPE_CHECKING:
     from tests.simulation.world.virtual_time import Agenda
+    from tests.simulation.world.wire import SimulatedSocket
 
 LAZY_FLUSH = 10
+OUTPUT_BYTES = 8192
+LOOK = 60_000
+"""How often, in milliseconds, it looks at the disk and at silent clients."""
 HOUR_SECONDS = 3600.0
 """A turn is never cut short by real time, of which a run must not know."""
-RETRY = 1000
 TURNS_MAX = 10_000
 
 
-class Disk:
-    """How the disk behaves. `slow` stretches commits, while `full` they are refused, a `failing` one ends the process.
+def _open(directory: Path, disk: Disk) -> Stores:
+    """Open the stores. Raises StoreFull or DefinitionsFull where there is no room, not even the ballast's."""
+    lock = directory_lock.lock(directory)
+    try:
+        try:
+            stores = _open_within(directory, disk, lock)
+        except (StoreFull, DefinitionsFull):  # the ballast is gone now, which a limit set before does not know
+            stores = _open_within(directory, disk, lock)
+    except (StoreFull, DefinitionsFull):
+        os.close(lock)
+        raise
+    if disk.others and not disk.free:
+        stores.messages.space.release_ballast()  # it did not fit
+    return stores
 
-    `deadly` names the store, messages or definitions, during whose next commit the process dies.
-    """
 
-    def __init__(self, chance: Random) -> None:
-        self.chance = chance
-        self.slow = 1
-        self.full = False
-        self.failing = False
-        self.deadly = ""
-
-    def commit_milliseconds(self) -> int:
-        """How long the next commit takes."""
-        return self.chance.randint(1, 6) * self.slow
-
-    def kills(self, store: str) -> bool:
-        """The process is to die during the commit that begins now."""
-        kills = self.deadly == store
-        if kills:
-            self.deadly = ""
-        return kills
+def _open_within(directory: Path, disk: Disk, lock: int) -> Stores:
+    with disk.held_to_its_size():
+        return open_stores(directory, lock)
 
 
 @contextmanager
@@ -77,45 +89,69 @@ class Process:
 
     check_invariants = True
 
-    def __init__(self, directory: Path, agenda: Agenda, disk: Disk, seed: str, on_crash: Callable[[], None]) -> None:
+    def __init__(
+        self, directory: Path, agenda: Agenda, disk: Disk, memory: Memory, seed: str, on_crash: Callable[[], None]
+    ) -> None:
         self.agenda = agenda
         self.disk = disk
+        self.memory = memory
         self.alive = False
         """Its broker has been recovered, and has not died since."""
-        self.committed = 0
-        """Every batch up to this one is on disk."""
         self.on_crash = on_crash
-        self.short: set[str] = set()
-        self._flying: SealedBatch | None = None
-        self._flying_is_stored = False
+        self.paused = False
+        """It does nothing for a while: stopped, or frozen with its machine."""
+        self.sockets: dict[SimulatedSocket, None] = {}
+        self._for_later: list[Callable[[], None]] = []
+        self._looked_at = agenda.times.monotonic()
         self._lazily_at: int | None = None
         self._timers_at: int | None = None
         self._writing = False
-        config = Config(
+        settings = Config(
             server=Server(data_dir=str(directory)),
             identity=Identity(cluster_name="simulation"),
             limits=Limits(
-                queue_window_messages=6, queue_window_bytes=4096, output_bytes_max=8192, held_bytes_max=16384
+                queue_window_messages=6, queue_window_bytes=4096, output_bytes_max=OUTPUT_BYTES, held_bytes_max=16384
             ),
             store=Store(batch_bytes_max=16384, lazy_bytes_max=8192),
+            disk=DiskSettings(FREE_LIMIT_BYTES),
             debug=Debug(self.check_invariants),
         )
-        self.stores = open_stores(directory)
+        self.settings = settings
+        self.stores = _open(directory, disk)
         with _chance_from(seed):
-            recovered = recover(config, self.stores, Pace(self._watch_timers))
+            recovered = recover(settings, self.stores, Pace(self._watch_timers))
         self.broker = recovered.broker
         self.log = recovered.definition_log
-        self.deleted = set(recovered.tombstones)
-        self.registry = Registry(self.broker, session_settings(config)._replace(turn_seconds=HOUR_SECONDS))
+        self.registry = Registry(self.broker, session_settings(settings)._replace(turn_seconds=HOUR_SECONDS))
         self.broker.alarms.observe(self._unblock)
+        self.resources = ResourceWatch(
+            settings, self.broker.alarms, self.stores.messages.space, lambda: self.registry.held_bytes
+        )
+        self.committer = Committer(
+            self.broker,
+            self.stores.messages,
+            CommitLimits(settings.store.backlog_batches_max, settings.store.lazy_bytes_max),
+            on_stored=self.end_turn,
+            on_full=self.resources.disk_full,
+            on_reclaimed=lambda queue_ids: self.log.drop_tombstones(sorted(queue_ids)),
+            writer=self._make_writer,
+        )
         self.alive = True
+        self.committer.start(recovered.tombstones)
+        self._later(LOOK, self.look_around)
         Overdue(self.registry).watch()
         self.end_turn()
 
+    def _make_writer(self, store: MessageStore, progress: Progress, deleted: dict[int, None]) -> SimulatedWriter:
+        self.writer = SimulatedWriter(
+            store, progress, deleted, disk=self.disk, later=self._later, on_crash=self.on_crash
+        )
+        return self.writer
+
     @property
-    def behind(self) -> int:
-        """How many full batches wait for the disk."""
-        return len(self.broker.batches.sealed)
+    def short(self) -> bool:
+        """Publishers have to wait."""
+        return self.broker.alarms.is_raised(MEMORY) or self.broker.alarms.is_raised(DISK)
 
     @property
     def batch(self) -> int:
@@ -135,7 +171,7 @@ class Process:
             raise AssertionError("a turn without end")
         assert not self.stores.messages.corrupt, self.stores.messages.corrupt
         self.broker.batches.seal_if_full()
-        self._start_commit()
+        self.committer.start_commit()
         self._start_writing()
         if self._lazily_at is None and not self.broker.batches.current.empty:
             self._lazily_at = self.agenda.times.now + LAZY_FLUSH
@@ -143,7 +179,22 @@ class Process:
         self._watch_timers()
 
     def _later(self, milliseconds: int, action: Callable[[], None]) -> None:
-        self.agenda.after(milliseconds, lambda: action() if self.alive else None)
+        self.agenda.after(milliseconds, lambda: self.when_running(action))
+
+    def when_running(self, action: Callable[[], None]) -> None:
+        """Do something now, or at the end of a pause; never, if the process dies before."""
+        if self.alive and self.paused:
+            self._for_later.append(action)
+        elif self.alive:
+            action()
+
+    def go_on(self) -> None:
+        """The pause is over, and everything is due at once, in any order."""
+        self.paused = False
+        late, self._for_later = self._for_later, []
+        self.disk.chance.shuffle(late)
+        for action in late:
+            self.when_running(action)
 
     def _watch_timers(self) -> None:
         if not self.alive:
@@ -155,17 +206,34 @@ class Process:
         at = now + max(1, due - self.broker.clock.now())
         if self._timers_at is None or at < self._timers_at or self._timers_at < now:
             self._timers_at = at
-            self._later(at - now, self._run_timers)
+            self._later(at - now, lambda: self._run_timers(at))
 
-    def _run_timers(self) -> None:
+    def _run_timers(self, at: int) -> None:
+        if at != self._timers_at:
+            return  # something else was due earlier, and what is due next is on the agenda
         self._timers_at = None
         self.broker.timers.run(self.broker.clock.now())
         self.end_turn()
 
-    def alarm(self, resource: str, *, short: bool) -> None:
-        """Memory or disk have run short, or are plentiful again."""
-        (self.short.add if short else self.short.discard)(resource)
-        self.broker.alarms.set(resource, short=short)
+    def look_at_memory(self) -> None:
+        """Raise the memory alarm, or clear it."""
+        self.broker.alarms.set(MEMORY, short=self.memory.is_short(self.broker))
+        self.end_turn()
+
+    @property
+    def no_room(self) -> bool:
+        """A batch does not fit on the disk, and what writes waits."""
+        return self.broker.batches.no_room or self.writer.waits_for_room
+
+    def look_around(self) -> None:
+        """What the server's tasks see to from time to time: those of `ResourceWatch`, and heartbeats."""
+        now = self.agenda.times.monotonic()
+        late, self._looked_at = now - self._looked_at - LOOK / 1000, now
+        for line in list(self.sockets):
+            line.beat(now, late)
+        self.resources.look_at_disk(self.committer)
+        self.look_at_memory()
+        self._later(LOOK, self.look_around)
 
     def _unblock(self) -> None:
         if not self.broker.alarms.raised:
@@ -173,62 +241,22 @@ class Process:
                 connection.unblock()
             self.end_turn()
 
-    # Messages to disk
-
     def _flush_lazily(self) -> None:
         self._lazily_at = None
-        self._start_commit(lazily=True)
+        self.committer.start_commit(lazily=True)
         self.end_turn()
-
-    def _start_commit(self, *, lazily: bool = False) -> None:
-        if self._flying is not None:
-            return
-        self._flying = self.broker.batches.next(lazily=lazily)
-        if self._flying is not None:
-            if not self.disk.full and self.disk.chance.random() < 0.5:
-                self._store()
-            takes = self.disk.commit_milliseconds()
-            if self.disk.kills("messages"):
-                self._later(self.disk.chance.randint(0, takes), self.on_crash)
-            self._later(takes, self._land)
-
-    def _store(self) -> None:
-        """Write the batch in flight, for good; nobody has been told yet."""
-        assert self._flying is not None
-        self.stores.messages.commit(self._flying)
-        self.committed = self._flying.number
-        self._flying_is_stored = True
-
-    def _land(self) -> None:
-        assert self._flying is not None
-        if self.disk.failing:
-            self.on_crash()
-            return
-        if not self._flying_is_stored:
-            if self.disk.full:
-                self.alarm(DISK, short=True)
-                self.stores.messages.release_ballast()
-                self._later(RETRY, self._land)
-                return
-            self._store()
-        batch, self._flying, self._flying_is_stored = self._flying, None, False
-        if DISK in self.short and not self.disk.full:
-            self.alarm(DISK, short=False)
-        self.deleted.update(batch.deleted_queues)
-        self.broker.stored(batch)
-        if not self.behind:
-            self._reclaim()
-        self.end_turn()
-
-    def _reclaim(self) -> None:
-        """Clear away some of what is dead, as the committer's thread does while nothing else is to be done."""
-        if self.disk.chance.random() < 0.5:
-            return
-        if not self.stores.messages.reclaim(self.disk.chance.choice((4, 256))) and self.deleted:
-            self.log.drop_tombstones(sorted(self.deleted))
-            self.deleted.clear()
 
     # Definitions to disk
+
+    def change(self, change: Change, answered: Callable[[], None]) -> None:
+        """Have a change written and take effect, as an administrator's command does."""
+
+        def written(_: Future[None]) -> None:
+            take_effect(self.broker, change)
+            answered()
+
+        self.log.write(change).then(written)
+        self.end_turn()
 
     def _start_writing(self) -> None:
         if not self._writing and self.log._waiting:
@@ -247,33 +275,29 @@ class Process:
 
     def kill(self) -> None:
         """The process is gone; what is in flight may have reached the disk, or not."""
-        lost = self._flying is None or self._flying_is_stored or self.disk.full
-        if not lost and self.disk.chance.random() < 0.5:
-            self._store()
+        self.writer.end()
         self.end()
 
-    def stop(self) -> None:
-        """End in order: everything in memory goes to disk first."""
+    def stop(self) -> bool:
+        """End in order: everything in memory goes to disk first. False if it has no room there."""
         self.registry.close_connections("broker forced connection closure with reason 'shutdown'")
         self.end_turn()
         for connection in list(self.registry.connections):
             connection.release()
         self.end_turn()
-        self._everything_to_disk()
+        everything = self._everything_to_disk()
         self.end()
+        return everything
 
-    def _everything_to_disk(self) -> None:
-        while True:
+    def _everything_to_disk(self) -> bool:
+        batches = self.broker.batches
+        while not self.writer.waits_for_room:
             trio.run(self.log.flush)
-            if self._flying is None:
-                self._flying = self.broker.batches.next(lazily=True)
-            if self._flying is None:
-                break
-            if not self._flying_is_stored:
-                self._store()
-            batch, self._flying, self._flying_is_stored = self._flying, None, False
-            self.broker.stored(batch)
-            self.broker.turn.end()
+            self.committer.start_commit(lazily=True)
+            if not self.committer.busy and not batches.sealed and batches.current.empty:
+                return True
+            self.writer.finish_step()
+        return False
 
     def end(self) -> None:
         """Let go of the stores, with whatever is not in them."""

@@ -6,7 +6,6 @@ from random import Random
 from typing import Any, NamedTuple
 
 GRAVE, LATE_QUEUE, STREAM = "grave", "late", "stream"
-FANOUT, DELAYED = "fan", "delayed"
 CONSUMER_TIMEOUT = 1_800_000
 
 

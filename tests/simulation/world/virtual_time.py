@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from itertools import count
-
-from broker.entities.scheduling import clock
 
 START_SECONDS = 1_700_000_000.0
 
@@ -54,13 +51,3 @@ class Agenda:
         due, _, action = heapq.heappop(self._due)
         self.times.now = max(self.times.now, due)
         action()
-
-
-@contextmanager
-def governing(times: Times) -> Iterator[None]:
-    """Have the broker's own clock, the real one, read these times."""
-    real, clock.time = clock.time, times  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        clock.time = real

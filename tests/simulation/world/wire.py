@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from broker.server.net import heartbeats
 from broker.session.connection import Connection
 from broker.session.input.incoming_frames import IncomingFrames
+from broker.session.login.phase import Phase
 from broker.session.peer import Peer
-from tests.simulation.world.process import Process
+from tests.simulation.copies import Broken
+from tests.simulation.world.process import TURNS_MAX, Process
 
 PEER = Peer("127.0.0.1", 50000, "127.0.0.1", 5672, loopback=True)
 SOCKET_BYTES = 4096
-BACKLOG_BATCHES_MAX = 4
 
 
-class Line:
+class SimulatedSocket:
     """Bytes between a client and a connection, as broker/server/net/transport.py moves them.
 
     `on_bytes` is given what the broker sends when its side of the socket takes it, `on_end` is called when the broker
@@ -27,7 +29,7 @@ class Line:
         self._on_bytes = on_bytes
         self._on_end = on_end
         self._sending: deque[tuple[bytes, Callable[[], None] | None]] = deque()
-        self._handleed: Callable[[], None] | None = None
+        self._told_when_taken: Callable[[], None] | None = None
         self._buffered = 0
         self._unsent = b""
         self._pumping = False
@@ -36,6 +38,13 @@ class Line:
         self.catching_up = False
         """What is taken now has waited for a while."""
         self.closed = False
+        self._going = False
+        """The broker has not found out that the socket is gone."""
+        self.sent_at = 0
+        """When the first of what the broker has not handled was sent."""
+        self.said_at = self.last_received = process.agenda.times.monotonic()
+        """When the client has sent something, and when the broker has read something, in seconds."""
+        process.sockets[self] = None
         self.connection = Connection(process.registry, PEER, self._flush)
         self._frames = IncomingFrames(self.connection)
 
@@ -67,42 +76,66 @@ class Line:
     @property
     def stuck(self) -> bool:
         """Something was sent that the broker would read now, had it been asked again."""
-        return not self.taken_in and not self._pumping and self._readable()
+        return not self.taken_in and not self._pumping and self.readable()
 
     # To the broker
 
     def send(self, data: bytes, handled: Callable[[], None] | None = None) -> None:
         """Send; `handled` is called when the broker has taken the last of these bytes, or holds what it took."""
+        if self.taken_in:
+            self.sent_at = self._process.agenda.times.now
         self._sending.append((data, handled))
+        self.said_at = self._process.agenda.times.monotonic()
         self.pump()
 
     def pump(self) -> None:
         """Have the broker read what was sent, unless it does not want to."""
         if self._pumping:
             return
-        self._pumping = True
-        while not self.taken_in and self._readable():
+        self._pumping, turns = True, 0
+        while not self.taken_in and self.readable():
+            turns += 1
+            assert turns < TURNS_MAX, "the broker takes in what was sent again and again, without end"
+            self.connection.publishes = False
+            self.last_received = self._process.agenda.times.monotonic()
             if self._frames.unfinished:
                 self._frames.receive(b"")
             else:
-                data, self._handleed = self._sending.popleft()
+                data, self._told_when_taken = self._sending.popleft()
                 self._frames.receive(data)
-            handled, self._handleed = self._handleed, None
+            handled, self._told_when_taken = self._told_when_taken, None
             if handled is not None and not self.closed:
                 handled()
             self._process.end_turn()
         self._pumping = False
 
-    def _readable(self) -> bool:
+    def readable(self) -> bool:
+        """The broker takes in at once what is sent."""
+        return not self._process.paused and self._listened_to()
+
+    def _listened_to(self) -> bool:
         connection, process = self.connection, self._process
         if self.closed or not process.alive or connection.ended or not connection.readable:
             return False
-        return not (connection.publishes and process.behind > BACKLOG_BATCHES_MAX)
+        if not (connection.publishes or connection.incomplete_bytes):
+            return True
+        return not process.committer.crowded(confirmed=connection.confirmed)
+
+    def beat(self, now: float, late: float) -> None:
+        """Have the broker give up on a client that is silent. Raises Broken if it is not."""
+        interval = self.connection.heartbeat
+        if self.closed or not interval or self.connection.phase is not Phase.OPEN:
+            return
+        if heartbeats.is_silent(self, interval, now, late, lambda: bool(self._sending)):
+            if now - self.said_at <= 2 * interval or self._sending:
+                raise Broken(f"a client was cut off that has spoken {now - self.said_at:g} s ago")
+            self.connection.ended = True
+            self._ended()
 
     # From the broker
 
     def _flush(self) -> None:
-        if self.closed:
+        if self.closed and not self._going:
             self.connection.output.take()
             return
         if not self._unsent:
@@ -120,6 +153,9 @@ class Line:
 
     def read_on(self) -> None:
         """The client reads again, whatever has piled up."""
+        self._process.when_running(self._read_on)
+
+    def _read_on(self) -> None:
         self.reading = True
         self._buffered = 0
         self._catch_up()
@@ -145,6 +181,11 @@ class Line:
         if self.closed:
             return
         self.lose()
+        self._going = True
+        self._process.when_running(lambda: self._release(released))
+
+    def _release(self, released: Callable[[], None] | None) -> None:
+        self._going = False
         self.connection.release()
         if released is not None:
             released()
@@ -158,3 +199,4 @@ class Line:
         self._catch_up()
         self._push(self.connection.output.take())
         self.closed = True
+        self._process.sockets.pop(self, None)

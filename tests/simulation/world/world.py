@@ -8,29 +8,45 @@ of their own, so that a run without one of the clients is much the same for the 
 from __future__ import annotations
 
 import hashlib
+import json
 import shutil
 import tempfile
 import traceback
 from collections import Counter, deque
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 from random import Random
 
 from broker.wire import methods
+from broker.wire.frames import HEARTBEAT
+from storage.definitions.definition_changes import DeletePolicy, PolicyRow, PutPolicy
+from storage.definitions.definition_store import DefinitionsFull
+from storage.storage_errors import StoreFull
 from tests.simulation import accounting
-from tests.simulation.acts import ACTS, MODES, Act
+from tests.simulation.acts import ACTS, LARGE_MAX, MODES, Act
 from tests.simulation.copies import Broken, Place
+from tests.simulation.policy_rules import build_policies
 from tests.simulation.promises import Promises
+from tests.simulation.routing_rules import BINDING_KEYS, DELAYED, matches
 from tests.simulation.simulated_client import Channel, Client
 from tests.simulation.world import final_count, mishaps, opening_declares
-from tests.simulation.world.process import Disk, Process
-from tests.simulation.world.topology_of_seed import CONSUMER_TIMEOUT, DELAYED, FANOUT, LATE_QUEUE, build
-from tests.simulation.world.virtual_time import Agenda, Times, governing
+from tests.simulation.world.disk import PAGE_BYTES, Disk
+from tests.simulation.world.memory import Memory, check_memory
+from tests.simulation.world.patience import MINUTE, SPARE_BYTES, Patience
+from tests.simulation.world.process import Process
+from tests.simulation.world.small_world import governing
+from tests.simulation.world.topology_of_seed import CONSUMER_TIMEOUT, LATE_QUEUE, build
+from tests.simulation.world.virtual_time import Agenda, Times
 
 CLIENTS = 6
-WEIGHTS = [weight for weight, _ in ACTS]
+BEAT = 60_000
+CHOICES = [act for _, act in ACTS]
+WEIGHTS = list(accumulate(weight for weight, _ in ACTS))
 CHANNELS = 2
 AUDIT_EVENTS = 4
+EVENTS_MAX = 20_000
+"""What happens within ten minutes, at most: three times as much as in any run that was counted."""
 TRACE = 30
 HOUR = 3_600_000
 SHARED_MEMORY = Path("/dev/shm")
@@ -61,9 +77,11 @@ class World:
             tempfile.mkdtemp(prefix="leveret-sim-", dir=SHARED_MEMORY if SHARED_MEMORY.exists() else None)
         )
         self.recipes = build(self.chance("town"))
-        self.promises = Promises(self.times, self.recipes)
+        self.policies = build_policies(self.chance("policies"))
+        self.promises = Promises(self.times, self.recipes, self.policies)
         self.promises.targets = self.targets
-        self.disk = Disk(self.chance("disk"))
+        self.disk = Disk(self.chance("disk"), self.directory / "data")
+        self.memory = Memory()
         self.counts: Counter[str] = Counter()
         self.recent: deque[str] = deque(maxlen=TRACE)
         self.clients: dict[int, Client] = {}
@@ -72,9 +90,13 @@ class World:
         """No client acts any more, nothing goes wrong."""
         self._digest = hashlib.sha256()
         self._number = 0
-        self._lives = 0
+        self._lives = self._beats = 0
         self.down = True
         self.process: Process
+        self.patience = Patience(self)
+        self._pauses: list[tuple[int, int]] = []
+        """From when to when there was one, in milliseconds of the monotonic clock."""
+        self._counted_from = self._events_before = 0
 
     def chance(self, name: str) -> Random:
         """Somebody's own generator."""
@@ -102,7 +124,7 @@ class World:
 
     def run(self) -> None:
         """Live through all the hours, then see that nothing is missing. Raises Failed."""
-        with governing(self.times):
+        with governing(self.times, self.disk):
             try:
                 self.begin()
                 self.live()
@@ -122,6 +144,7 @@ class World:
         for number in range(CLIENTS):
             if number not in self.without:
                 self._come_alive(number, self.chance(f"client {number}"))
+        self._beat()
         mishaps.begin(self)
         while self.times.now < self.hours * HOUR:
             self._event()
@@ -130,20 +153,29 @@ class World:
         def act() -> None:
             if not self.calm:
                 self.agenda.after(max(_pause(chance), self.lull_until - self.times.now), act)
-                self.act(number, chance.choices([act for _, act in ACTS], WEIGHTS)[0], chance)
+                self.act(number, chance.choices(CHOICES, cum_weights=WEIGHTS)[0], chance)
 
         self.agenda.after(chance.randint(0, 100), act)
 
     def _event(self) -> None:
-        self.promises.event += 1
-        self._sync()
+        self.begin_event()
         self.agenda.go_on()
         self._after_event()
 
+    def begin_event(self) -> None:
+        """Count an event. Raises Broken when so much happens within ten minutes that there is no end to it."""
+        self.promises.event += 1
+        if self.times.now >= self._counted_from + 10 * MINUTE:
+            self._counted_from, self._events_before = self.times.now, self.promises.event
+        if self.promises.event > self._events_before + EVENTS_MAX:
+            raise Broken(f"more than {EVENTS_MAX} things happen within ten minutes: something has no end")
+
     def _after_event(self) -> None:
         if self.down:
+            self.patience.look()
             return
         self._sync()
+        self.patience.look()
         for client in self.clients.values():
             self._release_held(client)
             if client.line.stuck:
@@ -158,45 +190,126 @@ class World:
         raised = bool(self.process.short)
         if raised != bool(self.promises.alarm):
             self.promises.alarm = self.next_number() if raised else 0
+        if self.process.no_room:
+            self.promises.disturbed()
+        if self.process.broker.batches.crowded:
+            self.promises.disk_is_behind()
         self.look()
 
     def look(self) -> None:
         """Take note of the queues that exist."""
         queues = self.process.broker.vhosts["/"].queues.values()
+        self.promises.look_at_policies(self.policies_there())
         self.promises.look({queue.store.queue_id: queue.name for queue in queues})
+
+    def policies_there(self) -> frozenset[str]:
+        """The names of the policies that hold now."""
+        policies = self.process.broker.vhosts["/"].policy_application.policies
+        return frozenset((*policies.ordinary, *policies.operator))
+
+    def change_policy(self, name: str) -> None:
+        """Set a policy, or clear it if it is set; nothing, while that is on its way already."""
+        told, policy = self.promises.told, self.policies[name]
+        before = told.pop(name, None)
+        if before is None:
+            return
+        self.note(f"policy {name} is {'cleared' if before else 'set'}")
+        rest = name, policy.pattern, "classic_queues", json.dumps(policy.definition), policy.priority, policy.operator
+        change = DeletePolicy("/", name, policy.operator) if before else PutPolicy(PolicyRow("/", *rest))
+
+        def answered() -> None:
+            told[name] = not before
+            self.look()  # what follows from it comes in the same event
+
+        self.process.change(change, answered)
+
+    def _check_policies(self) -> None:
+        """What was set and cleared is so after a start; what was on its way is one or the other."""
+        there = self.policies_there()
+        for name, was_set in self.promises.told.items():
+            if was_set != (name in there):
+                raise Broken(f"policy {name} is {'not there' if was_set else 'back'}")
+        self.promises.told = {name: name in there for name in self.policies}
 
     def _release_held(self, client: Client) -> None:
         for channel in client.channels.values():
+            if not channel.held:
+                continue
             theirs = client.line.connection.channels.get(channel.number)
             free = theirs is not None and not theirs.held and not theirs.closing
-            if channel.held and free and client.line.taken_in_so_far:
+            if free and client.line.taken_in_so_far:
                 channel.release_held()
-            elif channel.held and not self.process.short:
+            elif not self.process.short:
                 channel.obey_some_held()
 
     def audit(self) -> None:
-        """Count everything."""
+        """Count everything. In a pause nothing is done in time."""
+        if self.process.paused:
+            return
         queues = self.process.broker.vhosts["/"].queues.values()
         accounting.audit(self.promises, {queue.store.queue_id: queue for queue in queues})
+        self.patience.check()
         for client in self.clients.values():
             for channel in client.channels.values():
                 since = max(min(channel.out_since.values(), default=self.times.now), channel.rolled_back_at)
-                if self.times.now - since > CONSUMER_TIMEOUT + 3 * 60_000 and not channel.late and not channel.closing:
+                if self._is_overdue(since) and not channel.late and not channel.closing:
                     raise Broken(f"{client.name}.{channel.number} has held a message for too long")
+
+    def _is_overdue(self, since: int) -> bool:
+        """The broker must have noticed that a message has been out since then, which it looks for twice a minute.
+
+        Its time begins with the first look, and that comes after a pause which began before it.
+        """
+        if self.times.now <= since + CONSUMER_TIMEOUT + 3 * MINUTE:
+            return False
+        seen = max([since, *(end for begin, end in self._pauses if begin - MINUTE <= since <= end)])
+        resumed = max([0, *(end for _, end in self._pauses)])
+        return self.times.now > max(seen + CONSUMER_TIMEOUT, resumed) + 3 * MINUTE
 
     # The broker
 
     def start(self) -> None:
         """Start the broker, on what the last one has left."""
         self._lives += 1
-        self.promises.begin()
         seed = f"{self.seed}/life {self._lives}"
         self.process = Process(
-            self.directory / "data", self.agenda, self.disk, seed, lambda: self.kill("crash in a commit")
+            self.directory / "data", self.agenda, self.disk, self.memory, seed, lambda: self.kill("crash in a commit")
         )
+        self.promises.begin()  # not before it has started: what its predecessor went by counts until then
         self.promises.batch = lambda: self.process.batch
+        self.promises.behind = lambda: self.process.broker.batches.full
         self.promises.short = lambda: bool(self.process.short)
         self.down = False
+
+    def pause(self, milliseconds: int) -> None:
+        """The process does nothing for so long; clients go on."""
+        self.counts["pause"] += 1
+        self.note(f"a pause of {milliseconds} ms")
+        process, process.paused, began = self.process, True, self.times.now
+
+        def go_on() -> None:
+            if process.alive:
+                self.note("the process goes on")
+                self.promises.go_on()
+                self._pauses.append((began, self.times.now))
+                process.go_on()
+
+        self.agenda.after(milliseconds, go_on)
+
+    def _beat(self) -> None:
+        """Clients that are not silent send heartbeats; now and then somebody counts what is in memory."""
+        self._beats += 1
+        if self._beats % 30 == 0 and self.patience.nothing_disturbs():
+            check_memory(self)
+        for client in self.clients.values():
+            if not (client.gone or client.closing or client.busy or client.silent) and client.opened:
+                client.line.send(HEARTBEAT)
+        self.agenda.after(BEAT, self._beat)
+
+    def _check_there_was_no_room(self) -> None:
+        """The broker did not start because of the disk: it had the ballast's room no more, and there was no other."""
+        if self.disk.free >= 16 * PAGE_BYTES:
+            raise Broken(f"the broker does not start with {self.disk.free} bytes free")
 
     def kill(self, why: str, downtime: int = 500) -> None:
         """The process is gone; after a while another one is started."""
@@ -205,7 +318,7 @@ class World:
         for client in self.clients.values():
             client.line.lose()
         self.process.kill()
-        self._come_back(self.process.committed, downtime)
+        self._come_back(self.process.writer.committed, downtime)
 
     def stop(self, downtime: int) -> None:
         """The broker is stopped in order, and started again."""
@@ -213,10 +326,10 @@ class World:
         self.note("stop")
         for place in self.promises.places.values():
             place.ending |= place.recipe.auto_delete and bool(place.takers)
-        self.process.stop()
+        everything = self.process.stop()
         for client in self.clients.values():
             client.line.lose()
-        self._come_back(accounting.EVERYTHING, downtime)
+        self._come_back(accounting.EVERYTHING if everything else self.process.writer.committed, downtime)
 
     def _come_back(self, committed: int, downtime: int) -> None:
         self.down = True
@@ -225,24 +338,33 @@ class World:
             for channel in client.channels.values():
                 channel.drop_held()
         self.clients.clear()
-        self.lull_until = max(self.lull_until, self.times.now + downtime)
 
         def start() -> None:
-            self.start()
+            try:
+                self.start()
+            except (StoreFull, DefinitionsFull):
+                self._check_there_was_no_room()
+                self._come_back_in(5_000, start)
+                return
             found = {queue.store.queue_id: queue.name for queue in self.process.broker.vhosts["/"].queues.values()}
             self.note(f"started, with {sorted(found.values())}")
+            self._check_policies()
+            self.promises.look_at_policies(self.policies_there())
             accounting.survive(self.promises, found, committed)
             self._check_bindings()
             self.audit()
 
+        self._come_back_in(downtime, start)
+
+    def _come_back_in(self, downtime: int, start: Callable[[], None]) -> None:
+        self.lull_until = max(self.lull_until, self.times.now + downtime)
         self.agenda.after(downtime, start)
 
     def _check_bindings(self) -> None:
-        vhost = self.process.broker.vhosts["/"]
-        there = {queue.store.queue_id for queue in vhost.route(vhost.exchanges[FANOUT], ("",), {}).queues}
-        durable = {number for number in self.promises.bound if self.promises.places[number].recipe.durable}
+        there = {(place.number, exchange, key) for exchange in BINDING_KEYS for place, key in self._bindings(exchange)}
+        durable = {binding for binding in self.promises.bound if self.promises.places[binding[0]].recipe.durable}
         if not durable <= there:
-            raise Broken(f"queues {sorted(durable - there)} have lost their binding")
+            raise Broken(f"bindings are lost: {sorted(durable - there)}")
         self.promises.bound &= durable
 
     def targets(self, exchange: str, key: str) -> list[Place]:
@@ -252,8 +374,13 @@ class World:
             return [self.promises.named[LATE_QUEUE]]
         if not exchange:
             return [self.promises.named[key]] if key in self.promises.named else []
-        vhost = self.process.broker.vhosts["/"]
-        return [self.promises.named[queue.name] for queue in vhost.route(vhost.exchanges[exchange], (key,), {}).queues]
+        found = [place for place, binding_key in self._bindings(exchange) if matches(exchange, binding_key, key)]
+        return list(dict.fromkeys(found))
+
+    def _bindings(self, exchange: str) -> list[tuple[Place, str]]:
+        """Where an exchange leads now, and by which keys: what exists is looked up, what matches is not."""
+        bindings = self.process.broker.vhosts["/"].exchanges[exchange].bindings
+        return [(self.promises.named[binding.destination.name], binding.key) for binding in bindings]
 
     # Clients
 
@@ -274,7 +401,14 @@ class World:
                 client.open(channel, chance.choice(MODES))
             return
         chosen = client.channels.get(chance.randint(1, CHANNELS))
-        if chosen is not None and not chosen.closing and not client.busy and not client.closing and client.opened:
+        if (
+            chosen is not None
+            and not chosen.closing
+            and not client.busy
+            and not client.closing
+            and client.opened
+            and not client.silent
+        ):
             self.counts["acts"] += 1
             act(client, chosen, chance)
 
@@ -284,6 +418,9 @@ class World:
         """The broker has closed something: it must have had a reason."""
         text = method.reply_text
         if "shutdown" in text or (channel is not None and channel.at_fault and "unknown delivery tag" in text):
+            return
+        if channel is not None and "larger than the room" in text and self.disk.free < LARGE_MAX + SPARE_BYTES:
+            self.counts["too large"] += 1
             return
         if channel is not None and "timed out" in text:
             oldest = min([self.times.now, *channel.out_since.values()])

@@ -1,0 +1,161 @@
+"""A disk with a size: what the data directory takes of it is measured, what does not fit fails as LMDB has it fail.
+
+Somebody else's file grows and shrinks beside the broker's. A commit that would not fit is kept from growing any file
+(RLIMIT_FSIZE), so that it fails inside LMDB, half written. SQLite's few pages always fit.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+from storage.batch import SealedBatch
+from storage.messages.message_store import MessageStore
+from storage.space.store_space import StoreSpace
+
+PAGE_BYTES, BLOCK_BYTES = 4096, 512
+SIZE_BYTES = 64 << 20
+BALLAST_BYTES, FREE_LIMIT_BYTES = 64 << 10, 32 << 10
+LARGE_BYTES = 48 << 10
+"""From how many bytes on a publish is refused that the disk has no room for."""
+
+_PAGES_OF_ANY_COMMIT, _PAGES_OF_A_LANE = 8, 4
+
+
+class Usage(NamedTuple):
+    """What `shutil.disk_usage` says, as far as anybody asks."""
+
+    free: int
+
+
+def _blocks_below(directory: str) -> int:
+    """The blocks of all files in a directory; none, if it is not there. It is asked for so often that it is plain."""
+    blocks = 0
+    try:
+        entries = os.scandir(directory)
+    except FileNotFoundError:
+        return 0
+    with entries:
+        for entry in entries:
+            blocks += _blocks_below(entry.path) if entry.is_dir() else entry.stat().st_blocks
+    return blocks
+
+
+class Disk:
+    """How the disk behaves. `slow` stretches commits, a `failing` one ends the process; `others` have taken so much.
+
+    `deadly` names the store, messages or definitions, during whose next commit the process dies. To the broker it is
+    the module `shutil`, as far as that is asked.
+    """
+
+    def __init__(self, chance: Random, directory: Path) -> None:
+        self.chance = chance
+        self.slow = 1
+        self.others = 0
+        self.failing = False
+        self.deadly = ""
+        self._directory = directory
+        self._data = directory / "messages" / "data.mdb"
+
+    def commit_milliseconds(self) -> int:
+        """How long the next commit takes."""
+        return self.chance.randint(1, 6) * self.slow
+
+    def kills(self, store: str) -> bool:
+        """The process is to die during the commit that begins now."""
+        kills = self.deadly == store
+        if kills:
+            self.deadly = ""
+        return kills
+
+    # Room
+
+    @property
+    def used(self) -> int:
+        """What the data directory takes, holes not counted."""
+        return _blocks_below(str(self._directory)) * BLOCK_BYTES
+
+    @property
+    def used_beside_messages(self) -> int:
+        """What definitions and the ballast take."""
+        try:
+            blocks = self._data.stat().st_blocks
+        except FileNotFoundError:
+            blocks = 0
+        return self.used - blocks * BLOCK_BYTES
+
+    @property
+    def free(self) -> int:
+        """Bytes that may still be written."""
+        return max(0, SIZE_BYTES - self.others - self.used)
+
+    def disk_usage(self, directory: Path) -> Usage:
+        """What is there, whatever the directory."""
+        return Usage(self.free)
+
+    def leave(self, size: int) -> None:
+        """Somebody's file grows, or shrinks, until so much is left."""
+        self.others = max(0, SIZE_BYTES - self.used - size)
+
+    @contextmanager
+    def held_to_its_size(self, pages: int = _PAGES_OF_ANY_COMMIT, reusable: int = 0) -> Iterator[None]:
+        """What is written now, that many pages, has to fit into what is free, and into `reusable` bytes of the file."""
+        if not self.others:
+            yield
+            return
+        free = self.free
+        size = self._data.stat().st_size if self._data.exists() else 0
+        limit = size + free if pages * PAGE_BYTES <= free + reusable else PAGE_BYTES
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, _HARD))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (_HARD, _HARD))
+
+
+_HARD = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+
+
+class SizedStore:
+    """The message store on a disk with a size, as far as the committer's steps know it."""
+
+    def __init__(self, store: MessageStore, disk: Disk) -> None:
+        self._store = store
+        self._disk = disk
+        self.space = SizedSpace(store.space, disk)
+
+    def commit(self, batch: SealedBatch) -> None:
+        """Write a batch. Raises as the store does."""
+        pages = _PAGES_OF_ANY_COMMIT + _PAGES_OF_A_LANE * len(batch.lanes) + batch.put_bytes // PAGE_BYTES
+        with self._disk.held_to_its_size(pages, self._store.space.reusable_bytes()):
+            self._store.commit(batch)
+
+    def reclaim(self) -> bool:
+        """Clear away some of what is dead; few records, so that there is more to do when the process dies."""
+        with self._disk.held_to_its_size(reusable=self._store.space.reusable_bytes()):
+            return self._store.reclaim(self._disk.chance.choice((4, 256)))
+
+    def make_freed_pages_free(self) -> None:
+        """Write next to nothing."""
+        with self._disk.held_to_its_size(reusable=self._store.space.reusable_bytes()):
+            self._store.make_freed_pages_free()
+
+
+class SizedSpace:
+    """The room of a store on a disk with a size."""
+
+    def __init__(self, space: StoreSpace, disk: Disk) -> None:
+        self._space = space
+        self._disk = disk
+        self.room_bytes, self.give_back = space.room_bytes, space.give_back
+        self.release_ballast = space.release_ballast
+
+    def restore_ballast(self) -> None:
+        """Take the ballast again, if there is room."""
+        if self._disk.free >= BALLAST_BYTES:
+            self._space.restore_ballast()

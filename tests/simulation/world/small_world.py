@@ -1,0 +1,39 @@
+"""What the broker finds in a world in place of the machine: its clocks, a disk with a size, and small limits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from broker.entities.scheduling import clock
+from broker.server import resource_alarms
+from broker.session.methods import publish
+from storage.space import ballast, store_space
+from tests.simulation.world.disk import BALLAST_BYTES, LARGE_BYTES, PAGE_BYTES
+
+if TYPE_CHECKING:
+    from tests.simulation.world.disk import Disk
+    from tests.simulation.world.virtual_time import Times
+
+
+@contextmanager
+def governing(times: Times, disk: Disk) -> Iterator[None]:
+    """Have the broker's own clocks, the real ones, read these times, and its look at the disk see this one."""
+    found: list[tuple[Any, str, Any]] = [
+        (clock, "time", times),
+        (resource_alarms, "time", times),
+        (resource_alarms, "REUSABLE_BYTES_MIN", 8 * PAGE_BYTES),
+        (resource_alarms, "REUSABLE_BYTES_KEPT", 64 * PAGE_BYTES),
+        (store_space, "shutil", disk),
+        (ballast, "BALLAST_BYTES", BALLAST_BYTES),
+        (publish, "LARGE_BYTES", LARGE_BYTES),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in found]
+    for owner, name, value in found:
+        setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            setattr(owner, name, value)

@@ -1,0 +1,112 @@
+"""The committer's steps in virtual time: the real ones, each taken when the world says so.
+
+A step may be on disk long before anybody is told of it; and the process may die before, between and after.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from broker.server.store_writer import CommitSteps, Item, Progress
+from storage.batch import SealedBatch
+from storage.messages.message_store import MessageStore
+from tests.simulation.world.disk import Disk, SizedStore
+
+Later = Callable[[int, Callable[[], None]], None]
+"""Does something after so many milliseconds, if the process is still alive."""
+
+
+class SimulatedWriter:
+    """In place of the committer's thread. `on_crash` is called when the process dies of a commit."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        progress: Progress,
+        deleted: dict[int, None],
+        *,
+        disk: Disk,
+        later: Later,
+        on_crash: Callable[[], None],
+    ) -> None:
+        self.committed = 0
+        """Every batch up to this one is on disk."""
+        self.waits_for_room = False
+        """The batch in hand did not fit."""
+        self._disk = disk
+        self._later = later
+        self._on_crash = on_crash
+        self._progress = progress
+        self._handed_over: deque[Item] = deque()
+        self._told: list[tuple[Callable[..., None], object]] = []
+        self._steps = CommitSteps(SizedStore(store, disk), progress, deleted, self._tell, self._idle).run()  # type: ignore[arg-type]
+        self._busy = self._untaken = False
+        self._item: Item | None = None
+        self._turns = self._retry_after = 0
+
+    def start(self) -> None:
+        """Begin."""
+        next(self._steps)
+
+    def join(self) -> None:
+        """There is no thread to wait for."""
+
+    def hand_over(self, item: Item) -> None:
+        """Have a batch committed, or something done, behind what was handed over before."""
+        self._handed_over.append(item)
+        if not self._busy:
+            self._begin()
+
+    def _begin(self) -> None:
+        self._busy = self._untaken = True
+        self._turns += 1
+        self._item = self._handed_over.popleft() if self._handed_over else None
+        takes = self._disk.commit_milliseconds()
+        if self._disk.chance.random() < 0.5:
+            self._take()
+        if self._disk.kills("messages"):
+            self._later(self._disk.chance.randint(0, takes), self._on_crash)
+        turn = self._turns
+        self._later(takes, lambda: self._land() if turn == self._turns and self._busy else None)
+
+    def _take(self) -> None:
+        """Do what was handed over, for good; nobody has been told yet."""
+        item, self._item, self._untaken = self._item, None, False
+        seconds = self._steps.send(item)
+        self.waits_for_room = seconds is not None
+        self._retry_after = int((seconds or 0) * 1000)
+
+    def _land(self) -> None:
+        if self._disk.failing:
+            self._on_crash()
+        else:
+            self.finish_step()
+
+    def finish_step(self) -> None:
+        """Take the step that is due, tell of it, and begin the next one if there is something to do."""
+        if self._untaken:
+            self._take()
+        told, self._told = self._told, []
+        self._busy = False
+        for callback, argument in told:
+            callback(argument)
+        if self._handed_over and not self._busy:
+            self._begin()
+        elif self.waits_for_room and not self._busy:
+            turn = self._turns
+            self._later(self._retry_after, lambda: self._begin() if turn == self._turns and not self._busy else None)
+
+    def end(self) -> None:
+        """The process is gone; what is in flight may have reached the disk, or not."""
+        if self._untaken and self._disk.chance.random() < 0.5:
+            self._take()
+
+    def _tell(self, callback: Callable[..., Any], argument: object) -> None:
+        if isinstance(argument, SealedBatch) and callback == self._progress.stored:
+            self.committed = argument.number
+        self._told.append((callback, argument))
+
+    def _idle(self) -> bool:
+        return not self._handed_over and self._disk.chance.random() < 0.5
