@@ -11,36 +11,44 @@ import os
 import random
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from tests.durability.crash.recording.recorded_sockets import Conversations
 from tests.durability.crash.recording.recorder import Event, Recording
 from tests.durability.crash.states import Chance, Disk, Remains, fingerprint, write_out
-from tests.durability.crash.worker import Outcome, Recover, Worker
+from tests.durability.crash.worker import Outcome, Worker
+from tests.durability.ledgers.broker_ledger import BrokerLedger
 
 MEMORY = Path("/dev/shm")
 REMEMBERED = 400
 """What was found on so many disks is kept."""
 
-Judge = Callable[[Any], list[str]]
-"""What is wrong with what was found on a disk, by what is promised at this moment."""
+LOCK = "/broker.lock"
+"""What a broker opens first of all, once in each of its lives."""
 
 
 class Case(NamedTuple):
-    """An event of a record, whether it promised something, and what judges from then on."""
+    """An event of a record, whether somebody said something with it, and what the broker owes from then on."""
 
     event: Event
     promise: bool
-    judge: Judge
+    ledger: BrokerLedger
 
 
-class Subject(NamedTuple):
-    """Whose crashes are explored: how a disk is recovered, and what a record promises."""
-
-    recover: Recover
-    cases: Callable[[list[Event]], Iterable[Case]]
+def cases(events: list[Event]) -> Iterator[Case]:
+    """The record, with what was promised by each event."""
+    conversations, ledger = Conversations(), BrokerLedger()
+    for event in events:
+        if event.kind == "o" and event.path.endswith(LOCK):
+            conversations.end()
+            ledger.begin_life()
+        said = list(conversations.follow(event)) if event.kind in SOCKETS else []
+        for one in said:
+            ledger.follow(one)
+        yield Case(event, bool(said), ledger)
 
 
 class Place(NamedTuple):
@@ -65,7 +73,7 @@ class State(NamedTuple):
     place: Place
     remains: Remains
     mark: str
-    judge: Judge
+    ledger: BrokerLedger
 
 
 class Failure(NamedTuple):
@@ -89,21 +97,8 @@ class Findings(NamedTuple):
     instants: int = 0
 
 
-class Search(NamedTuple):
-    """What part of the states to look at: about `states` of them in all, this share, until the `first` failure.
-
-    With `decisive` only at decisive instants (see `instants`).
-    """
-
-    states: int = 0
-    share: int = 0
-    shares: int = 1
-    first: bool = False
-    decisive: bool = False
-
-
 FAILURES_KEPT = 20
-SOCKETS, MARK = "rsx", "m"
+SOCKETS = "rsx"
 """Kinds of events that change no disk."""
 
 
@@ -119,29 +114,24 @@ def instants(events: list[Event], *, decisive: bool) -> set[int]:
     nothing becomes certain, so a disk that may be left after any event may also be left after the next decisive one,
     when more has been promised; only what is promised and taken back between the two can be missed.
     """
+    changes = [number for number, event in enumerate(events) if event.kind not in SOCKETS]
     if not decisive:
-        return {number for number, event in enumerate(events) if event.kind not in SOCKETS}
-    changes = [number for number, event in enumerate(events) if event.kind not in SOCKETS + MARK]
+        return set(changes)
     before = {number for number, following in pairwise(changes) if makes_certain(events[following])}
     return before | set(changes[-1:])
 
 
-def crashes(recording: Recording, subject: Subject, attempts: range, search: Search) -> Iterator[State]:
-    """The disks that a crash may leave after each event, in several attempts; of a share of the record.
-
-    What lies between two promises belongs to one share.
-    """
+def crashes(recording: Recording, attempts: range, *, decisive: bool) -> Iterator[State]:
+    """The disks that a crash may leave after each event, in several attempts."""
     seed, events = recording.about.seed, recording.events()
-    disk, promises = Disk(Path(recording.about.root)), 0
-    explored = instants(events, decisive=search.decisive)
-    for number, (event, promise, judge) in enumerate(subject.cases(events)):
+    disk = Disk(Path(recording.about.root))
+    explored = instants(events, decisive=decisive)
+    for number, (event, promise, ledger) in enumerate(cases(events)):
         disk.follow(event)
-        promises += promise
-        if promises % search.shares != search.share or not (promise or number in explored):
-            continue
-        for attempt in attempts if disk.uncertain else attempts[:1]:
-            remains = _remains(disk, seed, Place(number, attempt))
-            yield State(Place(number, attempt), remains, fingerprint(remains), judge)
+        if promise or number in explored:
+            for attempt in attempts if disk.uncertain else attempts[:1]:
+                remains = _remains(disk, seed, Place(number, attempt))
+                yield State(Place(number, attempt), remains, fingerprint(remains), ledger)
 
 
 def _remains(disk: Disk, seed: int, place: Place) -> Remains:
@@ -149,22 +139,22 @@ def _remains(disk: Disk, seed: int, place: Place) -> Remains:
     return disk.crash(Chance(kind, random.Random(f"{seed}/{place}"), disk.uncertain))
 
 
-def state_at(recording: Recording, subject: Subject, place: Place) -> State:
+def state_at(recording: Recording, place: Place) -> State:
     """One state of a record. Raises LookupError when there is no such event."""
     disk = Disk(Path(recording.about.root))
-    for number, (event, _promise, judge) in enumerate(subject.cases(recording.events())):
+    for number, (event, _promise, ledger) in enumerate(cases(recording.events())):
         disk.follow(event)
         if number == place.event:
             remains = _remains(disk, recording.about.seed, place)
-            return State(place, remains, fingerprint(remains), judge)
+            return State(place, remains, fingerprint(remains), ledger)
     raise LookupError(f"the record has no event {place.event}")
 
 
 class Examination:
     """Recovers states, and judges what is found. Remembers what was on which disk."""
 
-    def __init__(self, subject: Subject) -> None:
-        self._worker = Worker(subject.recover)
+    def __init__(self) -> None:
+        self._worker = Worker()
         self._root = Path(tempfile.mkdtemp(prefix="leveret-crash-", dir=MEMORY if os.access(MEMORY, os.W_OK) else None))
         self._known: dict[str, Outcome] = {}
         self._marks: set[str] = set()
@@ -183,7 +173,7 @@ class Examination:
             if len(self._known) > REMEMBERED:
                 del self._known[next(iter(self._known))]
         self.judged += 1
-        return [outcome.problem] if outcome.problem else state.judge(outcome.found)
+        return [outcome.problem] if outcome.found is None else state.ledger.problems(outcome.found)
 
     def _recover(self, state: State) -> Outcome:
         self._marks.add(state.mark)
@@ -199,44 +189,45 @@ class Examination:
         shutil.rmtree(self._root)
 
 
-def explore(recording: Recording, subject: Subject, search: Search) -> Findings:
-    """Check a share of a record's states."""
-    examination = Examination(subject)
+def explore(recording: Recording, *, decisive: bool = False, first: bool = False) -> Findings:
+    """Check a record's states, at decisive instants alone (see `instants`), until the `first` failure.
+
+    Most mistakes show in what is certain: who wants one failure looks there first.
+    """
+    examination = Examination()
     failures: list[Failure] = []
     failed = 0
     places: set[int] = set()
+    kinds, nothing = range(len(Chance.KINDS)), Chance.KINDS.index("nothing")
     try:
-        for attempts in _attempts(recording, search):
-            for state in crashes(recording, subject, attempts, search):
+        for attempts in [kinds[nothing : nothing + 1], kinds] if first else [kinds]:
+            for state in crashes(recording, attempts, decisive=decisive):
                 places.add(state.place.event)
                 problems = examination.problems(state)
                 if problems:
                     failed += 1
-                    failures.append(Failure(str(state.place), state.mark, "; ".join(problems[:4])[:2000]))
+                    failures.append(_failure(state, problems))
                     del failures[FAILURES_KEPT:]
-                if problems and search.first:
+                if problems and first:
                     return Findings(examination.states, examination.judged, failed, failures, len(places))
         return Findings(examination.states, examination.judged, failed, failures, len(places))
     finally:
         examination.close()
 
 
-def _attempts(recording: Recording, search: Search) -> list[range]:
-    """The attempts after each event, for each pass. Most mistakes show in what is certain: there one looks first."""
-    explored = instants(recording.events(), decisive=search.decisive)
-    attempts = range(max(len(Chance.KINDS), search.states // max(1, len(explored)) + 1))
-    nothing = Chance.KINDS.index("nothing")
-    return [attempts[nothing : nothing + 1], attempts] if search.first else [attempts]
-
-
-def replay(recording: Recording, subject: Subject, place: Place) -> Failure:
+def replay(recording: Recording, place: Place) -> Failure:
     """Check one state once more. Its problem is empty when there is none."""
-    state = state_at(recording, subject, place)
-    examination = Examination(subject)
+    state = state_at(recording, place)
+    examination = Examination()
     try:
-        return Failure(str(place), state.mark, "; ".join(examination.problems(state)[:4]))
+        return _failure(state, examination.problems(state))
     finally:
         examination.close()
+
+
+def _failure(state: State, problems: Sequence[str]) -> Failure:
+    """A state, and the first of what is wrong with it."""
+    return Failure(str(state.place), state.mark, "; ".join(problems[:4])[:2000])
 
 
 def shown(findings: Findings) -> str:

@@ -175,7 +175,7 @@ class Disk:
         """Take in the next event."""
         if event.kind == "o":
             self._opened(event)
-        elif event.kind in "wtaf":
+        elif event.kind in "whtaf":
             self._on_handle(event)
         elif event.kind == "d":
             parent, name = self._find(event.path)
@@ -207,6 +207,9 @@ class Disk:
         elif isinstance(node, File):
             if event.kind == "w":
                 node.write((event.number, event.payload), certain=bool(event.flags & 1))
+            elif event.kind == "h":  # as zeros, which a crash may find there or not, within the file as it is
+                end = min(event.number + int.from_bytes(event.payload, "little"), node.size)
+                node.write((event.number, bytes(max(0, end - event.number))), certain=False)
             elif event.kind == "t" or event.number > node.size:
                 node.write((event.number, None), certain=False)
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import gc
 import multiprocessing
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from tests.durability.ledgers.broker_ledger import Recovered
+from tests.durability.ledgers.recovering import recovered
 
 SECONDS_PER_STATE = 60
-
-Recover = Callable[[Path], Any]
-"""Recovers what is in a directory, and says what it found. Raises when anything is wrong whatever was promised."""
 
 _fork = multiprocessing.get_context("fork")
 
@@ -20,20 +19,19 @@ _fork = multiprocessing.get_context("fork")
 class Outcome(NamedTuple):
     """What was found on a disk, or what went wrong."""
 
-    found: Any
+    found: Recovered | None
     problem: str
 
 
 class Worker:
     """Recovers disks in a process of its own, which is replaced when it has come to harm."""
 
-    def __init__(self, recover: Recover) -> None:
-        self._recover = recover
+    def __init__(self) -> None:
         self._start()
 
     def _start(self) -> None:
         self._pipe, theirs = _fork.Pipe()
-        self._process = _fork.Process(target=_serve, args=(self._pipe, theirs, self._recover), daemon=True)
+        self._process = _fork.Process(target=_serve, args=(self._pipe, theirs), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -57,18 +55,18 @@ class Worker:
         self._pipe.close()
 
 
-def _serve(theirs: Connection, pipe: Connection, recover: Recover) -> None:
+def _serve(theirs: Connection, pipe: Connection) -> None:
     theirs.close()  # so that their end is an end here
     gc.freeze()
     try:
         while True:
-            pipe.send(_recovered(recover, pipe.recv()))
+            pipe.send(_outcome(pipe.recv()))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
         pass  # whoever asked has ended
 
 
-def _recovered(recover: Recover, disk: Path) -> Outcome:
+def _outcome(disk: Path) -> Outcome:
     try:
-        return Outcome(recover(disk), "")
+        return Outcome(recovered(disk), "")
     except BaseException as error:
         return Outcome(None, f"{type(error).__name__}: {error}"[:2000])

@@ -7,15 +7,16 @@ import resource
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 DISK_BYTES = 64 << 20
-FILLER_BLOCK = 64 << 10
+FILLER_BLOCKS = (4 << 20, 64 << 10, 4 << 10)
+"""In what steps room is taken; the large ones first, while others may be writing."""
 
 
 class SmallDisk:
-    """A file system of 64 MiB. Somebody else's file on it takes and gives room."""
+    """A small file system. Somebody else's file on it takes and gives room."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -27,34 +28,35 @@ class SmallDisk:
 
     def fill(self, *, leave: int = 0) -> None:
         """Somebody else takes all room but so many bytes."""
-        with self._filler.open("ab", buffering=0) as file:
-            try:
-                while self.free > leave:
-                    file.write(bytes(min(FILLER_BLOCK, self.free - leave)))
-            except OSError:
-                pass
+        with self._filler.open("ab") as file:
+            for size in FILLER_BLOCKS:
+                with suppress(OSError):
+                    while self.free - leave >= size:
+                        os.posix_fallocate(file.fileno(), os.fstat(file.fileno()).st_size, size)
 
     def empty(self) -> None:
         """Somebody else gives back what they took."""
         self._filler.unlink(missing_ok=True)
 
 
-class Limit:
-    """A limit on the size of a process's files: what is left where nothing can be mounted."""
+class LimitedFiles(SmallDisk):
+    """What is left where nothing can be mounted: the message store of a process cannot grow."""
 
-    def __init__(self, data: Path) -> None:
-        self._data = data
-        self._pid = 0
-
-    def fill(self, pid: int, *, leave: int = 0) -> None:
-        """The message store may grow by so many bytes, and no more."""
+    def __init__(self, directory: Path, pid: Callable[[], int]) -> None:
+        super().__init__(directory)
         self._pid = pid
-        size = (self._data / "messages" / "data.mdb").stat().st_size + leave
-        resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    def fill(self, *, leave: int = 0) -> None:
+        store = self.directory / "data" / "messages" / "data.mdb"
+        limit_files(self._pid(), store.stat().st_size + leave)
 
     def empty(self) -> None:
-        """No limit any more."""
-        resource.prlimit(self._pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        limit_files(self._pid())
+
+
+def limit_files(pid: int, size: int = resource.RLIM_INFINITY) -> None:
+    """Have no file of a process grow beyond a size: what is left where nothing can be mounted."""
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
 
 @contextmanager
@@ -69,26 +71,22 @@ def mounted(command: list[str], directory: Path) -> Iterator[bool]:
             _run(["umount", "--lazy", str(directory)])
 
 
-@contextmanager
-def tmpfs(directory: Path) -> Iterator[bool]:
+def tmpfs(directory: Path, size: int = DISK_BYTES) -> AbstractContextManager[bool]:
     """A small file system in memory."""
-    with mounted(["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs"], directory / "disk") as done:
-        yield done
+    return mounted(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs"], directory / "disk")
 
 
-@contextmanager
-def ext4(directory: Path) -> Iterator[bool]:
+def ext4(directory: Path, size: int = DISK_BYTES) -> AbstractContextManager[bool]:
     """A small file system of the common kind, in a file."""
     image = directory / "image"
     with image.open("wb") as file:
-        file.truncate(DISK_BYTES)
+        file.truncate(size)
     made = shutil.which("mkfs.ext4") is not None and _run(["mkfs.ext4", "-q", "-m", "0", str(image)])
-    with mounted(["mount", "-o", "loop", str(image)] if made else ["false"], directory / "disk") as done:
-        yield done
+    return mounted(["mount", "-o", "loop", str(image)] if made else ["false"], directory / "disk")
 
 
 def _run(command: list[str]) -> bool:
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 
-KINDS: dict[str, Callable[[Path], object]] = {"tmpfs": tmpfs, "ext4": ext4}
+KINDS: dict[str, Callable[..., AbstractContextManager[bool]]] = {"tmpfs": tmpfs, "ext4": ext4}

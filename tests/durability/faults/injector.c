@@ -1,10 +1,11 @@
 /* Makes a disk fail: the Nth operation of a kind on files below one directory, with an error of one's choice.
  *
- * Loaded with LD_PRELOAD. From the environment, or by fault_arm in a process that tests itself:
+ * Loaded with LD_PRELOAD. From the environment:
  *   FAULT_DIRECTORY  absolute path without symbolic links
  *   FAULT_FILES      a pattern (fnmatch; * matches / too) of paths relative to it, "." for the directory itself
  *   FAULT_KIND       write, sync, rename, truncate, open or unlink
- *   FAULT_ERROR      the error's number; 0 for a write that takes half of its bytes and reports no error
+ *   FAULT_ERROR      the error's number; 0 for a write that takes half of its bytes and reports no error, and for a
+ *                    sync that takes as many milliseconds longer as the file FAULT_SIGN says
  *   FAULT_NTH        which operation fails, counted from 1
  *   FAULT_FOREVER    when set, every one after it fails as well
  *   FAULT_SIGN       a path: operations count and fail only while something is there
@@ -27,6 +28,7 @@
 #include <sys/stat.h>
 #include <sys/types.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "preload.h"
@@ -43,30 +45,6 @@ static char *names[DESCRIPTORS]; /* by descriptor: the path below the directory;
 static unsigned char synchronous[DESCRIPTORS];
 static int untold[DESCRIPTORS]; /* a failed sync that this descriptor has not been told of */
 
-/* Have a fault from now on; counting begins anew. */
-void fault_arm(const char *wanted, const char *files, int error, long number, int for_ever) {
-    pthread_mutex_lock(&lock);
-    snprintf(kind, sizeof kind, "%s", wanted);
-    snprintf(pattern, sizeof pattern, "%s", files);
-    failure = error;
-    nth = number;
-    forever = for_ever;
-    seen = 0;
-    armed = 1;
-    memset(untold, 0, sizeof untold);
-    pthread_mutex_unlock(&lock);
-}
-
-/* No faults any more; how many operations were counted. */
-long fault_disarm(void) {
-    pthread_mutex_lock(&lock);
-    armed = 0;
-    memset(untold, 0, sizeof untold);
-    long counted = seen;
-    pthread_mutex_unlock(&lock);
-    return counted;
-}
-
 static const char *setting(const char *name, const char *otherwise) {
     const char *value = getenv(name);
     return value ? value : otherwise;
@@ -78,8 +56,12 @@ __attribute__((constructor)) static void begin(void) {
     snprintf(sign, sizeof sign, "%s", setting("FAULT_SIGN", ""));
     snprintf(report, sizeof report, "%s", setting("FAULT_REPORT", ""));
     if (!getenv("FAULT_KIND")) return;
-    fault_arm(getenv("FAULT_KIND"), setting("FAULT_FILES", "*"), atoi(setting("FAULT_ERROR", "5")),
-              atol(setting("FAULT_NTH", "1")), getenv("FAULT_FOREVER") != NULL);
+    snprintf(kind, sizeof kind, "%s", getenv("FAULT_KIND"));
+    snprintf(pattern, sizeof pattern, "%s", setting("FAULT_FILES", "*"));
+    failure = atoi(setting("FAULT_ERROR", "5"));
+    nth = atol(setting("FAULT_NTH", "1"));
+    forever = getenv("FAULT_FOREVER") != NULL;
+    armed = 1;
 }
 
 /* The path below the directory, or NULL. */
@@ -113,6 +95,20 @@ static void tell(const char *name) {
     real_close(fd);
 }
 
+/* Keep whoever syncs waiting, as a slow disk does. */
+static void dawdle(void) {
+    REAL(open);
+    REAL(close);
+    char text[32] = "";
+    int fd = real_open(sign, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return;
+    if (read(fd, text, sizeof text - 1) < 0) abort();
+    real_close(fd);
+    long milliseconds = atol(text);
+    struct timespec left = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    while (nanosleep(&left, &left) && errno == EINTR) {}
+}
+
 /* Does this operation fail? It is counted if it is of the kind. */
 static int fails(const char *what, const char *name) {
     int yes = 0;
@@ -121,7 +117,7 @@ static int fails(const char *what, const char *name) {
     if (!strcmp(what, kind) && !fnmatch(pattern, name, 0) && (!sign[0] || !faccessat(AT_FDCWD, sign, F_OK, 0))) {
         seen++;
         yes = seen == nth || (forever && seen > nth);
-        if (yes) tell(name);
+        if (yes && (failure || strcmp(kind, "sync"))) tell(name);
     }
     pthread_mutex_unlock(&lock);
     return yes;
@@ -142,6 +138,10 @@ static int sync_fails(int fd) {
     const char *name = name_of(fd);
     if (!name) return 0;
     if (fails("sync", name)) {
+        if (!failure) {
+            dawdle();
+            return 0;
+        }
         sync_failed(fd);
         return failure;
     }

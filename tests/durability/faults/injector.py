@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 from collections.abc import Mapping
@@ -13,6 +12,9 @@ SOURCE = Path(__file__).with_name("injector.c")
 
 SHORT = 0
 """In place of an error: a write that takes half of its bytes, and says so."""
+
+SLOW = 0
+"""In place of an error: a sync that takes longer; see `Disk.slow_down`."""
 
 MESSAGES, DEFINITIONS, LOG, ANYTHING = "messages*", "definitions.sqlite*", "definitions.sqlite-wal", "*"
 """Which files, as patterns of paths below the data directory."""
@@ -35,20 +37,25 @@ class Fault:
         return f"{self.kind} {self.nth}{'+' if self.forever else ''} of {self.files}: {error}"
 
 
+SLOW_SYNCS = Fault("sync", SLOW, ANYTHING, forever=True)
+
+
 @dataclass(frozen=True)
 class Disk:
     """The disk below one directory of a process, which has a fault while it is broken."""
 
     library: Path
     directory: Path
+    signs: Path | None = None
+    """Where the files are by which it is broken and mended; beside the directory if not said."""
 
     @property
     def _sign(self) -> Path:
-        return self.directory.with_name(f"{self.directory.name}.broken")
+        return (self.signs or self.directory.parent) / f"{self.directory.name}.broken"
 
     @property
     def _report(self) -> Path:
-        return self.directory.with_name(f"{self.directory.name}.failures")
+        return (self.signs or self.directory.parent) / f"{self.directory.name}.failures"
 
     def environment(self, fault: Fault, environment: Mapping[str, str] = os.environ) -> dict[str, str]:
         """What a process needs in its environment to meet the fault."""
@@ -68,6 +75,10 @@ class Disk:
         """Count from now on, and fail."""
         self._sign.touch()
 
+    def slow_down(self, milliseconds: int) -> None:
+        """Have each sync take so much longer from now on: with the fault `SLOW_SYNCS`."""
+        self._sign.write_text(str(milliseconds))
+
     def mend(self) -> None:
         """Fail no more, and count no more."""
         self._sign.unlink(missing_ok=True)
@@ -76,22 +87,3 @@ class Disk:
     def failures(self) -> list[str]:
         """What has failed so far: `kind path` of each operation."""
         return self._report.read_text().splitlines() if self._report.exists() else []
-
-
-class OwnDisk:
-    """The disk of this very process, which was started with the injector loaded."""
-
-    def __init__(self) -> None:
-        self._library = ctypes.CDLL(os.environ["LD_PRELOAD"])
-        self._library.fault_disarm.restype = ctypes.c_long
-        self._nth = 0
-
-    def break_down(self, fault: Fault) -> None:
-        """Have a fault from now on; counting begins anew."""
-        self._nth = fault.nth
-        kind, files = fault.kind.encode(), fault.files.encode()
-        self._library.fault_arm(kind, files, fault.error, ctypes.c_long(fault.nth), int(fault.forever))
-
-    def mend(self) -> bool:
-        """Have none any more. Whether the fault was met."""
-        return int(self._library.fault_disarm()) >= self._nth

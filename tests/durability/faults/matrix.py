@@ -111,7 +111,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.durability.faults.matrix", description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--upto", type=int, default=NTH_MAX, help="the highest N")
-    parser.add_argument("--step", type=int, default=1, help="every so-manieth N")
     parser.add_argument("--only", default="", help="columns whose line contains this")
     parser.add_argument("--minutes", type=float, help="begin no column after so many; the next run goes on there")
     parser.add_argument("--progress", type=Path, default=PROGRESS, help="the file that says where")
@@ -122,9 +121,7 @@ def main() -> int:
     if wanted.minutes is not None:
         first = int(wanted.progress.read_text()) % len(chosen) if wanted.progress.exists() else 0
         until = began + wanted.minutes * 60
-    outcome = run_columns(
-        chosen[first:] + chosen[:first], wanted.workers, range(1, wanted.upto + 1, wanted.step), until
-    )
+    outcome = run_columns(chosen[first:] + chosen[:first], wanted.workers, range(1, wanted.upto + 1), until)
     if wanted.minutes is not None:
         wanted.progress.parent.mkdir(parents=True, exist_ok=True)
         wanted.progress.write_text(f"{(first + outcome.columns) % len(chosen)}\n")

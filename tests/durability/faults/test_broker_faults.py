@@ -22,20 +22,21 @@ EIO, ENOSPC = errno.EIO, errno.ENOSPC
 def at_work() -> Iterator[Fault]:
     """Faults while clients publish, consume and declare."""
     for files in (MESSAGES, DEFINITIONS):
-        for error in (EIO, ENOSPC, SHORT):
-            yield Fault("write", error, files, 2)
+        yield Fault("write", EIO, files, 2)
+        yield Fault("write", SHORT, files, 2)
         yield Fault("write", ENOSPC, files, 5, forever=True)
-        yield Fault("write", EIO, files, 4, forever=True)
         yield Fault("sync", EIO, files, 3)
-        yield Fault("sync", EIO, files, 2, forever=True)
-        yield Fault("sync", ENOSPC, files, 4)
+    yield Fault("write", EIO, DEFINITIONS, 4, forever=True)
+    yield Fault("sync", ENOSPC, MESSAGES, 4)
 
 
 def at_start() -> Iterator[Fault]:
-    """Faults while a broker starts. Those of names are the same for both stores, which take turns."""
+    """Faults while a broker starts, once and from then on: names for both stores at once, which take turns."""
     for kind in KINDS:
-        yield Fault(kind, EIO, ANYTHING, 1)
-        yield Fault(kind, ENOSPC, ANYTHING, 2, forever=True)
+        for files in (MESSAGES, DEFINITIONS) if kind in ("write", "sync") else (ANYTHING,):
+            yield Fault(kind, EIO, files, 1)
+    yield Fault("write", ENOSPC, ANYTHING, 2, forever=True)
+    yield Fault("open", ENOSPC, ANYTHING, 2, forever=True)
 
 
 def sound(ending: Ending) -> Ending:

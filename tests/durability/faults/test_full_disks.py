@@ -5,28 +5,32 @@ The file systems need root and the right to mount; a limit on the size of files 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from broker.wire.constants import ReplyCode
 from broker.wire.methods import (
-    BasicAck,
     BasicDeliver,
-    BasicGetEmpty,
+    ChannelClose,
     ConfirmSelect,
-    ConnectionBlocked,
-    ConnectionUnblocked,
     QueuePurge,
+    TxCommit,
+    TxSelect,
 )
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT
-from harness.clients.shorthand import ack, consume, get, prefetch, queue_declare
+from harness.clients.shorthand import ack, consume, prefetch, queue_declare
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
 from storage.messages.verify_messages import verify
-from tests.durability.faults.full_disks import KINDS, Limit, SmallDisk
+from tests.durability.faults.full_disks import KINDS, SmallDisk
+from tests.durability.kills.adapters.client_adapter import Publication
+from tests.durability.kills.adapters.with_wire_client import WireAdapter
+from tests.durability.kills.queue_contents import look
 from tests.durability.ledgers.oracle import Debt, Found, Owed, verdicts
 
 pytestmark = pytest.mark.slow
@@ -34,7 +38,13 @@ pytestmark = pytest.mark.slow
 CONFIG = "[disk]\nfree_limit_bytes = {limit}\ncheck_interval_seconds = 0.05\n"
 BODY_BYTES = 60_000
 WINDOW = 10
+LARGE_BYTES = 12 << 20
 PATIENCE_SECONDS = 0.3
+ANSWER_SECONDS = 60.0
+
+
+def number_of(message: Message) -> int:
+    return int(message.body[: message.body.index(b" ")])
 
 
 class FullDiskServer:
@@ -48,60 +58,48 @@ class FullDiskServer:
         self.published = 0
         self.confirmed: set[int] = set()
         self.acked: set[int] = set()
-        self.blocked = False
-        self.clients: list[Client] = []
+        self.clients: list[Client | WireAdapter] = []
 
     def connect(self) -> Client:
-        self.clients.append(Client.connect(self.broker.address))
-        return self.clients[-1]
+        client = Client.connect(self.broker.address)
+        self.clients.append(client)
+        return client
 
     def start(self) -> None:
         """Start, and be ready to publish."""
         self.broker.start()
-        self.publisher = self.connect()
+        self.publisher = WireAdapter(self.broker.address)
+        self.clients.append(self.publisher)
+        self.publisher.connect(lambda: False)
         self.publisher.ask(queue_declare("q", durable=True))
-        self.publisher.ask(ConfirmSelect(False))
 
     def publish(self) -> None:
         """One more message."""
-        body = b"%d " % self.published
-        self.publisher.publish(body.ljust(BODY_BYTES, b"."), key="q", properties=PERSISTENT)
+        body = (b"%d " % self.published).ljust(BODY_BYTES, b".")
+        self.publisher.send(Publication(self.published, body, "", "q"))
         self.published += 1
 
-    def hear(self, timeout: float = 10.0) -> None:
-        """Take in one thing that the publisher is told."""
-        item = self.publisher.receive(timeout=timeout)
-        if isinstance(item, BasicAck):
-            first = 1 if item.multiple else item.delivery_tag
-            self.confirmed |= set(range(first - 1, item.delivery_tag))
-        else:
-            assert isinstance(item, ConnectionBlocked | ConnectionUnblocked), item
-            self.blocked = isinstance(item, ConnectionBlocked)
-
     def publish_until_blocked(self, most: int = 5000) -> None:
-        """Publish until told to stop."""
-        while not self.blocked:
+        """Publish until told to stop. Only who publishes is told."""
+        while not self.publisher.blocked:
             assert self.published < most, "never blocked"
             self.publish()
-            try:
-                while self.published - len(self.confirmed) > WINDOW and not self.blocked:
-                    self.hear(PATIENCE_SECONDS)
-            except TimeoutError:
-                pass  # only who publishes is told
+            while len(self.publisher.unanswered) > WINDOW and not self.publisher.blocked:
+                if not self.publisher.hear(PATIENCE_SECONDS, self.confirmed.add):
+                    break
 
     def hear_all(self) -> None:
         """Everything that was published is confirmed in the end, and the publisher may go on."""
-        while len(self.confirmed) < self.published or self.blocked:
-            self.hear()
+        while self.publisher.unanswered or self.publisher.blocked:
+            assert self.publisher.hear(ANSWER_SECONDS, self.confirmed.add), "no answer"
 
     def drain(self, consumer: Client, count: int) -> None:
         """Acknowledge the next messages, which come in order."""
         for _ in range(count):
             message = consumer.expect_message(BasicDeliver)
-            number = int(message.body[: message.body.index(b" ")])
-            assert number == len(self.acked)
+            assert number_of(message) == len(self.acked)
             consumer.send(ack(message.method.delivery_tag))
-            self.acked.add(number)
+            self.acked.add(len(self.acked))
         consumer.ask(queue_declare("q", passive=True), channel=2)  # so the acknowledgements have been handled
 
     def consumer(self) -> Client:
@@ -113,35 +111,27 @@ class FullDiskServer:
 
     def expect_after_restart(self, *, kill: bool = False) -> None:
         """Started again, the queue holds what was published and not acknowledged; after a kill, what was confirmed."""
-        for client in self.clients:
-            client.close()
+        self.hang_up()
         if kill:
             self.broker.kill()
         else:
             assert self.broker.stop() == 0, self.broker.log()
         assert verify(self.broker.data_dir / "messages").problems == []
         self.broker.start()
-        client, found = self.connect(), list[Found]()
-        while True:
-            client.send(get("q", no_ack=True))
-            item = client.receive()
-            if isinstance(item, BasicGetEmpty):
-                break
-            assert isinstance(item, Message)
-            found.append(Found(int(item.body[: item.body.index(b" ")]), item.method.redelivered))
+        found = [Found(number_of(message), message.method.redelivered) for message in look(self.connect(), "q")]
         left = [number for number in range(self.published) if number not in self.acked]
         owed = [Owed(number, frozenset("q"), not kill or number in self.confirmed) for number in left]
         assert verdicts(Debt(owed, order=lambda queue, number: ("", number)), {"q": found}) == []
         assert "Traceback" not in self.broker.log()
 
+    def hang_up(self) -> None:
+        while self.clients:
+            self.clients.pop().close()
+
     def close(self) -> None:
-        for client in self.clients:
-            client.close()
+        self.hang_up()
         if self.broker.running:
             self.broker.kill()
-
-
-Begin = Callable[[int], FullDiskServer]
 
 
 @pytest.fixture(params=KINDS)
@@ -152,95 +142,103 @@ def disk(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SmallDisk]:
         yield SmallDisk(tmp_path / "disk")
 
 
-@pytest.fixture
-def begin(disk: SmallDisk, tmp_path: Path) -> Iterator[Begin]:
-    """A function that starts a broker on the disk, with a limit of free bytes."""
-    servers: list[FullDiskServer] = []
-
-    def begun(limit: int) -> FullDiskServer:
-        servers.append(FullDiskServer(tmp_path, disk.directory / "data", limit))
-        servers[-1].start()
-        return servers[-1]
-
-    yield begun
-    for server in servers:
+@contextmanager
+def serving(directory: Path, data: Path, limit: int = 0) -> Iterator[FullDiskServer]:
+    """A broker that begins, with a limit of free bytes."""
+    server = FullDiskServer(directory, data, limit)
+    try:
+        server.start()
+        yield server
+    finally:
         server.close()
 
 
-def test_filled_by_its_own_messages(disk: SmallDisk, begin: Begin) -> None:
-    """Nothing warns before the disk is full. Consumers go on; with room made by somebody else publishers go on, too."""
+def test_a_full_disk(disk: SmallDisk, tmp_path: Path) -> None:
+    """Filled by its own messages and by somebody else: consumers go on; with room publishers go on, too.
+
+    A start on a full disk takes the ballast: clients can connect, consume and acknowledge, publishers wait for room.
+    """
     disk.fill(leave=40 << 20)
-    server = begin(0)
-    server.publish_until_blocked()
-    assert len(server.confirmed) < server.published
-    consumer = server.consumer()
-    server.drain(consumer, 50)
-    disk.empty()
-    server.hear_all()
-    server.drain(consumer, 50)
-    server.expect_after_restart()
-
-
-def test_filled_by_somebody_else(disk: SmallDisk, begin: Begin) -> None:
-    server = begin(0)
-    for _ in range(50):
-        server.publish()
-    server.hear_all()
-    disk.fill()
-    server.publish_until_blocked()
-    consumer = server.consumer()
-    server.drain(consumer, 30)
-    disk.empty()
-    server.hear_all()
-    server.drain(consumer, 20)
-    server.expect_after_restart()
-
-
-def test_acknowledgements_reach_a_disk_below_its_limit(begin: Begin) -> None:
-    """While the alarm holds publishers, what is acknowledged gets to the disk: a kill does not bring it back."""
-    server = begin(24 << 20)
-    server.publisher.ask(queue_declare("empty", durable=True))
-    server.publish_until_blocked()
-    consumer = server.consumer()
-    server.drain(consumer, 60)
-    consumer.ask(QueuePurge("empty", False), channel=2)  # it is on disk, and what was said before it
-    assert server.blocked
-    server.expect_after_restart(kill=True)
-
-
-def test_full_at_the_start(disk: SmallDisk, begin: Begin) -> None:
-    """The start takes the ballast: clients can connect, consume and acknowledge, publishers wait for room."""
-    server = begin(0)
-    for _ in range(50):
-        server.publish()
-    server.hear_all()
-    server.broker.stop()
-    disk.fill()
-    server.broker.start()
-    server.publisher = server.connect()
-    consumer = server.consumer()
-    server.drain(consumer, 20)
-    disk.empty()
-    server.publisher.ask(queue_declare("another", durable=True))
-    server.drain(consumer, 20)
-    ballast = server.broker.data_dir / "messages" / "ballast"
-    eventually(ballast.exists, "the ballast to be there again")
-    server.expect_after_restart()
-
-
-def test_a_limit_on_files(tmp_path: Path) -> None:
-    """The same as a full disk, where nothing can be mounted: the store cannot grow."""
-    server = FullDiskServer(tmp_path, tmp_path / "data", 0)
-    try:
-        server.start()
-        limit = Limit(server.broker.data_dir)
-        limit.fill(server.broker.pid, leave=3 << 20)
+    with serving(tmp_path, disk.directory / "data") as server:
         server.publish_until_blocked()
         assert len(server.confirmed) < server.published
         consumer = server.consumer()
-        server.drain(consumer, 20)
-        limit.empty()
+        server.drain(consumer, 50)
+        disk.empty()
         server.hear_all()
+        disk.fill()
+        server.publish_until_blocked()
+        server.drain(consumer, 50)
+        disk.empty()
+        server.hear_all()
+        server.broker.stop()
+        disk.fill()
+        server.broker.start()
+        server.publisher.connect(lambda: False)
+        consumer = server.consumer()
+        server.drain(consumer, 20)
+        disk.empty()
+        server.publisher.ask(queue_declare("another", durable=True))
+        server.drain(consumer, 20)
+        ballast = server.broker.data_dir / "messages" / "ballast"
+        eventually(ballast.exists, "the ballast to be there again")
         server.expect_after_restart()
-    finally:
-        server.close()
+
+
+def test_too_large_for_the_disk(disk: SmallDisk, tmp_path: Path) -> None:
+    """A message and a transaction are refused before they reach the store (311: "at the present time")."""
+    with serving(tmp_path, disk.directory / "data") as server:
+        client = server.connect()
+        disk.fill(leave=LARGE_BYTES // 2)
+        client.publish(bytes(LARGE_BYTES), key="q", properties=PERSISTENT)
+        refused = client.expect(ChannelClose)
+        assert refused.reply_code == ReplyCode.CONTENT_TOO_LARGE
+        text = f"CONTENT_TOO_LARGE - message of {LARGE_BYTES} bytes is larger than the room on the broker's disk"
+        assert refused.reply_text.startswith(text)
+        client.open_channel(2)
+        client.ask(TxSelect(), channel=2)
+        for _ in range(20):
+            client.publish(bytes(LARGE_BYTES // 20), key="q", properties=PERSISTENT, channel=2)
+        client.send(TxCommit(), channel=2)
+        assert client.expect(ChannelClose, channel=2).reply_code == ReplyCode.CONTENT_TOO_LARGE
+        server.publish()
+        server.hear_all()
+        server.expect_after_restart(kill=True)
+
+
+@pytest.mark.parametrize("end", ["kill", "purge"])
+def test_others_go_on_behind_a_batch_that_does_not_fit(disk: SmallDisk, tmp_path: Path, end: str) -> None:
+    """What makes room reaches the disk before it, and it is not written when nobody wants it any more."""
+    with serving(tmp_path, disk.directory / "data") as server:
+        for _ in range(20):
+            server.publish()
+        server.hear_all()
+        client = server.connect()
+        client.ask(queue_declare("large", durable=True))
+        client.ask(ConfirmSelect(False))
+        disk.fill(leave=LARGE_BYTES // 2)
+        while "publishers are blocked" not in server.broker.log():
+            client.publish(bytes(LARGE_BYTES // 20), key="large", properties=PERSISTENT)
+            with suppress(TimeoutError):
+                client.receive(timeout=PATIENCE_SECONDS)
+        consumer = server.consumer()
+        server.drain(consumer, 10)
+        consumer.ask(QueuePurge("q", False), channel=2)  # it is on disk, and what was said before it
+        if end == "purge":
+            consumer.ask(QueuePurge("large", False), channel=2)
+            eventually(lambda: "disk alarm cleared" in server.broker.log(), "publishers to go on")
+            server.publish()
+            server.hear_all()
+        server.expect_after_restart(kill=True)
+
+
+def test_the_disk_comes_back_when_the_queue_is_empty(disk: SmallDisk, tmp_path: Path) -> None:
+    """The alarm goes and publishers go on as soon as messages have gone, and others have their room back."""
+    with serving(tmp_path, disk.directory / "data", 16 << 20) as server:
+        server.publish_until_blocked()
+        server.drain(server.consumer(), server.published)
+        server.hear_all()
+        disk.fill(leave=1 << 20)
+        file = server.broker.data_dir / "messages" / "data.mdb"
+        eventually(lambda: file.stat().st_blocks * 512 < 4 << 20, "the file to give its room to others")
+        server.expect_after_restart()

@@ -6,6 +6,7 @@ import errno
 import os
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,31 +34,39 @@ def ends_at_a_failed_sync(place: Path, library: Path, environment: dict[str, str
 
 
 def holds_publishers_alone(directory: Path, environment: dict[str, str], patience: float = 10.0) -> None:
-    """I7. Under a disk alarm publishers are held and told, acknowledgements get to the disk."""
+    """I7. Under a disk alarm publishers are held and told, if they can hear it; acknowledgements get to the disk.
+
+    They pass held publishes on the same channel: they are what makes room.
+    """
     config = directory / "leveret.toml"
     config.write_text("[disk]\nfree_limit_bytes = 0\n")
     broker = BrokerProcess(directory / "data", "--config", str(config), environment=environment)
     with ExitStack() as ends:
         ends.callback(broker.kill)
 
-        def connect(*channels: int) -> Client:
-            return ends.enter_context(closing(Client.connect(broker.address, channels=channels)))
+        def connect(*channels: int, **login: Any) -> Client:
+            return ends.enter_context(closing(Client.connect(broker.address, channels=channels, **login)))
 
         broker.start()
         _publish_some(connect(1))
         broker.kill()
         config.write_text(f"[disk]\nfree_limit_bytes = {1 << 60}\n")
         broker.start()
-        publisher, consumer = connect(1), connect(1, 2)
+        publisher, consumer, deaf = connect(1), connect(1, 2), connect(1, capabilities={})
         publisher.ask(ConfirmSelect(False))
         publisher.publish(b"held", key="q", properties=PERSISTENT)
-        assert isinstance(publisher.receive(timeout=patience), ConnectionBlocked)
+        blocked = publisher.receive(timeout=patience)
+        assert isinstance(blocked, ConnectionBlocked)
+        assert blocked.reason == "low on disk"
+        deaf.publish(b"held", key="q")
         consumer.ask(consume("q", "t"))
+        consumer.publish(b"held", key="q")
+        consumer.expect(ConnectionBlocked, channel=0)
         for _ in range(MESSAGES_BEFORE):
             consumer.send(ack(consumer.expect_message(BasicDeliver).method.delivery_tag))
         consumer.send(QueuePurge("empty", False), channel=2)  # on disk with what was said before it
         consumer.receive(channel=2, timeout=patience)
-        assert publisher.arrived() == []
+        assert publisher.arrived() == deaf.arrived(channel=0) == []
         broker.kill()
         broker.start()
         consumer = connect(1)
@@ -78,14 +87,14 @@ def test_the_broker_ends_at_a_failed_sync(place: Path, injector: Path) -> None:
     ends_at_a_failed_sync(place, injector, dict(os.environ))
 
 
-def test_a_disk_alarm_holds_publishers_alone(place: Path) -> None:
-    holds_publishers_alone(place, dict(os.environ))
-
-
 @pytest.mark.parametrize("mistake", ["confirm after failed commit", "going on after failed sync"])
 def test_mistakes_about_failed_commits_are_found(mistake: str, place: Path, injector: Path) -> None:
     with pytest.raises(AssertionError):
         ends_at_a_failed_sync(place, injector, with_mistake(mistake))
+
+
+def test_a_disk_alarm_holds_publishers_alone(place: Path) -> None:
+    holds_publishers_alone(place, dict(os.environ))
 
 
 @pytest.mark.parametrize("mistake", ["alarm holds nobody", "alarm holds commits"])

@@ -36,11 +36,10 @@ def main() -> None:
     often.add_argument("--cycles", type=int, default=300, help="300 if not given")
     often.add_argument("--minutes", type=float, help="as many cycles as are begun within so many")
     parser.add_argument("--seed", type=int, help="decides what is done; instants are the machine's all the same")
-    parser.add_argument("--directory", type=Path, help="where the data directory is made; the system's for such things")
     parser.add_argument("--audit", action="store_true", help="and audit the event log; needs leveret[pipeline]")
     options = parser.parse_args()
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
-    directory = Path(tempfile.mkdtemp(prefix="leveret-kills-", dir=options.directory))
+    directory = Path(tempfile.mkdtemp(prefix="leveret-kills-"))
     often = f"{options.cycles} cycles" if options.minutes is None else f"{options.minutes:g} minutes"
     print(f"seed {seed}, {often}, data in {directory}", flush=True)
     logging.disable(logging.CRITICAL)  # libraries tell at length that their connections are lost

@@ -8,18 +8,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.admin.protocol import ask
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.recording_broker import events_in
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
 from leveret_spark.events.event_log_reader import Event
-from storage.events.event_format import blocks
 from tests.durability.kills import phases
 from tests.durability.kills.adapters.client_adapter import ClientAdapter
 from tests.durability.kills.adapters.client_log import STAMP, ConnectionLog, LoggingAdapter
 from tests.durability.kills.cycle import JOIN_SECONDS, SETTINGS, Campaign
 from tests.durability.kills.queue_contents import look
-from tests.durability.kills.scenario import Scenario, Traffic
+from tests.durability.kills.scenario import Traffic
 from tests.durability.ledgers.client_ledger import ClientLedger
 from tests.durability.ledgers.oracle import Found
 
@@ -28,8 +28,6 @@ enabled = true
 stamp_message_ids = true
 kept_bytes = 0
 """
-SILENT_LOOKS = 50
-"""Of ten milliseconds: longer than anything that is under way takes, or waits for."""
 
 Place = tuple[str, int]
 """A queue, and a position in it."""
@@ -48,7 +46,7 @@ class Sight(NamedTuple):
 
 
 class AuditedCampaign(Campaign):
-    """Its cycles are those of any campaign; besides, everybody may come to rest before the kill."""
+    """Its cycles are those of any campaign; besides, everybody may come to rest before an orderly stop."""
 
     settings = EVENTS + SETTINGS
 
@@ -58,13 +56,11 @@ class AuditedCampaign(Campaign):
 
     @property
     def ledgers(self) -> list[ClientLedger]:
-        """Of the scenarios whose clients keep logs."""
-        return [scenario.ledger for scenario in self.scenarios if isinstance(scenario, Traffic)]
+        """Of all scenarios."""
+        return [scenario.ledger for scenario in self.scenarios]
 
-    def _new_adapter(self, scenario: Scenario) -> ClientAdapter:
+    def _new_adapter(self, scenario: Traffic) -> ClientAdapter:
         adapter = super()._new_adapter(scenario)
-        if not isinstance(scenario, Traffic):
-            return adapter
         return LoggingAdapter(adapter, scenario.name, self.connections, transactional=scenario.transactional)
 
     def restart(self) -> None:
@@ -74,8 +70,8 @@ class AuditedCampaign(Campaign):
         for scenario in self.scenarios:
             scenario.crashed()
 
-    def work_and_kill_at_rest(self) -> None:
-        """Load; then all clients have proven what they did and say nothing more, the log has caught up, and a kill."""
+    def work_and_stop(self) -> None:
+        """Load; then all clients have proven what they did and say nothing more, and an orderly stop."""
         self._set_to_work()
         self._await_connected()
         self._kill(self._at_rest)
@@ -85,19 +81,15 @@ class AuditedCampaign(Campaign):
         self.resting.set()
         for worker in self._workers:
             worker.join(JOIN_SECONDS)
-        last, looks = 0, 0
-
-        def silent() -> bool:
-            nonlocal last, looks
-            found = last_written(broker.data_dir / "events")
-            last, looks = found, looks + 1 if found == last else 0
-            return looks >= SILENT_LOOKS
-
-        eventually(silent, "the log to say no more")
+        eventually(self._nothing_is_delayed, "delays to be over", seconds=JOIN_SECONDS)
         dying.set()
-        broker.kill()
+        broker.stop()
         self.resting.clear()
-        return "at rest"
+        return "stopped at rest"
+
+    def _nothing_is_delayed(self) -> bool:
+        rows = ask(self.broker.data_dir, "list_exchanges", {"vhost": "/"}, JOIN_SECONDS)
+        return not any(row["messages_delayed"] for row in rows)
 
     def look(self) -> Sight:
         """What every queue of the ledgers holds."""
@@ -143,12 +135,3 @@ def _left(places: dict[int, int]) -> set[int]:
     """The places of messages that are further behind too: they were given back, and went to the end."""
     last = {number: position for position, number in sorted(places.items())}
     return {position for position, number in places.items() if position < last[number]}
-
-
-def last_written(directory: Path) -> int:
-    """The number of the last event in the segment that is being written."""
-    last = 0
-    for path in directory.glob("_tmp.*"):
-        for block in blocks(path.read_bytes()):
-            last = max(last, block.first + block.events - 1)
-    return last

@@ -19,13 +19,12 @@ from storage.messages.verify_messages import verify
 from tests.durability.kills import phases
 from tests.durability.kills.adapters.client_adapter import ClientAdapter
 from tests.durability.kills.adapters.with_aio_pika import AioPikaAdapter
-from tests.durability.kills.adapters.with_kombu import KombuAdapter
 from tests.durability.kills.adapters.with_pika import PikaAdapter
 from tests.durability.kills.plans import SCENARIOS
-from tests.durability.kills.scenario import Scenario
+from tests.durability.kills.scenario import Traffic
 from tests.durability.ledgers.client_ledger import Tally
 
-ADAPTERS: tuple[type[PikaAdapter | KombuAdapter | AioPikaAdapter], ...] = (PikaAdapter, KombuAdapter, AioPikaAdapter)
+ADAPTERS: tuple[type[PikaAdapter | AioPikaAdapter], ...] = (PikaAdapter, AioPikaAdapter)
 SETTINGS = """[limits]
 queue_window_messages = 16
 """
@@ -45,7 +44,7 @@ class BrokenPromiseError(AssertionError):
 class Worker(threading.Thread):
     """Works through one life of the broker with a scenario and its client, which stays over lives."""
 
-    def __init__(self, campaign: Campaign, scenario: Scenario, adapter: ClientAdapter) -> None:
+    def __init__(self, campaign: Campaign, scenario: Traffic, adapter: ClientAdapter) -> None:
         super().__init__(name=scenario.name, daemon=True)
         self.scenario = scenario
         self.adapter = adapter
@@ -158,7 +157,7 @@ class Campaign:
         for worker in self._workers:
             worker.start()
 
-    def _adapter_of(self, scenario: Scenario) -> ClientAdapter:
+    def _adapter_of(self, scenario: Traffic) -> ClientAdapter:
         """The client a scenario had before, which then comes back by itself, or another one."""
         adapter = self._adapters.get(scenario.name)
         if adapter is None or self._dice.random() < OTHER_ADAPTER_CHANCE:
@@ -168,7 +167,7 @@ class Campaign:
             self._adapters[scenario.name] = adapter
         return adapter
 
-    def _new_adapter(self, scenario: Scenario) -> ClientAdapter:
+    def _new_adapter(self, scenario: Traffic) -> ClientAdapter:
         library = self._dice.choice(ADAPTERS)
         self.clients[library.__name__] += 1
         return library(self.broker.address, transactional=scenario.transactional)
@@ -207,7 +206,7 @@ class Campaign:
     def _inspect(self) -> None:
         problems = []
         for scenario in self.scenarios:
-            client = Client.connect(self.broker.address)
+            client = Client.connect(self.broker.address, timeout=JOIN_SECONDS)
             try:
                 problems += scenario.inspect(client)
             except (AssertionError, EOFError, OSError) as error:

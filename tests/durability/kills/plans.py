@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from tests.durability.kills.definition_scenario import Definitions
-from tests.durability.kills.scenario import Plan, Scenario, Traffic, Way
-from tests.durability.kills.stream_readers import Log
+from tests.durability.kills.scenario import Plan, Traffic, Way
 from tests.durability.ledgers.client_ledger import Chain
 
 PRIORITIES = 3
@@ -39,7 +37,6 @@ RANKED = Plan(
     ways=(Way("", "ranked", ("ranked",), persistent_part=0.9, priority_max=PRIORITIES + 1),),
     consumed=("ranked", "ranked.dead"),
     arguments={"ranked": letters_to("ranked.dead", **{"x-max-priority": PRIORITIES})},
-    fanouts={},
 )
 
 QUORUM = Plan(
@@ -66,7 +63,6 @@ QUORUM = Plan(
         "quorum.often": letters_to("quorum.too often", **{"x-queue-type": "quorum", "x-delivery-limit": 2}),
         "quorum.all": {"x-queue-type": "quorum"},
     },
-    fanouts={},
 )
 """Dead letters at least once; a limit of deliveries; transient messages, which are kept too."""
 
@@ -101,17 +97,14 @@ DEALS = Plan(
         Way("", "deals.kept", ("deals.kept",)),
     ),
     consumed=("deals", "deals.copy"),
-    arguments={},
     fanouts={"deals.both": ("deals", "deals.copy")},
 )
 """For transactions: publishes to several queues and acknowledgements, together."""
 
-SCENARIOS: tuple[Callable[[random.Random], Scenario], ...] = (
+SCENARIOS: tuple[Callable[[random.Random], Traffic], ...] = (
     lambda dice: Traffic("work", WORK, dice),
     lambda dice: Traffic("ranked", RANKED, dice),
     lambda dice: Traffic("quorum", QUORUM, dice),
     lambda dice: Traffic("later", LATER, dice),
     lambda dice: Traffic("deals", DEALS, dice, transactional=True),
-    Log,
-    Definitions,
 )

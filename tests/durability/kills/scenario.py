@@ -1,45 +1,19 @@
-"""What the clients do: publish, consume, settle, each with its ledger. One scenario is one client's work."""
+"""What the clients do: publish, consume, settle, each with its ledger, over any number of lives of the broker."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
 from harness.clients.wire_client import Client
 from tests.durability.kills.adapters.client_adapter import ClientAdapter, Delivery, Publication, Verdict
 from tests.durability.kills.queue_contents import inspect_ledger
-from tests.durability.ledgers.client_ledger import Chain, ClientLedger, Tally, Transaction
+from tests.durability.ledgers.client_ledger import BODY_BYTES_MAX, Chain, ClientLedger, Transaction
 
 PUBLISHED_AT_ONCE_MAX = 12
-
-
-class Scenario(Protocol):
-    """One client's work, over any number of lives of the broker."""
-
-    name: str
-    transactional: bool
-    tally: Tally
-
-    def set_up(self, client: Client) -> None:
-        """Declare what must be there from now on."""
-
-    def begin(self, adapter: ClientAdapter) -> None:
-        """A connection is there: start to consume."""
-
-    def step(self, adapter: ClientAdapter) -> None:
-        """Do a little. Raises AssertionError for what the broker must not do."""
-
-    def rest(self, adapter: ClientAdapter) -> None:
-        """Say what proves everything before it, and then nothing more."""
-
-    def crashed(self) -> None:
-        """The broker was killed, and the connection is not used any more."""
-
-    def inspect(self, client: Client) -> list[str]:
-        """Look at everything after a restart: what is wrong. Some is settled, for the next life."""
 
 
 @dataclass(frozen=True)
@@ -61,12 +35,13 @@ class Plan:
     chains: tuple[Chain, ...]
     ways: tuple[Way, ...]
     consumed: tuple[str, ...]
-    arguments: Mapping[str, Mapping[str, Any]]
+    arguments: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of the queues that have some."""
-    fanouts: Mapping[str, tuple[str, ...]]
+    fanouts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Exchanges, and the queues bound to each."""
     delaying: tuple[str, ...] = ()
     """Those of them that delay."""
+    body_bytes_max: int = BODY_BYTES_MAX
 
 
 def choose_verdict(dice: random.Random) -> Verdict | None:
@@ -90,13 +65,14 @@ class Traffic:
         self.name = name
         self.transactional = transactional
         self.proofs = f"{name}.proofs"
-        self.ledger = ClientLedger(name, self.proofs, plan.chains)
+        self.ledger = ClientLedger(name, self.proofs, plan.chains, plan.body_bytes_max)
         self.tally = self.ledger.tally
         self._plan = plan
         self._dice = dice
         self._outstanding: list[tuple[Delivery, int]] = []
 
     def set_up(self, client: Client) -> None:
+        """Declare what must be there from now on."""
         for queue in self.ledger.queues:
             client.ask(queue_declare(queue, durable=True, arguments=self._plan.arguments.get(queue)))
         for exchange, queues in self._plan.fanouts.items():
@@ -107,12 +83,14 @@ class Traffic:
                 client.ask(queue_bind(queue, exchange))
 
     def begin(self, adapter: ClientAdapter) -> None:
+        """A connection is there: start to consume."""
         if self.transactional:
             self.ledger.transaction = Transaction()
         for queue in self._plan.consumed:
             adapter.consume(queue)
 
     def step(self, adapter: ClientAdapter) -> None:
+        """Do a little. Raises AssertionError for what the broker must not do."""
         publications = [self._publication() for _ in range(self._dice.randint(0, PUBLISHED_AT_ONCE_MAX))]
         if self._dice.random() < 0.5:
             publications.append(self._proof())
@@ -125,6 +103,7 @@ class Traffic:
             adapter.publish([self._proof()], self.ledger.confirmed)
 
     def rest(self, adapter: ClientAdapter) -> None:
+        """Say what proves everything before it, and then nothing more."""
         adapter.publish([self._proof()], self.ledger.confirmed)
         if self.transactional:
             adapter.commit()
@@ -174,8 +153,10 @@ class Traffic:
                 self.ledger.acked(held.queue, of)
 
     def crashed(self) -> None:
+        """The broker was killed, and the connection is not used any more."""
         self._outstanding.clear()
         self.ledger.crashed()
 
     def inspect(self, client: Client) -> list[str]:
+        """Look at everything after a restart: what is wrong. Some is settled, for the next life."""
         return inspect_ledger(client, self.ledger, self._dice)

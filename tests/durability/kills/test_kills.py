@@ -1,4 +1,4 @@
-"""The loop of kills finds a broker that confirms too early, or forgets; `make crash-kill` runs it for long."""
+"""Some cycles of kills under real clients, which `make crash-kill` does for hours; and a broker that forgets."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tests.durability.kills.cycle import BrokenPromiseError, running
 from tests.planted.mistake import Kills
 from tests.planted.planted_catalogue import found_by, with_mistake
 
+CYCLES = 4
 CYCLES_MAX = 20
 
 pytestmark = [
@@ -17,6 +18,15 @@ pytestmark = [
     # Clients whose connection was lost leave sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
+
+
+def test_kills_under_real_clients(tmp_path: Path) -> None:
+    """pika and aio-pika, in all phases of the broker's life."""
+    with running(tmp_path, 20) as campaign:
+        campaign.cycles(CYCLES)
+        campaign.end()
+    assert campaign.tally.confirmed
+    assert campaign.tally.checked
 
 
 @pytest.mark.parametrize(("name", "kills"), found_by(Kills))

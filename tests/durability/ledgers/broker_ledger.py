@@ -6,47 +6,24 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker.wire.methods import (
-    ExchangeBind,
-    ExchangeBindOk,
-    ExchangeDeclare,
-    ExchangeDeclareOk,
-    ExchangeDelete,
-    ExchangeDeleteOk,
-    ExchangeUnbind,
-    ExchangeUnbindOk,
-    QueueBind,
-    QueueBindOk,
-    QueueDeclare,
-    QueueDeclareOk,
-    QueueDelete,
-    QueueDeleteOk,
-    QueuePurge,
-    QueuePurgeOk,
-    QueueUnbind,
-    QueueUnbindOk,
-    TxCommit,
-    TxCommitOk,
-    TxRollback,
-    TxRollbackOk,
-)
+from broker.wire import methods
 from tests.durability.ledgers.conversation import Answer, Request, Said
 from tests.durability.ledgers.definition_ledger import DefinitionLedger, Facts
 from tests.durability.ledgers.ledger_verdicts import problems
 from tests.durability.ledgers.message_ledger import MessageLedger
 
 ASKED = {
-    ExchangeBind: ExchangeBindOk,
-    ExchangeDeclare: ExchangeDeclareOk,
-    ExchangeDelete: ExchangeDeleteOk,
-    ExchangeUnbind: ExchangeUnbindOk,
-    QueueBind: QueueBindOk,
-    QueueDeclare: QueueDeclareOk,
-    QueueDelete: QueueDeleteOk,
-    QueuePurge: QueuePurgeOk,
-    QueueUnbind: QueueUnbindOk,
-    TxCommit: TxCommitOk,
-    TxRollback: TxRollbackOk,
+    methods.ExchangeBind: methods.ExchangeBindOk,
+    methods.ExchangeDeclare: methods.ExchangeDeclareOk,
+    methods.ExchangeDelete: methods.ExchangeDeleteOk,
+    methods.ExchangeUnbind: methods.ExchangeUnbindOk,
+    methods.QueueBind: methods.QueueBindOk,
+    methods.QueueDeclare: methods.QueueDeclareOk,
+    methods.QueueDelete: methods.QueueDeleteOk,
+    methods.QueuePurge: methods.QueuePurgeOk,
+    methods.QueueUnbind: methods.QueueUnbindOk,
+    methods.TxCommit: methods.TxCommitOk,
+    methods.TxRollback: methods.TxRollbackOk,
     Request: Answer,
 }
 """What is asked for, and how it is answered: in the order of asking, on each connection."""

@@ -21,6 +21,8 @@ from tests.durability.ledgers.oracle import Debt, Found, Kind, Order, Owed, Plac
 BODY_BYTES_MAX = 2000
 PREFETCH = 40
 NEVER = 1 << 60
+SOMETIME = NEVER - 1
+"""Of what happens at the disk's pace: later than anything that a confirm proves."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Copy:
     """First delivery of this life, by queue."""
     wanders: bool = False
     """It may have gone to the end."""
+    with_many: bool = False
+    """It was settled in this life with many others by one frame, and counts as unacknowledged until its turn comes."""
     marked: set[str] = field(default_factory=set)
     """Queues from which its delivery is on disk."""
 
@@ -104,8 +108,9 @@ class ClientLedger:
     Methods that take in what the broker did raise AssertionError when it may not have done that.
     """
 
-    def __init__(self, name: str, proofs: str, chains: Iterable[Chain]) -> None:
+    def __init__(self, name: str, proofs: str, chains: Iterable[Chain], body_bytes_max: int = BODY_BYTES_MAX) -> None:
         self.name = name
+        self._body_bytes_max = body_bytes_max
         self.proofs = Chain(proofs)
         self.chains = {chain.home: chain for chain in (self.proofs, *chains)}
         self.tally = Tally()
@@ -129,7 +134,7 @@ class ClientLedger:
 
     def body(self, number: int) -> bytes:
         """The body of a message: it says which one it is."""
-        size = random.Random(f"{self.name} {number}").randint(0, BODY_BYTES_MAX)
+        size = random.Random(f"{self.name} {number}").randint(0, self._body_bytes_max)
         return b"%s %d %s" % (self.name.encode(), number, b"%d" % (number % 10) * size)
 
     def number_of(self, body: bytes) -> int:
@@ -168,21 +173,33 @@ class ClientLedger:
         if self.transaction is not None:
             self.transaction.removed.append(copy)
 
-    def rejected(self, queue: str, number: int) -> None:
-        """A rejection is about to be sent: into the dead letters, or for good where there are none."""
+    def rejected(self, queue: str, number: int, *, with_many: bool = False) -> None:
+        """A rejection is about to be sent: into the dead letters, or for good where there are none.
+
+        `with_many` others by one frame it happens at the disk's pace, and no confirm proves it.
+        """
         self._moment += 1
         self.tally.rejected += 1
-        copy = self._copy_in(queue, number)
+        copy, moment = self._copy_in(queue, number), SOMETIME if with_many else self._moment
+        copy.with_many = with_many
         if queue == copy.chain.home and copy.chain.letters:
-            copy.rejected_at = self._moment
+            copy.rejected_at = moment
         else:
-            copy.acked_at = self._moment
+            copy.acked_at = moment
 
-    def requeued(self, queue: str, number: int) -> None:
+    def requeued(self, queue: str, number: int, *, with_many: bool = False) -> None:
         """A message is about to be given back."""
         self._moment += 1
         copy = self._copy_in(queue, number)
+        copy.with_many = with_many
         copy.wanders = copy.wanders or copy.chain.returns_last
+
+    def purged(self, home: str) -> None:
+        """A queue, and then the one its letters go to, are about to be purged; nobody has to settle any of it."""
+        self._moment += 1
+        for (_, place), copy in self._copies.items():
+            if place == home:
+                copy.acked_at = SOMETIME if copy.with_many else min(copy.acked_at, self._moment)
 
     def committed(self) -> None:
         """The transaction is done: what was in it is certain, and proves what was before it."""
@@ -263,6 +280,7 @@ class ClientLedger:
             copy.certain = False
         copy.published_at, copy.acked_at, copy.rejected_at = -1, NEVER, NEVER
         copy.handed_at.clear()
+        copy.with_many = False
 
     def missing(self, queue: str, found: Iterable[Found]) -> bool:
         """A look at a queue has not shown everything that must come there by itself."""

@@ -11,16 +11,7 @@ from itertools import count
 from typing import Any
 
 from broker.session.login.passwords import verify
-from broker.wire.methods import (
-    ExchangeBind,
-    ExchangeDeclare,
-    ExchangeDelete,
-    ExchangeUnbind,
-    QueueBind,
-    QueueDeclare,
-    QueueDelete,
-    QueueUnbind,
-)
+from broker.wire import methods
 from tests.durability.ledgers.conversation import Request
 
 Fact = tuple[str, ...]
@@ -83,17 +74,17 @@ def _agree(fact: Fact, found: Any, promised: Any) -> bool:
     return verify(password.encode(), password_hash) and tags == promised_tags
 
 
-def _binding(method: QueueBind | QueueUnbind | ExchangeBind | ExchangeUnbind) -> Fact:
-    if isinstance(method, QueueBind | QueueUnbind):
+def _binding(method: methods.QueueBind | methods.QueueUnbind | methods.ExchangeBind | methods.ExchangeUnbind) -> Fact:
+    if isinstance(method, methods.QueueBind | methods.QueueUnbind):
         return ("binding", method.exchange, "queue", method.queue, method.routing_key)
     return ("binding", method.source, "exchange", method.destination, method.routing_key)
 
 
-def _queue_deleted(ledger: DefinitionLedger, method: QueueDelete) -> Facts:
+def _queue_deleted(ledger: DefinitionLedger, method: methods.QueueDelete) -> Facts:
     return {("queue", method.queue): None, **ledger._gone("binding", at1="queue", at2=method.queue)}
 
 
-def _exchange_deleted(ledger: DefinitionLedger, method: ExchangeDelete) -> Facts:
+def _exchange_deleted(ledger: DefinitionLedger, method: methods.ExchangeDelete) -> Facts:
     from_it = ledger._gone("binding", at0=method.exchange)
     to_it = ledger._gone("binding", at1="exchange", at2=method.exchange)
     return {("exchange", method.exchange): None, **from_it, **to_it}
@@ -104,14 +95,14 @@ def _policy(arguments: Mapping[str, Any]) -> tuple[str, Any, int]:
 
 
 _METHODS: dict[type, Callable[[DefinitionLedger, Any], Facts]] = {
-    QueueDeclare: lambda ledger, method: {("queue", method.queue): True},
-    QueueDelete: _queue_deleted,
-    ExchangeDeclare: lambda ledger, method: {("exchange", method.exchange): method.type},
-    ExchangeDelete: _exchange_deleted,
-    QueueBind: lambda ledger, method: {_binding(method): True},
-    QueueUnbind: lambda ledger, method: {_binding(method): None},
-    ExchangeBind: lambda ledger, method: {_binding(method): True},
-    ExchangeUnbind: lambda ledger, method: {_binding(method): None},
+    methods.QueueDeclare: lambda ledger, method: {("queue", method.queue): True},
+    methods.QueueDelete: _queue_deleted,
+    methods.ExchangeDeclare: lambda ledger, method: {("exchange", method.exchange): method.type},
+    methods.ExchangeDelete: _exchange_deleted,
+    methods.QueueBind: lambda ledger, method: {_binding(method): True},
+    methods.QueueUnbind: lambda ledger, method: {_binding(method): None},
+    methods.ExchangeBind: lambda ledger, method: {_binding(method): True},
+    methods.ExchangeUnbind: lambda ledger, method: {_binding(method): None},
 }
 
 _REQUESTS: dict[str, Callable[[DefinitionLedger, Mapping[str, Any]], Facts]] = {

@@ -14,20 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from broker.wire.methods import (
-    BasicAck,
-    BasicDeliver,
-    BasicGet,
-    BasicGetEmpty,
-    BasicGetOk,
-    BasicNack,
-    BasicPublish,
-    QueueDelete,
-    QueuePurge,
-    TxCommit,
-    TxRollback,
-    TxSelect,
-)
+from broker.wire import methods
 from harness.clients.amqp_peer import Message
 from tests.durability.ledgers.conversation import Request
 from tests.durability.ledgers.oracle import Place
@@ -149,15 +136,15 @@ class MessageLedger:
     def ask(self, connection: int, what: Any) -> Callable[[], None]:
         """Something is asked for that is answered: what to do then."""
         session, moment = self._sessions.setdefault(connection, Session()), self._moment
-        if isinstance(what, QueuePurge | QueueDelete):
+        if isinstance(what, methods.QueuePurge | methods.QueueDelete):
             leaving = [place for place, state in self.places.items() if place[0] == what.queue and state in ALIVE]
             for place in leaving:
                 self._leave(session, place)
             return lambda: self._on_disk(session, moment + 1, only=leaving)
-        if isinstance(what, TxCommit):
+        if isinstance(what, methods.TxCommit):
             transaction = self._commit(session)
             return lambda: self._committed(session, transaction, moment)
-        if isinstance(what, TxRollback):
+        if isinstance(what, methods.TxRollback):
             transaction = session.transaction or Transaction()
             session.transaction = Transaction()
             return lambda: session.delivered.update(transaction.settled)
@@ -168,10 +155,10 @@ class MessageLedger:
 
     # From the client
 
-    def _select(self, session: Session, _method: TxSelect, _message: Message | None) -> None:
+    def _select(self, session: Session, _method: methods.TxSelect, _message: Message | None) -> None:
         session.transaction = Transaction()
 
-    def _publish(self, session: Session, method: BasicPublish, message: Message | None) -> None:
+    def _publish(self, session: Session, method: methods.BasicPublish, message: Message | None) -> None:
         assert message is not None
         session.tag += 1
         number, persistent = number_of(message.body), message.properties.delivery_mode == 2
@@ -184,7 +171,7 @@ class MessageLedger:
         self._set(lasting, State.POSSIBLE)
         session.published[session.tag] = places, self._moment
 
-    def _ack(self, session: Session, method: BasicAck, _message: Message | None) -> None:
+    def _ack(self, session: Session, method: methods.BasicAck, _message: Message | None) -> None:
         for tag, place in _taken(session, method.delivery_tag, method.multiple):
             if session.transaction is None:
                 self._leave(session, place)
@@ -192,7 +179,7 @@ class MessageLedger:
                 session.transaction.settled[tag] = place
                 session.transaction.takes.append(place)
 
-    def _nack(self, session: Session, method: BasicNack, _message: Message | None) -> None:
+    def _nack(self, session: Session, method: methods.BasicNack, _message: Message | None) -> None:
         for tag, place in _taken(session, method.delivery_tag, method.multiple):
             before = self.places[place]
             if session.transaction is not None:
@@ -207,7 +194,7 @@ class MessageLedger:
     def _administer(self, _session: Session, request: Request, _message: Message | None) -> None:
         self._limited |= request.command == "set_policy"
 
-    def _get(self, session: Session, method: BasicGet, _message: Message | None) -> None:
+    def _get(self, session: Session, method: methods.BasicGet, _message: Message | None) -> None:
         session.gets.append((method.queue, method.no_ack))
 
     def _leave(self, session: Session, place: Place) -> None:
@@ -232,7 +219,7 @@ class MessageLedger:
 
     # From the broker
 
-    def _deliver(self, session: Session, method: BasicDeliver, message: Message | None) -> None:
+    def _deliver(self, session: Session, method: methods.BasicDeliver, message: Message | None) -> None:
         assert message is not None
         if method.consumer_tag == READER:
             self._read_from_log(message)
@@ -247,7 +234,7 @@ class MessageLedger:
         assert self.read.setdefault(offset, number) == number, f"offset {offset} is another message's"
         self.places[LOG, number] = State.CERTAIN
 
-    def _got(self, session: Session, method: BasicGetOk, message: Message | None) -> None:
+    def _got(self, session: Session, method: methods.BasicGetOk, message: Message | None) -> None:
         assert message is not None
         queue, no_ack = session.gets.popleft()
         if no_ack:
@@ -255,10 +242,10 @@ class MessageLedger:
         else:
             session.delivered[method.delivery_tag] = queue, number_of(message.body)
 
-    def _got_nothing(self, session: Session, _method: BasicGetEmpty, _message: Message | None) -> None:
+    def _got_nothing(self, session: Session, _method: methods.BasicGetEmpty, _message: Message | None) -> None:
         session.gets.popleft()
 
-    def _confirm(self, session: Session, method: BasicAck, _message: Message | None) -> None:
+    def _confirm(self, session: Session, method: methods.BasicAck, _message: Message | None) -> None:
         for places, moment in _answered(session, method):
             for place in places:
                 if self.places[place] is State.POSSIBLE:
@@ -266,7 +253,7 @@ class MessageLedger:
                 if place[0].startswith("kept") and self.places[place] is State.CERTAIN:
                     self._on_disk(session, moment)
 
-    def _refuse(self, session: Session, method: BasicNack, _message: Message | None) -> None:
+    def _refuse(self, session: Session, method: methods.BasicNack, _message: Message | None) -> None:
         for places, _moment in _answered(session, method):
             for queue, number in places:
                 assert refuses(queue) or (queue == QUORUM and self._limited), f"{queue} has refused {number}"
@@ -295,7 +282,7 @@ class MessageLedger:
         self._on_disk(session, moment + 1, only=list(session.left))
 
 
-def _answered(session: Session, method: BasicAck | BasicNack) -> list[tuple[tuple[Place, ...], int]]:
+def _answered(session: Session, method: methods.BasicAck | methods.BasicNack) -> list[tuple[tuple[Place, ...], int]]:
     """What was published under the tags that a confirm names, and when."""
     up_to = method.delivery_tag
     tags = [tag for tag in session.published if tag <= up_to] if method.multiple else [up_to]
@@ -316,17 +303,17 @@ def dead(place: Place) -> Place:
 _Handler = Callable[[MessageLedger, Session, Any, Message | None], None]
 
 _FROM_CLIENT: dict[type, _Handler] = {
-    TxSelect: MessageLedger._select,
-    BasicPublish: MessageLedger._publish,
-    BasicAck: MessageLedger._ack,
-    BasicNack: MessageLedger._nack,
-    BasicGet: MessageLedger._get,
+    methods.TxSelect: MessageLedger._select,
+    methods.BasicPublish: MessageLedger._publish,
+    methods.BasicAck: MessageLedger._ack,
+    methods.BasicNack: MessageLedger._nack,
+    methods.BasicGet: MessageLedger._get,
     Request: MessageLedger._administer,
 }
 _FROM_BROKER: dict[type, _Handler] = {
-    BasicDeliver: MessageLedger._deliver,
-    BasicGetOk: MessageLedger._got,
-    BasicGetEmpty: MessageLedger._got_nothing,
-    BasicAck: MessageLedger._confirm,
-    BasicNack: MessageLedger._refuse,
+    methods.BasicDeliver: MessageLedger._deliver,
+    methods.BasicGetOk: MessageLedger._got,
+    methods.BasicGetEmpty: MessageLedger._got_nothing,
+    methods.BasicAck: MessageLedger._confirm,
+    methods.BasicNack: MessageLedger._refuse,
 }

@@ -7,26 +7,13 @@ from collections import deque
 from itertools import count
 from typing import Protocol
 
+from broker.wire import methods
 from broker.wire.field_tables import from_python
-from broker.wire.methods import (
-    BasicAck,
-    BasicDeliver,
-    BasicGetEmpty,
-    BasicGetOk,
-    BasicNack,
-    ConfirmSelect,
-    QueuePurge,
-    TxCommit,
-    TxCommitOk,
-    TxRollback,
-    TxRollbackOk,
-    TxSelect,
-)
 from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT, TRANSIENT
 from harness.clients.shorthand import ack, consume, get, nack, prefetch, queue_declare, queue_delete
 from harness.clients.wire_client import Client
-from tests.durability.ledgers.speaker import Speaker
+from tests.durability.ledgers.pipelining_client import PipeliningClient
 from tests.durability.ledgers.topology import (
     BOTH,
     CLIENTS,
@@ -75,20 +62,21 @@ class Publisher:
         self._extra = 0
 
     def connect(self, client: Client) -> None:
-        """Declare everything, and start to consume."""
-        self._speaker = speaker = Speaker(client, self._choose)
+        """Declare everything, start to consume, and purge what an earlier life has left in one queue."""
+        self._pipeline = pipeline = PipeliningClient(client, self._choose)
         self._tag, self._held = 0, list[int]()
         self._unconfirmed: set[int] = set()
         self._gets = deque[bool]()  # what was asked for: without acknowledgement?
         for method in declarations(self._index):
             client.ask(method)
-        client.ask(ConfirmSelect(False))
+        client.ask(methods.ConfirmSelect(False))
         client.ask(prefetch(self._choose.choice((3, 20, 40))))
         for name in (WORK, RANKED, QUORUM):
-            speaker.say(consume(name, name))
-        speaker.say(prefetch(65535))
-        speaker.say(consume(LOG, READER, arguments={"x-stream-offset": "first"}))
-        speaker.breathe()
+            pipeline.send(consume(name, name))
+        pipeline.send(prefetch(65535))
+        pipeline.send(consume(LOG, READER, arguments={"x-stream-offset": "first"}))
+        pipeline.send(methods.QueuePurge(purged(self._index), False))
+        pipeline.flush()
 
     def step(self) -> None:
         """Say several things, then publish what makes them certain, and hear until it is confirmed."""
@@ -98,9 +86,9 @@ class Publisher:
             self._answer()
         if self._choose.random() < 0.15:
             self._gets.append(self._choose.random() < 0.4)
-            self._speaker.say(get(FETCHED, no_ack=self._gets[-1]))
+            self._pipeline.send(get(FETCHED, no_ack=self._gets[-1]))
         if self._choose.random() < 0.1:
-            self._speaker.say(QueuePurge(self._choose.choice((purged, full))(self._index), False))
+            self._pipeline.send(methods.QueuePurge(self._choose.choice((purged, full))(self._index), False))
         if self._choose.random() < 0.08:
             self._use_a_queue_of_its_own()
         self._send("", kept(self._index), persistent=True)
@@ -122,7 +110,7 @@ class Publisher:
         properties = (PERSISTENT if persistent else TRANSIENT)._replace(priority=priority_of(number))
         if exchange == DELAYING:
             properties = properties._replace(headers=from_python({"x-delay": DELAY_MILLISECONDS}))
-        self._speaker.publish(exchange, key, properties, body_of(number, self._choose.choice(SIZES)))
+        self._pipeline.publish(exchange, key, properties, body_of(number, self._choose.choice(SIZES)))
 
     def _answer(self) -> None:
         """Acknowledge or reject some of what is held."""
@@ -131,34 +119,34 @@ class Publisher:
         index = self._choose.choice((0, 0, self._choose.randrange(len(self._held))))
         tag, what = self._held.pop(index), self._choose.random()
         if what < 0.2:
-            self._speaker.say(ack(tag, multiple=True))
+            self._pipeline.send(ack(tag, multiple=True))
             self._held = [held for held in self._held if held > tag]
         elif what < 0.5:
-            self._speaker.say(ack(tag))
+            self._pipeline.send(ack(tag))
         else:
-            self._speaker.say(nack(tag, requeue=what < 0.6))
+            self._pipeline.send(nack(tag, requeue=what < 0.6))
 
     def _use_a_queue_of_its_own(self) -> None:
         """Declare a queue, publish to it, and delete the one before it."""
         self._extra += 1
         name = f"extra {self._index} "
-        self._speaker.say(queue_declare(f"{name}{self._extra}", durable=True))
+        self._pipeline.send(queue_declare(f"{name}{self._extra}", durable=True))
         self._send("", f"{name}{self._extra}", persistent=True)
-        self._speaker.say(queue_delete(f"{name}{self._extra - 1}"))
+        self._pipeline.send(queue_delete(f"{name}{self._extra - 1}"))
 
     def _hear_one(self) -> None:
-        item = self._speaker.hear()
+        item = self._pipeline.receive()
         if isinstance(item, Message):
-            assert isinstance(item.method, BasicDeliver | BasicGetOk), item
-            if isinstance(item.method, BasicGetOk):
+            assert isinstance(item.method, methods.BasicDeliver | methods.BasicGetOk), item
+            if isinstance(item.method, methods.BasicGetOk):
                 settled = self._gets.popleft()
             else:
                 settled = item.method.consumer_tag == READER
             if not settled:
                 self._held.append(item.method.delivery_tag)
-        elif isinstance(item, BasicGetEmpty):
+        elif isinstance(item, methods.BasicGetEmpty):
             self._gets.popleft()
-        elif isinstance(item, BasicAck | BasicNack):
+        elif isinstance(item, methods.BasicAck | methods.BasicNack):
             up_to = item.delivery_tag
             self._unconfirmed = {tag for tag in self._unconfirmed if (tag > up_to if item.multiple else tag != up_to)}
         else:
@@ -175,13 +163,13 @@ class Transactor:
 
     def connect(self, client: Client) -> None:
         """Declare everything, and start to consume."""
-        self._speaker = Speaker(client, self._choose)
+        self._pipeline = PipeliningClient(client, self._choose)
         self._held, self._settled = list[int](), list[int]()
         for method in declarations(self._index):
             client.ask(method)
-        client.ask(TxSelect())
+        client.ask(methods.TxSelect())
         client.ask(prefetch(30))
-        self._speaker.say(consume(TX_WORK, TX_WORK))
+        self._pipeline.send(consume(TX_WORK, TX_WORK))
 
     def step(self) -> None:
         """One transaction."""
@@ -189,12 +177,12 @@ class Transactor:
             exchange, key = self._choose.choice(((TX_BOTH, ""), (TX_BOTH, ""), ("", TX_A), ("", TX_WORK)))
             properties = PERSISTENT if self._choose.random() < 0.85 else TRANSIENT
             body = body_of(next(self._numbers), self._choose.choice(SIZES))
-            self._speaker.publish(exchange, key, properties, body)
+            self._pipeline.publish(exchange, key, properties, body)
         for _ in range(self._choose.choice((0, 1, 3))):
             self._settle()
         commits = self._choose.random() < 0.8
-        self._speaker.say(TxCommit() if commits else TxRollback())
-        while not isinstance(item := self._speaker.hear(), TxCommitOk | TxRollbackOk):
+        self._pipeline.send(methods.TxCommit() if commits else methods.TxRollback())
+        while not isinstance(item := self._pipeline.receive(), methods.TxCommitOk | methods.TxRollbackOk):
             if isinstance(item, Message):
                 self._held.append(item.method.delivery_tag)
         if not commits:
@@ -205,4 +193,4 @@ class Transactor:
         if self._held:
             tag = self._held.pop(self._choose.choice((0, self._choose.randrange(len(self._held)))))
             self._settled.append(tag)
-            self._speaker.say(ack(tag) if self._choose.random() < 0.7 else nack(tag, requeue=False))
+            self._pipeline.send(ack(tag) if self._choose.random() < 0.7 else nack(tag, requeue=False))

@@ -1,9 +1,8 @@
-"""Records the lives of a broker, and of a message store alone, whose crashes are then explored."""
+"""Records the lives of a broker, whose crashes are then explored."""
 
 from __future__ import annotations
 
 import random
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -14,14 +13,10 @@ from tests.durability.crash.recording.recorder import Recording
 from tests.durability.crash.recording.workload_definitions import Definer
 from tests.durability.ledgers.topology import SMALL_WINDOWS
 from tests.durability.ledgers.workload import Publisher, Transactor, Worker
-from tests.planted.planted_catalogue import with_mistake
-
-BROKER, STORE = "broker", "store"
+from tests.planted.planted_catalogue import with_eager_shrinking, with_mistake
 
 LIVES = (5, 4, 3)
 """How many steps each client makes in each life of the broker."""
-
-BATCHES = 60
 
 
 def record_broker(
@@ -29,15 +24,16 @@ def record_broker(
 ) -> Recording:
     """Run a broker with several clients at once; end it after so many of their steps, mostly with a kill.
 
-    An `abrupt` kill waits only for the definitions, and finds the other clients in the middle of something.
+    An `abrupt` kill waits only for the definitions, and finds the other clients in the middle of something. Each start
+    compacts the message store, and then once a second its free pages are made holes.
     """
     recording = Recording(home)
-    recording.begin(BROKER, seed, planted)
-    environment = dict(recording.environment(sockets=True))
+    recording.begin(seed, planted)
+    environment = with_eager_shrinking(recording.environment())
     if planted:
         environment = with_mistake(planted, environment)
     config = home / "config.toml"
-    config.write_text(SMALL_WINDOWS)
+    config.write_text(f"{SMALL_WINDOWS}[disk]\ncheck_interval_seconds = 1.0\n")
     data = recording.directory / "data"
     process = BrokerProcess(data, "--config", str(config), environment=environment)
     choose = random.Random(seed)
@@ -93,18 +89,3 @@ def _run(worker: Worker, client: Client, steps: int, failed: Callable[[BaseExcep
             worker.step()
     except BaseException as error:
         failed(error)
-
-
-def record_store(home: Path, seed: int, batches: int = BATCHES, *, planted: str = "") -> Recording:
-    """Run a message store's workload."""
-    recording = Recording(home)
-    recording.begin(STORE, seed, planted)
-    program = [
-        sys.executable,
-        "-m",
-        "tests.durability.crash.recording.workload_store",
-        str(recording.directory),
-        str(recording.marks),
-    ]
-    recording.run([*program, str(seed), str(batches), planted])
-    return recording

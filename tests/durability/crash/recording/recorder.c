@@ -1,13 +1,11 @@
 /* Records what a process does to the files below one directory, in order, so that crash states can be built from it.
  *
- * Loaded with LD_PRELOAD. From the environment:
+ * Loaded with LD_PRELOAD; what is sent to and received from sockets is recorded as well. From the environment:
  *   RECORDER_DIRECTORY  absolute path without symbolic links; files below it are recorded
  *   RECORDER_LOG        where the record goes; several processes may append to one
- *   RECORDER_MARKS      a path: what is written to it becomes a mark in the record and goes no further
- *   RECORDER_SOCKETS    when set, bytes sent to and received from sockets are recorded as well
  *
- * One lock is held over each operation and its record, so the record's order is the true order. A promise (a mark, or
- * bytes sent to a client) is recorded before it is made. Files are named by a handle that each open gives out, never
+ * One lock is held over each operation and its record, so the record's order is the true order. A promise (bytes
+ * sent to a client) is recorded before it is made. Files are named by a handle that each open gives out, never
  * by inode, which file systems use again. Writes through mmap are not seen: LMDB makes none outside its lock file.
  *
  * A record is: size of what follows (4 bytes), kind (1), flags (1), handle (4), number (8), payload; little-endian.
@@ -30,16 +28,14 @@
 #include "preload.h"
 
 #define HANDLES 65536
-#define MARKS UINT32_MAX
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t handles[HANDLES]; /* by descriptor; 0: not recorded */
 static uint8_t synchronous[HANDLES];
 static uint32_t next_handle;
 static int log_fd = -1;
-static char directory[PATH_MAX], marks[PATH_MAX];
+static char directory[PATH_MAX];
 static size_t directory_length;
-static int with_sockets;
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("RECORDER_LOG");
@@ -47,8 +43,6 @@ __attribute__((constructor)) static void begin(void) {
     REAL(open);
     strncpy(directory, getenv("RECORDER_DIRECTORY"), PATH_MAX - 1);
     directory_length = strlen(directory);
-    if (getenv("RECORDER_MARKS")) strncpy(marks, getenv("RECORDER_MARKS"), PATH_MAX - 1);
-    with_sockets = getenv("RECORDER_SOCKETS") != NULL;
     log_fd = real_open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     next_handle = (uint32_t)getpid() << 12; /* handles of two processes stay apart */
 }
@@ -102,10 +96,6 @@ static uint32_t handle_of(int fd) { return fd >= 0 && fd < HANDLES && log_fd >= 
 
 static void opened(int fd, int flags, const char *absolute) {
     if (fd < 0 || fd >= HANDLES) return;
-    if (marks[0] && !strcmp(absolute, marks)) {
-        handles[fd] = MARKS;
-        return;
-    }
     handles[fd] = ++next_handle;
     synchronous[fd] = (flags & O_DSYNC) != 0;
     record_text('o', (uint8_t)(((flags & O_CREAT) != 0) | ((flags & O_TRUNC) != 0) << 1), handles[fd], absolute);
@@ -114,9 +104,7 @@ static void opened(int fd, int flags, const char *absolute) {
 static int open_recorded(int at, const char *path, int flags, mode_t mode) {
     REAL(openat);
     char absolute[PATH_MAX];
-    int ours = inside(at, path, absolute) || (log_fd >= 0 && marks[0] && path && !strcmp(path, marks));
-    if (!ours) return real_openat(at, path, flags, mode);
-    if (!strcmp(path, marks)) strcpy(absolute, marks);
+    if (!inside(at, path, absolute)) return real_openat(at, path, flags, mode);
     pthread_mutex_lock(&lock);
     int fd = real_openat(at, path, flags, mode), saved = errno;
     opened(fd, flags, absolute);
@@ -161,13 +149,6 @@ static off_t place(int fd) {
 static ssize_t write_recorded(int fd, const struct iovec *parts, int count, off_t offset) {
     REAL(writev);
     REAL(pwritev);
-    uint32_t handle = handle_of(fd);
-    if (handle == MARKS) {
-        pthread_mutex_lock(&lock);
-        record('m', 0, 0, 0, parts, count);
-        pthread_mutex_unlock(&lock);
-        return (ssize_t)total(parts, count);
-    }
     pthread_mutex_lock(&lock);
     off_t at = offset < 0 ? place(fd) : offset;
     ssize_t size = offset < 0 ? real_writev(fd, parts, count) : real_pwritev(fd, parts, count, offset);
@@ -180,7 +161,7 @@ static ssize_t write_recorded(int fd, const struct iovec *parts, int count, off_
 
 static int is_socket(int fd) {
     struct stat status;
-    return with_sockets && log_fd >= 0 && !fstat(fd, &status) && S_ISSOCK(status.st_mode);
+    return log_fd >= 0 && !fstat(fd, &status) && S_ISSOCK(status.st_mode);
 }
 
 static void record_socket(char kind, int fd, uint64_t number, const struct iovec *parts, int count) {
@@ -285,6 +266,20 @@ int posix_fallocate(int fd, off_t offset, off_t size) {
     ON_DESCRIPTOR('a', offset + size, real_posix_fallocate(fd, offset, size))
 }
 int posix_fallocate64(int fd, off64_t offset, off64_t size) { return posix_fallocate(fd, offset, size); }
+int fallocate64(int fd, int mode, off64_t offset, off64_t size) {
+    REAL(fallocate64);
+    if (!handle_of(fd)) return real_fallocate64(fd, mode, offset, size);
+    if (!(mode & FALLOC_FL_PUNCH_HOLE)) abort(); /* nothing else is done with it */
+    uint64_t bytes = (uint64_t)size;
+    struct iovec part = {&bytes, sizeof bytes};
+    pthread_mutex_lock(&lock);
+    int result = real_fallocate64(fd, mode, offset, size), saved = errno;
+    if (!result) record('h', 0, handles[fd], (uint64_t)offset, &part, 1);
+    pthread_mutex_unlock(&lock);
+    errno = saved;
+    return result;
+}
+int fallocate(int fd, int mode, off_t offset, off_t size) { return fallocate64(fd, mode, offset, size); }
 
 /* Operations on names: recorded with the absolute path, a rename with both, apart by a zero byte. */
 #define ON_NAME(kind, at, path, call) \

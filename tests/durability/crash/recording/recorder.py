@@ -1,4 +1,4 @@
-"""Runs a command under the recorder, and reads what it recorded."""
+"""A record of what a broker did to its disk and said over its sockets: where it is, and how it is read."""
 
 from __future__ import annotations
 
@@ -6,17 +6,14 @@ import json
 import os
 import shutil
 import struct
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 from harness.brokers.preload import library
-from harness.project import ROOT
 
 SOURCE = Path(__file__).with_name("recorder.c")
-PROJECT = ROOT
 
 _HEAD = struct.Struct("<IBBIQ")
 
@@ -27,8 +24,9 @@ class Event:
 
     o opened: handle, payload path, flags 1 created if missing, 2 emptied    c closed is not recorded
     w written: handle, number offset, payload data, flags 1 synced at once   f synced: handle
+    h made a hole: handle, number offset, payload size (8 bytes)
     t truncated, a allocated: handle, number size                            u removed, d directory made: payload path
-    n renamed: payload old path, zero byte, new path                         m mark: payload
+    n renamed: payload old path, zero byte, new path
     s sent, r received: handle descriptor of the socket, payload data
     x not all was sent of what was recorded: handle, number how many bytes less
     """
@@ -48,11 +46,10 @@ class Event:
 class About(NamedTuple):
     """What a record is of.
 
-    `subject` is what was recorded, `root` the directory in which the process worked; `seed` decided what it did, and
-    decides which crash states there are.
+    `root` is the directory in which the broker worked; `seed` decided what its clients did, and decides which crash
+    states there are.
     """
 
-    subject: str
     root: str
     seed: int
     planted: str = ""
@@ -77,15 +74,10 @@ class Recording:
         """The record."""
         return self.home / "log"
 
-    @property
-    def marks(self) -> Path:
-        """What is written here becomes a mark."""
-        return self.home / "marks"
-
-    def begin(self, subject: str, seed: int, planted: str = "") -> None:
+    def begin(self, seed: int, planted: str = "") -> None:
         """Make the directory, and say what the record is of."""
         self.directory.mkdir(parents=True)
-        about = About(subject, str(self.directory.resolve()), seed, planted)
+        about = About(str(self.directory.resolve()), seed, planted)
         (self.home / "about.json").write_text(json.dumps(about._asdict()))
 
     @property
@@ -104,20 +96,14 @@ class Recording:
             shutil.copy(self.home / name, home / name)
         return Recording(home)
 
-    def environment(self, *, sockets: bool = False) -> Mapping[str, str]:
+    def environment(self) -> dict[str, str]:
         """What a process needs in its environment to be recorded."""
         recorded = {
             "LD_PRELOAD": str(library(SOURCE)),
             "RECORDER_DIRECTORY": str(self.directory.resolve()),
             "RECORDER_LOG": str(self.log),
-            "RECORDER_MARKS": str(self.marks),
-            "PYTHONPATH": str(PROJECT),
         }
-        return {**os.environ, **recorded, **({"RECORDER_SOCKETS": "1"} if sockets else {})}
-
-    def run(self, command: Sequence[str]) -> None:
-        """Run a command to its end. Raises CalledProcessError when it fails."""
-        subprocess.run(command, env=dict(self.environment()), check=True, cwd=PROJECT)
+        return {**os.environ, **recorded}
 
 
 def read_events(log: Path) -> Iterator[Event]:

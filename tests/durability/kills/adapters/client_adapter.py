@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 RETRY_SECONDS = 0.02
-PATIENCE_SECONDS = 20.0
-"""How long an answer may take before it counts as never coming."""
+PATIENCE_SECONDS = 300.0
+"""How long an answer may take before it counts as never coming: longer than any trouble lasts."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class ClientAdapter(Protocol):
     def publish(self, publications: Sequence[Publication], confirmed: Callable[[int], None]) -> None:
         """Publish in order, return when all are confirmed; in a transaction, when all are sent."""
 
-    def consume(self, queue: str, arguments: Mapping[str, Any] | None = None) -> None: ...
+    def consume(self, queue: str) -> None: ...
 
     def take(self) -> list[Delivery]:
         """What has come, after a short wait."""
@@ -69,18 +69,6 @@ class ClientAdapter(Protocol):
 
     def commit(self) -> None:
         """End the transaction, and begin the next."""
-
-    def declare_queue(self, queue: str, arguments: Mapping[str, Any]) -> None: ...
-
-    def delete_queue(self, queue: str) -> None: ...
-
-    def declare_exchange(self, exchange: str) -> None: ...
-
-    def delete_exchange(self, exchange: str) -> None: ...
-
-    def bind(self, queue: str, exchange: str, key: str) -> None: ...
-
-    def unbind(self, queue: str, exchange: str, key: str) -> None: ...
 
     def close(self) -> None:
         """Let go of everything, whatever state it is in. Raises nothing."""

@@ -8,9 +8,9 @@ settlements have their tags.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from tests.durability.kills.adapters.client_adapter import ClientAdapter, Delivery, Publication, Verdict
 
@@ -76,7 +76,7 @@ class LoggingAdapter:
         self._log = ConnectionLog(f"{GREETING}{len(self._connections)} {self._name}", self._name)
         self._connections.append(self._log)
         self._uncommitted, self._open = [], []
-        self.adapter.publish([Publication(0, b"", "", self._log.name, persistent=False)], _nobody_asks)
+        self.adapter.publish([Publication(0, b"", "", self._log.name, persistent=False)], lambda number: None)
 
     def publish(self, publications: Sequence[Publication], confirmed: Callable[[int], None]) -> None:
         log, places = self._log, dict[int, int]()
@@ -118,26 +118,8 @@ class LoggingAdapter:
         self.adapter.commit()
         self._log.confirmed |= set(range(1, count + 1))
 
-    def consume(self, queue: str, arguments: Mapping[str, Any] | None = None) -> None:
-        self.adapter.consume(queue, arguments)
-
-    def declare_queue(self, queue: str, arguments: Mapping[str, Any]) -> None:
-        self.adapter.declare_queue(queue, arguments)
-
-    def delete_queue(self, queue: str) -> None:
-        self.adapter.delete_queue(queue)
-
-    def declare_exchange(self, exchange: str) -> None:
-        self.adapter.declare_exchange(exchange)
-
-    def delete_exchange(self, exchange: str) -> None:
-        self.adapter.delete_exchange(exchange)
-
-    def bind(self, queue: str, exchange: str, key: str) -> None:
-        self.adapter.bind(queue, exchange, key)
-
-    def unbind(self, queue: str, exchange: str, key: str) -> None:
-        self.adapter.unbind(queue, exchange, key)
+    def consume(self, queue: str) -> None:
+        self.adapter.consume(queue)
 
     def close(self) -> None:
         self.adapter.close()
@@ -146,7 +128,3 @@ class LoggingAdapter:
 def _tag(delivery: Delivery) -> int:
     """Libraries hand over a delivery tag, or a message that has one."""
     return int(getattr(delivery.handle, "delivery_tag", delivery.handle))
-
-
-def _nobody_asks(_number: int) -> None:
-    """A greeting is confirmed."""

@@ -6,7 +6,7 @@ Its event loop runs only while the scenario waits for something, so it sleeps wi
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import aio_pika
@@ -133,7 +133,7 @@ class AioPikaAdapter:
 
         self._run(all_of_them())
 
-    def consume(self, queue: str, arguments: Mapping[str, Any] | None = None) -> None:
+    def consume(self, queue: str) -> None:
         """A robust connection goes on consuming by itself."""
         if queue in self._consuming:
             return
@@ -144,7 +144,7 @@ class AioPikaAdapter:
 
         async def begin() -> None:
             place = await self._channel.get_queue(queue)
-            await place.consume(received, arguments=dict(arguments or {}))
+            await place.consume(received)
 
         self._run(begin())
 
@@ -174,32 +174,6 @@ class AioPikaAdapter:
             await (await self._channel.get_underlay_channel()).tx_commit()
 
         self._run(end())
-
-    def declare_queue(self, queue: str, arguments: Mapping[str, Any]) -> None:
-        self._ask("queue_declare", queue, durable=True, arguments=dict(arguments))
-
-    def delete_queue(self, queue: str) -> None:
-        self._ask("queue_delete", queue)
-
-    def declare_exchange(self, exchange: str) -> None:
-        self._ask("exchange_declare", exchange, exchange_type="topic", durable=True)
-
-    def delete_exchange(self, exchange: str) -> None:
-        self._ask("exchange_delete", exchange)
-
-    def bind(self, queue: str, exchange: str, key: str) -> None:
-        self._ask("queue_bind", queue, exchange, routing_key=key)
-
-    def unbind(self, queue: str, exchange: str, key: str) -> None:
-        self._ask("queue_unbind", queue, exchange, routing_key=key)
-
-    def _ask(self, method: str, *names: str, **options: Any) -> None:
-        """By the channel beneath: a robust one would bring back after a restart what it was told to declare."""
-
-        async def ask() -> None:
-            await getattr(await self._channel.get_underlay_channel(), method)(*names, **options)
-
-        self._run(ask())
 
     def close(self) -> None:
         async def end() -> None:

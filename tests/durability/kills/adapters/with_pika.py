@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pika
@@ -56,12 +56,12 @@ class PikaAdapter:
             if not self._transactional:
                 confirmed(one.number)
 
-    def consume(self, queue: str, arguments: Mapping[str, Any] | None = None) -> None:
+    def consume(self, queue: str) -> None:
         def received(_channel: object, method: Any, properties: Any, body: bytes) -> None:
             headers = properties.headers or {}
             self._inbox.append(Delivery(queue, body, method.redelivered, headers, method.delivery_tag))
 
-        self._channel.basic_consume(queue, received, arguments=dict(arguments or {}))
+        self._channel.basic_consume(queue, received)
 
     def take(self) -> list[Delivery]:
         assert self._connection is not None
@@ -78,24 +78,6 @@ class PikaAdapter:
 
     def commit(self) -> None:
         self._channel.tx_commit()
-
-    def declare_queue(self, queue: str, arguments: Mapping[str, Any]) -> None:
-        self._channel.queue_declare(queue, durable=True, arguments=dict(arguments))
-
-    def delete_queue(self, queue: str) -> None:
-        self._channel.queue_delete(queue)
-
-    def declare_exchange(self, exchange: str) -> None:
-        self._channel.exchange_declare(exchange, "topic", durable=True)
-
-    def delete_exchange(self, exchange: str) -> None:
-        self._channel.exchange_delete(exchange)
-
-    def bind(self, queue: str, exchange: str, key: str) -> None:
-        self._channel.queue_bind(queue, exchange, key)
-
-    def unbind(self, queue: str, exchange: str, key: str) -> None:
-        self._channel.queue_unbind(queue, exchange, key)
 
     def close(self) -> None:
         try:

@@ -1,0 +1,1 @@
+"""What clients leave in a broker, and find in it after a restart: see `tests/durability/restart/boots.py`."""
