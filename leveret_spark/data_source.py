@@ -43,7 +43,7 @@ class AmqpDataSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         if overwrite:
-            raise OptionError("nothing can be overwritten here: use mode append")
+            raise OptionError("mode overwrite is not supported: use mode append")
         return QueueWriter(self._broker, writing_of(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
@@ -51,4 +51,4 @@ class AmqpDataSource(DataSource):
 
     def _check_schema(self, schema: StructType) -> None:
         if schema != SCHEMA:
-            raise OptionError("the columns of this source are its own: leave out schema()")
+            raise OptionError("this source has a fixed schema: leave out schema()")

@@ -238,7 +238,9 @@ def web_of(given: Given, url: str) -> Web:
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise OptionError("option url is of the form http://host:port, or https://")
     if parts.username is not None or parts.password is not None:
-        raise OptionError("option url is without user and password, which plans would show: there are options for them")
+        raise OptionError(
+            "option url must not contain user and password, which query plans show: use options user and password"
+        )
     secure = parts.scheme == "https"
     return Web(
         host=parts.hostname,
@@ -262,7 +264,7 @@ def _login_of(given: Given, user: str, password: str) -> Login:
 def _tls_of(given: Given, secure: bool) -> Tls | None:
     if not secure:
         if idle := [name for name in TLS[1:] if given.has(name)]:
-            raise OptionError(f"option {idle[0]} is for TLS, and nothing asks for TLS here")
+            raise OptionError(f"option {idle[0]} requires TLS, which is not enabled here")
         return None
     if given.has("tlsCertFile") != given.has("tlsKeyFile"):
         raise OptionError("options tlsCertFile and tlsKeyFile go together")

@@ -189,8 +189,8 @@ class Archive:
         self._done = 0
         self.progress = Progress()
 
-    def run(self, wanted: Wanted, *, is_stopped: Callable[[], bool], tell: Callable[[Progress], None]) -> Progress:
-        """Archive what is wanted, or until it is stopped; `tell` hears of each file.
+    def run(self, wanted: Wanted, *, is_stopped: Callable[[], bool], on_file: Callable[[Progress], None]) -> Progress:
+        """Archive what is wanted, or until it is stopped; `on_file` is called after each file.
 
         A connection that is lost is made again, for as long as the broker's options say: what was not acknowledged
         comes again. Raises AmqpError when the broker refuses or stays away, FileError when a file cannot be written.
@@ -200,7 +200,7 @@ class Archive:
             try:
                 with Holding(self._broker, self._queue, "archives", prefetch=self._prefetch(wanted)) as holding:
                     lost_at = None
-                    self._take(holding, wanted, is_stopped, tell)
+                    self._take(holding, wanted, is_stopped, on_file)
                     return self.progress
             except LOST as error:
                 now = time.monotonic()
@@ -212,7 +212,7 @@ class Archive:
         return self.progress
 
     def _take(
-        self, holding: Holding, wanted: Wanted, is_stopped: Callable[[], bool], tell: Callable[[Progress], None]
+        self, holding: Holding, wanted: Wanted, is_stopped: Callable[[], bool], on_file: Callable[[Progress], None]
     ) -> None:
         """Archive over one connection, for as long as it lasts."""
 
@@ -232,7 +232,7 @@ class Archive:
             if not self._keep:
                 self._settle(holding, wanted, batch, is_stopped=is_stopped())
             self._done += len(batch)
-            tell(self.progress)
+            on_file(self.progress)
 
     def _settle(self, holding: Holding, wanted: Wanted, batch: list[Delivery], *, is_stopped: bool) -> None:
         left = None if wanted.messages is None else wanted.messages - self._done - len(batch)

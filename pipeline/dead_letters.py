@@ -60,10 +60,10 @@ def dead_letters(messages: DataFrame) -> DataFrame:
     are the bodies of up to three, cut to 200 characters; what is no text is hexadecimal.
     """
     first = Window.partitionBy(*GROUP).orderBy("delivery_tag")
-    told = with_deaths(messages).withColumn("number", fn.row_number().over(first))
+    numbered = with_deaths(messages).withColumn("number", fn.row_number().over(first))
     sample = fn.when(fn.col("number") <= SAMPLES, fn.struct("number", _sample(fn.col("body")).alias("sample")))
     return (
-        told.groupBy(*GROUP)
+        numbered.groupBy(*GROUP)
         .agg(
             fn.count("*").alias("messages"),
             fn.sum("death_count").alias("deaths"),

@@ -146,7 +146,7 @@ def _is_sent(header: str, keeps_history: bool) -> bool:
 
 
 def _place(headers: Mapping[str, Any], request: Request) -> tuple[str, str] | None:
-    """Exchange and routing key; None where they would have to be those of a death that is not told."""
+    """Exchange and routing key; None where the message names no death to take them from."""
     death = _last_death(headers)
     if request.back:
         queue = death.get("queue")
@@ -168,11 +168,11 @@ def _send(holding: Holding, broker: Broker, letters: list[Letter], done: Replaye
     """Publish in order; acknowledge what was confirmed, some at a time."""
     taken: set[int] = set()
 
-    def told(message: Outgoing, is_well: bool) -> None:
+    def on_outcome(message: Outgoing, is_well: bool) -> None:
         if is_well:
             taken.add(id(message))
 
-    with Publisher(broker, writing_of({}), told) as publisher:
+    with Publisher(broker, writing_of({}), on_outcome) as publisher:
         for at in range(0, len(letters), AT_A_TIME):
             some = letters[at : at + AT_A_TIME]
             holding.meanwhile(partial(_publish, publisher, some))

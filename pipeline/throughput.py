@@ -1,13 +1,12 @@
 """What went through each queue in each minute, and how many messages were in it at the end of the minute.
 
-How many are in a queue is counted from the last moment at which it was known: the start of a boot, at which everything
-that is there is told of sooner or later; a purge, which says what consumers hold and leaves nothing else; the
-deletion of the queue, or its first declaration. A message of an earlier boot was there at the start if anything
-is told of it afterwards, be it its end. What waits unacknowledged counts, and so does a dead letter that nobody takes.
+The depth of a queue is counted from the last event at which it was known: the start of a boot, whose events name
+everything that is there; a purge, which names what consumers hold and leaves nothing else; the deletion of the queue,
+or its first declaration. A message of an earlier boot was there at the start if any event of this boot names it, be it
+its end. Unacknowledged messages count, and so do dead letters that nobody takes.
 
-Nobody knows how many there are before all that was there at a start has been told of, nor behind a gap of the log that
-leaves doubt, until one of those moments: then `depth` is null. It is null for streams, which nothing is consumed
-away from and which forget without a word.
+`depth` is null before everything that was there at a start has been recorded, behind a gap of the log that leaves
+doubt until the next such event, and for streams, from which nothing is consumed and which drop messages without events.
 
 A minute has a row if anything happened to the queue in it; otherwise its depth stays what it was. Where the clock was
 set back, a minute that comes twice is one row.
@@ -41,17 +40,17 @@ COUNTED = {
 
 COUNTS = ("published", "bytes_in", "redelivered", *COUNTED)
 
-LIFE = [*QUEUE, "boot"]
+QUEUE_BOOT = [*QUEUE, "boot"]
 """A queue in one boot: a count begins anew with each."""
 
 
-def throughput(events: DataFrame, lives: DataFrame, missing: DataFrame) -> DataFrame:
+def throughput(events: DataFrame, known_boots: DataFrame, missing: DataFrame) -> DataFrame:
     """One row for each queue and minute: node, vhost, queue, minute, COUNTS, redelivery_rate, depth.
 
-    `events` are deduplicated, with their moments; `lives` and `missing` are their boots and gaps.
+    `events` are deduplicated, with their moments; `known_boots` and `missing` are their boots and gaps.
     """
-    told = events.withColumn("minute", fn.date_trunc("minute", "ts"))
-    rows = _with_depth(_counted(told), told, lives, missing)
+    events = events.withColumn("minute", fn.date_trunc("minute", "ts"))
+    rows = _with_depth(_counted(events), events, known_boots, missing)
     shown = (
         rows.groupBy(*QUEUE, "minute")
         .agg(*(fn.sum(count).alias(count) for count in COUNTS), fn.max_by("depth", "boot").alias("depth"))
@@ -74,20 +73,20 @@ def in_all(rows: DataFrame) -> DataFrame:
     )
 
 
-def _counted(told: DataFrame) -> DataFrame:
+def _counted(events: DataFrame) -> DataFrame:
     """One row for each queue, boot and minute: COUNTS; `net`, how many more there are since `reset`, if that was in
     this minute; `kept`, how many there were then; whether it is a stream.
     """
     kind = fn.col("kind")
-    routes = _sized(told)
-    rows = told.where(fn.col("queue").isNotNull() & (kind != "route")).select(*routes.columns)
-    rows = rows.unionByName(routes).unionByName(_moves(routes, told))
-    rows = rows.join(_resets(told), [*LIFE, "minute"], "left")
+    routes = _sized(events)
+    rows = events.where(fn.col("queue").isNotNull() & (kind != "route")).select(*routes.columns)
+    rows = rows.unionByName(routes).unionByName(_moves(routes, events))
+    rows = rows.join(_resets(events), [*QUEUE_BOOT, "minute"], "left")
     step = fn.when(kind == "route", 1).when(kind.isin("move", *ENDS), -1).otherwise(0)
     behind = fn.col("reset").isNull() | (fn.col("moment") > fn.col("reset"))
     came = fn.when(kind == "route", 1).when(kind == "move", -1).otherwise(0)
     stream = (fn.col("position") < OFFSETS_END) | (fn.get_json_object("detail", "$.type") == "stream")
-    return rows.groupBy(*LIFE, "minute").agg(
+    return rows.groupBy(*QUEUE_BOOT, "minute").agg(
         fn.sum(came).alias("published"),
         fn.sum(came * fn.coalesce("size_bytes", fn.lit(0))).alias("bytes_in"),
         fn.count(fn.when((kind == "deliver") & fn.col("redelivered"), 1)).alias("redelivered"),
@@ -99,13 +98,13 @@ def _counted(told: DataFrame) -> DataFrame:
     )
 
 
-def _sized(told: DataFrame) -> DataFrame:
+def _sized(events: DataFrame) -> DataFrame:
     """Ways into queues, with the sizes of their messages."""
-    sizes = told.where(fn.col("kind") == "publish").select("node", "msg_id", "size_bytes")
-    return told.where(fn.col("kind") == "route").drop("size_bytes").join(sizes, ["node", "msg_id"], "left")
+    sizes = events.where(fn.col("kind") == "publish").select("node", "msg_id", "size_bytes")
+    return events.where(fn.col("kind") == "route").drop("size_bytes").join(sizes, ["node", "msg_id"], "left")
 
 
-def _moves(routes: DataFrame, told: DataFrame) -> DataFrame:
+def _moves(routes: DataFrame, events: DataFrame) -> DataFrame:
     """Messages that went back to the end of a quorum queue: their ways into it, as events that take these back.
 
     Such a message had come back to its place, had not ended there, and went to one new place. A dead letter that waits
@@ -116,23 +115,23 @@ def _moves(routes: DataFrame, told: DataFrame) -> DataFrame:
     first = Window.partitionBy(*QUEUE, "msg_id").orderBy("moment")
     again = again.withColumn("number", fn.row_number().over(first)).where("number = 1").drop("number")
     place = [*QUEUE, "msg_id"]
-    left = told.where(of_copies).select("kind", *QUEUE, fn.col("position").alias("msg_id"))
+    left = events.where(of_copies).select("kind", *QUEUE, fn.col("position").alias("msg_id"))
     back = left.where(fn.col("kind") == "requeue").drop("kind")
     ended = left.where(fn.col("kind").isin(*ENDS)).drop("kind")
     moves = again.join(back, place, "left_semi").join(ended, place, "left_anti")
     return moves.withColumn("kind", fn.lit("move")).select(*routes.columns)
 
 
-def _resets(told: DataFrame) -> DataFrame:
-    """The last moment of each minute at which it was known how many messages are in a queue: `reset`, and `kept`."""
+def _resets(events: DataFrame) -> DataFrame:
+    """The last event of each minute that gives the depth of a queue: its moment `reset`, and the depth `kept`."""
     kind = fn.col("kind")
-    opened = told.where(~kind.isin("boot", "declare")).groupBy("node", "boot").agg(fn.min("moment").alias("opened"))
-    known = told.where(kind.isin("purge", "delete", "declare")).join(fn.broadcast(opened), ["node", "boot"])
+    opened = events.where(~kind.isin("boot", "declare")).groupBy("node", "boot").agg(fn.min("moment").alias("opened"))
+    known = events.where(kind.isin("purge", "delete", "declare")).join(fn.broadcast(opened), ["node", "boot"])
     held = fn.size(fn.from_json(fn.get_json_object("detail", "$.kept"), "array<bigint>"))
     # What is declared before anything else has happened comes back with what it held.
     return (
         known.where((kind != "declare") | (fn.col("moment") > fn.col("opened")))
-        .groupBy(*LIFE, "minute")
+        .groupBy(*QUEUE_BOOT, "minute")
         .agg(
             fn.max("moment").alias("reset"),
             fn.max_by(fn.when(kind == "purge", held).otherwise(0), "moment").alias("kept"),
@@ -140,15 +139,15 @@ def _resets(told: DataFrame) -> DataFrame:
     )
 
 
-def _with_depth(rows: DataFrame, told: DataFrame, lives: DataFrame, missing: DataFrame) -> DataFrame:
+def _with_depth(rows: DataFrame, events: DataFrame, known_boots: DataFrame, missing: DataFrame) -> DataFrame:
     """Add `depth`: what was there at the last reset or at the start, and what has come and gone since."""
-    ends = told.groupBy("node", "boot", "minute").agg(fn.max("moment").alias("end"))
-    life, minutes = Window.partitionBy(*LIFE), Window.partitionBy(*LIFE).orderBy("minute")
-    since = Window.partitionBy(*LIFE, "epoch").orderBy("minute")
+    ends = events.groupBy("node", "boot", "minute").agg(fn.max("moment").alias("end"))
+    life, minutes = Window.partitionBy(*QUEUE_BOOT), Window.partitionBy(*QUEUE_BOOT).orderBy("minute")
+    since = Window.partitionBy(*QUEUE_BOOT, "epoch").orderBy("minute")
     joined = (
         rows.join(ends, ["node", "boot", "minute"])
-        .join(_held_over(told), LIFE, "left")
-        .join(fn.broadcast(lives.select("node", "boot", "snapshot")), ["node", "boot"])
+        .join(_held_over(events), QUEUE_BOOT, "left")
+        .join(fn.broadcast(known_boots.select("node", "boot", "snapshot")), ["node", "boot"])
         .join(fn.broadcast(_doubts(missing)), ["node", "boot"], "left")
         .withColumn("stream", fn.max("stream").over(life))
         .withColumn("epoch", fn.count("reset").over(minutes))
@@ -168,11 +167,11 @@ def _known() -> Column:
     return complete & ~fn.coalesce(doubtful, fn.lit(False))
 
 
-def _held_over(told: DataFrame) -> DataFrame:
-    """How many messages of earlier boots were in a queue when a boot began: LIFE, held_over."""
+def _held_over(events: DataFrame) -> DataFrame:
+    """How many messages of earlier boots were in a queue when a boot began: QUEUE_BOOT, held_over."""
     earlier = (fn.col("position") >= OFFSETS_END) & (boot_of(fn.col("position")) < fn.col("boot"))
-    copies = told.where(fn.col("kind").isin(*OF_COPIES) & earlier).select(*COPY, "boot").distinct()
-    return copies.groupBy(*LIFE).agg(fn.count("*").alias("held_over"))
+    copies = events.where(fn.col("kind").isin(*OF_COPIES) & earlier).select(*COPY, "boot").distinct()
+    return copies.groupBy(*QUEUE_BOOT).agg(fn.count("*").alias("held_over"))
 
 
 def _doubts(missing: DataFrame) -> DataFrame:

@@ -73,9 +73,9 @@ def explained(error: BaseException) -> str:
     if said := SAID.fullmatch(str(root)):
         return f"{said[1]} {ast.literal_eval(said[2])}"
     if isinstance(root, exceptions.IncompatibleProtocolError):
-        return "AMQP is not spoken there, or by TLS only"
+        return "the port does not speak AMQP, or only over TLS"
     if isinstance(root, ssl.SSLError) and root.reason == "WRONG_VERSION_NUMBER":
-        return "TLS is not spoken there"
+        return "the port does not speak TLS"
     if isinstance(root, OSError) and root.strerror:
         return root.strerror
     return f"{type(root).__name__}: {root}"

@@ -1,8 +1,8 @@
-"""Messages of a queue, taken at the pace of whoever takes them, and held unacknowledged until told otherwise.
+"""Messages of a queue, consumed at the caller's pace and held unacknowledged until it settles them.
 
-A stream's planner is ahead of its tasks, so its subscriptions read as fast as they can (`subscription`). Who writes
-messages into files, or looks through them, must not have more of them in memory than it has asked for: here the socket
-is read only while somebody asks, so what is not asked for waits in the broker, and in the socket's buffers.
+A stream's planner is ahead of its tasks, so its subscriptions read as fast as they can (`subscription`). A command that
+writes messages into files, or looks through them, must not hold more of them in memory than it has asked for: here the
+socket is read only while the caller waits for messages; the rest stay in the broker and in the socket's buffers.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import PREFETCH_MAX, Broker
 
 LOOK_SECONDS = 0.2
-"""How long nobody looks whether to stop."""
+"""How often a wait checks whether to stop."""
 
 QUIET_SECONDS, SILENT_SECONDS = 1.0, 5.0
 """How long nothing comes of a queue that says it is empty, and of one that does not, until it is taken to be empty."""
 
 PULSE_SECONDS = 5.0
-"""How often the broker hears of us while something else is done."""
+"""How often heartbeats are sent while another thread works."""
 
 LOST = (AMQPError, OSError)
 """What pika raises when a connection is lost."""
@@ -81,7 +81,7 @@ class Holding:
             pass
 
     def ready(self) -> int:
-        """How many messages nobody has been given."""
+        """How many messages are ready."""
         return int(self._channel.queue_declare(self._queue, passive=True).method.message_count)
 
     def is_empty(self) -> bool:
@@ -137,7 +137,7 @@ class Holding:
             self._consume(wanted - len(self._waiting))
 
     def meanwhile(self, work: Callable[[], Result]) -> Result:
-        """Have something done by another thread while the broker hears of us. A connection that is lost ends it too."""
+        """Run work in another thread while heartbeats are sent. Raises its error, or the loss of the connection."""
         with ThreadPoolExecutor(1) as threads:
             done = threads.submit(work)
             while True:
@@ -158,10 +158,10 @@ class Holding:
         self.quiet_since = time.monotonic()
 
     def _cancelled(self, _: object) -> None:
-        """The queue is gone: asking again will tell."""
+        """The broker has cancelled the consumer: the queue was deleted, which the next request to it confirms."""
         self._gone = True
 
 
 def failure(broker: Broker, queue: str, error: BaseException) -> AmqpError:
-    """What a query or a command is told of a connection's end."""
+    """The error for a connection that was refused or lost, with the queue and the broker."""
     return AmqpError(f"queue {queue!r} of {broker}: {explained(error)}")

@@ -86,13 +86,15 @@ class Outcome:
 class Publisher:
     """Publishes over one connection. Use it with `with`; `finish` says what became of everything."""
 
-    def __init__(self, broker: Broker, writing: Writing, told: Callable[[Outgoing, bool], None] | None = None) -> None:
-        """`told` hears of each message, in a thread of ours, whether all is well with it: False where it was refused,
-        or may be what came back. Of messages that look alike, none is said to be well when one comes back.
+    def __init__(
+        self, broker: Broker, writing: Writing, on_outcome: Callable[[Outgoing, bool], None] | None = None
+    ) -> None:
+        """`on_outcome` is called for each message, in a thread of ours: True if it was confirmed and routed, False if
+        it was refused or may have been returned. Of messages that look alike, all are False when one is returned.
         """
         self._broker = broker
         self._writing = writing
-        self._told = told
+        self._on_outcome = on_outcome
         self._came_back: set[int] = set()
         self._changed = threading.Condition()
         self._outcome = Outcome()
@@ -164,7 +166,7 @@ class Publisher:
     # --- the thread ---
 
     def _run(self) -> None:
-        """One connection after the other, until there is no hope or nobody wants one any more."""
+        """Connect, and again after each loss, until the publisher is closed or reconnecting has failed for too long."""
         while not self._ending and self._failure is None:
             loop = IOLoop()
             try:
@@ -238,9 +240,9 @@ class Publisher:
         confirmed = [(tag, message) for tag in tags if (message := self._unconfirmed.pop(tag, None))]
         messages = [message for _, message in confirmed]
         taken = isinstance(method, Basic.Ack)
-        if self._told is not None:
+        if self._on_outcome is not None:
             for tag, message in confirmed:
-                self._told(message, taken and tag not in self._came_back)
+                self._on_outcome(message, taken and tag not in self._came_back)
         self._came_back.difference_update(tags)
         with self._changed:
             if taken:
@@ -255,7 +257,7 @@ class Publisher:
     def _returned(self, _: Channel, method: Any, properties: Any, body: bytes) -> None:
         """A message comes back, before it is confirmed and without its number: all that look like it may be it."""
         message = Outgoing(method.exchange, method.routing_key, properties, body)
-        if self._told is not None:
+        if self._on_outcome is not None:
             alike = {tag for tag, each in self._unconfirmed.items() if each.looks_like(message)}
             self._came_back |= alike or self._unconfirmed.keys()
         with self._changed:

@@ -112,7 +112,7 @@ class Subscription(threading.Thread):
     # --- the thread ---
 
     def run(self) -> None:
-        """Connect and consume, and again after a loss, until there is no hope or nobody wants it any more."""
+        """Connect and consume, again after each loss, until this is closed or reconnecting failed for too long."""
         hope_ends = time.monotonic() + self._broker.reconnect_seconds
         while not self._closing.is_set():
             try:

@@ -94,7 +94,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._most)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Now is what is sealed at this moment."""
+        """Stop at the last segment that is sealed now."""
         self._now = _last(self._source.names())
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802

@@ -56,7 +56,7 @@ def segments_of(given: Given) -> Segments:
         return SegmentHttp(web_of(given, where))
     further = [name for name in WEB if given.has(name)]
     if further:
-        raise OptionError(f"option {further[0]} is for segments by HTTP; a directory takes none")
+        raise OptionError(f"option {further[0]} is for segments by HTTP, not for a directory")
     return SegmentDirectory(Path(where.removeprefix("file://").removeprefix("file:")))
 
 

@@ -1,7 +1,7 @@
-"""Sealed segments by HTTP from the broker that has them: for whoever shares no file system with it.
+"""Sealed segments by HTTP from the broker, for readers that share no file system with it.
 
-A broker that does not answer, or breaks off, is asked again until patience ends; a download goes on where it was. What
-has come is held against the checksum that the broker gives with it.
+A request that fails or breaks off is repeated for `reconnectSeconds`; a download resumes with a Range request. Content
+is verified against the checksum that the broker sends with it.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class SegmentHttp:
         except (ValueError, LookupError, TypeError):
             named = {None: 0}
         if None in named:
-            raise HttpError(f"{self._web}: this is not how Leveret lists segments")
+            raise HttpError(f"{self._web}: unexpected list of segments: not a Leveret broker, or another version")
         return {name: size for name, size in named.items() if name is not None}
 
     def _patiently(self, attempt: Callable[[], None]) -> None:
@@ -174,7 +174,7 @@ class SegmentHttp:
             raise HttpError(f"{web}: {error.verify_message}") from None
         except ssl.SSLError as error:
             if error.reason == "WRONG_VERSION_NUMBER":
-                raise HttpError(f"{web}: TLS is not spoken there") from None
+                raise HttpError(f"{web}: the port does not speak TLS") from None
             raise _Failed(str(error)) from None
         except (FileNotFoundError, HttpError):
             raise

@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
 
 def ready_messages(broker: Broker, queue: str) -> int:
-    """How many messages of a queue nobody has been given. Raises AmqpError, also when there is no such queue."""
+    """How many messages of a queue are ready. Raises AmqpError, also when there is no such queue."""
     try:
         connection = pika.BlockingConnection(parameters(broker, f"counts {queue}"))
         try:

@@ -1,9 +1,9 @@
 """A queue as a table: what is in it now, up to a limit, for `spark.read`.
 
-Spark never tells a reader that its rows have arrived where they should. So the default is to look only: messages are
+Spark does not report to a reader that its rows were written. So the default is to browse: messages are
 fetched when the query is planned and given back to the queue, which marks them as redelivered. With `ack` = `after`
 each task takes a share, and acknowledges it when Spark has taken the last of its rows; what fails later in that job is
-then lost to it. Whoever must not lose anything reads a stream with Trigger.AvailableNow.
+then lost to it. To lose nothing, read a stream with Trigger.AvailableNow.
 """
 
 from __future__ import annotations

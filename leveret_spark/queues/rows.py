@@ -67,7 +67,7 @@ class RowShape:
 def _check(name: str, kind: DataType) -> None:
     accepted = ACCEPTED.get(name, TEXT if name in PROPERTIES else None)
     if accepted is None:
-        raise OptionError(f"column {name!r} means nothing in a message: drop it, or put it into 'headers' or 'body'")
+        raise OptionError(f"column {name!r} is not a message property: drop it, or put it into 'headers' or 'body'")
     texts_only = isinstance(kind, MapType) and (kind.keyType, kind.valueType) == (StringType(), StringType())
     if not isinstance(kind, accepted) or (isinstance(kind, MapType) and not texts_only):
         names = " or ".join("map<string,string>" if one is MapType else one.typeName() for one in accepted)

@@ -1,4 +1,4 @@
-"""A queue as a stream. The reader lives in the planner's process, one for each query.
+"""A queue as a stream. The reader runs in the planner's process, one for each query.
 
 Spark thinks of a source as a log: offsets, and data between them that can be read again. A queue is none; what was
 acknowledged is gone, what was not comes again. So an offset is a receipt: the run of the reader that gave it, and a
@@ -8,8 +8,8 @@ the partitions.
 **When a batch is committed.** Spark calls `commit` only when it has found data for the next batch, so that the last one
 would wait for ever. But it asks for that data with the offset up to which everything is committed (its commit log is
 written): `latestOffset(start)` acknowledges what is up to `start`. With Trigger.AvailableNow it asks until there is
-nothing more, so the last batch is acknowledged there too. The answer is given when the broker has obeyed, because Spark
-may kill this process with no more words.
+nothing more, so the last batch is acknowledged there too. It returns when the broker has handled the acknowledgements,
+because Spark may kill this process right afterwards.
 
 **After a restart** Spark may have planned a batch that it did not commit, and asks for its partitions. That run's
 messages are back in the queue, and come in a batch of this run: that batch is empty.
@@ -80,7 +80,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadMaxRows(self._reading.max_messages)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Now is what is ready at this moment; what comes later is for another time."""
+        """Stop at the number of messages that are ready now; later ones are for the next run."""
         self._target = ready_messages(self._broker, self._reading.queue)
 
     def latestOffset(self, start: Offset | None = None, limit: ReadLimit | None = None) -> Offset:  # noqa: N802

@@ -1,10 +1,11 @@
-"""What a log can and cannot say: its boots, its gaps, and the moments by which everything is ordered.
+"""Coverage of an event log: its boots, its gaps, and the numbers that order its events.
 
-A moment is `boot << 40 | seq`: moments of a node order its events. A gap is a place where events are missing. Behind
-the last event of a boot that was killed some always are; but each commit of messages notes how far the log had come,
-and the next boot repeats it. If the log goes that far, nothing that was lost with its end had reached the disk, so
-nobody's message can have left by it. Such a gap leaves no doubt. All others do, and nothing is concluded across them.
-A boot that has left no log may still have noted how far its own had come, and then nobody knows of the one before it.
+A moment is the number `boot << 40 | seq`, which orders the events of a node. A gap is a place where events are missing.
+Behind the last event of a boot that was killed some are always missing; but each commit of messages records the last
+event before it, and the next boot repeats that number. If the log goes that far, none of the missing events had reached
+the disk, so no message was lost by them, and the gap is not doubtful. All other gaps are, and the audit concludes
+nothing across them. A boot without a log may have recorded its own number over that of the boot before, whose end is
+then doubtful.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ def moment(boot: Column, seq: Column) -> Column:
 
 
 def boot_of(moment: Column) -> Column:
-    """The boot that a moment lies in."""
+    """The boot of a moment."""
     return fn.shiftright(moment, SEQ_BITS)
 
 
@@ -35,7 +36,7 @@ def seq_of(moment: Column) -> Column:
 
 
 def deduplicated(events: DataFrame) -> DataFrame:
-    """Each event once, with its moment: exports and streams may bring one twice."""
+    """Each event once, with its moment; exports and streams may contain duplicates."""
     return with_moments(events.dropDuplicates(["node", "boot", "seq"]))
 
 
@@ -46,13 +47,13 @@ def with_moments(events: DataFrame) -> DataFrame:
 
 def each_once(events: DataFrame) -> DataFrame:
     """What `deduplicated` makes of events, persisted; and at half the cost where no event is missing or comes twice."""
-    told = with_moments(events).persist()
+    ordered = with_moments(events).persist()
     number = fn.col("seq").cast("decimal(18)")  # sums of bigints, and squares, could be too large for one
     sums = (fn.count("*"), fn.sum(number), fn.sum(number * number))
-    boots = told.groupBy("node", "boot").agg(fn.min("seq"), fn.max("seq"), *sums).collect()
+    boots = ordered.groupBy("node", "boot").agg(fn.min("seq"), fn.max("seq"), *sums).collect()
     if all(_without_holes(*row[2:]) for row in boots):
-        return told
-    told.unpersist()
+        return ordered
+    ordered.unpersist()
     return deduplicated(events).persist()
 
 

@@ -1,10 +1,10 @@
 """Was a confirmed message lost, delivered again after it was gone, or out of order?
 
 What is judged is a copy: a message in a queue, by the queue and its place there. A copy that was confirmed to its
-publisher and outlasts restarts must end by an event that ends copies, or be there at each later moment at which
-everything that is there was recorded: at a start and at an orderly stop. Where a gap of the log lies between the last
-that is known of it and the moment at which it is absent, nothing is concluded. Nobody confirms a dead letter or a
-message whose delay is over; but it comes with the end of what it was before, so it is promised once that is on disk.
+publisher and outlasts restarts must end by an event that ends copies, or be in each later full record, which a broker
+writes at its start and at an orderly stop. Where a gap of the log lies between the last event of a copy and the record
+from which it is absent, nothing is concluded. Dead letters, and messages whose delay is over, are not confirmed; they
+come with the end of the message before them, and must be there once that end is on disk.
 
 An acknowledgement that had not reached the disk when the broker was killed may come undone: then the message comes
 again. It is one only if its number is within what the next boot says was on disk (see `pipeline.audit.log_coverage`).
@@ -15,11 +15,11 @@ Streams are not judged: nothing is consumed away from them. Queues with prioriti
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, Observation, Window
 from pyspark.sql import functions as fn
 
 from leveret_spark.events.event_log_reader import OFFSETS_END
-from pipeline.audit.log_coverage import boot_of, boots, deduplicated, gaps, seq_of
+from pipeline.audit.log_coverage import boot_of, seq_of
 
 COPY = ["node", "vhost", "queue", "position"]
 QUEUE = ["node", "vhost", "queue"]
@@ -34,36 +34,29 @@ CHAIN_MAX = 20
 """A message that went back to the end of a quorum queue 2^20 times is followed no further."""
 
 
-def audit(events: DataFrame) -> DataFrame:
-    """One row for each copy, with its verdict and the evidence: see `verdicts`."""
-    told = deduplicated(events)
-    lives = boots(told)
-    return judged(told, lives, gaps(told, lives))
-
-
-def judged(events: DataFrame, lives: DataFrame, missing: DataFrame) -> DataFrame:
-    """The same of events that are deduplicated already, and whose boots and gaps are known."""
-    return verdicts(copies(events, lives), publishes(events), lives, missing, out_of_order(events))
+def judged(events: DataFrame, known_boots: DataFrame, missing: DataFrame) -> DataFrame:
+    """One row for each copy, with its verdict and the evidence: see `verdicts`. The events are deduplicated."""
+    return verdicts(copies(events, known_boots), publishes(events), known_boots, missing, out_of_order(events))
 
 
 def publishes(events: DataFrame) -> DataFrame:
     """One row for each message that was published: node, msg_id, publish_ts, confirm_ts, own: by the broker itself."""
-    told = events.where(fn.col("kind").isin("publish", "confirm"))
-    return told.groupBy("node", "msg_id").agg(
+    publishing = events.where(fn.col("kind").isin("publish", "confirm"))
+    return publishing.groupBy("node", "msg_id").agg(
         fn.min(fn.when(fn.col("kind") == "publish", fn.col("ts"))).alias("publish_ts"),
         fn.min(fn.when(fn.col("kind") == "confirm", fn.col("ts"))).alias("confirm_ts"),
         fn.max(fn.when(fn.col("kind") == "publish", fn.col("channel") == 0)).alias("own"),
     )
 
 
-def copies(events: DataFrame, lives: DataFrame) -> DataFrame:
+def copies(events: DataFrame, known_boots: DataFrame) -> DataFrame:
     """One row for each copy: what happened to it, when it was last heard of, and what ended it for good."""
     kind, when = fn.col("kind"), fn.col("moment")
-    told = events.where(kind.isin(*OF_COPIES) & (fn.col("position") >= OFFSETS_END))
-    told = told.join(fn.broadcast(lives.select("node", "boot", "horizon")), ["node", "boot"])
+    of_copies = events.where(kind.isin(*OF_COPIES) & (fn.col("position") >= OFFSETS_END))
+    of_copies = of_copies.join(fn.broadcast(known_boots.select("node", "boot", "horizon")), ["node", "boot"])
     delivered, ended = kind == "deliver", kind.isin(*ENDS)
     certain = when <= fn.col("horizon")
-    found = told.groupBy(*COPY).agg(
+    found = of_copies.groupBy(*COPY).agg(
         fn.min_by("msg_id", fn.when(kind == "route", when)).alias("msg_id"),
         fn.min(fn.when(kind == "route", when)).alias("routed"),
         fn.min(fn.when((kind == "route") & certain, when)).alias("routed_for_good"),
@@ -115,8 +108,9 @@ def _with_moves(found: DataFrame) -> DataFrame:
     moves = found.where((fn.col("msg_id") != fn.col("position")) & fn.col("routed").isNotNull()).select(
         *QUEUE, fn.col("msg_id").alias("before"), "position", "routed", "routed_for_good"
     )
-    moves = moves.join(found.select(*QUEUE, fn.col("position").alias("before")), [*QUEUE, "before"]).cache()
-    if moves.isEmpty():
+    moves = moves.join(found.select(*QUEUE, fn.col("position").alias("before")), [*QUEUE, "before"])
+    moves, count = _checkpointed(moves, fn.count("*"))
+    if not count:
         return found.withColumn("moved", fn.lit(False))
     left = moves.groupBy(*QUEUE, fn.col("before").alias("position")).agg(
         fn.max("routed").alias("moved_on"),
@@ -143,11 +137,18 @@ def _first_places(moves: DataFrame) -> DataFrame:
     firsts = moves.select(*QUEUE, "position", fn.col("before").alias("first"))
     for _ in range(CHAIN_MAX):
         further = firsts.select(*QUEUE, fn.col("position").alias("first"), fn.col("first").alias("earlier"))
-        joined = firsts.join(further, [*QUEUE, "first"], "left").localCheckpoint()
+        joined, count = _checkpointed(firsts.join(further, [*QUEUE, "first"], "left"), fn.count("earlier"))
         firsts = joined.select(*QUEUE, "position", fn.coalesce("earlier", "first").alias("first"))
-        if joined.where(fn.col("earlier").isNotNull()).isEmpty():
+        if not count:
             break
     return firsts
+
+
+def _checkpointed(rows: DataFrame, count: Column) -> tuple[DataFrame, int]:
+    """Rows worked out once, without a plan behind them, and a count over them that was taken meanwhile."""
+    observation = Observation()
+    kept = rows.observe(observation, count.alias("count")).localCheckpoint()
+    return kept, observation.get["count"]
 
 
 def out_of_order(events: DataFrame) -> DataFrame:
@@ -161,10 +162,12 @@ def out_of_order(events: DataFrame) -> DataFrame:
         & fn.get_json_object("detail", "$.type").isin("classic", "quorum")
     )
     ordered = ordered.select(*QUEUE).distinct()
-    told = events.where((fn.col("kind") == "deliver") & ~fn.col("redelivered")).join(fn.broadcast(ordered), QUEUE)
+    first_deliveries = events.where((fn.col("kind") == "deliver") & ~fn.col("redelivered")).join(
+        fn.broadcast(ordered), QUEUE
+    )
     before = Window.partitionBy(*QUEUE, "boot").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
     return (
-        told.withColumn("highest", fn.max("position").over(before))
+        first_deliveries.withColumn("highest", fn.max("position").over(before))
         .where(fn.col("position") < fn.col("highest"))
         .select(*COPY)
         .distinct()
@@ -172,7 +175,7 @@ def out_of_order(events: DataFrame) -> DataFrame:
 
 
 def verdicts(
-    found: DataFrame, published: DataFrame, lives: DataFrame, missing: DataFrame, unordered: DataFrame
+    found: DataFrame, published: DataFrame, known_boots: DataFrame, missing: DataFrame, unordered: DataFrame
 ) -> DataFrame:
     """Judge each copy.
 
@@ -190,7 +193,7 @@ def verdicts(
     judged = found.join(published, ["node", "msg_id"], "left").join(
         unordered.withColumn("unordered", fn.lit(True)), COPY, "left"
     )
-    judged = _without_late_sweeps(_with_absence(judged, lives, missing))
+    judged = _without_late_sweeps(_with_absence(judged, known_boots, missing))
     kept, absent = fn.coalesce("kept", fn.lit(True)), fn.col("absent").isNotNull()
     ended = fn.col("ended").isNotNull()
     verdict = (
@@ -234,14 +237,14 @@ def _promised() -> Column:
     return fn.col("routed").isNull() | promised
 
 
-def _with_absence(judged: DataFrame, lives: DataFrame, missing: DataFrame) -> DataFrame:
+def _with_absence(judged: DataFrame, known_boots: DataFrame, missing: DataFrame) -> DataFrame:
     """Add `absent`, the moment of the first full record in which a copy is missing, and whether a gap lies before it.
 
     At a start everything is recorded behind what was last heard of a copy in an earlier boot; at an orderly stop too,
     unless the last that was heard of it is that record itself, and not the one at the start.
     """
-    at_start = _records(lives.where(fn.col("snapshot").isNotNull()), fn.col("snapshot"), start=True)
-    at_stop = _records(lives.where("complete"), fn.col("stopped"), start=False)
+    at_start = _records(known_boots.where(fn.col("snapshot").isNotNull()), fn.col("snapshot"), start=True)
+    at_stop = _records(known_boots.where("complete"), fn.col("stopped"), start=False)
     records = _listed(at_start.unionByName(at_stop), "record")
     doubts = _listed(missing.where("doubtful"), "moment")
     joined = judged.join(fn.broadcast(records), "node", "left").join(fn.broadcast(doubts), "node", "left")
@@ -249,8 +252,8 @@ def _with_absence(judged: DataFrame, lives: DataFrame, missing: DataFrame) -> Da
 
     def behind(record: Column) -> Column:
         later_boot = record["boot"] > boot
-        told = (fn.col("last.kind") != "queued") | (last <= record["snapshot"])
-        same_boot = (record["boot"] == boot) & ~record["start"] & told
+        recorded = (fn.col("last.kind") != "queued") | (last <= record["snapshot"])
+        same_boot = (record["boot"] == boot) & ~record["start"] & recorded
         return later_boot | (same_boot & (record["moment"] > last))
 
     absent = fn.get(fn.filter("record", behind), fn.lit(0))["moment"]
@@ -265,10 +268,10 @@ def _without_late_sweeps(judged: DataFrame) -> DataFrame:
     return judged.withColumn("end", fn.when(~fn.coalesce(late, fn.lit(False)), fn.col("end")))
 
 
-def _records(lives: DataFrame, at: Column, *, start: bool) -> DataFrame:
+def _records(known_boots: DataFrame, at: Column, *, start: bool) -> DataFrame:
     """The moments at which all that was there had been recorded."""
     record = fn.struct(at.alias("moment"), fn.col("boot"), fn.lit(start).alias("start"), fn.col("snapshot"))
-    return lives.select("node", record.alias("record"))
+    return known_boots.select("node", record.alias("record"))
 
 
 def _listed(rows: DataFrame, column: str) -> DataFrame:

@@ -69,18 +69,18 @@ def spark_for(
 def run_audit(events: DataFrame, place: Place) -> Audited:
     """Judge every copy of every message: the tables audit, tally, found, gaps and boots."""
     run = Run(place, "audit")
-    told = each_once(events.select(*NEEDED))
-    lives = run.write("boots", boots(told), small=True)
-    holes = gaps(told, lives).persist()
-    rows = run.write("audit", judged(told, lives, holes))
+    unique = each_once(events.select(*NEEDED))
+    known_boots = run.write("boots", boots(unique), small=True)
+    holes = gaps(unique, known_boots).persist()
+    rows = run.write("audit", judged(unique, known_boots, holes))
     counts = run.write("tally", tally(rows), small=True)
     wrong = run.write("found", worst_first(found(rows)), small=True)
     missing = run.write("gaps", in_doubt(holes, rows), small=True)
-    for each in (told, holes):
+    for each in (unique, holes):
         each.unpersist()
     counted, doubts = counts.collect(), missing.orderBy("node", "moment").collect()
     summary = Audited(
-        coverage(lives.collect(), doubts),
+        coverage(known_boots.collect(), doubts),
         {verdict: copies for verdict in ORDER if (copies := _copies(counted, verdict))},
         sum(row.violations for row in counted),
         worst_first(wrong).limit(SHOWN_MAX).collect(),
@@ -90,23 +90,23 @@ def run_audit(events: DataFrame, place: Place) -> Audited:
     return summary
 
 
-def coverage(lives: list[Row], missing: list[Row]) -> dict[str, Any]:
+def coverage(known_boots: list[Row], missing: list[Row]) -> dict[str, Any]:
     """What was read, as JSON can say it, by its boots and gaps: nodes, boots, events, from, until, gaps, doubtful_gaps.
 
     Times are in UTC.
     """
     return {
-        "nodes": sorted({boot.node for boot in lives}),
-        "boots": len(lives),
-        "events": sum(boot.events for boot in lives),
-        "from": min((_told(boot.first_ts) for boot in lives), default=None),
-        "until": max((_told(boot.last_ts) for boot in lives), default=None),
+        "nodes": sorted({boot.node for boot in known_boots}),
+        "boots": len(known_boots),
+        "events": sum(boot.events for boot in known_boots),
+        "from": min((_timestamp(boot.first_ts) for boot in known_boots), default=None),
+        "until": max((_timestamp(boot.last_ts) for boot in known_boots), default=None),
         "gaps": len(missing),
         "doubtful_gaps": sum(gap.doubtful for gap in missing),
     }
 
 
-def _told(moment: datetime) -> str:
+def _timestamp(moment: datetime) -> str:
     """A time of Spark's, which comes in this machine's zone, in UTC."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 

@@ -29,7 +29,7 @@ class ResultsError(Exception):
 
 
 class Run:
-    """A run of a job, whose tables nobody sees before it is published."""
+    """A run of a job. Its tables are invisible to readers until it is published."""
 
     def __init__(self, place: Place, job: str) -> None:
         self.place = place
@@ -48,7 +48,7 @@ class Run:
     def publish(self, facts: Mapping[str, Any]) -> None:
         """Have this run count, with facts about it that JSON can say."""
         before = last_run(self.place, self.job)
-        told = {
+        record = {
             "format": FORMAT,
             "run": self.name,
             "began": self.began.isoformat(),
@@ -56,7 +56,7 @@ class Run:
             "tables": self._tables,
             "facts": dict(facts),
         }
-        self.place.put(f"{self.job}/{RUN}", json.dumps(told, indent=1).encode())
+        self.place.put(f"{self.job}/{RUN}", json.dumps(record, indent=1).encode())
         if before is not None:
             older = [name for name in self.place.names(self.job) if name[0] != "_" and name < before.name]
             for name in older:
@@ -83,8 +83,8 @@ def last_run(place: Place, job: str) -> FinishedRun | None:
     content = place.read(f"{job}/{RUN}")
     if content is None:
         return None
-    told = json.loads(content)
-    if told.get("format") != FORMAT:
-        raise ResultsError(f"{job}/{RUN}: format {told.get('format')}, this release reads format {FORMAT}")
-    ended = datetime.fromisoformat(told["ended"])
-    return FinishedRun(place, job, told["run"], ended, told["tables"], told["facts"])
+    record = json.loads(content)
+    if record.get("format") != FORMAT:
+        raise ResultsError(f"{job}/{RUN}: format {record.get('format')}, this release reads format {FORMAT}")
+    ended = datetime.fromisoformat(record["ended"])
+    return FinishedRun(place, job, record["run"], ended, record["tables"], record["facts"])

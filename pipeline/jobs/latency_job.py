@@ -33,13 +33,13 @@ class Waits(NamedTuple):
 def run_latency(events: DataFrame, place: Place, since: datetime | None = None, until: datetime | None = None) -> Waits:
     """Measure what ended in the minutes from `since` to before `until`: the tables latency and latency_in_all."""
     run = Run(place, JOB)
-    told = each_once(events.select(*NEEDED))
-    lives = boots(told).cache()
-    measured = between(durations(told), since, until).persist()
+    unique = each_once(events.select(*NEEDED))
+    known_boots = boots(unique).cache()
+    measured = between(durations(unique), since, until).persist()
     run.write("latency", latency(measured))
     in_all = run.write("latency_in_all", latency_in_all(measured), small=True)
-    read = coverage(lives.collect(), gaps(told, lives).collect())
-    for each in (told, lives, measured):
+    read = coverage(known_boots.collect(), gaps(unique, known_boots).collect())
+    for each in (unique, known_boots, measured):
         each.unpersist()
     counts = in_all.agg(fn.sum("n").alias("n"), fn.sum("negative").alias("negative")).first()
     assert counts is not None

@@ -31,12 +31,12 @@ def run_throughput(
 ) -> Traffic:
     """Count what happened in the minutes from `since` to before `until`: the table throughput."""
     run = Run(place, JOB)
-    told = each_once(events.select(*NEEDED))
-    lives = boots(told).cache()
-    missing = gaps(told, lives).cache()
-    rows = run.write("throughput", between(throughput(told, lives, missing), since, until))
-    read = coverage(lives.collect(), missing.collect())
-    for each in (told, lives, missing):
+    unique = each_once(events.select(*NEEDED))
+    known_boots = boots(unique).cache()
+    missing = gaps(unique, known_boots).cache()
+    rows = run.write("throughput", between(throughput(unique, known_boots, missing), since, until))
+    read = coverage(known_boots.collect(), missing.collect())
+    for each in (unique, known_boots, missing):
         each.unpersist()
     counts = rows.agg(*(fn.coalesce(fn.sum(name), fn.lit(0)).alias(name) for name in COUNTS)).first()
     assert counts is not None

@@ -8,7 +8,7 @@ NAME_CHARACTERS = 120
 
 
 def number(value: float | None) -> str:
-    """A count, with a comma behind thousands; a question mark for what nobody knows."""
+    """A count, with a comma behind thousands; a question mark if it is unknown."""
     return "?" if value is None else f"{value:,.0f}"
 
 
@@ -50,8 +50,8 @@ def moment(value: datetime | str | None) -> str:
     """A time, in UTC, to the second."""
     if value is None:
         return ""
-    told = datetime.fromisoformat(value) if isinstance(value, str) else value
-    return f"{told.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+    time = datetime.fromisoformat(value) if isinstance(value, str) else value
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def name(value: str | None) -> str:

@@ -75,15 +75,15 @@ def _put(target: Target, name: str, table: pa.Table) -> tuple[str, int]:
 
 
 def _pieces(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.Table]:
-    """At least one, so that the columns are told where there are no messages."""
+    """At least one batch, so that the file has its columns where there are no messages."""
     gathered: list[pa.RecordBatch] = []
-    told = False
+    has_schema = False
     for batch in _limited(batches, limit):
         gathered.append(batch)
         if sum(each.nbytes for each in gathered) >= FILE_BYTES:
             yield pa.Table.from_batches(gathered)
-            gathered, told = [], True
-    if gathered or not told:
+            gathered, has_schema = [], True
+    if gathered or not has_schema:
         yield pa.Table.from_batches(gathered, SCHEMA)
 
 

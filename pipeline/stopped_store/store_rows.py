@@ -63,7 +63,7 @@ class Owner(NamedTuple):
 
 
 def record_batches(found: Iterator[Found], owners: Mapping[int, Owner]) -> Iterator[pa.RecordBatch]:
-    """Rows of SCHEMA. What belongs to nobody has no vhost and no queue."""
+    """Rows of SCHEMA. An orphaned message, of a queue that does not exist, has no vhost and no queue."""
     rows: list[tuple[Any, ...]] = []
     size = 0
     for each in found:
@@ -119,7 +119,7 @@ def _row(found: Found, owner: Owner | None) -> tuple[Any, ...]:
 
 
 def _damaged(found: Found, position: int, reason: str, vhost: str | None, queue: str | None) -> tuple[Any, ...]:
-    told = {
+    values = {
         "vhost": vhost,
         "queue": queue,
         "position": position,
@@ -128,7 +128,7 @@ def _damaged(found: Found, position: int, reason: str, vhost: str | None, queue:
         "segment": found.segment,
         "damage": reason,
     }
-    return tuple(told.get(name) for name in SCHEMA.names)
+    return tuple(values.get(name) for name in SCHEMA.names)
 
 
 NO_PROPERTIES = (None,) * len(PROPERTIES)

@@ -28,6 +28,14 @@ With its first compiler alone Java keeps 48 MB of compiled code, which Spark fil
 and it collects all garbage whenever there are more classes than it had thought.
 """
 
+SETTINGS_FOR_TESTS = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""For a few rows: to compile a query takes longer than to interpret it, to plan it again longer than to run it."""
+
 
 @pytest.fixture
 def desk(broker: Address) -> Iterator[Desk]:
@@ -56,5 +64,5 @@ def spark() -> Iterator[SparkSession]:
     from pipeline.spark.spark_session import session
 
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
-    with session("leveret tests", java_options=JAVA_FOR_TESTS) as started:
+    with session("leveret tests", java_options=JAVA_FOR_TESTS, settings=SETTINGS_FOR_TESTS) as started:
         yield started

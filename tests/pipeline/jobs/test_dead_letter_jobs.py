@@ -6,22 +6,24 @@ These tests can be pointed at RabbitMQ as those of the protocol can.
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+import socket
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
 import pytest
 from pika import BasicProperties
 
-from harness.project import ROOT
+from harness.clients.wire_client import Address
 from harness.waiting import eventually
 from leveret_spark.amqp.forwarding import forwarded
-from leveret_spark.amqp.publisher import Outgoing, Publisher
-from leveret_spark.options import broker_of, writing_of
+from leveret_spark.option_errors import AmqpError
 from pipeline.replay import AT_A_TIME, ConditionError, Replayed, Request, replay
+from tests.pipeline.inputs.command import at, leveret
 from tests.pipeline.inputs.made_up_events import EPOCH, History
 from tests.pipeline.inputs.queue_client import Desk
 
@@ -74,19 +76,6 @@ def test_groups_say_why_from_where_how_often_and_show_some(spark: SparkSession) 
     assert (third.reason, third.messages, third.samples) == (None, 2, ["plain", "odd"])
 
 
-def test_rates_are_by_minute(spark: SparkSession) -> None:
-    from pipeline.dead_letters import dead_letter_rates
-
-    history = History("n")
-    history.start()
-    for _ in range(3):
-        history.of("deadletter", history.publish(), reason="rejected", exchange="dlx")
-    events = history.table(spark)
-    (row,) = dead_letter_rates(events.unionByName(events)).collect()
-    assert (row.vhost, row.queue, row.reason, row.messages) == ("/", "q", "rejected", 3)
-    assert row.minute.astimezone(UTC) == EPOCH
-
-
 # --- a real queue of dead letters ---
 
 
@@ -135,8 +124,10 @@ def test_the_selected_go_back_and_the_others_stay_in_order(spark: SparkSession, 
 
 def test_a_trial_changes_nothing_and_a_limit_holds(spark: SparkSession, grave: Grave, queue: Queue) -> None:
     grave.fill(6)
-    trial = grave.replay(spark, is_trial=True)
-    assert (sum(trial.selected.values()), trial.replayed) == (6, 0)
+    trial = leveret(
+        "pipeline", "replay", *at(grave.desk.address), "--queue", grave.dead, "--where", "true", "--dry-run"
+    )
+    assert trial == (0, f"6 of 6 messages looked at, 6 meant\n  6 to exchange (default) with key {grave.work}\n", "")
     other = queue()
     done = grave.replay(spark, "delivery_tag > 1", exchange="", routing_key=other, limit=2, keeps_history=False)
     assert done.selected == {("", other): 2}
@@ -187,18 +178,21 @@ def test_a_condition_that_means_nothing_is_said_before_anything_is_held(
     assert grave.replay(spark) == Replayed()
 
 
-def test_a_replay_that_is_killed_loses_nothing(grave: Grave, desk: Desk, queue: Queue) -> None:
-    count, target = 6 * AT_A_TIME, queue()
+def test_a_replay_that_is_cut_off_loses_nothing(spark: SparkSession, grave: Grave, desk: Desk, queue: Queue) -> None:
+    """Its connections end in the middle, both at once, as they do where its process is killed."""
+    count, target = 5 * AT_A_TIME, queue()
     desk.publish(grave.dead, [b"%d" % number for number in range(count)])
-    host, port = desk.address
-    options = ("--host", host, "--port", str(port), "--queue", grave.dead, "--exchange", "", "--routing-key", target)
-    command = [sys.executable, "-m", "broker", "pipeline", "replay", "--where", "true", *options]
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    try:
-        eventually(lambda: desk.count(target) > AT_A_TIME, "some to be replayed", seconds=SECONDS)
-    finally:
-        process.kill()
-        process.communicate()
+    before = connections_to(desk.address)
+    options = desk.options | {"reconnectSeconds": "0"}
+    request = Request("true", exchange="", routing_key=target)
+    with ThreadPoolExecutor(1) as threads:
+        done = threads.submit(replay, spark, options, grave.dead, request)
+        eventually(lambda: done.done() or desk.count(target) > AT_A_TIME, "some to be replayed", seconds=SECONDS)
+        for descriptor in connections_to(desk.address) - before:
+            with socket.socket(fileno=os.dup(descriptor)) as connection:
+                connection.shutdown(socket.SHUT_RDWR)
+        if (failed := done.exception()) is not None:  # or it was quicker
+            assert isinstance(failed, AmqpError)
     eventually(lambda: desk.consumers(grave.dead) == 0, "the broker to notice")
     had, left = [int(body) for _, _, body in desk.take(target)], grave.left()
     assert sorted({*had, *left}) == list(range(count))
@@ -207,39 +201,21 @@ def test_a_replay_that_is_killed_loses_nothing(grave: Grave, desk: Desk, queue: 
     assert left == sorted(left)
 
 
+def connections_to(address: Address) -> set[int]:
+    """The descriptors of this process' connections to an address."""
+    return {each.fd for each in psutil.Process().net_connections("tcp") if each.raddr == address}
+
+
 def test_the_commands_say_what_there_is_to_say(grave: Grave, desk: Desk, tmp_path: Path) -> None:
     """Without Spark, which is started only when the queue is there and has something."""
-    host, port = desk.address
-    place = ("--host", host, "--port", str(port), "--queue")
-
-    def run(*options: str) -> tuple[int, str, str]:
-        command = [sys.executable, "-m", "broker", "pipeline", *options]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-        return done.returncode, done.stdout, done.stderr
-
-    assert run("replay", *place, grave.dead, "--where", "true") == (0, f"nothing is ready in {grave.dead}\n", "")
-    code, out, error = run("dead-letters", *place, "no such", "--out", str(tmp_path))
+    replays = ("pipeline", "replay", *at(desk.address), "--queue", grave.dead, "--where", "true")
+    assert leveret(*replays) == (0, f"nothing is ready in {grave.dead}\n", "")
+    code, out, error = leveret("pipeline", "dead-letters", *at(desk.address), "--queue", "no such", "--out", tmp_path)
     assert (code, out, "404 NOT_FOUND" in error, error.count("\n")) == (1, "", True, 1)
-    code, _, error = run("replay", *place, grave.dead, "--where", "true", "--back", "--exchange", "e")
+    code, _, error = leveret(*replays, "--back", "--exchange", "e")
     assert (code, "--back excludes --exchange and --routing-key" in error) == (2, True)
-    code, _, error = run("replay", *place, grave.dead, "--where", "true", "--port", "1")
+    code, _, error = leveret(*replays, "--port", "1")
     assert (code, error.endswith(": Connection refused\n")) == (1, True)
-
-
-def test_who_is_told_of_each_message_hears_what_became_of_it(
-    desk: Desk, queue: Queue, name: Callable[..., str]
-) -> None:
-    there, nowhere = queue(), name("nowhere")
-    told: list[tuple[str, bool]] = []
-    properties = BasicProperties(delivery_mode=2, headers={"n": 1})
-    with Publisher(
-        broker_of(desk.options), writing_of({}), lambda message, well: told.append((message.routing_key, well))
-    ) as publisher:
-        for number in range(600):
-            publisher.publish(Outgoing("", there if number % 3 else nowhere, properties, b"same"))
-        publisher.finish()
-    assert sorted(set(told)) == sorted([(nowhere, False), (there, True)])
-    assert len(told) == 600
 
 
 def test_a_user_that_is_not_ours_is_left_out() -> None:
@@ -248,7 +224,7 @@ def test_a_user_that_is_not_ours_is_left_out() -> None:
     assert forwarded(message, "e", "k", {}, "somebody").properties.user_id == "somebody"
 
 
-def test_the_job_leaves_a_table_and_the_messages(spark: SparkSession, grave: Grave, tmp_path: Path) -> None:
+def test_the_job_leaves_tables_and_the_messages(spark: SparkSession, grave: Grave, tmp_path: Path) -> None:
     from pipeline.jobs.dead_letter_job import run_dead_letters
     from pipeline.jobs.job_results import last_run
     from pipeline.report.page import write_report
@@ -257,15 +233,20 @@ def test_the_job_leaves_a_table_and_the_messages(spark: SparkSession, grave: Gra
     grave.fill(5)
     history = History("n")
     history.start()
-    history.of("deadletter", history.publish(), reason="rejected")
+    for _ in range(3):
+        history.of("deadletter", history.publish(), reason="rejected", exchange="dlx")
+    history.events += history.events[-1:]  # which comes twice
     place = Place(spark, str(tmp_path))
     found = run_dead_letters(place, grave.desk.options, grave.dead, 100, history.table(spark))
     assert (found.ready, found.looked, found.groups[0].messages, found.groups[0].samples) == (5, 5, 5, ["0", "1", "2"])
     run = last_run(place, "dead_letters")
     assert run is not None
-    assert [run.table(name).count() for name in ("dead_letters", "dead_letter_rates")] == [1, 1]
+    assert run.tables == ["dead_letters", "dead_letter_rates"]
+    (rate,) = run.table("dead_letter_rates").collect()
+    assert (rate.vhost, rate.queue, rate.reason, rate.messages) == ("/", "q", "rejected", 3)
+    assert rate.minute.astimezone(UTC) == EPOCH
     eventually(lambda: grave.desk.count(grave.dead) == 5, "the messages to be back")
     write_report(place)
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert [f"<pre>{body}</pre>" in page for body in range(4)] == [True, True, True, False]
-    assert "rejected 1<" in page
+    assert "rejected 3<" in page

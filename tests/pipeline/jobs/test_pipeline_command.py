@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
@@ -21,15 +21,14 @@ from broker.cli.jobs.pipeline_group import pipeline
 from broker.cli.jobs.pipeline_options import timed
 from harness.brokers.recording_broker import events_in, recording_broker
 from harness.project import ROOT
+from tests.pipeline.conftest import JAVA_FOR_TESTS, SETTINGS_FOR_TESTS
+from tests.pipeline.inputs.command import Ended, leveret
 from tests.pipeline.inputs.queue_client import desk_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SOON = (
-    *("--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2"),
-    *("--conf", "spark.driver.defaultJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"),
-)
+SOON = {**SETTINGS_FOR_TESTS, "spark.driver.defaultJavaOptions": JAVA_FOR_TESTS}
 """Small jobs are done sooner so."""
 
 HEADING = "vhost  queue  from, to            durations  p50 ms  p95 ms  p99 ms  max ms"
@@ -84,25 +83,12 @@ def test_a_log_that_is_not_there_is_said_before_spark_starts(job: str, tmp_path:
         CliRunner().invoke(pipeline, command, catch_exceptions=False)
 
 
-class Ended(NamedTuple):
-    """A command that has ended: its exit code, and what it said."""
-
-    code: int
-    output: str
-    errors: str
-
-
-def by_itself(job: str, *arguments: str) -> Ended:
-    """A job as a user starts it, with a Spark of its own."""
-    command = [sys.executable, "-m", "broker", "pipeline", job, *SOON, *arguments]
+def by_itself(*arguments: str) -> Ended:
+    """A command as a user starts it, with a Spark of its own."""
+    settings = [part for name, value in SOON.items() for part in ("--conf", f"{name}={value}")]
+    command = [sys.executable, "-m", "broker", *arguments, "--master", "local[2]", *settings]
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return Ended(ended.returncode, ended.stdout, ended.stderr)
-
-
-def where_spark_runs(job: str, *arguments: str) -> Ended:
-    """A job in a process whose Spark runs already."""
-    ended = CliRunner().invoke(pipeline, [job, *arguments], catch_exceptions=False)
-    return Ended(ended.exit_code, ended.stdout, ended.stderr)
 
 
 @pytest.fixture(scope="module")
@@ -124,7 +110,7 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def done(run: Callable[..., Ended], job: str, log: Path, out: Path, *arguments: str) -> list[str]:
     """What a job says that can be done, behind what it says of the log."""
-    ended = run(job, "--data-dir", str(log), "--out", str(out), *arguments)
+    ended = run("pipeline", job, "--data-dir", str(log), "--out", str(out), *arguments)
     assert (ended.code, ended.errors) == (0, "")
     events = events_in(log / "events")
     lines = ended.output.splitlines()
@@ -148,7 +134,7 @@ def test_the_audit_of_a_brokers_log(log: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_latencies_of_a_brokers_log(spark: SparkSession, log: Path, tmp_path: Path) -> None:
-    told = done(where_spark_runs, "latency", log, tmp_path)
+    told = done(leveret, "latency", log, tmp_path)
     assert told[:2] == ["7 durations", HEADING]
     stages = [re.match(r"/ +q +(\w+ to \w+) +(\d) +([\d.]+) ", line) for line in told[2:]]
     assert [(stage[1], stage[2]) for stage in stages if stage and float(stage[3]) < 60_000] == [
@@ -157,11 +143,12 @@ def test_latencies_of_a_brokers_log(spark: SparkSession, log: Path, tmp_path: Pa
         ("deliver to ack", "1"),
     ]
     assert (facts(tmp_path, "latency")["durations"], facts(tmp_path, "latency")["negative"]) == (7, 0)
+    assert re.findall(r"<h2>(.*?)</h2>", (tmp_path / "report.html").read_text()) == ["Latency"]
 
 
 @pytest.mark.slow
 def test_throughput_of_a_brokers_log(spark: SparkSession, log: Path, tmp_path: Path) -> None:
-    (heading, line) = done(where_spark_runs, "throughput", log, tmp_path, "--since", "2000-01-01")
+    (heading, line) = done(leveret, "throughput", log, tmp_path, "--since", "2000-01-01")
     assert line.split() == ["/", "q", "5", "1", "1", "0", "0", "0.00", *line.split()[-2:]]
     assert heading.split()[-2:] == ["deepest", "depth"]
     assert line.split()[-1] == "4"

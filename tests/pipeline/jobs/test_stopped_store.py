@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness.brokers.broker_process import BrokerProcess
-from harness.project import ROOT
 from leveret_spark import OptionError
 from storage.messages import lmdb_environment
 from storage.messages.keys import SEGMENT
+from tests.pipeline.inputs.command import Ended, leveret
 from tests.pipeline.inputs.queue_client import Desk, desk_at
 
 if TYPE_CHECKING:
@@ -28,7 +26,8 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 KEPT = {"delivery_mode": 2}
-MANY = 1200
+MANY = 600
+"""More than one segment holds."""
 
 
 def fill(desk: Desk) -> None:
@@ -40,6 +39,7 @@ def fill(desk: Desk) -> None:
     channel.queue_declare("stream", durable=True, arguments={"x-queue-type": "stream"})
     channel.exchange_declare("late", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"})
     channel.queue_bind("orders", "late", "k")
+    desk.publish("many", [b"%d" % number for number in range(MANY)])
     channel.confirm_delivery()
 
     def publish(key: str, body: bytes, exchange: str = "", **properties: Any) -> None:
@@ -49,7 +49,6 @@ def fill(desk: Desk) -> None:
     publish("orders", b"\xff\x00second", expiration="3600000", timestamp=1_700_000_000)
     publish("stream", b"of a stream")
     publish("k", b"later", "late", headers={"x-delay": 3_600_000})
-    desk.publish("many", [b"%d" % number for number in range(MANY)])
     assert channel.basic_get("orders")[2] == b"first"
     assert channel.basic_get("quorum")[2] == b"first"
 
@@ -65,15 +64,14 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> BrokerProcess:
     return broker
 
 
-def inspect(place: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "broker", "inspect", "--data-dir", str(place), *options]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+def inspect(place: Path, *options: str | Path) -> Ended:
+    return leveret("inspect", "--data-dir", place, *options)
 
 
 def lines(place: Path, *options: str) -> list[dict[str, Any]]:
     done = inspect(place, "--format", "json", *options)
-    assert (done.returncode, done.stderr) == (0, "")
-    return [json.loads(line) for line in done.stdout.splitlines()]
+    assert (done.code, done.errors) == (0, "")
+    return [json.loads(line) for line in done.output.splitlines()]
 
 
 def hashes(place: Path) -> dict[str, str]:
@@ -110,32 +108,35 @@ def test_everything_is_listed_and_not_a_byte_is_changed(filled: BrokerProcess) -
 
 def test_a_table_shows_the_beginning(filled: BrokerProcess) -> None:
     done = inspect(filled.data_dir, "--queue", "orders", "--bodies", "--limit", "1")
-    assert done.returncode == 0
-    assert done.stdout.splitlines()[0] == "queues: 1"
-    assert "messages: 1, and there are more (--limit)\n" in done.stdout
-    assert done.stdout.rstrip().endswith("first")
+    assert done.output.startswith("queues: 1\n")
+    assert "messages: 1, and there are more (--limit)\n" in done.output
+    assert done.output.rstrip().endswith("first")
     missing = inspect(filled.data_dir, "--queue", "none")
-    assert (missing.returncode, missing.stderr) == (1, "leveret: error: no queue 'none' in any virtual host\n")
+    assert missing == (1, "", "leveret: error: no queue 'none' in any virtual host\n")
 
 
 def test_parquet_goes_to_a_new_place_only(filled: BrokerProcess, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    options = ("--format", "parquet", "--out", str(out), "--queue", "many")
-    assert inspect(filled.data_dir, *options).stdout == f"{MANY + 1} messages in {out}\n"
+    options = ("--format", "parquet", "--out", out, "--queue", "many")
+    assert inspect(filled.data_dir, *options).output == f"{MANY + 1} messages in {out}\n"
     assert pq.read_table(out / "messages-000001.parquet").num_rows == MANY + 1
     assert pq.read_table(out / "queues.parquet").to_pylist()[0]["messages"] == MANY + 1
     again = inspect(filled.data_dir, *options)
-    assert (again.returncode, again.stderr) == (1, f"leveret: error: {out}: is not empty; name a new directory\n")
+    assert again == (1, "", f"leveret: error: {out}: is not empty; name a new directory\n")
 
 
 def test_a_running_broker_is_refused_unless_it_makes_a_copy(fresh_broker: BrokerProcess) -> None:
     with desk_at(fresh_broker.address) as desk:
         desk.channel.queue_declare("q", durable=True)
         desk.publish("q", [b"a", b"b"])
+        desk.await_disk()
         refused = inspect(fresh_broker.data_dir)
-        assert refused.returncode == 1
-        assert "a broker runs here: stop it, or look into a copy" in refused.stderr
-        assert [row["kind"] for row in lines(fresh_broker.data_dir, "--copy")] == ["queue", "message", "message"]
+        assert (refused.code, "a broker runs here: stop it, or look into a copy" in refused.errors) == (1, True)
+        assert [row["kind"] for row in lines(fresh_broker.data_dir, "--copy", "--queue", "q")] == [
+            "queue",
+            "message",
+            "message",
+        ]
         desk.publish("q", [b"c"])
 
 
@@ -152,13 +153,13 @@ def test_damage_is_told_and_not_fatal(filled: BrokerProcess, tmp_path: Path) -> 
         (False, None),
         (True, "a message fails its checksum"),
     ]
-    assert "a message fails its checksum" in inspect(place, "--queue", "orders").stdout
+    assert "a message fails its checksum" in inspect(place, "--queue", "orders").output
 
 
 def test_spark_reads_a_store_in_parts(spark: SparkSession, filled: BrokerProcess) -> None:
     from pipeline.stopped_store.store_source import SCHEMA, LeveretStoreDataSource
 
-    source = LeveretStoreDataSource({"path": str(filled.data_dir), "segmentsPerPartition": "2"})
+    source = LeveretStoreDataSource({"path": str(filled.data_dir), "segmentsPerPartition": "1"})
     assert len(source.reader(source.schema()).partitions()) > 5, "each lane has a part of its own, a long one several"
     frame = spark.read.format("leveret-store").load(str(filled.data_dir))
     assert frame.columns == SCHEMA.names
@@ -166,7 +167,7 @@ def test_spark_reads_a_store_in_parts(spark: SparkSession, filled: BrokerProcess
     assert Counter(row.queue for row in rows) == {"orders": 2, "many": MANY + 1, "quorum": 1, "stream": 1, "late": 1}
     assert [row.delivery_count for row in rows if row.queue == "quorum"] == [1]
     bodies = [bytes(row.body) for row in sorted(rows, key=lambda row: row.position) if row.queue == "many"]
-    assert bodies == [b"first", *(b"%d" % number for number in range(MANY))]
+    assert bodies == [*(b"%d" % number for number in range(MANY)), b"first"]
 
 
 def test_a_queue_alone_and_options_that_mean_nothing(filled: BrokerProcess) -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import click
+import pytest
 from click.testing import CliRunner, Result
 
 from broker.cli.jobs.amqp_options import broker_options
@@ -26,26 +27,33 @@ def run(tmp_path: Path, config: str, *options: str) -> Result:
     return CliRunner().invoke(shown, ["--config", str(file), *options])
 
 
-def place(result: Result) -> tuple[str, str]:
-    broker = json.loads(result.output)
-    return broker["host"], broker["port"]
-
-
 LISTENING = """
 server.listen = ["0.0.0.0:5673"]
 tls.listen = ["[::1]:5674"]
 """
 
 
-def test_the_configured_one_is_meant(tmp_path: Path) -> None:
-    assert place(run(tmp_path, LISTENING)) == ("127.0.0.1", "5673")
-    assert place(run(tmp_path, LISTENING, "--tls")) == ("::1", "5674")
-    assert place(run(tmp_path, LISTENING, "--port", "5")) == ("127.0.0.1", "5")
+@pytest.mark.parametrize(
+    ("config", "options", "place"),
+    [
+        (LISTENING, (), ("127.0.0.1", "5673")),
+        (LISTENING, ("--tls",), ("::1", "5674")),
+        (LISTENING, ("--port", "5"), ("127.0.0.1", "5")),
+        ("server.listen = []", ("--host", "elsewhere"), ("elsewhere", "5672")),
+    ],
+)
+def test_the_configured_one_is_meant(
+    tmp_path: Path, config: str, options: tuple[str, ...], place: tuple[str, str]
+) -> None:
+    broker = json.loads(run(tmp_path, config, *options).output)
+    assert (broker["host"], broker.get("port", "5672")) == place
 
 
-def test_where_none_is_configured_one_must_be_named(tmp_path: Path) -> None:
-    closed = run(tmp_path, "server.listen = []")
-    assert (closed.exit_code, "[server] has no address here to connect to" in closed.output) == (2, True)
-    plain = run(tmp_path, "", "--tls")
-    assert (plain.exit_code, "[tls] has no address here to connect to" in plain.output) == (2, True)
-    assert run(tmp_path, "server.listen = []", "--host", "elsewhere").exit_code == 0
+@pytest.mark.parametrize(
+    ("config", "options", "section"), [("server.listen = []", (), "server"), ("", ("--tls",), "tls")]
+)
+def test_where_none_is_configured_one_must_be_named(
+    tmp_path: Path, config: str, options: tuple[str, ...], section: str
+) -> None:
+    closed = run(tmp_path, config, *options)
+    assert (closed.exit_code, f"[{section}] has no address here to connect to" in closed.output) == (2, True)

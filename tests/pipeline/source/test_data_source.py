@@ -15,6 +15,7 @@ import pytest
 
 from harness.brokers.broker_process import BrokerProcess
 from harness.waiting import eventually
+from leveret_spark.option_errors import OptionError
 from leveret_spark.options import broker_of, writing_of
 from tests.pipeline.conftest import ROOT
 from tests.pipeline.inputs.copying_job import BATCH, copying
@@ -24,6 +25,7 @@ from tests.pipeline.inputs.streams import QUERY_SECONDS, run_to_end
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 pytestmark = [
@@ -46,10 +48,9 @@ def into(frame: DataFrame, desk: Desk, queue: str, checkpoint: Path, **options: 
     return writer.options(checkpointLocation=str(checkpoint), **options).trigger(**NOW)
 
 
-def finished(writer: DataStreamWriter) -> list[int]:
-    """Run a query to its end, and return the sizes of its batches."""
-    progress = run_to_end(writer).recentProgress
-    return [batch["numInputRows"] for batch in progress if batch["numInputRows"]]
+def sizes(query: StreamingQuery) -> list[int]:
+    """Of the batches of a query that has ended."""
+    return [batch["numInputRows"] for batch in query.recentProgress if batch["numInputRows"]]
 
 
 def table(spark: SparkSession, desk: Desk, queue: str, **options: Any) -> DataFrame:
@@ -69,64 +70,51 @@ def failure(action: Callable[[], Any]) -> str:
 def test_a_stream_takes_all_there_is_and_acknowledges_the_last_batch_too(
     spark: SparkSession, desk: Desk, queue: Queue, tmp_path: Path
 ) -> None:
+    """Rows without a message id get one by their query, batch, partition and place."""
     source, target = queue(), queue()
-    desk.publish(source, [b"%d" % number for number in range(25)], headers={"a": 1.5, "b": [True]}, priority=3)
-    writer = into(stream(spark, desk, source, maxMessagesPerBatch=10, partitions=3), desk, target, tmp_path / "c")
-    assert finished(writer) == [10, 10, 5]
+    desk.publish(source, [b"%d" % number for number in range(20)], headers={"a": 1.5, "b": [True]}, priority=3)
+    desk.publish(source, [b"20", b"21", b"22"], message_id=None)
+    messages = stream(spark, desk, source, maxMessagesPerBatch=10, partitions=2)
+    query = run_to_end(into(messages, desk, target, tmp_path / "c"))
+    assert sizes(query) == [10, 10, 3]
     assert desk.count(source) == 0  # and nobody holds any: the planner's connection ends with the query
     eventually(lambda: desk.consumers(source) == 0, "no consumer")
     assert desk.count(source) == 0
-    found = desk.take(target)
-    assert sorted(int(body) for _, _, body in found) == list(range(25))
-    (_, properties, body) = found[0]
-    assert (properties.headers, properties.priority, properties.delivery_mode) == ({"a": 1.5, "b": [True]}, 3, 2)
-    assert properties.message_id == body.decode()
+    found = {int(body): properties for _, properties, body in desk.take(target)}
+    assert sorted(found) == list(range(23))
+    first = found[0]
+    assert (first.headers, first.priority, first.delivery_mode) == ({"a": 1.5, "b": [True]}, 3, 2)
+    expected = [*map(str, range(20)), *(f"{query.id}-2-{place}" for place in ("0-0", "1-0", "1-1"))]
+    assert [found[number].message_id for number in range(23)] == expected
 
 
-def test_what_came_after_the_start_is_for_another_time(
+def test_a_batch_that_failed_comes_again_and_what_came_after_the_start_another_time(
     spark: SparkSession, desk: Desk, queue: Queue, tmp_path: Path
 ) -> None:
-    source, target = queue(), queue()
-    checkpoint = tmp_path / "c"
-    desk.publish(source, [b"early"] * 3)
-    seen: list[int] = []
-
-    def more_and_more(frame: DataFrame, _: int) -> None:
-        seen.append(frame.count())
-        desk.publish(source, [b"late"])
-
-    messages = stream(spark, desk, source, maxMessagesPerBatch=1)
-    query = messages.writeStream.foreachBatch(more_and_more).option("checkpointLocation", str(checkpoint))
-    assert finished(query.trigger(**NOW)) == [1, 1, 1]
-    assert seen == [1, 1, 1]
-    assert eventually(lambda: desk.count(source) == 3, "the late ones to be left")
-    desk.channel.queue_purge(source)
-    assert finished(query.trigger(**NOW)) == []  # the same checkpoint again, and nothing to do
-    assert desk.count(target) == 0
-
-
-def test_a_batch_that_failed_comes_again(spark: SparkSession, desk: Desk, queue: Queue, tmp_path: Path) -> None:
     source = queue()
     desk.publish(source, [b"%d" % number for number in range(6)])
-    rows: list[Any] = []
+    seen: list[list[Any]] = []
+    """The rows of each batch."""
 
-    def fails_once(frame: DataFrame, batch: int) -> None:
-        found = frame.collect()
-        if batch == 1 and not rows[2:]:
-            rows.extend([None])
+    def fails_once(frame: DataFrame, _: int) -> None:
+        seen.append(frame.collect())
+        desk.publish(source, [b"6"])
+        if len(seen) == 2:
             raise RuntimeError("on purpose")
-        rows.extend(found)
 
     messages = stream(spark, desk, source, maxMessagesPerBatch=2)
-    query = messages.writeStream.foreachBatch(fails_once).option("checkpointLocation", str(tmp_path / "c"))
-    assert "on purpose" in failure(lambda: finished(query.trigger(**NOW)))
-    assert eventually(lambda: desk.count(source) == 4, "what was not committed to be back")
-    finished(query.trigger(**NOW))
-    assert desk.count(source) == 0
-    before, after = rows[:2], rows[3:]
-    assert [int(row.body) for row in before] == [0, 1]
-    assert sorted(int(row.body) for row in after) == [2, 3, 4, 5]
-    assert {row.redelivered for row in after if int(row.body) < 4} == {True}
+    writer = messages.writeStream.foreachBatch(fails_once).option("checkpointLocation", str(tmp_path / "c"))
+    query = writer.trigger(**NOW)
+    assert "on purpose" in failure(lambda: run_to_end(query))
+    assert [[int(row.body) for row in rows] for rows in seen] == [[0, 1], [2, 3]]
+    eventually(lambda: desk.count(source) == 4 + 2, "what was not committed to be back")
+    run_to_end(query)
+    again = [row for rows in seen[2:] for row in rows]
+    assert sorted(int(row.body) for row in again) == [2, 3, 4, 5, 6, 6]
+    assert {row.redelivered for row in again if int(row.body) < 4} == {True}
+    eventually(lambda: desk.count(source) == len(seen[2:]), "those that came meanwhile to be left")
+    desk.channel.queue_purge(source)
+    assert sizes(run_to_end(query)) == [], "nothing to do"
 
 
 def test_a_stream_outlives_a_broker_that_is_killed(
@@ -146,7 +134,7 @@ def test_a_stream_outlives_a_broker_that_is_killed(
         desk.publish("jobs", [b"%d" % number for number in range(500)])
         messages = stream(spark, desk, "jobs", maxMessagesPerBatch=100, connections=2)
     query = messages.writeStream.foreachBatch(takes_notes).option("checkpointLocation", str(tmp_path / "c"))
-    finished(query.trigger(**NOW))
+    run_to_end(query.trigger(**NOW))
     with desk_at(fresh_broker.address) as desk:
         eventually(lambda: desk.consumers("jobs") == 0, "no consumer")
         assert desk.count("jobs") == 0
@@ -157,7 +145,7 @@ def test_a_trigger_that_never_commits_is_refused(spark: SparkSession, desk: Desk
     source = queue()
     desk.publish(source, [b"x"])
     writer = stream(spark, desk, source).writeStream.format("noop").option("checkpointLocation", str(tmp_path / "c"))
-    told = failure(lambda: finished(writer.trigger(once=True)))
+    told = failure(lambda: run_to_end(writer.trigger(once=True)))
     assert "use Trigger.AvailableNow" in told
     assert desk.count(source) == 1
 
@@ -165,31 +153,18 @@ def test_a_trigger_that_never_commits_is_refused(spark: SparkSession, desk: Desk
 # --- a job that is killed ---
 
 
-def without_java(directory: Path) -> str:
-    """A PATH with everything of this machine's but Java."""
-    directory.mkdir()
-    for folder in ("/bin", "/usr/bin"):
-        for program in Path(folder).iterdir():
-            link = directory / program.name
-            if not program.name.startswith("java") and not link.is_symlink():
-                link.symlink_to(program)
-    return str(directory)
-
-
 @pytest.fixture
-def bare_environment(tmp_path: Path) -> dict[str, str]:
-    """Of a process that finds no Java, and leaves its rubbish where the test's goes."""
+def scratch_environment(tmp_path: Path) -> dict[str, str]:
+    """Of a process that leaves its rubbish where the test's goes."""
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    clean = {name: value for name, value in os.environ.items() if name not in ("JAVA_HOME", "SPARK_HOME")}
-    own = {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
-    return clean | own | {"PATH": without_java(tmp_path / "bin")}
+    return {**os.environ, "PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
 
 
 def test_a_job_that_is_killed_is_taken_up_and_loses_nothing(
-    spark: SparkSession, desk: Desk, queue: Queue, tmp_path: Path, bare_environment: dict[str, str]
+    spark: SparkSession, desk: Desk, queue: Queue, tmp_path: Path, scratch_environment: dict[str, str]
 ) -> None:
-    """Killed are the driver and Java; Python's workers notice. It runs on the packaged Java, and says nothing."""
+    """Killed are the driver and Java; Python's workers notice. It says nothing."""
     source, target = queue(), queue()
     desk.publish(source, [b"%d" % number for number in range(3000)])
     host, port = desk.address
@@ -197,7 +172,7 @@ def test_a_job_that_is_killed_is_taken_up_and_loses_nothing(
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.pipeline.inputs.copying_job", *what],
         cwd=ROOT,
-        env=bare_environment,
+        env=scratch_environment,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
@@ -210,7 +185,7 @@ def test_a_job_that_is_killed_is_taken_up_and_loses_nothing(
     assert told == (b"", b"")
     eventually(lambda: desk.consumers(source) == 0, "the broker to notice")
     assert desk.count(source) > 0
-    finished(copying(spark, *what))
+    run_to_end(copying(spark, *what))
     assert desk.count(source) == 0
     eventually(lambda: desk.consumers(source) == 0, "the process that planned it to end")
     copies = [(int(body), properties.type == "true") for _, properties, body in desk.take(target)]
@@ -222,7 +197,7 @@ def test_a_job_that_is_killed_is_taken_up_and_loses_nothing(
 
 def test_a_table_shows_every_property_and_leaves_the_messages(spark: SparkSession, desk: Desk, queue: Queue) -> None:
     source = queue()
-    told = {
+    properties = {
         "content_type": "text/plain",
         "content_encoding": "utf-8",
         "headers": {"tenant": "acme", "n": 2},
@@ -238,26 +213,17 @@ def test_a_table_shows_every_property_and_leaves_the_messages(spark: SparkSessio
         "app_id": "a",
         "cluster_id": "k",
     }
-    desk.publish(source, [b"\x00body"], **told)
+    desk.publish(source, [b"\x00body"], **properties)
     desk.publish(source, [b"bare"], delivery_mode=None, message_id=None)
     frame = table(spark, desk, source)
     full, bare = sorted(frame.collect(), key=lambda row: row.delivery_tag)
     shown = full.asDict()
-    assert (bytes(shown["body"]), shown["exchange"], shown["routing_key"], shown["queue"]) == (
-        b"\x00body",
-        "",
-        source,
-        source,
-    )
     assert shown["timestamp"].astimezone(UTC) == datetime.fromtimestamp(1_700_000_000, UTC)
-    assert shown["headers"] == '{"tenant":"acme","n":2}'
-    assert {name: shown[name] for name in told if name not in ("timestamp", "headers")} == {
-        name: value for name, value in told.items() if name not in ("timestamp", "headers")
-    }
-    assert {bare[name] for name in told} == {None}
-    tenants = frame.selectExpr("get_json_object(headers, '$.tenant') as tenant").collect()
-    assert {row.tenant for row in tenants} == {"acme", None}
-    assert eventually(lambda: desk.count(source) == 2, "the messages to be back")
+    there = {"body": b"\x00body", "exchange": "", "routing_key": source, "queue": source}
+    there |= properties | {"headers": '{"tenant":"acme","n":2}', "timestamp": shown["timestamp"]}
+    assert {name: shown[name] for name in there} == there
+    assert {bare[name] for name in properties} == {None}
+    eventually(lambda: desk.count(source) == 2, "the messages to be back")
     assert {method.redelivered for method, _, _ in desk.take(source)} == {True}
 
 
@@ -292,18 +258,6 @@ def test_rows_become_messages(spark: SparkSession, desk: Desk, queue: Queue) -> 
     assert second[1].message_id.endswith("-0-1")  # partition, row
 
 
-def test_ids_of_a_stream_are_those_of_its_batch(spark: SparkSession, desk: Desk, queue: Queue, tmp_path: Path) -> None:
-    target = queue()
-    (tmp_path / "in").mkdir()
-    (tmp_path / "in" / "1.txt").write_text("a\nb\n")
-    frame = spark.readStream.text(str(tmp_path / "in")).withColumnRenamed("value", "body")
-    query = run_to_end(into(frame, desk, target, tmp_path / "c"))
-    assert {properties.message_id for _, properties, _ in desk.take(target)} == {
-        f"{query.id}-0-0-0",
-        f"{query.id}-0-0-1",
-    }
-
-
 def test_rows_that_no_queue_takes_fail_the_job_or_are_counted(
     spark: SparkSession, desk: Desk, name: Callable[..., str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -324,37 +278,35 @@ def test_rows_that_no_queue_takes_fail_the_job_or_are_counted(
 @pytest.mark.parametrize(
     ("columns", "complaint"),
     [
-        ("cast(id as string) as text", "a message needs a column 'body'"),
-        ("id as body, 'k' as routing_key", "column 'body' is of type bigint, and must be binary or string"),
-        ("'x' as body", "a message needs a column 'routing_key', or option routingKey for all"),
-        ("'x' as body, 'k' as routing_key, 1 as tenant", "column 'tenant' means nothing in a message"),
+        ("text string", "a message needs a column 'body'; there are text"),
+        ("body bigint, routing_key string", "column 'body' is of type bigint, and must be binary or string"),
+        ("body string", "a message needs a column 'routing_key', or option routingKey for all"),
+        ("body string, routing_key string, tenant int", "column 'tenant' is not a message property"),
     ],
 )
-def test_columns_that_make_no_message_are_refused(
-    spark: SparkSession, desk: Desk, columns: str, complaint: str
-) -> None:
-    frame = spark.range(1).selectExpr(*columns.split(", "))
-    assert complaint in failure(frame.write.format("amqp").options(**desk.options).mode("append").save)
+def test_columns_that_make_no_message_are_refused(columns: str, complaint: str) -> None:
+    from pyspark.sql.types import StructType
+
+    from leveret_spark import AmqpDataSource
+
+    with pytest.raises(OptionError, match=complaint):
+        AmqpDataSource({}).writer(StructType.fromDDL(columns), overwrite=False)
 
 
 # --- what a query tells ---
 
 
-def test_a_wrong_option_is_told_when_a_source_is_loaded(spark: SparkSession, desk: Desk) -> None:
-    reader = spark.read.format("amqp").options(**desk.options)
-    assert "unknown option 'quue'" in failure(reader.option("quue", "q").load)
-
-
-def test_a_password_is_in_no_plan_and_no_failure(
+def test_a_wrong_option_is_told_at_once_and_a_password_is_in_no_plan_and_no_failure(
     spark: SparkSession, desk: Desk, queue: Queue, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     source = queue()
+    assert "unknown option 'quue'" in failure(lambda: table(spark, desk, source, quue="q"))
     frame = table(spark, desk, source, password="hidden-word")
     told = failure(frame.collect)
     assert "403 ACCESS_REFUSED" in told
     frame.explain(extended=True)
     messages = stream(spark, desk, source)
     desk.publish(source, [b"x"])
-    told += failure(lambda: finished(into(messages, desk, source, tmp_path / "c", password="hidden-word")))
+    told += failure(lambda: run_to_end(into(messages, desk, source, tmp_path / "c", password="hidden-word")))
     assert "Logical Plan" in told, "the failure of a stream shows its plan"
     assert "hidden-word" not in told + "".join(capfd.readouterr())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -41,31 +42,25 @@ def outgoing(key: str, number: int, exchange: str = "") -> Outgoing:
 def test_everything_is_confirmed_in_order(desk: Desk, queue: Queue, window: int) -> None:
     name = queue()
     with publisher(desk.address, window=window) as publishing:
+        assert publishing.finish() == Outcome(), "nothing needs no confirm"
         for number in range(500):
             publishing.publish(outgoing(name, number))
         assert publishing.finish() == Outcome(confirmed=500)
     assert [int(body) for _, _, body in desk.take(name)] == list(range(500))
 
 
-def test_nothing_needs_no_confirm(desk: Desk) -> None:
-    with publisher(desk.address) as publishing:
-        assert publishing.finish() == Outcome()
-
-
 def test_unroutable_messages_are_counted_and_the_first_are_named(desk: Desk, queue: Queue, name: Any) -> None:
     there, nowhere = queue(), name("nowhere")
-    with publisher(desk.address) as publishing:
-        for number in range(30):
-            publishing.publish(outgoing(there if number % 2 else nowhere, number))
+    heard: list[tuple[str, bool]] = []
+    broker = broker_of(desk.options)
+    with Publisher(broker, writing_of({}), lambda sent, well: heard.append((sent.routing_key, well))) as publishing:
+        for number in range(600):
+            publishing.publish(outgoing(there if number % 3 else nowhere, number))
         outcome = publishing.finish()
-    assert (outcome.confirmed, outcome.returned, outcome.refused, len(outcome.samples)) == (30, 15, 0, 10)
+    assert (outcome.confirmed, outcome.returned, outcome.refused, len(outcome.samples)) == (600, 200, 0, 10)
     assert outcome.samples[0] == f"unroutable 0 to '' with '{nowhere}' (NO_ROUTE)"
-
-
-def test_without_mandatory_nothing_comes_back(desk: Desk, name: Any) -> None:
-    with publisher(desk.address, mandatory="false") as publishing:
-        publishing.publish(outgoing(name("nowhere"), 0))
-        assert publishing.finish() == Outcome(confirmed=1)
+    assert Counter(heard) == {(nowhere, False): 200, (there, True): 400}
+    assert published(publisher(desk.address, mandatory="false"), outgoing(nowhere, 0)) == Outcome(confirmed=1)
 
 
 def test_refused_messages_are_counted(desk: Desk, queue: Queue) -> None:
@@ -80,25 +75,20 @@ def test_refused_messages_are_counted(desk: Desk, queue: Queue) -> None:
     assert outcome.samples[0].startswith("refused ")
 
 
-def test_an_exchange_that_is_not_there_is_an_error(desk: Desk, name: Any) -> None:
-    missing = name("x")
-    with pytest.raises(AmqpError, match=f"NOT_FOUND - no exchange '{missing}'"):
-        published(publisher(desk.address), outgoing("k", 0, missing))
-
-
-def test_what_cannot_be_said_in_the_protocol_is_an_error(desk: Desk) -> None:
-    with pytest.raises(AmqpError, match="ShortStringTooLong"):
-        published(publisher(desk.address), outgoing("k" * 256, 0))
-
-
-def test_a_wrong_password_is_an_error(desk: Desk) -> None:
-    with pytest.raises(AmqpError, match="403 ACCESS_REFUSED"):
-        published(publisher(desk.address, password="x"), outgoing("k", 0))
-
-
-def test_nobody_there_is_an_error() -> None:
-    with pytest.raises(AmqpError, match="refused"):
-        published(publisher(("127.0.0.1", 1), reconnectSeconds=0), outgoing("k", 0))
+@pytest.mark.parametrize(
+    ("options", "message", "complaint"),
+    [
+        ({}, ("k", 0, "no such exchange"), "NOT_FOUND - no exchange 'no such exchange'"),
+        ({}, ("k" * 256, 0), "ShortStringTooLong"),
+        ({"password": "x"}, ("k", 0), "403 ACCESS_REFUSED"),
+        ({"port": 1, "reconnectSeconds": 0}, ("k", 0), "refused"),
+    ],
+)
+def test_what_cannot_be_published_is_an_error(
+    desk: Desk, options: dict[str, Any], message: tuple[Any, ...], complaint: str
+) -> None:
+    with pytest.raises(AmqpError, match=complaint):
+        published(publisher(desk.address, **options), outgoing(*message))
 
 
 def test_a_broker_that_is_killed_gets_again_what_it_did_not_confirm(fresh_broker: BrokerProcess) -> None:

@@ -12,7 +12,7 @@ from pika import BasicProperties
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.certificate_authority import Authority
 from leveret_spark.amqp.publisher import Outgoing, Publisher
-from leveret_spark.option_errors import AmqpError
+from leveret_spark.option_errors import AmqpError, OptionError
 from leveret_spark.options import broker_of, reading_of, writing_of
 from leveret_spark.queues.batch_intake import Intake, ready_messages
 
@@ -57,19 +57,18 @@ def test_messages_go_there_and_back(secured: BrokerProcess, authority: Authority
     assert ready_messages(broker_of(given), "jobs") == 0
 
 
-def test_a_broker_that_nobody_vouches_for_is_refused(secured: BrokerProcess) -> None:
-    with pytest.raises(AmqpError, match="CERTIFICATE_VERIFY_FAILED"):
-        ready_messages(broker_of(options(secured)), "jobs")
-
-
-def test_files_that_are_no_certificates_are_named(secured: BrokerProcess) -> None:
-    with pytest.raises(ValueError, match="the files of options tlsCaFile"):
-        ready_messages(broker_of(options(secured, tlsCaFile="/dev/null")), "jobs")
-
-
-def test_who_mistakes_one_port_for_the_other_is_told_so(secured: BrokerProcess) -> None:
-    given = options(secured)
-    with pytest.raises(AmqpError, match="AMQP is not spoken there, or by TLS only"):
-        ready_messages(broker_of({**given, "tls": "false"}), "jobs")
-    with pytest.raises(AmqpError, match="TLS is not spoken there"):
-        ready_messages(broker_of({**given, "port": str(secured.address[1])}), "jobs")
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({}, "CERTIFICATE_VERIFY_FAILED"),
+        ({"tlsCaFile": "/dev/null"}, "the files of options tlsCaFile"),
+        ({"tls": "false"}, "the port does not speak AMQP, or only over TLS"),
+        ({"port": "plain"}, "the port does not speak TLS"),
+    ],
+    ids=["nobody vouches for it", "no certificate", "TLS where none is asked for", "no TLS where it is"],
+)
+def test_what_is_wrong_is_said(secured: BrokerProcess, given: dict[str, str], complaint: str) -> None:
+    if "port" in given:
+        given = {"port": str(secured.address[1])}
+    with pytest.raises((AmqpError, OptionError), match=complaint):
+        ready_messages(broker_of(options(secured, **given)), "jobs")

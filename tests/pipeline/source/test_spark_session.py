@@ -35,19 +35,22 @@ def nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPat
     return monkeypatch
 
 
-def test_java_home_comes_before_the_path(nothing: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    on_path = fake_java(tmp_path, "17.0.15")
-    assert find_java() == Java(on_path, 17)
-    of_home = fake_java(tmp_path / "home", "21.0.1")
-    nothing.setenv("JAVA_HOME", str(tmp_path / "home"))
-    assert find_java() == Java(of_home, 21)
-
-
-def test_an_old_java_is_passed_over(nothing: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    fake_java(tmp_path / "home", "1.8.0_392")
-    nothing.setenv("JAVA_HOME", str(tmp_path / "home"))
-    newer = fake_java(tmp_path, "17")
-    assert find_java() == Java(newer, 17)
+@pytest.mark.parametrize(
+    ("of_home", "on_path", "found"),
+    [
+        pytest.param(None, "17.0.15", ("path", 17), id="on the path"),
+        pytest.param("21.0.1", "17.0.15", ("home", 21), id="JAVA_HOME comes first"),
+        pytest.param("1.8.0_392", "17", ("path", 17), id="an old one is passed over"),
+    ],
+)
+def test_which_java_is_found(
+    nothing: pytest.MonkeyPatch, tmp_path: Path, of_home: str | None, on_path: str, found: tuple[str, int]
+) -> None:
+    programs = {"path": fake_java(tmp_path, on_path)}
+    if of_home is not None:
+        programs["home"] = fake_java(tmp_path / "home", of_home)
+        nothing.setenv("JAVA_HOME", str(tmp_path / "home"))
+    assert find_java() == Java(programs[found[0]], found[1])
 
 
 def test_the_packaged_java_will_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -87,9 +90,10 @@ def test_java_is_started_without_what_spark_asks_for_in_vain(tmp_path: Path, ver
 
 LASTING = """
 from pipeline.spark.spark_session import session
+from tests.pipeline.conftest import JAVA_FOR_TESTS
 
 try:
-    with session() as spark:
+    with session(java_options=JAVA_FOR_TESTS) as spark:
         print("begun", flush=True)
         spark.range(1 << 50).selectExpr("sum(id)").collect()
 except KeyboardInterrupt:
