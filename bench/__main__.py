@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 
 from bench.load.measured_broker import Wanted, parse_target, report
+from bench.masses import masses
+from bench.memory_alarm import memory_alarm
 from bench.rows.attacks import attacks
 from bench.rows.binding_counts import routing
 from bench.rows.connections import connection_churn, connections
@@ -35,6 +37,8 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "unacked": unacknowledged,
     "restarts": restarts,
     "purges": purges,
+    "masses": masses,
+    "memory-alarm": memory_alarm,
     "starts": starts,
     "idle": idle_connections,
     "declares": declares,
@@ -50,9 +54,9 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "connections": connections,
     "connection-churn": connection_churn,
 }
-OWN = {"restarts", "starts", "tls", "downloads", "events", "steps", "soak", "turns"}
+OWN = {"restarts", "starts", "tls", "downloads", "events", "steps", "soak", "turns", "masses", "memory-alarm"}
 """Rows that start brokers, or parts of one, themselves."""
-LONG = {"soak", "attacks", "turns", "connections", "connection-churn"}
+LONG = {"soak", "attacks", "turns", "masses", "memory-alarm", "connections", "connection-churn"}
 """Rows that take from a quarter of an hour up, and run only when they are named."""
 
 
