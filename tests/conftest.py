@@ -6,9 +6,12 @@ RabbitMQ and prove that what they expect is what RabbitMQ does.
 
 from __future__ import annotations
 
+import re
 import secrets
-from collections.abc import Callable, Generator, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +34,17 @@ SPARK = "spark: SparkSession"
 def needs_spark(file: Path) -> bool:
     """Whether a file has tests that need Spark."""
     return SPARK in file.read_text(encoding="utf-8")
+
+
+ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILINE)
+"""How a file says that each of its tests is slow."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Without slow tests, leave out the files that have no other: Spark and client libraries take long to import."""
+    if config.option.markexpr != "not slow" or collection_path.suffix != ".py":
+        return None
+    return True if ALL_SLOW.search(collection_path.read_text(encoding="utf-8")) else None
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -103,17 +117,38 @@ def fresh_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerPro
         process.kill()
 
 
+@pytest.fixture(scope="module")
+def idle() -> Iterator[dict[Address, list[Client]]]:
+    """Connections without channels by broker, which a test has left to the next one of its file."""
+    clients: dict[Address, list[Client]] = defaultdict(list)
+    yield clients
+    for client in chain.from_iterable(clients.values()):
+        client.close()
+
+
 @pytest.fixture
-def connect(broker: Address) -> Iterator[Callable[..., Client]]:
-    """A function that opens further connections to the shared broker; all are dropped at the end."""
+def connect(broker: Address, idle: dict[Address, list[Client]]) -> Iterator[Callable[..., Client]]:
+    """A function that hands out connections to the shared broker, new ones where a login is asked for.
+
+    At the end all their channels are closed. A connection that has nothing of its own goes to the file's next test.
+    """
+    own: list[Client] = []
     clients: list[Client] = []
 
-    def connected(**options: Any) -> Client:
-        clients.append(Client.connect(broker, **options))
-        return clients[-1]
+    def connected(*, channels: Iterable[int] = (1,), **login: Any) -> Client:
+        taken = own if login else clients
+        taken.append(Client.connect(broker, channels=(), **login) if login or not idle[broker] else idle[broker].pop())
+        for channel in channels:
+            taken[-1].open_channel(channel)
+        return taken[-1]
 
     yield connected
     for client in clients:
+        if client.leave_channels():
+            idle[broker].append(client)
+        else:
+            client.close()
+    for client in own:
         client.close()
 
 

@@ -45,8 +45,9 @@ class Campaign(NamedTuple):
 
 CAMPAIGNS = (
     Campaign("crash-audit", 10, ("-m", "tests.durability.kills", "--audit")),
-    Campaign("crash-states", 25, ("-m", "tests.durability.crash", "run")),
-    Campaign("disk-faults", 25, ("-m", "tests.durability.faults.matrix")),
+    Campaign("crash-states", 20, ("-m", "tests.durability.crash", "run")),
+    Campaign("disk-faults", 20, ("-m", "tests.durability.faults.matrix")),
+    Campaign("exhaustion", 10, ("-m", "tests.durability.exhaustion")),
     Campaign("crash-kill", 15, ("-m", "tests.durability.kills")),
     Campaign("simulate", 15, ("-m", "tests.simulation")),
     Campaign("fuzz", 10, ("-m", "tests.security.fuzz"), library="atheris"),

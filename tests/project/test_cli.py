@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -75,12 +76,12 @@ class Peer:
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                return  # `stop` has shut the listener down
+                return  # `close` has shut the listener down
             with connection, connection.makefile("rb") as lines:
                 self.requests.append(json.loads(lines.readline()))
                 connection.sendall(self.answer)
 
-    def stop(self) -> None:
+    def close(self) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
         self._thread.join()
         self._listener.close()
@@ -88,9 +89,8 @@ class Peer:
 
 @pytest.fixture
 def peer(tmp_path: Path) -> Iterator[Peer]:
-    peer = Peer(tmp_path)
-    yield peer
-    peer.stop()
+    with closing(Peer(tmp_path)) as peer:
+        yield peer
 
 
 @pytest.mark.parametrize(
@@ -216,31 +216,21 @@ QUEUES = [
 ]
 
 
-def test_a_list_is_aligned_under_its_heading(run: Run, peer: Peer) -> None:
+def test_a_list_is_a_table_or_for_programs(run: Run, peer: Peer) -> None:
+    """Aligned under its heading, of a few columns or those named; for programs every column, or those named."""
     peer.answers(QUEUES)
     assert run("list", "queues", "name", "messages", "vhost").out.splitlines() == [
         "name  messages  vhost",
         "jobs  12        /",
         "b     3         /",
     ]
-
-
-def test_a_list_without_rows_is_its_heading(run: Run, peer: Peer) -> None:
-    peer.answers([])
-    assert run("list", "vhosts").out == "name\n"
-
-
-def test_a_list_for_programs_has_every_column_or_those_named(run: Run, peer: Peer) -> None:
-    peer.answers(QUEUES)
     assert json.loads(run("list", "queues", "--json").out) == QUEUES
     assert json.loads(run("list", "queues", "name", "--json").out) == [{"name": "jobs"}, {"name": "b"}]
-
-
-def test_an_unknown_column_is_wrong_usage(run: Run, peer: Peer) -> None:
-    peer.answers(QUEUES)
     outcome = run("list", "queues", "size")
     assert outcome.code == 2
     assert "there is no column size; known: vhost, name, messages_ready" in outcome.err
+    peer.answers([])
+    assert run("list", "vhosts").out == "name\n"
 
 
 def test_connections_can_be_narrowed_to_a_vhost(run: Run, peer: Peer) -> None:
@@ -283,31 +273,23 @@ def test_status_is_indented(run: Run, peer: Peer) -> None:
     assert json.loads(run("status", "--json").out)["memory"] == {"used_bytes": 5, "alarm": False}
 
 
-def test_definitions_are_written_for_their_owner_alone(run: Run, peer: Peer, tmp_path: Path) -> None:
+def test_definitions_go_to_a_file_for_its_owner_alone_and_come_from_one(run: Run, peer: Peer, tmp_path: Path) -> None:
+    file = tmp_path / "d.json"
     peer.answers({"users": [{"name": "é"}]})
-    assert run("export", "definitions", str(tmp_path / "d.json")).code == 0
-    assert json.loads((tmp_path / "d.json").read_text()) == {"users": [{"name": "é"}]}
-    assert stat.S_IMODE((tmp_path / "d.json").stat().st_mode) == 0o600
+    assert run("export", "definitions", str(file)).code == 0
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert json.loads(file.read_text()) == {"users": [{"name": "é"}]}
     assert json.loads(run("export", "definitions", "-").out) == {"users": [{"name": "é"}]}
-
-
-def test_definitions_are_read_from_a_file_or_standard_input(run: Run, peer: Peer, tmp_path: Path) -> None:
-    (tmp_path / "d.json").write_text('{"vhosts": [{"name": "v"}]}')
-    peer.answers({"vhosts": 1})
-    assert run("import", "definitions", str(tmp_path / "d.json")).out == "vhosts  1\n"
+    peer.requests.clear()
+    peer.answers({"users": 1})
+    assert run("import", "definitions", str(file)).out == "users  1\n"
     run("import", "definitions", "-", stdin='{"users": []}')
-    assert [request["arguments"] for request in peer.requests] == [
-        {"definitions": {"vhosts": [{"name": "v"}]}},
-        {"definitions": {"users": []}},
-    ]
-
-
-def test_definitions_that_are_not_json_are_refused(run: Run, peer: Peer, tmp_path: Path) -> None:
-    (tmp_path / "d.json").write_text("{")
-    outcome = run("import", "definitions", str(tmp_path / "d.json"))
-    assert outcome.code == 1
-    assert outcome.err.startswith(f"leveret: error: {tmp_path}/d.json: is not JSON: ")
-    assert peer.requests == []
+    given = [request["arguments"]["definitions"] for request in peer.requests]
+    assert given == [{"users": [{"name": "é"}]}, {"users": []}]
+    file.write_text("{")
+    outcome = run("import", "definitions", str(file))
+    assert (outcome.code, outcome.err.startswith(f"leveret: error: {file}: is not JSON: ")) == (1, True)
+    assert len(peer.requests) == 2
 
 
 def test_a_backup_goes_where_the_caller_stands(
@@ -318,16 +300,10 @@ def test_a_backup_goes_where_the_caller_stands(
     assert peer.requests == [{"command": "backup", "arguments": {"directory": str(tmp_path / "copy")}}]
 
 
-@pytest.mark.parametrize("limits", ["5", "{", "[]"])
-def test_limits_that_are_no_object_are_wrong_usage(run: Run, peer: Peer, limits: str) -> None:
-    assert run("user", "set-limits", "ann", limits).code == 2
-    assert peer.requests == []
-
-
-@pytest.mark.parametrize("definition", ["5", "{", "[]"])
-@pytest.mark.parametrize("kind", ["policy", "operator-policy"])
-def test_definitions_that_are_no_object_are_wrong_usage(run: Run, peer: Peer, kind: str, definition: str) -> None:
-    assert run(kind, "set", "p", ".*", definition).code == 2
+@pytest.mark.parametrize("given", ["5", "{", "[]"])
+@pytest.mark.parametrize("verb", ["user set-limits ann", "policy set p .*", "operator-policy set p .*"])
+def test_what_is_no_object_is_wrong_usage(run: Run, peer: Peer, verb: str, given: str) -> None:
+    assert run(*verb.split(), given).code == 2
     assert peer.requests == []
 
 
@@ -345,15 +321,6 @@ def test_what_needs_a_running_broker_says_so(run: Run, tmp_path: Path, line: str
     assert run(*line.split()) == (1, "", message)
 
 
-def test_a_socket_that_nobody_listens_on_is_no_broker(tmp_path: Path) -> None:
-    listener = socket.socket(socket.AF_UNIX)
-    with socket_path(tmp_path) as path:
-        listener.bind(path)
-    listener.close()
-    with pytest.raises(NotRunning):
-        ask(tmp_path, "ping", {}, 5.0)
-
-
 @pytest.mark.parametrize("answer", [b"", b'{"ok": 1'])
 def test_a_broker_that_ends_before_it_answers_is_told(tmp_path: Path, peer: Peer, answer: bytes) -> None:
     peer.answer = answer
@@ -362,21 +329,16 @@ def test_a_broker_that_ends_before_it_answers_is_told(tmp_path: Path, peer: Peer
     assert caught.value.kind == "failed"
 
 
-def test_a_data_directory_may_have_a_long_path(tmp_path: Path) -> None:
+def test_a_data_directory_may_have_a_long_path_and_a_socket_that_nobody_listens_on(tmp_path: Path) -> None:
     directory = tmp_path / ("long" * 30) / ("longer" * 20)
     directory.mkdir(parents=True)
-    peer = Peer(directory)
-    try:
+    with closing(Peer(directory)):
         assert ask(directory, "ping", {}, 5.0) is None
-    finally:
-        peer.stop()
+    with pytest.raises(NotRunning):
+        ask(directory, "ping", {}, 5.0)
 
 
-def failing(error: Exception) -> Callable[..., None]:
-    def fail(*arguments: object, **options: object) -> None:
-        raise error
-
-    return fail
+BUG = ValueError("bug")
 
 
 @pytest.mark.parametrize(
@@ -387,20 +349,22 @@ def failing(error: Exception) -> Callable[..., None]:
         (OSError(errno.EADDRINUSE, "Address already in use"), "Address already in use"),
         (PermissionError(errno.EACCES, "Permission denied", "/x"), "/x: Permission denied"),
         (ExceptionGroup("tasks", [StoreLocked("held")]), "held"),
+        (BUG, None),
+        (ExceptionGroup("tasks", [StoreLocked("held"), BUG]), None),
     ],
 )
-def test_expected_errors_are_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, line: str) -> None:
-    monkeypatch.setattr(leveret, "main", failing(error))
-    assert run("serve") == (1, "", f"leveret: error: {line}\n")
+def test_expected_errors_are_one_line_and_a_bug_is_not_hidden(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, line: str | None
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise error
 
-
-@pytest.mark.parametrize(
-    "error", [ValueError("bug"), ExceptionGroup("tasks", [StoreLocked("held"), ValueError("bug")])]
-)
-def test_a_bug_is_not_hidden(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
-    monkeypatch.setattr(leveret, "main", failing(error))
-    with pytest.raises(type(error)):
-        main()
+    monkeypatch.setattr(leveret, "main", fail)
+    if line is None:
+        with pytest.raises(type(error)):
+            main()
+    else:
+        assert run("serve") == (1, "", f"leveret: error: {line}\n")
 
 
 def test_a_wrong_setting_stops_before_anything_is_touched(run: Run, tmp_path: Path) -> None:
@@ -408,32 +372,6 @@ def test_a_wrong_setting_stops_before_anything_is_touched(run: Run, tmp_path: Pa
     assert outcome.code == 1
     assert outcome.err.startswith("leveret: error: --listen: expected HOST:PORT")
     assert not (tmp_path / "data").exists()
-
-
-def started_in_vain(directory: Path, listen: str) -> str:
-    """What `leveret serve` says on standard error when it cannot start."""
-    command = [sys.executable, "-m", "broker", "serve", "--data-dir", str(directory), "--listen", listen]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert (ended.returncode, ended.stdout) == (1, "")
-    return ended.stderr
-
-
-def test_a_port_in_use_is_one_line_and_touches_nothing(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
-    where = f"127.0.0.1:{fresh_broker.address[1]}"
-    assert started_in_vain(tmp_path / "data", where) == (
-        f"leveret: error: cannot listen on {where}: "
-        "another program listens there: stop it, or choose another port with --listen\n"
-    )
-    assert not (tmp_path / "data").exists()
-
-
-def test_a_second_broker_on_the_same_data_is_refused(fresh_broker: BrokerProcess) -> None:
-    directory = fresh_broker.data_dir
-    assert started_in_vain(directory, "127.0.0.1:0") == (
-        f"leveret: error: {directory}/broker is in use by another process "
-        f"({directory}/broker.lock is locked): stop that one first\n"
-    )
-    assert ask(directory, "ping", {}, 5.0) == "pong"
 
 
 @pytest.mark.slow
@@ -472,11 +410,14 @@ def test_the_version_is_shown(run: Run) -> None:
     assert run("--version").out.startswith("leveret 0.")
 
 
-def test_the_overview_loads_neither_trio_nor_the_stores() -> None:
-    """Starting the broker is in a hurry: the command line must not load what a verb does not need."""
-    program = (
-        "import sys, broker.cli.main; print(sorted({'trio', 'lmdb', 'aiosqlite', 'asyncio'} & sys.modules.keys()))"
-    )
+@pytest.mark.parametrize(
+    ("module", "unwanted"),
+    [("broker.cli.main", {"trio", "lmdb", "aiosqlite", "asyncio"}), ("broker.server.serve", {"h11"})],
+    ids=["the command line", "a broker without HTTP"],
+)
+def test_what_is_not_needed_is_not_loaded(module: str, unwanted: set[str]) -> None:
+    """Starting the broker is in a hurry."""
+    program = f"import sys, {module}; print(sorted({unwanted} & sys.modules.keys()))"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     loaded = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True, timeout=60

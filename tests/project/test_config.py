@@ -54,16 +54,6 @@ def test_names_of_quantities_say_their_unit() -> None:
                 assert re.search("bytes|seconds|milliseconds", name), name
 
 
-def test_no_file_is_needed() -> None:
-    assert load(None, {}).server.addresses == [Address("127.0.0.1", 5672)]
-
-
-def test_a_file_changes_only_what_it_names(tmp_path: Path) -> None:
-    config = load(write(tmp_path, "[limits]\nchannel_max = 7\n"), {})
-    assert config.limits.channel_max == 7
-    assert config.limits.heartbeat_seconds == 60
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -95,39 +85,27 @@ def test_a_wrong_setting_is_named_with_what_was_expected(tmp_path: Path, text: s
     assert expected in str(caught.value)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml: cannot be read: No such file"):
         load(tmp_path / "none.toml", {})
-
-
-def test_a_file_that_is_not_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "leveret.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(ConfigError, match="is not UTF-8 text"):
         load(tmp_path / "leveret.toml", {})
 
 
-def test_the_environment_switches_the_checks_of_invariants_on() -> None:
+def test_the_command_line_wins_over_the_environment_over_the_file_over_the_defaults(tmp_path: Path) -> None:
+    assert load(None, {}).server.addresses == [Address("127.0.0.1", 5672)]
+    path = write(
+        tmp_path, '[defaults]\nuser = "filed"\nvhost = "kept"\n[server]\ndata_dir = "filed"\nlisten = ["h:1"]\n'
+    )
+    environ = {"LEVERET_DEFAULT_USER": "ours", "RABBITMQ_DEFAULT_USER": "theirs", "RABBITMQ_DEFAULT_PASS": "secret"}
+    config = load(path, environ, data_dir="given", listen=["[::1]:0"], definitions="b.json")
+    assert (config.defaults.user, config.defaults.password, config.defaults.vhost) == ("ours", "secret", "kept")
+    assert (config.server.directory, config.server.addresses) == (Path("given"), [Address("::1", 0)])
+    assert (config.definitions.file, config.limits.heartbeat_seconds) == ("b.json", 60)
+    assert load(None, {"LEVERET_DEFAULT_USER": "", "RABBITMQ_DEFAULT_USER": "r"}).defaults.user == "r", "empty is unset"
     assert not load(None, {}).debug.check_invariants
     assert load(None, {CHECK_INVARIANTS: "1"}).debug.check_invariants
-
-
-def test_the_environment_overrides_the_file(tmp_path: Path) -> None:
-    path = write(tmp_path, '[defaults]\nuser = "filed"\nvhost = "kept"\n')
-    environ = {"LEVERET_DEFAULT_USER": "ours", "RABBITMQ_DEFAULT_USER": "theirs", "RABBITMQ_DEFAULT_PASS": "secret"}
-    defaults = load(path, environ).defaults
-    assert (defaults.user, defaults.password, defaults.vhost) == ("ours", "secret", "kept")
-
-
-def test_an_empty_variable_is_not_set() -> None:
-    assert load(None, {"LEVERET_DEFAULT_USER": "", "RABBITMQ_DEFAULT_USER": "r"}).defaults.user == "r"
-
-
-def test_the_command_line_overrides_all(tmp_path: Path) -> None:
-    path = write(tmp_path, '[server]\ndata_dir = "filed"\nlisten = ["127.0.0.1:1"]\n[definitions]\nfile = "a"\n')
-    config = load(path, {}, data_dir="given", listen=["[::1]:0"], definitions="b.json")
-    assert config.server.directory == Path("given")
-    assert config.server.addresses == [Address("::1", 0)]
-    assert config.definitions.file == "b.json"
 
 
 @pytest.mark.parametrize(

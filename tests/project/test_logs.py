@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import logging
 
+import pytest
+
 from broker.logs import LINE_CHARACTERS_MAX, TextFormatter
 
 
-def line(message: str, *arguments: object) -> str:
-    record = logging.LogRecord("leveret.connection", logging.WARNING, "", 0, message, arguments, None)
-    return TextFormatter().format(record).partition("[warning] ")[2]
-
-
-def test_what_a_client_said_stays_on_its_line() -> None:
-    assert (
-        line("user '%s'", "a\r\nb\x1b[31m\x00\x9b\u2028é\udcff") == r"user 'a\r\nb\x1b[31m\x00\x9b\u2028é" + "\udcff'"
-    )
-
-
-def test_a_line_has_an_end() -> None:
-    assert line("%s", "x" * 131_072) == "x" * LINE_CHARACTERS_MAX + "..."
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("a\r\nb\x1b[31m\x00\x9b\u2028é\udcff", r"a\r\nb\x1b[31m\x00\x9b\u2028é" + "\udcff"),
+        ("x" * 131_072, "x" * (LINE_CHARACTERS_MAX - 5) + "..."),
+    ],
+    ids=["stays on its line", "has an end"],
+)
+def test_what_a_client_said(said: str, shown: str) -> None:
+    record = logging.LogRecord("leveret.connection", logging.WARNING, "", 0, "user %s", (said,), None)
+    assert TextFormatter().format(record).partition("[warning] user ")[2] == shown
 
 
 def test_a_traceback_keeps_its_lines() -> None:

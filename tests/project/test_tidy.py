@@ -21,31 +21,13 @@ TREES = (*PACKAGES, "tools", "harness", "tests", "bench")
 GENERATED = {"broker/wire/methods.py", "broker/wire/constants.py"}
 
 FUNCTION_LINES_MAX = 60
-LONG_FUNCTIONS: dict[str, str] = {}
-"""Functions that may be longer, each with its reason. This list may only shrink."""
-
 CLASS_METHODS_MAX = 20
-LARGE_CLASSES: dict[str, int] = {}
-"""Classes that may have more, with how many. These numbers may only shrink."""
-
 FOLDER_MODULES_MAX = 16
 
 GIVEN_NAMES = {"__init__", "__main__", "conftest", "sitecustomize"}
 """Files that Python or pytest looks for by name, wherever they are."""
 
-BANNED_NAMES = {
-    "utils",
-    "util",
-    "helpers",
-    "helper",
-    "manager",
-    "managers",
-    "misc",
-    "common",
-    "base",
-    "service",
-    "tools",
-}
+BANNED_NAMES = re.compile("utils?|helpers?|managers?|misc|common|base|service|tools")
 
 # Libraries that belong to one place: whoever reads this knows where to look for a bug of that kind.
 HOMES = {
@@ -56,6 +38,7 @@ HOMES = {
     "lmdb": ("storage",),
     "click": ("broker.cli",),
     "h11": ("broker.server.http.http_server",),
+    "pcre2": ("broker.entities.arguments.name_patterns",),
     "pika": ("leveret_spark",),
     "pyarrow": ("leveret_spark", "pipeline"),
     "pyspark": ("leveret_spark", "pipeline"),
@@ -107,6 +90,13 @@ def within(module: str, packages: tuple[str, ...]) -> bool:
     return any(module == package or module.startswith(package + ".") for package in packages)
 
 
+def dotted(expression: ast.expr) -> str:
+    """`name` or `name.attribute`; nothing for whatever else is written."""
+    if isinstance(expression, ast.Attribute) and isinstance(expression.value, ast.Name):
+        return f"{expression.value.id}.{expression.attr}"
+    return expression.id if isinstance(expression, ast.Name) else ""
+
+
 @cache
 def imports(path: Path) -> tuple[str, ...]:
     """Modules that a file imports anywhere; `from broker import __version__` counts as `broker`."""
@@ -126,11 +116,9 @@ def _imported(path: Path) -> Iterator[str]:
 
 
 KNOT_FILES_MAX = 4
-UNTANGLED = ("broker", "storage", "migrations", "pipeline", "leveret_spark")
-"""Packages in which few files know each other. This list may only grow."""
 
 
-@pytest.mark.parametrize("package", UNTANGLED)
+@pytest.mark.parametrize("package", PACKAGES)
 def test_few_files_know_each_other(package: str) -> None:
     """Files that lead back to themselves can only be read together, also where they lead by annotations alone."""
     files = {name_of(path): path for path in sources(*PACKAGES) if within(name_of(path), (package,))}
@@ -178,8 +166,8 @@ def test_only_the_server_may_await() -> None:
 
 
 def test_no_function_outgrows_the_screen() -> None:
-    long = {function.place for function in functions(*PACKAGES) if function.lines > FUNCTION_LINES_MAX}
-    assert long == LONG_FUNCTIONS.keys()
+    long = [function.place for function in functions(*PACKAGES) if function.lines > FUNCTION_LINES_MAX]
+    assert long == []
 
 
 def test_most_functions_are_short() -> None:
@@ -189,7 +177,7 @@ def test_most_functions_are_short() -> None:
 def methods(node: ast.ClassDef) -> list[str]:
     """Verbs of a class: properties are its nouns, and what begins with __ belongs to the language."""
     found = [item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
-    verbs = [item.name for item in found if "property" not in map(ast.unparse, item.decorator_list)]
+    verbs = [item.name for item in found if "property" not in map(dotted, item.decorator_list)]
     return [name for name in verbs if not name.startswith("__")]
 
 
@@ -200,13 +188,11 @@ def test_no_class_knows_everything() -> None:
         for node in nodes(path)
         if isinstance(node, ast.ClassDef)
     }
-    large = {place: count for place, count in classes.items() if count > LARGE_CLASSES.get(place, CLASS_METHODS_MAX)}
-    assert large == {}
-    assert [place for place in LARGE_CLASSES if classes.get(place, 0) <= CLASS_METHODS_MAX] == []
+    assert {place: count for place, count in classes.items() if count > CLASS_METHODS_MAX} == {}
 
 
 def test_files_are_named_after_what_they_know() -> None:
-    assert [shown(path) for path in sources(*TREES) if path.stem in BANNED_NAMES] == []
+    assert [shown(path) for path in sources(*TREES) if BANNED_NAMES.fullmatch(path.stem)] == []
 
 
 def test_no_folder_outgrows_a_glance() -> None:
@@ -219,9 +205,14 @@ def test_a_name_means_one_file() -> None:
     assert [shown(path) for path in sources(*TREES) if stems[path.stem] > 1] == []
 
 
+DOCSTRING = re.compile(r'(#.*\n)*r?"""\s*[^\s"]')
+"""How a module with a docstring begins: perhaps with a comment or two."""
+
+
 def test_every_module_says_what_it_is_for() -> None:
-    files = [path for path in sources(*TREES) if path.name != "__init__.py" or path.read_text().strip()]
-    assert [shown(path) for path in files if not ast.get_docstring(parsed(path))] == []
+    texts = {shown(path): path.read_text(encoding="utf-8") for path in sources(*TREES)}
+    bare = {place for place, text in texts.items() if not DOCSTRING.match(text)}
+    assert {place for place in bare if not place.endswith("/__init__.py") or texts[place].strip()} == set()
 
 
 def test_every_public_class_and_function_of_a_package_is_described() -> None:
@@ -256,7 +247,8 @@ def test_no_file_says_what_it_should_not(meaning: str) -> None:
 
 
 def test_tests_replace_no_object_of_ours_by_a_mock() -> None:
-    mocking = {shown(path) for path in sources("tests") for name in imports(path) if within(name, ("unittest.mock",))}
+    named = [path for path in sources("tests") if "mock" in path.read_text(encoding="utf-8")]
+    mocking = {shown(path) for path in named for name in imports(path) if within(name, ("unittest.mock",))}
     assert mocking == set()
 
 
@@ -265,15 +257,12 @@ SLOW_DISKS = {ROOT / "tests/planted/settlement_mistakes.py"}
 """What sleeps to play a slow disk in a process under test."""
 
 
-def is_sleep(called: ast.expr) -> bool:
-    return isinstance(called, ast.Name | ast.Attribute) and ast.unparse(called) in SLEEPS
-
-
 def test_no_test_just_sleeps() -> None:
     """A test waits for what it wants to see; `sleep` stands only in loops that look again."""
     sleeping = set()
-    for path in set(sources("tests")) - SLOW_DISKS:
-        sleeps = [node for node in nodes(path) if isinstance(node, ast.Call) and is_sleep(node.func)]
+    named = {path for path in sources("tests") if "sleep" in path.read_text(encoding="utf-8")}
+    for path in named - SLOW_DISKS:
+        sleeps = [node for node in nodes(path) if isinstance(node, ast.Call) and dotted(node.func) in SLEEPS]
         loops = [node for node in nodes(path) if sleeps and isinstance(node, ast.While | ast.For)]
         looped = {id(inner) for loop in loops for inner in ast.walk(loop)}
         sleeping |= {f"{shown(path)}:{node.lineno}" for node in sleeps if id(node) not in looped}
@@ -285,54 +274,13 @@ ATTRIBUTE_SETTERS = ("setattr", "delattr", "vars", "object.__setattr__", "object
 
 def test_no_method_is_replaced_at_run_time() -> None:
     """What a class says is what runs: mypy refuses to have methods assigned, and nothing gets round it."""
-    replacing = {
-        shown(path)
-        for path in _written_sources()
-        if _only_methods() & _stored_attributes(path) or _sets_attributes_by_name(path)
-    }
-    assert replacing == set()
-
-
-def _written_sources() -> list[Path]:
-    return [path for path in sources("broker", "storage") if shown(path) not in GENERATED]
-
-
-@cache
-def _only_methods() -> set[str]:
-    """Names of methods that are not the names of attributes, too."""
-    found, attributes = set[str](), set[str]()
-    for path in _written_sources():
-        for node in ast.walk(parsed(path)):
-            if isinstance(node, ast.ClassDef):
-                found.update(methods(node))
-                attributes.update(_attributes(node))
-    return found - attributes
-
-
-def _attributes(node: ast.ClassDef) -> Iterator[str]:
-    """What a class declares as an attribute, or sets in its own methods and does not define as a method itself."""
-    for item in node.body:
-        if isinstance(item, ast.AnnAssign | ast.Assign):
-            yield from (name.id for name in ast.walk(item) if isinstance(name, ast.Name))
-    own = {item.name for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)}
-    for inner in ast.walk(node):
-        if not isinstance(inner, ast.Attribute) or not isinstance(inner.ctx, ast.Store):
-            continue
-        if ast.unparse(inner.value) == "self" and inner.attr not in own:
-            yield inner.attr
-
-
-def _stored_attributes(path: Path) -> set[str]:
-    return {
-        node.attr
-        for node in ast.walk(parsed(path))
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store | ast.Del)
-    }
+    ours = [path for path in sources("broker", "storage") if shown(path) not in GENERATED]
+    assert [shown(path) for path in ours if _sets_attributes_by_name(path)] == []
 
 
 def _sets_attributes_by_name(path: Path) -> bool:
-    calls = (node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call))
-    named = any(ast.unparse(call.func) in ATTRIBUTE_SETTERS for call in calls)
+    calls = (node.func for node in nodes(path) if isinstance(node, ast.Call))
+    named = any(dotted(called) in ATTRIBUTE_SETTERS for called in calls)
     text = path.read_text(encoding="utf-8")
     # The command line's decorators give a function the options of another in its __dict__, as click does.
     by_dict = ".__dict__" in text and not shown(path).startswith("broker/cli/")

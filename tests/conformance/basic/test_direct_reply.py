@@ -5,8 +5,6 @@ Everything was recorded from RabbitMQ 3.10.8 on the wire.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from broker.wire.method import Method
@@ -14,6 +12,7 @@ from broker.wire.methods import (
     BasicAck,
     BasicCancel,
     BasicDeliver,
+    BasicPublish,
     BasicReturn,
     ConfirmSelect,
     QueuePurge,
@@ -25,16 +24,10 @@ from harness.clients.contents import with_headers
 from harness.clients.queue_steps import deposit, drain_messages
 from harness.clients.shorthand import consume, get, queue_bind, queue_declare, queue_delete, queue_unbind
 from harness.clients.wire_client import Client
-
-Name = Callable[..., str]
+from tests.conformance import Made
 
 REPLY_TO = "amq.rabbitmq.reply-to"
 REQUEST = BasicProperties(reply_to=REPLY_TO)
-
-
-@pytest.fixture
-def queue(client: Client, name: Name) -> str:
-    return str(client.ask(queue_declare(name(), exclusive=True)).queue)
 
 
 @pytest.fixture
@@ -67,13 +60,10 @@ def test_what_it_is_no_queue_for(client: Client, method: Method, text: str) -> N
     assert client.refusal(method) == f"channel {text}"
 
 
-@pytest.mark.parametrize("passive", [False, True])
-def test_declaring_it_changes_nothing(client: Client, passive: bool) -> None:
-    answer = client.ask(queue_declare(REPLY_TO, passive=passive))
-    assert (answer.queue, answer.message_count, answer.consumer_count) == (REPLY_TO, 0, 1)
-
-
-def test_deleting_and_unbinding_it_are_no_errors(client: Client) -> None:
+def test_declaring_deleting_and_unbinding_it_change_nothing(client: Client) -> None:
+    for passive in (False, True):
+        answer = client.ask(queue_declare(REPLY_TO, passive=passive))
+        assert (answer.queue, answer.message_count, answer.consumer_count) == (REPLY_TO, 0, 1)
     assert client.ask(queue_delete(REPLY_TO)).message_count == 0
     client.ask(queue_unbind(REPLY_TO, "amq.direct", "k"))
 
@@ -92,7 +82,8 @@ def test_who_asks_must_listen_on_the_same_channel(client: Client, queue: str) ->
     client.ask(consume(REPLY_TO, "t", no_ack=True))
     client.open_channel(2)
     client.publish(b"ask", key=queue, properties=REQUEST, channel=2)
-    assert client.receive(channel=2).reply_text == "PRECONDITION_FAILED - fast reply consumer does not exist"  # type: ignore[union-attr]
+    refused = "channel 406 PRECONDITION_FAILED - fast reply consumer does not exist"
+    assert client.closing(BasicPublish, channel=2) == refused
 
 
 def test_an_answer_has_its_content_and_no_tag_of_its_own(client: Client, queue: str, address: str) -> None:
@@ -119,23 +110,16 @@ def test_an_answer_is_confirmed_and_if_mandatory_returned_too(client: Client, ad
     expect_answer(client, b"2")
 
 
-def test_an_answer_does_not_wait_for_the_commit(client: Client, address: str) -> None:
-    client.ask(TxSelect(), channel=2)
-    client.publish(b"x", key=address, channel=2)
-    expect_answer(client, b"x")
-    client.ask(TxCommit(), channel=2)
-    client.ask(queue_declare(REPLY_TO, passive=True))
-    assert client.arrived() == []
-
-
-def test_a_copy_may_be_an_answer(client: Client, address: str, name: Name) -> None:
-    client.publish(b"x", key=name(), channel=2, properties=with_headers({"CC": [address]}))
-    expect_answer(client, b"x")
-
-
-def test_only_the_default_exchange_knows_addresses(client: Client, address: str) -> None:
+def test_how_an_answer_gets_there(client: Client, address: str, name: Made) -> None:
+    """By a copy too; by no other exchange than the default one; and without waiting for a commit."""
+    client.publish(b"copy", key=name(), channel=2, properties=with_headers({"CC": [address]}))
+    expect_answer(client, b"copy")
     client.publish(b"x", exchange="amq.direct", key=address, channel=2, mandatory=True)
     assert client.expect_message(BasicReturn, channel=2).body == b"x"
+    client.ask(TxSelect(), channel=2)
+    client.publish(b"in a transaction", key=address, channel=2)
+    expect_answer(client, b"in a transaction")
+    client.ask(TxCommit(), channel=2)
     client.ask(queue_declare(REPLY_TO, passive=True))
     assert client.arrived() == []
 

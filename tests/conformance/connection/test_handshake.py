@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,8 +10,8 @@ from broker.wire.constants import FRAME_METHOD
 from broker.wire.field_tables import encode_table, from_python, to_python
 from broker.wire.frames import FRAME_OVERHEAD, FRAME_START, PROTOCOL_HEADER, content_frames, method_frame
 from broker.wire.methods import (
-    BasicGetOk,
     BasicPublish,
+    ChannelOpen,
     ConnectionClose,
     ConnectionOpen,
     ConnectionOpenOk,
@@ -21,8 +21,10 @@ from broker.wire.methods import (
 )
 from broker.wire.properties import encode_header
 from harness.clients.amqp_peer import CAPABILITIES
-from harness.clients.shorthand import get, queue_declare
+from harness.clients.queue_steps import drain
+from harness.clients.shorthand import queue_declare
 from harness.clients.wire_client import Client
+from tests.conformance import Connect, Made
 
 REFUSED_LOGIN = (
     "connection 403 ACCESS_REFUSED - Login was refused using authentication mechanism PLAIN. "
@@ -32,7 +34,7 @@ REFUSED_LOGIN = (
 
 @pytest.mark.parametrize("header", [PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09"])
 def test_a_known_version_is_answered_with_start(raw: Client, header: bytes) -> None:
-    """RabbitMQ 3.10.8 on the wire: 0-9-1, and the header of old 0-9 clients."""
+    """0-9-1, and the header of old 0-9 clients."""
     raw.send_raw(header)
     start = raw.expect(ConnectionStart, channel=0)
     assert (start.version_major, start.version_minor, start.locales) == (0, 9, b"en_US")
@@ -51,14 +53,14 @@ def test_a_known_version_is_answered_with_start(raw: Client, header: bytes) -> N
     ],
 )
 def test_any_other_version_is_told_the_right_one(raw: Client, header: bytes) -> None:
-    """RabbitMQ 3.10.8 on the wire; 0-9-1 specification, 2.2.4."""
+    """0-9-1 specification, 2.2.4."""
     raw.send_raw(header)
     assert raw.receive_raw(8) == b"AMQP\x00\x00\x09\x01"
     assert raw.expect_gone() == []
 
 
 def test_the_server_describes_itself(client: Client) -> None:
-    """RabbitMQ 3.10.8 on the wire: clients choose their code paths by product, version and these capabilities."""
+    """Clients choose their code paths by product, version and these capabilities."""
     assert client.peer.server_start is not None
     properties = to_python(client.peer.server_start.server_properties)
     assert properties.keys() >= {"capabilities", "cluster_name", "copyright", "information", "platform"}
@@ -79,21 +81,21 @@ def test_the_server_describes_itself(client: Client) -> None:
 
 @pytest.mark.parametrize(("user", "password"), [("guest", "wrong"), ("nobody", "guest"), ("guest", "")])
 def test_a_refused_login_is_told_to_clients_that_can_hear_it(raw: Client, user: str, password: str) -> None:
-    """RabbitMQ 3.10.8 on the wire, with the capability authentication_failure_close."""
+    """With the capability authentication_failure_close."""
     raw.start(user=user, password=password)
     assert raw.closing(channel=0) == REFUSED_LOGIN
 
 
 @pytest.mark.slow  # the broker waits three seconds, as RabbitMQ does
 def test_a_refused_login_ends_other_clients_without_a_word(raw: Client) -> None:
-    """RabbitMQ 3.10.8 on the wire; 0-9-1 specification, 2.2.4."""
+    """0-9-1 specification, 2.2.4."""
     raw.start(password="wrong", capabilities=CAPABILITIES | {"authentication_failure_close": False})
     assert raw.expect_gone() == []
 
 
 @pytest.mark.slow
 def test_an_unknown_mechanism_ends_the_connection(raw: Client) -> None:
-    """RabbitMQ 3.10.8 on the wire: no tune follows."""
+    """No tune follows."""
     raw.start(mechanism="X-NONE")
     assert not any(isinstance(item, ConnectionTune) for item in raw.expect_gone())
 
@@ -106,9 +108,8 @@ def test_amqplain_login(raw: Client) -> None:
 
 
 def test_amqplain_with_a_wrong_password(raw: Client) -> None:
-    """RabbitMQ 3.10.8 on the wire: the text names the mechanism."""
-    response = encode_table(from_python({"LOGIN": "guest", "PASSWORD": "wrong"}))[4:]
-    raw.start(mechanism="AMQPLAIN", response=response)
+    """The text names the mechanism."""
+    raw.start(mechanism="AMQPLAIN", response=encode_table(from_python({"LOGIN": "guest", "PASSWORD": "wrong"}))[4:])
     assert raw.closing(channel=0) == REFUSED_LOGIN.replace("PLAIN", "AMQPLAIN")
 
 
@@ -139,38 +140,33 @@ def test_a_client_may_not_go_beyond_the_proposal(raw: Client, answer: Connection
     assert all(isinstance(item, ConnectionClose) and item.reply_code == 530 for item in before)
 
 
-def test_content_is_split_at_the_negotiated_frame_size(
-    connect: Callable[..., Client], name: Callable[..., str]
-) -> None:
-    """0-9-1 specification, 4.2.3: frame-max covers the whole frame. The client refuses any larger one."""
-    client = connect(tune=ConnectionTuneOk(2047, 4096, 0))
-    queue, body = name(), bytes(range(256)) * 64
-    client.ask(queue_declare(queue, exclusive=True))
-    client.publish(body, key=queue)
-    client.send(get(queue, no_ack=True))
-    assert client.expect_message(BasicGetOk).body == body
+def test_content_is_split_at_the_negotiated_frame_size(connect: Connect, name: Made) -> None:
+    """0-9-1 specification, 4.2.3: frame-max covers the whole frame. The client refuses any larger one.
 
-
-def test_the_bytes_around_a_payload_are_granted(connect: Callable[..., Client], name: Callable[..., str]) -> None:
-    """RabbitMQ 3.10.8 on the wire: clients differ in whether they count them."""
+    Of clients the eight bytes around a payload are granted on top, and not named: they differ in whether they count them.
+    """
     client = connect(tune=ConnectionTuneOk(2047, 4096, 0))
-    queue, body = name(), bytes(4096)
+    queue, large, payload = name(), bytes(range(256)) * 64, bytes(4096)
     client.ask(queue_declare(queue, exclusive=True))
-    content = content_frames(1, encode_header(len(body)), body, FRAME_OVERHEAD + len(body))
+    client.publish(large, key=queue)
+    content = content_frames(1, encode_header(len(payload)), payload, FRAME_OVERHEAD + len(payload))
     client.send_raw(method_frame(1, BasicPublish("", queue, False, False)) + content)
-    client.send(get(queue, no_ack=True))
-    assert client.expect_message(BasicGetOk).body == body
-
-
-def test_a_frame_over_the_negotiated_size(connect: Callable[..., Client]) -> None:
-    """RabbitMQ 3.10.8 on the wire: it grants the eight bytes around a payload on top, and does not name them."""
-    client = connect(tune=ConnectionTuneOk(2047, 4096, 0))
+    assert drain(client, queue) == [large, payload]
     client.send_raw(FRAME_START.pack(FRAME_METHOD, 1, 4097))
     assert client.closing() == ("connection 501 FRAME_ERROR - type 1, all octets = <<>>: {frame_too_large,4097,4088}")
 
 
-def test_a_vhost_that_does_not_exist(raw: Client) -> None:
-    """RabbitMQ 3.10.8 on the wire."""
+@pytest.mark.parametrize(
+    ("method", "channel", "cause", "text"),
+    [
+        (ConnectionOpen("nope"), 0, ConnectionOpen, "530 NOT_ALLOWED - vhost nope not found"),
+        (ChannelOpen(), 1, None, "505 UNEXPECTED_FRAME - type 1, all octets = <<0,20,0,10,0>>"),
+    ],
+    ids=["a vhost that does not exist", "a channel before the connection is open"],
+)
+def test_what_is_refused_before_open_ok(raw: Client, method: Any, channel: int, cause: Any, text: str) -> None:
+    """Before the answer to tune RabbitMQ says nothing of a channel."""
     raw.start()
     raw.tune()
-    assert raw.refusal(ConnectionOpen("nope"), channel=0) == "connection 530 NOT_ALLOWED - vhost nope not found"
+    raw.send(method, channel=channel)
+    assert raw.closing(cause, channel=channel) == f"connection {text}"

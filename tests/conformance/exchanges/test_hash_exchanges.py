@@ -5,43 +5,39 @@ The letters that these tests expect are the last letters of the queues where Rab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
-from broker.wire.field_tables import Field, from_python
-from broker.wire.methods import BasicReturn, ChannelClose, ConnectionClose
+from broker.wire.field_tables import Field
+from broker.wire.methods import BasicReturn, ConnectionClose
 from broker.wire.properties import BasicProperties
+from harness.clients.contents import with_headers
 from harness.clients.queue_steps import drain
 from harness.clients.shorthand import (
     exchange_bind,
     exchange_declare,
-    exchange_delete,
     exchange_unbind,
     queue_bind,
     queue_declare,
     queue_unbind,
 )
 from harness.clients.wire_client import Client
+from tests.conformance import Made
 
-Name = Callable[..., str]
 Properties = Callable[[int], BasicProperties | None]
 
 
 class Spread:
     """An exchange and the queues a, b and c, whose names end in these letters."""
 
-    def __init__(self, client: Client, name: Name) -> None:
+    def __init__(self, client: Client, own: str, exchange: str) -> None:
         self.client = client
-        self.exchange = name("x")
-        own = name("")
+        self.exchange = exchange
         self.queues = {letter: f"q{own}.{letter}" for letter in "abc"}
         for queue in self.queues.values():
             client.ask(queue_declare(queue, exclusive=True))
-
-    def declare(self, kind: str, arguments: Mapping[str, Any] | None = None) -> None:
-        self.client.ask(exchange_declare(self.exchange, kind, arguments=arguments))
 
     def bind(self, letter: str, key: str, arguments: Mapping[str, Any] | None = None) -> None:
         self.client.ask(queue_bind(self.queues[letter], self.exchange, key, arguments=arguments))
@@ -67,11 +63,32 @@ class Spread:
         return "".join(found.get(number, "-") for number in range(count))
 
 
+Spreading = Callable[..., Spread]
+
+
 @pytest.fixture
-def spread(client: Client, name: Name) -> Iterator[Spread]:
-    made = Spread(client, name)
-    yield made
-    client.ask(exchange_delete(made.exchange))
+def spreading(client: Client, name: Made, new_exchange: Made) -> Spreading:
+    """A function that makes an exchange with three queues: `spreading({"hash-header": "h"})` of one with arguments."""
+
+    def made(arguments: Mapping[str, Any] | None = None, kind: str = "x-consistent-hash") -> Spread:
+        return Spread(client, name(""), new_exchange(kind, arguments=arguments))
+
+    return made
+
+
+@pytest.fixture
+def spread(spreading: Spreading) -> Spread:
+    """A consistent hash exchange with three queues that are not bound yet."""
+    return spreading()
+
+
+@pytest.fixture
+def remainders(spreading: Spreading) -> Spread:
+    """A modulus hash exchange with four bindings: in the order of their keys, b, c, a, b."""
+    made = spreading(kind="x-modulus-hash")
+    for letter, key in (("c", "1"), ("a", "2"), ("b", "2"), ("b", "0")):
+        made.bind(letter, key)
+    return made
 
 
 OF_KEYS = "bcccccbcbccbaccccccabbccbabacb"
@@ -81,16 +98,14 @@ OF_KEYS = "bcccccbcbccbaccccccabbccbabacb"
 
 
 def test_each_key_has_its_queue(spread: Spread) -> None:
-    """RabbitMQ 3.10.8 on the wire: binding keys are weights, the same key goes to the same queue, each to one."""
-    spread.declare("x-consistent-hash")
+    """Binding keys are weights, the same key goes to the same queue, each to one. Keys in CC are not looked at."""
     spread.ring()
-    assert spread.places() == OF_KEYS
-    assert spread.places() == OF_KEYS
+    copied = with_headers({"CC": ["one", "two"], "BCC": ["three"]})
+    for properties in (None, None, copied):
+        assert spread.places(properties=lambda number, said=properties: said) == OF_KEYS  # type: ignore[misc]
 
 
 def test_a_ring_of_one_takes_everything_and_an_empty_one_nothing(spread: Spread) -> None:
-    """RabbitMQ 3.10.8 on the wire."""
-    spread.declare("x-consistent-hash")
     assert spread.places(3) == "---"
     spread.bind("b", "7")
     assert spread.places(5) == "bbbbb"
@@ -99,20 +114,25 @@ def test_a_ring_of_one_takes_everything_and_an_empty_one_nothing(spread: Spread)
     assert spread.client.expect_message(BasicReturn).method.reply_text == "NO_ROUTE"
 
 
-def test_who_is_bound_later_takes_over_a_few_keys(spread: Spread) -> None:
-    """RabbitMQ 3.10.8 on the wire: jump consistent hash, the new queue's buckets come last."""
-    spread.declare("x-consistent-hash")
+def test_who_is_bound_later_takes_over_a_few_keys(spread: Spread, new_exchange: Made) -> None:
+    """Jump consistent hash, the new one's buckets come last: an exchange may be on the ring as well as a queue."""
     spread.bind("c", "3")
     spread.bind("a", "1")
-    before = spread.places()
+    assert spread.places() == "cacaaacaccaccaacccacccaaccccac"
     spread.bind("b", "2")
-    after = spread.places()
-    assert (before, after) == ("cacaaacaccaccaacccacccaaccccac", "cabaaacbcbbccaabbbacccaaccccac")
+    with_b = "cabaaacbcbbccaabbbacccaaccccac"
+    assert spread.places() == with_b
+    spread.unbind("b", "2")
+    fanout = new_exchange("fanout")
+    spread.client.ask(queue_bind(spread.queues["b"], fanout))
+    spread.client.ask(exchange_bind(fanout, spread.exchange, "2"))
+    assert spread.places() == with_b
+    refused = "channel 406 PRECONDITION_FAILED - The binding key must be an integer: <<>>"
+    assert spread.client.refusal(exchange_bind(fanout, spread.exchange, "")) == refused
 
 
 def test_a_queue_is_on_the_ring_once(spread: Spread) -> None:
-    """RabbitMQ 3.10.8 on the wire: a second binding adds nothing, and with either of them the queue leaves the ring."""
-    spread.declare("x-consistent-hash")
+    """A second binding adds nothing, and with either of them the queue leaves the ring."""
     spread.ring()
     spread.bind("a", "5")
     assert spread.places() == OF_KEYS
@@ -124,28 +144,6 @@ def test_a_queue_is_on_the_ring_once(spread: Spread) -> None:
     spread.unbind("a", "1")
     spread.bind("a", "1")
     assert spread.places() == "bcaccccacaabbcccaccbcccccbcbcc", "at the end of the ring"
-
-
-def test_an_exchange_may_be_on_the_ring(spread: Spread, name: Name) -> None:
-    """RabbitMQ 3.10.8 on the wire."""
-    spread.declare("x-consistent-hash")
-    fanout = name("x")
-    spread.client.ask(exchange_declare(fanout, "fanout", auto_delete=True))
-    spread.client.ask(queue_bind(spread.queues["b"], fanout))
-    spread.bind("c", "3")
-    spread.bind("a", "1")
-    spread.client.ask(exchange_bind(fanout, spread.exchange, "2"))
-    assert spread.places() == "cabaaacbcbbccaabbbacccaaccccac"
-    refused = "channel 406 PRECONDITION_FAILED - The binding key must be an integer: <<>>"
-    assert spread.client.refusal(exchange_bind(fanout, spread.exchange, "")) == refused
-
-
-def test_copies_follow_the_routing_key(spread: Spread) -> None:
-    """RabbitMQ 3.10.8 on the wire: of the keys in CC the exchange takes no notice."""
-    spread.declare("x-consistent-hash")
-    spread.ring()
-    copied = from_python({"CC": ["one", "two"], "BCC": ["three"]})
-    assert spread.places(properties=lambda number: BasicProperties(headers=copied)) == OF_KEYS
 
 
 # Consistent hash: what is hashed
@@ -174,36 +172,34 @@ def test_copies_follow_the_routing_key(spread: Spread) -> None:
     ],
     ids=list("SxbBsuIilfdDTtVAF"),
 )
-def test_a_header_is_hashed_with_its_type(spread: Spread, header: Callable[[int], Field], places: str) -> None:
-    """RabbitMQ 3.10.8 on the wire."""
-    spread.declare("x-consistent-hash", {"hash-header": "h"})
+def test_a_header_is_hashed_with_its_type(spreading: Spreading, header: Callable[[int], Field], places: str) -> None:
+    spread = spreading({"hash-header": "h"})
     spread.ring()
     assert spread.places(20, lambda number: BasicProperties(headers={"h": header(number)})) == places
 
 
 @pytest.mark.parametrize(
-    ("hashed", "properties", "places"),
+    ("arguments", "properties", "places"),
     [
-        ("message_id", lambda n: BasicProperties(message_id=f"m{n}"), "ccccccbccbccbccabccc"),
-        ("correlation_id", lambda n: BasicProperties(correlation_id=f"m{n}"), "ccccccbccbccbccabccc"),
-        ("timestamp", lambda n: BasicProperties(timestamp=1000 + n), "cbcabaabbcccccacbbbc"),
-        ("message_id", lambda n: BasicProperties(correlation_id=f"m{n}"), "b" * 20),
-        ("timestamp", lambda n: None, "b" * 20),
+        ({"hash-property": "message_id"}, lambda n: BasicProperties(message_id=f"m{n}"), "ccccccbccbccbccabccc"),
+        (
+            {"hash-property": "correlation_id"},
+            lambda n: BasicProperties(correlation_id=f"m{n}"),
+            "ccccccbccbccbccabccc",
+        ),
+        ({"hash-property": "timestamp"}, lambda n: BasicProperties(timestamp=1000 + n), "cbcabaabbcccccacbbbc"),
+        ({"hash-property": "message_id"}, lambda n: BasicProperties(correlation_id=f"m{n}"), "b" * 20),
+        ({"hash-property": "timestamp"}, lambda n: None, "b" * 20),
+        ({"hash-header": "h"}, lambda n: with_headers({"other": 1}) if n % 2 else None, "b" * 20),
     ],
 )
-def test_a_property_is_hashed(spread: Spread, hashed: str, properties: Properties, places: str) -> None:
-    """RabbitMQ 3.10.8 on the wire; all messages without the property are equal."""
-    spread.declare("x-consistent-hash", {"hash-property": hashed})
+def test_a_property_is_hashed(
+    spreading: Spreading, arguments: dict[str, str], properties: Properties, places: str
+) -> None:
+    """All messages without the property or the header are equal."""
+    spread = spreading(arguments)
     spread.ring()
     assert spread.places(20, properties) == places
-
-
-def test_messages_without_the_header_are_equal(spread: Spread) -> None:
-    """RabbitMQ 3.10.8 on the wire: with other headers or none."""
-    spread.declare("x-consistent-hash", {"hash-header": "h"})
-    spread.ring()
-    others = BasicProperties(headers=from_python({"other": 1}))
-    assert spread.places(6, lambda number: others if number % 2 else None) == "bbbbbb"
 
 
 # Consistent hash: what is refused
@@ -219,38 +215,28 @@ def test_messages_without_the_header_are_equal(spread: Spread) -> None:
         ({"hash-property": 'é"'}, 'Unsupported property: é"'),
     ],
 )
-def test_impossible_arguments(client: Client, name: Name, arguments: dict[str, Any], text: str) -> None:
-    """RabbitMQ 3.10.8 on the wire."""
+def test_impossible_arguments(client: Client, name: Made, arguments: dict[str, Any], text: str) -> None:
     refused = client.refusal(exchange_declare(name("x"), "x-consistent-hash", arguments=arguments))
     assert refused == f"channel 406 PRECONDITION_FAILED - {text}"
 
 
 @pytest.mark.parametrize("argument", ["hash-header", "hash-property"])
-def test_an_argument_that_is_no_string(client: Client, name: Name, argument: str) -> None:
-    """RabbitMQ 3.10.8 on the wire: it fails, says so, and drops the connection."""
+def test_an_argument_that_is_no_string(client: Client, name: Made, argument: str) -> None:
+    """It fails, says so, and drops the connection."""
     client.send(exchange_declare(name("x"), "x-consistent-hash", arguments={argument: 5}))
     assert client.expect(ConnectionClose).reply_code == 541
 
 
-def test_arguments_of_an_exchange_that_is_there_do_not_matter(client: Client, name: Name) -> None:
-    """RabbitMQ 3.10.8 on the wire: neither compared nor checked."""
-    exchange = name("x")
-    client.ask(exchange_declare(exchange, "x-consistent-hash", auto_delete=True, arguments={"hash-header": "h"}))
+def test_declaring_again(client: Client, new_exchange: Made) -> None:
+    """Arguments are neither compared nor checked; types with a hyphen are quoted twice, as atoms and as values."""
+    exchange = new_exchange("x-consistent-hash", arguments={"hash-header": "h"})
     for arguments in ({}, {"hash-header": "other"}, {"hash-property": "nonsense"}):
-        client.ask(exchange_declare(exchange, "x-consistent-hash", auto_delete=True, arguments=arguments))
-    client.ask(exchange_delete(exchange))
-
-
-def test_another_type(client: Client, name: Name) -> None:
-    """RabbitMQ 3.10.8 on the wire: types with a hyphen are quoted twice, as atoms and as values."""
-    exchange = name("x")
-    client.ask(exchange_declare(exchange, "x-consistent-hash", auto_delete=True))
+        client.ask(exchange_declare(exchange, "x-consistent-hash", arguments=arguments))
     for kind, received in (("x-modulus-hash", "''x-modulus-hash''"), ("fanout", "'fanout'")):
-        assert client.refusal(exchange_declare(exchange, kind, auto_delete=True)) == (
+        assert client.refusal(exchange_declare(exchange, kind)) == (
             f"channel 406 PRECONDITION_FAILED - inequivalent arg 'type' for exchange '{exchange}' in vhost '/': "
             f"received {received} but current is ''x-consistent-hash''"
         )
-    client.ask(exchange_delete(exchange))
 
 
 @pytest.mark.parametrize(
@@ -269,69 +255,51 @@ def test_another_type(client: Client, name: Name) -> None:
         ("0", "must be greater than 0"),
         ("-1", "must be greater than 0"),
         ("a" * 255, f'must be an integer: <<"{"a" * 191}...'),
+        *((weight, None) for weight in ("+3", "007", "1")),
     ],
 )
-def test_binding_keys_that_are_no_weights(spread: Spread, key: str, text: str) -> None:
-    """RabbitMQ 3.10.8 on the wire; the binding is not made."""
-    spread.declare("x-consistent-hash")
-    refused = spread.client.refusal(queue_bind(spread.queues["a"], spread.exchange, key))
-    assert refused == f"channel 406 PRECONDITION_FAILED - The binding key {text}"
-    assert spread.places(1) == "-"
-
-
-@pytest.mark.parametrize("key", ["+3", "007", "1"])
-def test_binding_keys_that_are_weights(spread: Spread, key: str) -> None:
-    """RabbitMQ 3.10.8 on the wire: whatever Erlang reads as an integer."""
-    spread.declare("x-consistent-hash")
-    spread.bind("a", key)
-    assert spread.places(2) == "aa"
+def test_binding_keys_are_weights(spread: Spread, key: str, text: str | None) -> None:
+    """Whatever Erlang reads as an integer; of anything else the binding is not made."""
+    if text is None:
+        spread.bind("a", key)
+    else:
+        refused = spread.client.refusal(queue_bind(spread.queues["a"], spread.exchange, key))
+        assert refused == f"channel 406 PRECONDITION_FAILED - The binding key {text}"
+    assert spread.places(2) == ("--" if text else "aa")
 
 
 # Modulus hash
 
 
-def test_the_remainder_chooses_the_binding(spread: Spread, name: Name) -> None:
-    """RabbitMQ 3.10.8 on the wire: bindings in the order of their keys, then exchanges, then queues by name."""
-    spread.declare("x-modulus-hash")
-    assert spread.places(2) == "--"
-    for letter, key in (("c", "1"), ("a", "2"), ("b", "2"), ("b", "0")):
-        spread.bind(letter, key)
+def test_the_remainder_chooses_the_binding(spreading: Spreading, remainders: Spread, new_exchange: Made) -> None:
+    """Bindings in the order of their keys, then exchanges, then queues by name."""
+    assert spreading(kind="x-modulus-hash").places(2) == "--"
+    spread = remainders
     ring = "cbacbbbccbbabcbacbbbabacabbbab"
     assert spread.places() == ring
-    other, queue = name("x"), spread.queues["c"]
-    spread.client.ask(exchange_declare(other, "fanout"))
-    spread.client.ask(queue_bind(queue, other))
+    other = new_exchange("fanout")
+    spread.client.ask(queue_bind(spread.queues["c"], other))
     spread.client.ask(exchange_bind(other, spread.exchange, "2"))
     assert spread.places() == "cacbcacccbcbcbcccabaccaaacbbba"
     spread.client.ask(exchange_unbind(other, spread.exchange, "2"))
     assert spread.places() == ring
-    spread.client.ask(exchange_delete(other))
     spread.bind("a", "2", {"its own": "argument"})
     assert spread.places() == "cacbaacccbababaacabacaaaaabbba", "a binding more, though to the same queue"
 
 
-def test_all_routing_keys_are_hashed(spread: Spread) -> None:
-    """RabbitMQ 3.10.8 on the wire: with CC and BCC it is another list, and still one queue."""
-    spread.declare("x-modulus-hash")
-    for letter, key in (("c", "1"), ("a", "2"), ("b", "2"), ("b", "0")):
-        spread.bind(letter, key)
+def test_all_routing_keys_are_hashed(remainders: Spread) -> None:
+    """With CC and BCC it is another list, and still one queue."""
+    for blind, places in (({}, "bccbcbccccbcbbccbbbbbacabcbbcb"), ({"BCC": "yy"}, "cbbbbccabbbbcabbcbbababbbbcccb")):
+        keys = {"CC": "zz", **blind}
 
-    def copied(number: int) -> BasicProperties:
-        return BasicProperties(headers=from_python({"CC": [f"zz{number}"]}))
+        def copied(number: int, keys: dict[str, str] = keys) -> BasicProperties:
+            return with_headers({header: [f"{start}{number}"] for header, start in keys.items()})
 
-    def secretly(number: int) -> BasicProperties:
-        return BasicProperties(headers=from_python({"CC": [f"zz{number}"], "BCC": [f"yy{number}"]}))
-
-    assert spread.places(properties=copied) == "bccbcbccccbcbbccbbbbbacabcbbcb"
-    assert spread.places(properties=secretly) == "cbbbbccabbbbcabbcbbababbbbcccb"
+        assert remainders.places(properties=copied) == places
 
 
-def test_any_binding_key_and_argument_will_do(client: Client, name: Name) -> None:
-    """RabbitMQ 3.10.8 on the wire: nothing is checked."""
-    exchange, queue = name("x"), name()
-    client.ask(exchange_declare(exchange, "x-modulus-hash", auto_delete=True, arguments={"hash-header": 5}))
-    client.ask(queue_declare(queue, exclusive=True))
-    client.ask(queue_bind(queue, exchange, "any thing"))
+def test_any_binding_key_and_argument_will_do(client: Client, new_exchange: Made, new_queue: Made) -> None:
+    """Nothing is checked."""
+    queue = new_queue(exchange := new_exchange("x-modulus-hash", arguments={"hash-header": 5}), "any thing")
     client.publish(b"x", exchange=exchange, key="k")
     assert drain(client, queue) == [b"x"]
-    assert not any(isinstance(item, ChannelClose) for item in client.arrived())

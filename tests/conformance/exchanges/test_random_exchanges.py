@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from broker.wire.field_tables import from_python
@@ -11,17 +9,13 @@ from broker.wire.methods import BasicReturn
 from broker.wire.properties import BasicProperties
 from harness.brokers.rabbitmq_reference import REFERENCE
 from harness.clients.queue_steps import drain
-from harness.clients.shorthand import exchange_bind, exchange_declare, exchange_delete, queue_bind, queue_declare
+from harness.clients.shorthand import exchange_bind, queue_bind
 from harness.clients.wire_client import Client
+from tests.conformance import Made
 
-Name = Callable[..., str]
 later = pytest.mark.skipif(bool(REFERENCE), reason="RabbitMQ 4.0, documentation of exchanges: x-local-random")
 MANY = 200
 """As many messages as make it sure, but for one time in 10 to the power of 50, that each of two queues gets some."""
-
-
-def queues(client: Client, name: Name, count: int = 2) -> list[str]:
-    return [client.ask(queue_declare(name(), exclusive=True)).queue for _ in range(count)]
 
 
 def expect_a_choice(client: Client, exchange: str, bound: list[str], properties: BasicProperties | None = None) -> None:
@@ -34,56 +28,41 @@ def expect_a_choice(client: Client, exchange: str, bound: list[str], properties:
 
 
 @pytest.mark.parametrize("kind", ["x-random", pytest.param("x-local-random", marks=later)])
-def test_one_of_the_bound_queues(client: Client, name: Name, kind: str) -> None:
-    """RabbitMQ 3.10.8 on the wire: with CC too it is one."""
-    exchange, bound = name("x"), queues(client, name)
-    client.ask(exchange_declare(exchange, kind, auto_delete=True))
-    for queue in bound:
-        client.ask(queue_bind(queue, exchange))
+def test_one_of_the_bound_queues(client: Client, new_exchange: Made, new_queue: Made, kind: str) -> None:
+    """With CC too it is one."""
+    exchange = new_exchange(kind)
+    bound = [new_queue(exchange), new_queue(exchange)]
     expect_a_choice(client, exchange, bound)
     expect_a_choice(client, exchange, bound, BasicProperties(headers=from_python({"CC": ["a", "b"]})))
 
 
-def test_binding_keys_mean_nothing(client: Client, name: Name) -> None:
-    """RabbitMQ 3.10.8 on the wire: any will do, and who is bound by two keys has two chances."""
-    exchange, bound = name("x"), queues(client, name)
-    client.ask(exchange_declare(exchange, "x-random", auto_delete=True, arguments={"what": "ever"}))
+def test_binding_keys_mean_nothing(client: Client, new_exchange: Made, new_queue: Made) -> None:
+    """Any will do, and who is bound by two keys has two chances."""
+    exchange = new_exchange("x-random", arguments={"what": "ever"})
+    bound = [new_queue(exchange, "one"), new_queue(exchange, "one")]
     for queue in bound:
-        for key in ("one", "two"):
-            client.ask(queue_bind(queue, exchange, key))
+        client.ask(queue_bind(queue, exchange, "two"))
     expect_a_choice(client, exchange, bound)
 
 
-def test_an_exchange_may_be_chosen(client: Client, name: Name) -> None:
-    """RabbitMQ 3.10.8 on the wire; a publisher to an exchange that leads to a random one is dealt with each time too."""
-    exchange, inner, outer, bound = name("x"), name("x"), name("x"), queues(client, name)
-    client.ask(exchange_declare(exchange, "x-random"))
-    client.ask(exchange_declare(inner, "fanout"))
-    client.ask(exchange_declare(outer, "direct"))
+def test_an_exchange_may_be_chosen(client: Client, new_exchange: Made, new_queue: Made) -> None:
+    """A publisher to an exchange that leads to a random one is dealt with each time too."""
+    exchange, inner, outer = new_exchange("x-random"), new_exchange("fanout"), new_exchange("direct")
     client.ask(exchange_bind(inner, exchange))
     client.ask(exchange_bind(exchange, outer, "k"))
-    client.ask(queue_bind(bound[0], inner))
-    client.ask(queue_bind(bound[1], exchange))
-    expect_a_choice(client, outer, bound)
-    for each in (exchange, inner, outer):
-        client.ask(exchange_delete(each))
+    expect_a_choice(client, outer, [new_queue(inner), new_queue(exchange)])
 
 
-def test_nothing_to_choose_from(client: Client, name: Name) -> None:
-    """RabbitMQ 3.10.8 on the wire."""
-    exchange = name("x")
-    client.ask(exchange_declare(exchange, "x-random"))
-    client.publish(b"x", exchange=exchange, mandatory=True)
+def test_nothing_to_choose_from(client: Client, new_exchange: Made) -> None:
+    client.publish(b"x", exchange=new_exchange("x-random"), mandatory=True)
     assert client.expect_message(BasicReturn).method.reply_text == "NO_ROUTE"
-    client.ask(exchange_delete(exchange))
 
 
 @later
-def test_what_a_local_random_exchange_refuses(client: Client, name: Name) -> None:
+def test_what_a_local_random_exchange_refuses(client: Client, new_exchange: Made, queue: str, declare: Made) -> None:
     """RabbitMQ 4.0 (rabbit_exchange_type_local_random, validate_binding)."""
-    exchange, (queue,) = name("x"), queues(client, name, 1)
-    client.ask(exchange_declare(exchange, "x-local-random"))
-    refused = "channel 406 PRECONDITION_FAILED - "
+    exchange, refused = new_exchange("x-local-random"), "channel 406 PRECONDITION_FAILED - "
     assert client.refusal(queue_bind(queue, exchange, "k")) == refused + "Non empty binding 'k' key not permitted"
     assert client.refusal(exchange_bind("amq.fanout", exchange)) == refused + "Destination not found"
-    client.ask(exchange_delete(exchange))
+    of_stream = refused + "Queue type rabbit_stream_queue not valid for this exchange type"
+    assert client.refusal(queue_bind(declare(queue_type="stream"), exchange)) == of_stream

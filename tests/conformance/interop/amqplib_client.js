@@ -60,50 +60,6 @@ const scenarios = {
     return message.properties;
   },
 
-  async routing(connection) {
-    const channel = await connection.createChannel();
-    const { queue } = await channel.assertQueue("", { exclusive: true });
-    const prefix = `node-${process.pid}`;
-    const bodies = [];
-    for (const [type, pattern, key] of [["direct", "k", "k"], ["fanout", "", "any"], ["topic", "a.*.#", "a.b.c"]]) {
-      const { exchange } = await channel.assertExchange(`${prefix}-${type}`, type, { durable: false, autoDelete: true });
-      await channel.bindQueue(queue, exchange, pattern);
-      channel.publish(exchange, key, Buffer.from(type));
-      channel.publish(exchange, type === "fanout" ? "other" : "none", Buffer.from(`${type} again`));
-      bodies.push(...(await take(channel, queue, type === "fanout" ? 2 : 1)));
-      await channel.unbindQueue(queue, exchange, pattern);
-    }
-    const outer = `${prefix}-outer`, inner = `${prefix}-inner`;
-    await channel.assertExchange(outer, "headers", { autoDelete: true });
-    await channel.assertExchange(inner, "fanout", { autoDelete: true, internal: true });
-    await channel.bindExchange(inner, outer, "", { "x-match": "all", n: 1 });
-    await channel.bindQueue(queue, inner, "");
-    channel.publish(outer, "", Buffer.from("no"), { headers: { n: 2 } });
-    channel.publish(outer, "", Buffer.from("headers"), { headers: { n: 1 } });
-    const [through] = await take(channel, queue, 1);
-    return { routed: bodies.length, last: String(through.content) };
-  },
-
-  async requeue(connection) {
-    const channel = await connection.createChannel();
-    const { queue } = await channel.assertQueue("", { exclusive: true });
-    for (const body of ["1", "2", "3"]) channel.sendToQueue(queue, Buffer.from(body));
-    await channel.prefetch(1);
-    const seen = [];
-    let consumer;
-    await new Promise((resolve) => {
-      consumer = channel.consume(queue, (message) => {
-        seen.push([String(message.content), message.fields.redelivered]);
-        if (seen.length === 1) channel.nack(message, false, true);
-        else if (seen.length === 3) channel.reject(message, false);
-        else channel.ack(message);
-        if (seen.length === 4) resolve();
-      });
-    });
-    await channel.cancel((await consumer).consumerTag);
-    return seen;
-  },
-
   async returned(connection) {
     const channel = await connection.createConfirmChannel();
     const back = new Promise((resolve) => channel.on("return", resolve));
@@ -156,52 +112,13 @@ const scenarios = {
     await other.close();
     return result;
   },
-
-  async large(connection) {
-    const channel = await connection.createConfirmChannel();
-    const { queue } = await channel.assertQueue("", { exclusive: true });
-    const body = Buffer.alloc(10 << 20, "0123456789abcdef0");
-    channel.sendToQueue(queue, body, { persistent: true });
-    await channel.waitForConfirms();
-    const [message] = await take(channel, queue, 1);
-    return message.content.equals(body);
-  },
-
-  // Publishes a message every so often until the broker is gone; prints each number once it is confirmed.
-  async untilTheEnd(connection) {
-    connection.on("error", () => {});
-    const gone = new Promise((resolve) => connection.on("close", resolve));
-    const channel = await connection.createConfirmChannel();
-    await channel.assertQueue("until", { durable: true });
-    let over = false;
-    gone.then(() => { over = true; });
-    const confirmed = [];
-    for (let number = 0; !over; number++) {
-      try {
-        await new Promise((resolve, reject) => {
-          channel.sendToQueue("until", Buffer.from(String(number)), { persistent: true },
-            (error) => (error ? reject(error) : resolve()));
-          gone.then(reject);
-        });
-      } catch {
-        break;
-      }
-      confirmed.push(number);
-      if (confirmed.length === 200) console.log("under way");
-    }
-    return confirmed.length;
-  },
 };
 
 async function main() {
   const [url, scenario] = process.argv.slice(2);
   const connection = await amqp.connect(url);
   const result = await scenarios[scenario](connection);
-  try {
-    await connection.close();
-  } catch {
-    // It is gone already: the scenario ended it.
-  }
+  await connection.close();
   console.log(JSON.stringify(result));
 }
 

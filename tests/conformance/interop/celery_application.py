@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +10,22 @@ import celery
 
 BROKER = "CELERY_TEST_BROKER"
 RECORD = "CELERY_TEST_RECORD"
-PREFETCH_MULTIPLIER = 4
 PROCESSES = 2
-PRIORITY_MAX = 9
 
 
 def application(url: str) -> celery.Celery:
-    """The application on a broker: late acknowledgements, confirmed publishes, priorities, results by messages."""
+    """The application on a broker: late acknowledgements, confirmed publishes, results by messages."""
     app = celery.Celery("interop", broker=url, backend="rpc://", set_as_current=False)
     app.conf.update(
         broker_transport_options={"confirm_publish": True},
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         task_acks_late=True,
-        task_queue_max_priority=PRIORITY_MAX,
         task_publish_retry_policy={"max_retries": 200, "interval_start": 0, "interval_step": 0.1, "interval_max": 0.2},
-        worker_prefetch_multiplier=PREFETCH_MULTIPLIER,
         worker_cancel_long_running_tasks_on_connection_loss=False,
     )
     app.task(name="add")(add)
     app.task(name="record")(record)
-    app.task(name="hold")(hold)
     app.task(name="fail")(fail)
     app.task(name="third_time_lucky", bind=True, max_retries=5)(third_time_lucky)
     return app
@@ -45,13 +39,6 @@ def record(number: int) -> None:
     """Note that this ran: one line, in one write, in a file that all processes share."""
     with Path(os.environ[RECORD]).open("a") as file:
         file.write(f"{number}\n")
-
-
-def hold(gate: str) -> str:
-    """Return when a file appears."""
-    while not Path(gate).exists():
-        time.sleep(0.01)
-    return "held"
 
 
 def fail() -> None:

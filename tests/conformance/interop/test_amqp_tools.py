@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 import pytest
 
-from harness.brokers.broker_process import BrokerProcess
 from harness.clients.wire_client import Address
 
 Name = Callable[..., str]
@@ -64,11 +63,3 @@ def test_an_exchange_and_a_server_named_queue(broker: Address) -> None:
         while consumer.poll() is None:
             tool(broker, "amqp-publish", "--exchange", "amq.topic", "--routing-key", "a.b", "--body", "hello")
         assert consumer.stdout.read() == b"hello"
-
-
-def test_a_persistent_message_survives_a_restart(fresh_broker: BrokerProcess) -> None:
-    """The tool asks for no confirm, but closes its connection in order: a clean stop has it on disk."""
-    tool(fresh_broker.address, "amqp-declare-queue", "--queue", "q", "--durable")
-    tool(fresh_broker.address, "amqp-publish", "--routing-key", "q", "--persistent", "--body", "kept")
-    fresh_broker.restart()
-    assert tool(fresh_broker.address, "amqp-get", "--queue", "q") == b"kept"

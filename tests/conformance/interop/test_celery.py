@@ -18,14 +18,7 @@ from kombu import pools
 from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
 from harness.waiting import eventually
-from tests.conformance.interop.celery_application import (
-    BROKER,
-    PREFETCH_MULTIPLIER,
-    PRIORITY_MAX,
-    PROCESSES,
-    RECORD,
-    application,
-)
+from tests.conformance.interop.celery_application import BROKER, PROCESSES, RECORD, application
 
 pytestmark = pytest.mark.slow
 
@@ -80,65 +73,13 @@ def setup(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setup]:
 
 
 def test_results_come_back(setup: Setup) -> None:
-    """rpc:// results: one exclusive reply queue per client."""
+    """rpc:// results: one exclusive reply queue per client. A retry is a new message with a header that counts."""
     results = [setup.app.tasks["add"].delay(number, 1) for number in range(50)]
     assert [result.get(timeout=20) for result in results] == [number + 1 for number in range(50)]
     failed = setup.app.tasks["fail"].delay()
     with pytest.raises(ValueError, match="on purpose"):
         failed.get(timeout=20)
-
-
-def test_a_task_that_retries(setup: Setup) -> None:
-    """A retry is a new message with a header that counts."""
     assert setup.app.tasks["third_time_lucky"].delay().get(timeout=20) == 2
-
-
-def test_a_task_for_later_waits_in_the_worker(setup: Setup) -> None:
-    """With a countdown the worker holds the message, unacknowledged, over its usual prefetch."""
-    task = setup.app.tasks["add"].apply_async((20, 3), countdown=2)
-    inspect = setup.app.control.inspect(["interop@localhost"], timeout=5)
-    (scheduled,) = eventually(lambda: inspect.scheduled()["interop@localhost"], "the task to be scheduled")
-    assert scheduled["request"]["id"] == task.id
-    assert task.get(timeout=20) == 23
-
-
-def test_the_worker_holds_no_more_than_its_prefetch(setup: Setup, tmp_path: Path) -> None:
-    """Celery asks RabbitMQ 3 for a limit of the whole channel; the rest waits in the queue."""
-    gate = tmp_path / "gate"
-    limit = PROCESSES * PREFETCH_MULTIPLIER
-    tasks = [setup.app.tasks["hold"].delay(str(gate)) for _ in range(limit + 12)]
-    with setup.app.connection_for_read() as connection:
-        channel = connection.default_channel
-
-        def waiting() -> int:
-            return int(channel.queue_declare("celery", passive=True).message_count)
-
-        eventually(lambda: waiting() == 12, f"{limit} tasks to be held and 12 to wait")
-        inspect = setup.app.control.inspect(["interop@localhost"], timeout=5)
-        assert inspect.stats()["interop@localhost"]["prefetch_count"] == limit
-        assert waiting() == 12
-    gate.touch()
-    assert [task.get(timeout=20) for task in tasks] == ["held"] * len(tasks)
-
-
-def test_urgent_tasks_come_before_others(setup: Setup, tmp_path: Path) -> None:
-    """The worker is busy; what comes meanwhile waits in the queue, the urgent tasks that came last in front."""
-    gate, count = tmp_path / "gate", 20
-    limit = PROCESSES * PREFETCH_MULTIPLIER
-    held = [setup.app.tasks["hold"].delay(str(gate)) for _ in range(limit)]
-    with setup.app.connection_for_read() as connection:
-        channel = connection.default_channel
-        for number in range(2 * count):
-            setup.app.tasks["record"].apply_async((number,), priority=PRIORITY_MAX if number >= count else 1)
-        eventually(lambda: channel.queue_declare("celery", passive=True).message_count == 2 * count, "tasks to wait")
-    gate.touch()
-    assert [task.get(timeout=20) for task in held] == ["held"] * limit
-    eventually(partial(setup.ran, 2 * count), "every task to have run")
-    recorded = setup.recorded()
-    setup.record.write_text("")
-    # Which of two processes writes first is their affair: the tasks around the middle may change places.
-    assert min(recorded[: count - PROCESSES]) >= count
-    assert max(recorded[count + PROCESSES :]) < count
 
 
 def test_a_broker_killed_under_two_hundred_tasks(setup: Setup) -> None:

@@ -6,53 +6,29 @@ documentation, Dead Letter Exchanges): Leveret writes them, the reference does n
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from broker.wire.field_tables import Field, from_python
-from broker.wire.methods import (
-    BasicAck,
-    BasicGetOk,
-    BasicNack,
-    ConfirmSelect,
-    ExchangeDelete,
-    QueuePurge,
-    TxCommit,
-    TxSelect,
-)
+from broker.wire.methods import BasicAck, BasicNack, ConfirmSelect, ExchangeDelete, QueuePurge
 from broker.wire.properties import BasicProperties
 from harness.clients.amqp_peer import Message
 from harness.clients.contents import with_headers
-from harness.clients.queue_steps import deposit, drain, drain_messages
-from harness.clients.shorthand import (
-    exchange_bind,
-    exchange_declare,
-    get,
-    nack,
-    queue_bind,
-    queue_declare,
-    queue_delete,
-)
+from harness.clients.queue_steps import bodies, deposit, drain, drain_messages, fetch, ready
+from harness.clients.shorthand import exchange_bind, exchange_declare, nack, queue_bind, queue_declare, queue_delete
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
-
-Name = Callable[..., str]
+from tests.conformance import Made
 
 
 class Graveyard:
     """A queue for dead letters, and queues whose messages end in it."""
 
-    def __init__(self, client: Client, name: Name) -> None:
+    def __init__(self, client: Client, declare: Made) -> None:
         self.client = client
-        self.name = name
-        self.queue = self.declare()
-
-    def declare(self, **arguments: Any) -> str:
-        """An exclusive queue; `max_length=3` is the argument x-max-length."""
-        table = {"x-" + key.replace("_", "-"): value for key, value in arguments.items()}
-        return str(self.client.ask(queue_declare(self.name(), exclusive=True, arguments=table)).queue)
+        self.declare = declare
+        self.queue = declare()
 
     def dying(self, **arguments: Any) -> str:
         """A queue with this graveyard."""
@@ -60,8 +36,7 @@ class Graveyard:
 
     def reject(self, queue: str) -> None:
         """Take one message from a queue and reject it."""
-        self.client.send(get(queue))
-        message = self.client.expect_message(BasicGetOk)
+        (message,) = fetch(self.client, queue)
         self.client.send(nack(message.method.delivery_tag, requeue=False))
 
     def letters(self, count: int, queue: str = "") -> list[Message]:
@@ -80,8 +55,8 @@ class Graveyard:
 
 
 @pytest.fixture
-def graveyard(client: Client, name: Name) -> Graveyard:
-    return Graveyard(client, name)
+def graveyard(client: Client, new_queue: Made) -> Graveyard:
+    return Graveyard(client, new_queue)
 
 
 def headers(letter: Message) -> dict[str, Field]:
@@ -103,6 +78,16 @@ def counts(letter: Message) -> list[tuple[str, str, int]]:
         (entry["queue"].value.decode(), entry["reason"].value.decode(), entry["count"].value)
         for entry in deaths(letter)
     ]
+
+
+def circle(client: Client, name: Made, first: int | None = None, second: int | None = None) -> tuple[str, str]:
+    """Two queues, each with the other for its dead letters, and with a time to live in milliseconds."""
+    one, two = name(), name()
+    for queue, other, ttl in ((one, two, first), (two, one, second)):
+        arguments: dict[str, Any] = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": other}
+        arguments |= {} if ttl is None else {"x-message-ttl": ttl}
+        client.ask(queue_declare(queue, exclusive=True, arguments=arguments))
+    return one, two
 
 
 def text(value: str) -> Field:
@@ -156,25 +141,19 @@ def test_a_rejected_message_in_full(client: Client, graveyard: Graveyard) -> Non
     ]
 
 
-@pytest.mark.parametrize("reason", ["expired", "maxlen"])
-def test_the_other_reasons(client: Client, graveyard: Graveyard, reason: str) -> None:
-    limit: dict[str, int] = {"max_length": 0} if reason == "maxlen" else {"message_ttl": 1}
+@pytest.mark.parametrize(("reason", "limit"), [("expired", {"message_ttl": 1}), ("maxlen", {"max_length": 0})])
+def test_the_other_reasons(client: Client, graveyard: Graveyard, reason: str, limit: dict[str, int]) -> None:
     queue = graveyard.dying(**limit)
     deposit(client, b"x", key=queue)
     assert counts(graveyard.letter()) == [(queue, reason, 1)]
 
 
-def test_dying_again_of_the_same_counts_on(client: Client, graveyard: Graveyard) -> None:
+def test_dying_again_of_the_same_counts_on(client: Client, graveyard: Graveyard, name: Made) -> None:
     """One entry per queue and reason; it comes to the front, its fields in alphabetical order from the second death."""
-    one = graveyard.declare()
-    two = graveyard.declare(dead_letter_exchange="", dead_letter_routing_key=one)
-    client.ask(queue_delete(one))
-    client.ask(
-        queue_declare(one, exclusive=True, arguments={"x-dead-letter-exchange": "", "x-dead-letter-routing-key": two})
-    )
+    one, two = circle(client, name)
     deposit(client, b"x", key=one)
     for queue in (one, two, one, two):
-        eventually(lambda queue=queue: client.ask(queue_declare(queue, passive=True)).message_count, "the message")
+        eventually(lambda queue=queue: ready(client, queue), "the message")
         graveyard.reject(queue)
     letter = graveyard.letter(one)
     assert counts(letter) == [(two, "rejected", 2), (one, "rejected", 2)]
@@ -183,13 +162,17 @@ def test_dying_again_of_the_same_counts_on(client: Client, graveyard: Graveyard)
 
 
 def test_several_at_once_keep_their_order(client: Client, graveyard: Graveyard) -> None:
+    """And purging and deleting are no deaths."""
     queue = graveyard.dying()
     deposit(client, b"1", b"2", b"3", key=queue)
-    for _ in range(3):
-        client.send(get(queue))
-        client.expect_message(BasicGetOk)
+    fetch(client, queue, 3)
     client.send(nack(3, multiple=True, requeue=False))
-    assert [letter.body for letter in graveyard.letters(3)] == [b"1", b"2", b"3"]
+    assert bodies(graveyard.letters(3)) == [b"1", b"2", b"3"]
+    deposit(client, b"4", key=queue)
+    client.ask(QueuePurge(queue, False))
+    deposit(client, b"5", key=queue)
+    client.ask(queue_delete(queue))
+    assert drain(client, graveyard.queue) == []
 
 
 @pytest.mark.parametrize(
@@ -212,56 +195,32 @@ def test_what_a_publisher_wrote_into_x_death(
 # Which keys
 
 
-def test_all_keys_of_the_message_count_again(client: Client, graveyard: Graveyard, name: Name) -> None:
-    """Blind ones too, although nobody sees them: not in the headers, not among the routing keys of the death."""
-    exchange = name()
-    client.ask(exchange_declare(exchange, auto_delete=True))
-    queue = graveyard.declare(dead_letter_exchange=exchange)
-    bound = {key: graveyard.declare() for key in (queue, "open", "blind", "other")}
-    for key, destination in bound.items():
-        client.ask(queue_bind(destination, exchange, key))
+@pytest.mark.parametrize("replaced", [False, True], ids=["all keys of the message", "one of the queue"])
+def test_which_keys_count(client: Client, graveyard: Graveyard, new_exchange: Made, replaced: bool) -> None:
+    """All of the message again, blind ones too, although nobody sees them: not in headers, not in the death.
+
+    A routing key of the queue replaces them all, and the CC header goes.
+    """
+    exchange = new_exchange()
+    new_key = {"dead_letter_routing_key": "new"} if replaced else {}
+    queue = graveyard.declare(dead_letter_exchange=exchange, **new_key)
+    bound = {key: graveyard.declare(exchange, key) for key in (queue, "open", "blind", "new")}
     deposit(client, b"x", key=queue, properties=with_headers({"CC": ["open"], "BCC": ["blind"]}))
     graveyard.reject(queue)
-    for key in (queue, "open", "blind"):
+    reached = ["new"] if replaced else [queue, "open", "blind"]
+    first = [f"x-first-death-{what}" for what in ("exchange", "queue", "reason")]
+    for key in reached:
         letter = graveyard.letter(bound[key])
-        assert list(headers(letter)) == [
-            "CC",
-            "x-death",
-            "x-first-death-exchange",
-            "x-first-death-queue",
-            "x-first-death-reason",
-        ]
+        assert list(headers(letter)) == [*([] if replaced else ["CC"]), "x-death", *first]
         assert deaths(letter)[0]["routing-keys"] == Field("A", [text(queue), text("open")])
-        assert letter.method.routing_key == queue
-    assert drain(client, bound["other"]) == []
-
-
-def test_a_key_of_the_queue_replaces_them_all(client: Client, graveyard: Graveyard, name: Name) -> None:
-    """And the CC header goes."""
-    exchange = name()
-    client.ask(exchange_declare(exchange, auto_delete=True))
-    queue = graveyard.declare(dead_letter_exchange=exchange, dead_letter_routing_key="new")
-    bound = {key: graveyard.declare() for key in (queue, "open", "blind", "new")}
-    for key, destination in bound.items():
-        client.ask(queue_bind(destination, exchange, key))
-    deposit(client, b"x", key=queue, properties=with_headers({"CC": ["open"], "BCC": ["blind"]}))
-    graveyard.reject(queue)
-    letter = graveyard.letter(bound["new"])
-    assert "CC" not in headers(letter)
-    assert deaths(letter)[0]["routing-keys"] == Field("A", [text(queue), text("open")])
-    assert [drain(client, bound[key]) for key in (queue, "open", "blind")] == [[], [], []]
+        assert letter.method.routing_key == ("new" if replaced else queue)
+    assert [drain(client, bound[key]) for key in bound.keys() - set(reached)] == [[]] * (4 - len(reached))
 
 
 # Where to
 
 
-def test_an_exchange_that_is_not_there_takes_them_away(client: Client, graveyard: Graveyard, name: Name) -> None:
-    queue = graveyard.declare(max_length=1, dead_letter_exchange=name())
-    deposit(client, b"1", b"2", key=queue)
-    assert drain(client, queue) == [b"2"]
-
-
-def test_an_exchange_may_go_and_come_back_as_another(client: Client, graveyard: Graveyard, name: Name) -> None:
+def test_an_exchange_may_go_and_come_back_as_another(client: Client, graveyard: Graveyard, name: Made) -> None:
     """It is looked for by its name each time."""
     exchange = name()
     queue = graveyard.declare(max_length=0, dead_letter_exchange=exchange)
@@ -277,20 +236,26 @@ def test_an_exchange_may_go_and_come_back_as_another(client: Client, graveyard: 
     assert graveyard.letter().body == b"3"
 
 
-def test_an_alternate_exchange_takes_what_no_binding_does(client: Client, graveyard: Graveyard, name: Name) -> None:
-    exchange, alternate = name(), name()
-    client.ask(exchange_declare(alternate, "fanout", auto_delete=True))
-    client.ask(queue_bind(graveyard.queue, alternate))
-    client.ask(exchange_declare(exchange, arguments={"alternate-exchange": alternate}))
-    deposit(client, b"x", key=graveyard.declare(max_length=0, dead_letter_exchange=exchange))
-    assert graveyard.letter().method.exchange == exchange
-    client.ask(ExchangeDelete(exchange, False, False))
+@pytest.mark.parametrize("internal", [False, True])
+def test_letters_pass_from_exchange_to_exchange(
+    client: Client, graveyard: Graveyard, new_exchange: Made, internal: bool
+) -> None:
+    """And an internal exchange takes them, unlike what clients publish. An alternate takes what no binding does."""
+    first, second = new_exchange("fanout", internal=internal), new_exchange("topic")
+    client.ask(exchange_bind(second, first))
+    client.ask(queue_bind(graveyard.queue, second, "#"))
+    deposit(client, b"x", key=graveyard.declare(max_length=0, dead_letter_exchange=first))
+    assert graveyard.letter().method.exchange == first
+    deaf = new_exchange(arguments={"alternate-exchange": first})
+    deposit(client, b"x", key=graveyard.declare(max_length=0, dead_letter_exchange=deaf))
+    assert graveyard.letter().method.exchange == deaf
 
 
-def test_a_headers_exchange_sees_the_headers_of_the_letter(client: Client, graveyard: Graveyard, name: Name) -> None:
+def test_a_headers_exchange_sees_the_headers_of_the_letter(
+    client: Client, graveyard: Graveyard, new_exchange: Made
+) -> None:
     """Those that dying has written as well."""
-    exchange = name()
-    client.ask(exchange_declare(exchange, "headers", auto_delete=True))
+    exchange = new_exchange("headers")
     queue = graveyard.declare(max_length=0, dead_letter_exchange=exchange)
     client.ask(queue_bind(graveyard.queue, exchange, arguments={"x-match": "all-with-x", "x-first-death-queue": queue}))
     own = graveyard.declare()
@@ -299,103 +264,49 @@ def test_a_headers_exchange_sees_the_headers_of_the_letter(client: Client, grave
     assert graveyard.letter().body == graveyard.letter(own).body == b"x"
 
 
-@pytest.mark.parametrize("internal", [False, True])
-def test_letters_pass_from_exchange_to_exchange(
-    client: Client, graveyard: Graveyard, name: Name, internal: bool
-) -> None:
-    """And an internal exchange takes them, unlike what clients publish."""
-    first, second = name(), name()
-    client.ask(exchange_declare(second, "topic", auto_delete=True))
-    client.ask(exchange_declare(first, "fanout", internal=internal, auto_delete=True))
-    client.ask(exchange_bind(second, first))
-    queue = graveyard.declare(max_length=0, dead_letter_exchange=first)
-    client.ask(queue_bind(graveyard.queue, second, "#"))
-    deposit(client, b"x", key=queue)
-    assert graveyard.letter().method.exchange == first
-
-
-def test_a_full_graveyard_takes_no_more(client: Client, graveyard: Graveyard) -> None:
-    """With overflow reject-publish the letter is gone; what lies there stays."""
-    full = graveyard.declare(max_length=1, overflow="reject-publish")
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+def test_a_full_graveyard_takes_no_more(client: Client, graveyard: Graveyard, overflow: str) -> None:
+    """With overflow reject-publish the letter is gone; a graveyard may have a graveyard. What lies there stays."""
+    full = graveyard.dying(max_length=1, overflow=overflow)
     queue = graveyard.declare(max_length=0, dead_letter_exchange="", dead_letter_routing_key=full)
     deposit(client, b"1", b"2", key=queue)
+    if overflow == "reject-publish-dlx":
+        letter = graveyard.letter()
+        assert (letter.body, counts(letter)) == (b"2", [(full, "maxlen", 1), (queue, "maxlen", 1)])
     assert graveyard.letter(full).body == b"1"
-
-
-def test_a_full_graveyard_may_have_a_graveyard(client: Client, graveyard: Graveyard) -> None:
-    full = graveyard.dying(max_length=1, overflow="reject-publish-dlx")
-    queue = graveyard.declare(max_length=0, dead_letter_exchange="", dead_letter_routing_key=full)
-    deposit(client, b"1", b"2", key=queue)
-    letter = graveyard.letter()
-    assert (letter.body, counts(letter)) == (b"2", [(full, "maxlen", 1), (queue, "maxlen", 1)])
-    assert drain(client, full) == [b"1"]
+    assert drain(client, graveyard.queue) == []
 
 
 # Round and round
 
 
-def test_a_circle_that_nobody_rejected_in_ends(client: Client, graveyard: Graveyard, name: Name) -> None:
-    one, two = name(), name()
-    for queue, other in ((one, two), (two, one)):
-        arguments = {"x-message-ttl": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": other}
-        client.ask(queue_declare(queue, exclusive=True, arguments=arguments))
-    deposit(client, b"x", key=one)
-
-    def left() -> int:
-        return sum(int(client.ask(queue_declare(queue, passive=True)).message_count) for queue in (one, two))
-
-    eventually(lambda: left() == 0, "the message to be gone")
+def test_a_circle_that_nobody_rejected_in_ends(client: Client, name: Made) -> None:
+    queues = circle(client, name, 1, 1)
+    deposit(client, b"x", key=queues[0])
+    eventually(lambda: sum(ready(client, queue) for queue in queues) == 0, "the message to be gone")
 
 
-@pytest.mark.parametrize("limit", [{"max_length": 0}, {"message_ttl": 0}])
-def test_a_queue_is_not_its_own_graveyard_by_itself(
-    client: Client, graveyard: Graveyard, name: Name, limit: Any
-) -> None:
+@pytest.mark.parametrize("limit", [{"x-max-length": 0}, {"x-message-ttl": 0}])
+def test_a_queue_is_not_its_own_graveyard_by_itself(client: Client, name: Made, limit: dict[str, int]) -> None:
     queue = name()
-    graveyard.name = lambda: queue
-    graveyard.declare(dead_letter_exchange="", dead_letter_routing_key=queue, **limit)
+    arguments = {**limit, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
+    client.ask(queue_declare(queue, exclusive=True, arguments=arguments))
     deposit(client, b"x", key=queue)
     assert drain(client, queue) == []
 
 
-def test_a_circle_with_a_rejection_goes_on(client: Client, graveyard: Graveyard, name: Name) -> None:
+def test_a_circle_with_a_rejection_goes_on(client: Client, graveyard: Graveyard, name: Made) -> None:
     """The usual way to try again later."""
-    work, later = name(), name()
-    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": later}
-    client.ask(queue_declare(work, exclusive=True, arguments=arguments))
-    arguments = {"x-message-ttl": 1, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": work}
-    client.ask(queue_declare(later, exclusive=True, arguments=arguments))
+    work, later = circle(client, name, None, 1)
     deposit(client, b"x", key=work)
     for _ in range(3):
-        eventually(lambda: client.ask(queue_declare(work, passive=True)).message_count, "the message to be back")
+        eventually(lambda: ready(client, work), "the message to be back")
         graveyard.reject(work)
     letter = graveyard.letter(work)
     assert counts(letter) == [(later, "expired", 3), (work, "rejected", 3)]
 
 
-# What is no death, and when
-
-
-def test_purging_and_deleting_are_no_deaths(client: Client, graveyard: Graveyard) -> None:
-    queue = graveyard.dying()
-    deposit(client, b"1", key=queue)
-    client.ask(QueuePurge(queue, False))
-    deposit(client, b"2", key=queue)
-    client.ask(queue_delete(queue))
-    assert drain(client, graveyard.queue) == []
-
-
-def test_a_rejection_waits_for_the_commit(client: Client, graveyard: Graveyard) -> None:
-    queue = graveyard.dying()
-    deposit(client, b"x", key=queue)
-    client.open_channel(2)
-    client.ask(TxSelect(), channel=2)
-    client.send(get(queue), channel=2)
-    client.expect_message(BasicGetOk, channel=2)
-    client.send(nack(1, requeue=False), channel=2)
-    assert drain(client, graveyard.queue) == []
-    client.ask(TxCommit(), channel=2)
-    assert graveyard.letter().body == b"x"
+# Confirms, and what publishers wrote
 
 
 def test_the_confirm_of_what_dies_at_once(client: Client, graveyard: Graveyard) -> None:
@@ -406,4 +317,19 @@ def test_the_confirm_of_what_dies_at_once(client: Client, graveyard: Graveyard) 
     assert client.expect(BasicAck, channel=2).delivery_tag == 1
     client.publish(b"2", key=graveyard.dying(max_length=0, overflow="reject-publish-dlx"), channel=2)
     assert client.expect(BasicNack, channel=2).delivery_tag == 2
-    assert [letter.body for letter in graveyard.letters(2)] == [b"1", b"2"]
+    assert bodies(graveyard.letters(2)) == [b"1", b"2"]
+
+
+def test_a_publisher_s_entries_of_one_queue_and_reason_are_one(client: Client, graveyard: Graveyard) -> None:
+    """RabbitMQ 3.10.8 on the wire, which keeps the first too."""
+    queue = graveyard.dying(max_length=0)
+    written = [
+        {"queue": where, "reason": reason, "count": count}
+        for where, reason, count in [
+            ("elsewhere", "expired", 3), (queue, "maxlen", 5), ("elsewhere", "rejected", 1), ("elsewhere", "expired", 7),
+        ]
+    ]  # fmt: skip
+    deposit(client, b"x", key=queue, properties=with_headers({"x-death": written}))
+    entries = counts(graveyard.letter())
+    assert entries[0] == (queue, "maxlen", 6)
+    assert sorted(entries[1:]) == [("elsewhere", "expired", 3), ("elsewhere", "rejected", 1)]

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
 
 from broker.wire.field_tables import to_python
-from broker.wire.methods import BasicGetEmpty, BasicGetOk, BasicNack, ConfirmSelect
+from broker.wire.methods import BasicGetOk, BasicNack, ConfirmSelect
 from broker.wire.properties import BasicProperties
 from harness.brokers.rabbitmq_reference import REFERENCE
 from harness.clients.amqp_peer import Message
 from harness.clients.policy_steps import Leveret, Operator, RabbitMQ
-from harness.clients.queue_steps import deposit, drain, drain_messages
+from harness.clients.queue_steps import deposit, drain, drain_messages, fetch, ready
 from harness.clients.shorthand import (
     exchange_declare,
     exchange_delete,
@@ -24,8 +25,9 @@ from harness.clients.shorthand import (
     queue_declare,
     queue_delete,
 )
-from harness.clients.wire_client import Address, Client
+from harness.clients.wire_client import Client
 from harness.waiting import eventually, pass_by
+from tests.conformance import Connect, Made
 
 
 @pytest.fixture(scope="module")
@@ -49,75 +51,36 @@ def operator(vhost: RabbitMQ | Leveret) -> Iterator[Operator]:
 
 
 @pytest.fixture
-def client(broker: Address, vhost: RabbitMQ | Leveret) -> Iterator[Client]:
-    """A connection to the virtual host, with channel 1 open."""
-    client = Client.connect(broker, vhost=vhost.vhost)
-    yield client
-    client.close()
+def connect(connect: Connect, vhost: RabbitMQ | Leveret) -> Connect:
+    """A function that hands out connections to the virtual host."""
+    return partial(connect, vhost=vhost.vhost)
 
 
 @pytest.fixture
-def queue(client: Client, name: Callable[..., str]) -> Iterator[str]:
-    """A queue; deleted at the end."""
-    queue = name()
-    client.ask(queue_declare(queue))
-    yield queue
-    client.ask(queue_delete(queue))
-
-
-def reasons(messages: list[Message]) -> list[tuple[bytes, str]]:
-    """Dead letters by what they were and why they died."""
-    found = []
-    for message in messages:
-        headers: dict[str, Any] = to_python(message.properties.headers or {})
-        found.append((message.body, headers["x-death"][0]["reason"]))
-    return found
+def queue(declare: Made) -> str:
+    return declare()
 
 
 def letters(client: Client, queue: str, count: int) -> list[tuple[bytes, str]]:
-    """What has died, once so many have: RabbitMQ's dead letters take their time."""
+    """What has died and why, once so many have: RabbitMQ's dead letters take their time."""
     found: list[Message] = []
-
-    def enough() -> bool:
-        found.extend(drain_messages(client, queue))
-        return len(found) >= count
-
-    eventually(enough, f"{count} dead letters")
-    return reasons(found)
-
-
-def delivery_tag(message: Message) -> int:
-    """What acknowledges a message that was fetched."""
-    assert isinstance(message.method, BasicGetOk)
-    return message.method.delivery_tag
-
-
-def body(client: Client, queue: str) -> bytes | None:
-    """The body of the first message, taken."""
-    client.send(get(queue, no_ack=True))
-    item = client.receive()
-    if isinstance(item, BasicGetEmpty):
-        return None
-    assert isinstance(item, Message)
-    return item.body
+    eventually(lambda: found.extend(drain_messages(client, queue)) or len(found) >= count, f"{count} dead letters")
+    headers: list[dict[str, Any]] = [to_python(message.properties.headers or {}) for message in found]
+    return [(message.body, each["x-death"][0]["reason"]) for message, each in zip(found, headers, strict=True)]
 
 
 # Which policy holds
 
 
 def test_it_holds_for_what_is_there_and_for_what_comes(client: Client, queue: str, operator: Operator) -> None:
+    """As long as it is set."""
     operator.set("p", f"^{queue}", {"max-length": 1})
-    deposit(client, b"1", b"2", key=queue)
-    assert drain(client, queue) == [b"2"]
-    client.ask(queue_declare(queue + "-later"))
-    deposit(client, b"1", b"2", key=queue + "-later")
-    assert drain(client, queue + "-later") == [b"2"]
-    client.ask(queue_delete(queue + "-later"))
-
-
-def test_it_holds_no_longer_when_it_is_cleared(client: Client, queue: str, operator: Operator) -> None:
-    operator.set("p", f"^{queue}$", {"max-length": 1})
-    assert operator.queues()[queue] == "p"
+    later = queue + "-later"
+    client.ask(queue_declare(later))
+    for name in (queue, later):
+        deposit(client, b"1", b"2", key=name)
+        assert drain(client, name) == [b"2"]
+    client.ask(queue_delete(later))
     operator.clear("p")
     assert operator.queues()[queue] == ""
     deposit(client, b"1", b"2", key=queue)
@@ -137,47 +100,43 @@ def test_the_highest_priority_holds_and_alone(client: Client, queue: str, operat
     assert operator.queues()[queue] == "low"
 
 
-def test_it_may_be_for_queues_or_for_exchanges(client: Client, queue: str, operator: Operator) -> None:
-    operator.set("p", f"^{queue}$", {"max-length": 1}, apply_to="exchanges")
-    assert operator.queues()[queue] == ""
-    operator.set("p", f"^{queue}$", {"max-length": 1}, apply_to="queues")
-    assert operator.queues()[queue] == "p"
+def test_where_it_applies(queue: str, operator: Operator) -> None:
+    """To queues, to exchanges or to both. The pattern is found anywhere, and none is found everywhere."""
+    for pattern, apply_to, policy in (
+        (f"^{queue}$", "exchanges", ""),
+        (f"^{queue}$", "queues", "p"),
+        (queue[1:-1], "all", "p"),
+        ("", "all", "p"),
+        (queue.upper(), "all", ""),
+    ):
+        operator.set("p", pattern, {"max-length": 1}, apply_to=apply_to)
+        assert operator.queues()[queue] == policy, (pattern, apply_to)
 
 
-def test_the_pattern_is_found_anywhere_and_none_is_found_everywhere(
-    client: Client, queue: str, operator: Operator
-) -> None:
-    operator.set("p", queue[1:-1], {"max-length": 1})
-    assert operator.queues()[queue] == "p"
-    operator.set("p", "", {"max-length": 1})
-    assert operator.queues()[queue] == "p"
-    operator.set("p", queue.upper(), {"max-length": 1})
-    assert operator.queues()[queue] == ""
+OF_OTHERS: list[dict[str, Any]] = [
+    {"max-length": 9, "delivery-limit": 3},
+    {"dead-letter-strategy": "at-most-once"},
+    {"max-age": "1m"},
+    {"queue-leader-locator": "balanced"},
+    {"initial-cluster-size": 1},
+    {"stream-max-segment-size-bytes": 1000},
+]
+OF_CLASSIC_QUEUES: list[dict[str, Any]] = [
+    {"ha-mode": "all"},
+    {"queue-master-locator": "min-masters"},
+    {"queue-mode": "lazy", "queue-version": 2},
+    {"max-in-memory-length": 5, "max-in-memory-bytes": 5},
+    {"alternate-exchange": "x"},
+]
 
 
-@pytest.mark.parametrize(
-    ("definition", "applies"),
-    [
-        ({"max-length": 9, "delivery-limit": 3}, False),
-        ({"dead-letter-strategy": "at-most-once"}, False),
-        ({"max-age": "1m"}, False),
-        ({"queue-leader-locator": "balanced"}, False),
-        ({"initial-cluster-size": 1}, False),
-        ({"stream-max-segment-size-bytes": 1000}, False),
-        ({"ha-mode": "all"}, True),
-        ({"queue-master-locator": "min-masters"}, True),
-        ({"queue-mode": "lazy", "queue-version": 2}, True),
-        ({"max-in-memory-length": 5, "max-in-memory-bytes": 5}, True),
-        ({"alternate-exchange": "x"}, True),
-    ],
-)
-def test_a_key_of_other_types_of_queue_keeps_a_policy_away(
-    client: Client, queue: str, operator: Operator, definition: dict[str, Any], applies: bool
-) -> None:
+def test_a_key_of_other_types_of_queue_keeps_a_policy_away(queue: str, operator: Operator) -> None:
     """The whole policy, and the next one takes its place."""
     operator.set("next", f"^{queue}$", {"max-length": 4}, priority=-1)
-    operator.set("p", f"^{queue}$", definition)
-    assert operator.queues()[queue] == ("p" if applies else "next")
+    for policy, definitions in (("next", OF_OTHERS), ("p", OF_CLASSIC_QUEUES)):
+        for definition in definitions:
+            operator.set("p", f"^{queue}$", definition)
+            assert operator.queues()[queue] == policy, definition
 
 
 OF_STREAMS = {
@@ -206,17 +165,6 @@ NOT_OF_STREAMS = {
 }
 
 
-def test_streams_have_keys_of_their_own(client: Client, name: Callable[..., str], operator: Operator) -> None:
-    stream = name("stream")
-    client.ask(queue_declare(stream, durable=True, arguments={"x-queue-type": "stream"}))
-    operator.set("p", f"^{stream}$", OF_STREAMS)
-    assert operator.queues()[stream] == "p"
-    for key, value in NOT_OF_STREAMS.items():
-        operator.set("p", f"^{stream}$", {"max-age": "1m", key: value})
-        assert operator.queues()[stream] == "", key
-    client.ask(queue_delete(stream))
-
-
 def test_exclusive_queues_with_names_of_the_brokers_have_policies(client: Client, operator: Operator) -> None:
     named = client.ask(queue_declare("", exclusive=True)).queue
     operator.set("p", "^amq.gen-", {"max-length": 1})
@@ -227,50 +175,38 @@ def test_exclusive_queues_with_names_of_the_brokers_have_policies(client: Client
 # Arguments and policies
 
 
-def test_of_two_limits_the_smaller_counts(client: Client, queue: str, operator: Operator) -> None:
-    declared = queue + "-limited"
-    client.ask(queue_declare(declared, arguments={"x-max-length": 2}))
-    operator.set("p", f"^{declared}$", {"max-length": 3})
-    deposit(client, b"1", b"2", b"3", b"4", key=declared)
-    assert drain(client, declared) == [b"3", b"4"]
-    operator.set("p", f"^{declared}$", {"max-length": 1})
-    deposit(client, b"1", b"2", b"3", b"4", key=declared)
-    assert drain(client, declared) == [b"4"]
-    client.ask(queue_delete(declared))
+def test_of_several_limits_the_smallest_counts(client: Client, operator: Operator, declare: Made) -> None:
+    """Of an argument, a policy and that of operators, which makes smaller and never larger."""
+    declared, plain = declare(max_length=2), declare()
+
+    def kept(queue: str) -> list[bytes]:
+        deposit(client, b"1", b"2", b"3", b"4", key=queue)
+        return drain(client, queue)
+
+    for limit, left in ((3, [b"3", b"4"]), (1, [b"4"])):
+        operator.set("p", f"^{declared}$", {"max-length": limit})
+        assert kept(declared) == left
+    operator.set("p", f"^{plain}$", {"max-length": 2})
+    for limit, left in ((3, [b"3", b"4"]), (1, [b"4"])):
+        operator.set("o", f"^{plain}$", {"max-length": limit}, operator=True)
+        assert kept(plain) == left
+    operator.clear("p")
+    assert kept(plain) == [b"4"]
 
 
-def test_where_there_is_nothing_to_compare_the_argument_counts(client: Client, queue: str, operator: Operator) -> None:
-    dead, declared = queue, queue + "-declared"
-    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": dead, "x-overflow": "drop-head"}
-    client.ask(queue_declare(declared, arguments=arguments))
+def test_where_there_is_nothing_to_compare_the_argument_counts(
+    client: Client, queue: str, operator: Operator, declare: Made
+) -> None:
+    """Each key by itself: the exchange may come from an argument, the routing key from a policy."""
+    declared = declare(dead_letter_exchange="", dead_letter_routing_key=queue, overflow="drop-head")
     definition = {"dead-letter-exchange": "amq.fanout", "dead-letter-routing-key": "x", "overflow": "reject-publish"}
     operator.set("p", f"^{declared}$", {**definition, "max-length": 1})
     deposit(client, b"1", b"2", key=declared)
-    assert letters(client, dead, 1) == [(b"1", "maxlen")]
-    client.ask(queue_delete(declared))
-
-
-def test_each_key_counts_by_itself(client: Client, queue: str, operator: Operator) -> None:
-    """The exchange from an argument, the routing key from a policy."""
-    declared = queue + "-declared"
-    client.ask(queue_declare(declared, arguments={"x-dead-letter-exchange": ""}))
+    assert letters(client, queue, 1) == [(b"1", "maxlen")]
+    declared = declare(dead_letter_exchange="")
     operator.set("p", f"^{declared}$", {"dead-letter-routing-key": queue})
     deposit(client, b"1", key=declared, properties=BasicProperties(expiration="0"))
     assert letters(client, queue, 1) == [(b"1", "expired")]
-    client.ask(queue_delete(declared))
-
-
-def test_an_operators_policy_makes_smaller_and_never_larger(client: Client, queue: str, operator: Operator) -> None:
-    operator.set("p", f"^{queue}$", {"max-length": 2})
-    operator.set("o", f"^{queue}$", {"max-length": 3}, operator=True)
-    deposit(client, b"1", b"2", b"3", b"4", key=queue)
-    assert drain(client, queue) == [b"3", b"4"]
-    operator.set("o", f"^{queue}$", {"max-length": 1}, operator=True)
-    deposit(client, b"1", b"2", b"3", b"4", key=queue)
-    assert drain(client, queue) == [b"4"]
-    operator.clear("p")
-    deposit(client, b"1", b"2", key=queue)
-    assert drain(client, queue) == [b"2"]
 
 
 def test_a_second_declaration_is_compared_with_the_first_alone(client: Client, queue: str, operator: Operator) -> None:
@@ -284,48 +220,39 @@ def test_a_second_declaration_is_compared_with_the_first_alone(client: Client, q
 
 
 def test_a_limit_trims_at_once_and_knows_its_own_dead_letter_exchange(
-    client: Client, queue: str, operator: Operator
+    client: Client, queue: str, operator: Operator, declare: Made
 ) -> None:
-    full = queue + "-full"
-    client.ask(queue_declare(full))
-    deposit(client, b"1", b"2", b"3", b"4", b"5", key=full)
+    """The head goes first: of a queue with priorities, the most important."""
+    full, urgent = declare(), declare(max_priority=5)
     definition = {"max-length": 2, "dead-letter-exchange": "", "dead-letter-routing-key": queue}
+    deposit(client, b"1", b"2", b"3", b"4", b"5", key=full)
     operator.set("p", f"^{full}$", definition)
     assert letters(client, queue, 3) == [(b"1", "maxlen"), (b"2", "maxlen"), (b"3", "maxlen")]
     assert drain(client, full) == [b"4", b"5"]
-    client.ask(queue_delete(full))
+    for priority in (0, 3, 1):
+        deposit(client, b"%d" % priority, key=urgent, properties=BasicProperties(priority=priority))
+    operator.set("p", f"^{urgent}$", definition)
+    assert letters(client, queue, 1) == [(b"3", "maxlen")]
+    assert drain(client, urgent) == [b"1", b"0"]
 
 
 def test_a_limit_that_comes_with_reject_publish_trims_first(client: Client, queue: str, operator: Operator) -> None:
-    """Until now the queue dropped its oldest messages; lowered further, it refuses and drops nothing."""
+    """Until now the queue dropped its oldest messages; lowered further, it refuses and drops nothing.
+
+    It drops them again when messages are no longer refused.
+    """
     deposit(client, b"1", b"2", b"3", b"4", key=queue)
     operator.set("p", f"^{queue}$", {"max-length": 3, "overflow": "reject-publish"})
-    assert body(client, queue) == b"2"
+    client.send(get(queue, no_ack=True))
+    assert client.expect_message(BasicGetOk).body == b"2"
     operator.set("p", f"^{queue}$", {"max-length": 1, "overflow": "reject-publish"})
     client.ask(ConfirmSelect(False))
     client.publish(b"refused", key=queue)
     client.expect(BasicNack)
-    assert drain(client, queue) == [b"3", b"4"]
-
-
-def test_a_limit_trims_when_messages_are_no_longer_refused(client: Client, queue: str, operator: Operator) -> None:
-    operator.set("p", f"^{queue}$", {"max-length": 3, "overflow": "reject-publish"})
-    deposit(client, b"1", b"2", b"3", key=queue)
+    assert ready(client, queue) == 2
     operator.set("p", f"^{queue}$", {"max-length": 1})
-    eventually(lambda: client.ask(queue_declare(queue, passive=True)).message_count == 1, "two messages to go")
-    assert drain(client, queue) == [b"3"]
-
-
-def test_a_limit_lets_the_most_important_of_a_priority_queue_go(client: Client, queue: str, operator: Operator) -> None:
-    """They are its head."""
-    urgent = queue + "-urgent"
-    client.ask(queue_declare(urgent, arguments={"x-max-priority": 5}))
-    for priority in (0, 3, 1):
-        deposit(client, b"%d" % priority, key=urgent, properties=BasicProperties(priority=priority))
-    operator.set("p", f"^{urgent}$", {"max-length": 2})
-    eventually(lambda: client.ask(queue_declare(urgent, passive=True)).message_count == 2, "a message to go")
-    assert drain(client, urgent) == [b"1", b"0"]
-    client.ask(queue_delete(urgent))
+    eventually(lambda: ready(client, queue) == 1, "a message to go")
+    assert drain(client, queue) == [b"4"]
 
 
 def test_a_time_to_live_is_for_messages_to_come(client: Client, queue: str, operator: Operator) -> None:
@@ -337,41 +264,37 @@ def test_a_time_to_live_is_for_messages_to_come(client: Client, queue: str, oper
     assert drain(client, queue) == [b"for ever"]
     deposit(client, b"brief", key=queue)
     operator.clear("p")
-    eventually(lambda: client.ask(queue_declare(queue, passive=True)).message_count == 0, "the message to expire")
+    eventually(lambda: ready(client, queue) == 0, "the message to expire")
 
 
-def test_dead_letters_go_where_the_policy_says_now(client: Client, queue: str, operator: Operator) -> None:
-    source = queue + "-source"
-    client.ask(queue_declare(source))
+def test_dead_letters_go_where_the_policy_says_now(
+    client: Client, queue: str, operator: Operator, declare: Made
+) -> None:
+    source = declare()
     deposit(client, b"1", b"2", key=source)
     operator.set("p", f"^{source}$", {"dead-letter-exchange": "", "dead-letter-routing-key": queue})
-    client.send(get(source), get(source))
-    first, second = client.expect_message(BasicGetOk), client.expect_message(BasicGetOk)
-    client.send(nack(delivery_tag(first), requeue=False))
+    first, second = fetch(client, source, 2)
+    client.send(nack(first.method.delivery_tag, requeue=False))
     assert letters(client, queue, 1) == [(b"1", "rejected")]
     operator.clear("p")
-    client.send(nack(delivery_tag(second), requeue=False))
+    client.send(nack(second.method.delivery_tag, requeue=False))
     assert drain(client, source) == []
     assert drain(client, queue) == []
-    client.ask(queue_delete(source))
 
 
-def test_a_lease_begins_with_the_policy(client: Client, name: Callable[..., str], operator: Operator) -> None:
-    queue, kept = name(), name()
-    client.ask(queue_declare(queue))
-    client.ask(queue_declare(kept))
+def test_a_lease_begins_with_the_policy(declare: Made, operator: Operator) -> None:
+    queue, kept = declare(), declare()
     pass_by(time.monotonic() + 0.3)
     operator.set("p", f"^{queue}$", {"expires": 200})
     eventually(lambda: queue not in operator.queues(), "the queue to end")
     assert kept in operator.queues()
-    client.ask(queue_delete(kept))
 
 
 # Exchanges
 
 
 @pytest.fixture
-def spare(client: Client, queue: str, name: Callable[..., str]) -> str:
+def spare(client: Client, queue: str, name: Made) -> str:
     """A fanout exchange that leads to the queue."""
     spare = name("spare")
     client.ask(exchange_declare(spare, "fanout", auto_delete=True))
@@ -397,34 +320,20 @@ def test_an_alternate_exchange_is_asked_from_the_next_message_on(
     assert drain(client, queue) == [b"with", b"again"]
 
 
-def test_an_alternate_exchange_of_a_new_exchange(client: Client, queue: str, spare: str, operator: Operator) -> None:
-    operator.set("p", "^late$", {"alternate-exchange": spare})
-    client.ask(exchange_declare("late"))
-    deposit(client, b"1", exchange="late", key="nowhere")
-    assert drain(client, queue) == [b"1"]
-    client.ask(exchange_declare("late"))
-    client.ask(exchange_delete("late"))
-
-
-def test_an_alternate_exchange_that_was_declared_stays(
+def test_which_exchanges_have_the_alternate_of_a_policy(
     client: Client, queue: str, spare: str, operator: Operator
 ) -> None:
-    client.ask(exchange_declare("own", arguments={"alternate-exchange": spare}))
-    operator.set("p", "^own$", {"alternate-exchange": "amq.fanout"})
-    deposit(client, b"1", exchange="own", key="nowhere")
-    assert drain(client, queue) == [b"1"]
-    client.ask(exchange_delete("own"))
-
-
-def test_the_default_exchange_has_no_alternate(client: Client, queue: str, spare: str, operator: Operator) -> None:
-    operator.set("p", "^$", {"alternate-exchange": spare})
-    deposit(client, b"1", key="no such queue")
-    assert drain(client, queue) == []
-
-
-def test_one_policy_may_speak_of_exchanges_and_of_queues(
-    client: Client, queue: str, spare: str, operator: Operator
-) -> None:
+    """New ones; not one that was declared with another, nor the default exchange. It may speak of queues too."""
+    operator.set("late", "^late$", {"alternate-exchange": spare})
+    operator.set("own", "^own$", {"alternate-exchange": "amq.fanout"})
+    operator.set("default", "^$", {"alternate-exchange": spare})
+    for exchange, arguments in (("late", {}), ("own", {"alternate-exchange": spare})):
+        client.ask(exchange_declare(exchange, arguments=arguments))
+        deposit(client, exchange.encode(), exchange=exchange, key="nowhere")
+        client.ask(exchange_declare(exchange, arguments=arguments))
+        client.ask(exchange_delete(exchange))
+    deposit(client, b"default", key="no such queue")
+    assert drain(client, queue) == [b"late", b"own"]
     operator.set("p", ".*", {"alternate-exchange": spare, "max-length": 1})
     deposit(client, b"1", b"2", exchange="amq.direct", key="nowhere")
     assert drain(client, queue) == [b"2"]
@@ -494,21 +403,16 @@ def test_what_cannot_be_read_is_refused(operator: Operator) -> None:
     assert operator.policies() == []
 
 
-@pytest.mark.parametrize(
-    "key",
-    ["overflow", "dead-letter-exchange", "dead-letter-routing-key", "queue-version", "alternate-exchange", "ha-mode"],
-)
-def test_an_operators_policy_has_only_what_can_be_made_smaller(operator: Operator, key: str) -> None:
-    why = f'[{{<<"{key}">>,<<"x">>}}] are not recognised policy settings'
-    assert operator.set("o", "^q", {"max-length": 1, key: "x"}, operator=True) == f"Validation failed: {why}"
+def test_an_operators_policy_has_only_what_can_be_made_smaller(operator: Operator) -> None:
+    words = ("overflow", "dead-letter-exchange", "dead-letter-routing-key", "queue-version", "alternate-exchange")
+    for key in (*words, "ha-mode"):
+        why = f'Validation failed: [{{<<"{key}">>,<<"x">>}}] are not recognised policy settings'
+        assert operator.set("o", "^q", {"max-length": 1, key: "x"}, operator=True) == why
     wrong = operator.set("o", "^q", {"max-length": "a"}, operator=True)
     assert wrong == 'Validation failed: <<"a">> is not a valid maximum length'
     assert operator.policies(operator=True) == []
-
-
-def test_clearing_what_is_not_there_is_refused(operator: Operator) -> None:
-    assert operator.clear("nothing") == "Parameter does not exist"
-    assert operator.clear("nothing", operator=True) == "Parameter does not exist"
+    for of_operators in (True, False):
+        assert operator.clear("nothing", operator=of_operators) == "Parameter does not exist"
 
 
 def test_policies_are_listed_the_strongest_last(operator: Operator, vhost: RabbitMQ | Leveret) -> None:
@@ -528,31 +432,31 @@ def test_policies_are_listed_the_strongest_last(operator: Operator, vhost: Rabbi
 # Quorum queues
 
 
-def test_quorum_queues_have_keys_of_their_own(client: Client, name: Callable[..., str], operator: Operator) -> None:
-    queue = name("quorum")
-    client.ask(queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"}))
+def test_quorum_queues_and_streams_have_keys_of_their_own(declare: Made, operator: Operator) -> None:
+    queue, stream = declare(queue_type="quorum"), declare(queue_type="stream")
     theirs = {"delivery-limit": 3, "dead-letter-strategy": "at-most-once", "queue-leader-locator": "balanced"}
-    operator.set("p", f"^{queue}$", {**theirs, "max-length": 5, "message-ttl": 60_000, "alternate-exchange": "x"})
-    assert operator.queues()[queue] == "p"
-    for key in ("ha-mode", "queue-mode", "queue-master-locator", *OF_STREAMS_ALONE):
-        operator.set("p", f"^{queue}$", {"max-length": 5, key: {**OF_STREAMS, **NOT_OF_STREAMS}[key]})
-        assert operator.queues()[queue] == "", key
-    client.ask(queue_delete(queue))
+    theirs |= {"max-length": 5, "message-ttl": 60_000, "alternate-exchange": "x"}
+    not_theirs = ("ha-mode", "queue-mode", "queue-master-locator", *OF_STREAMS_ALONE)
+    for name, known, one, others in (
+        (queue, theirs, {"max-length": 5}, {key: {**OF_STREAMS, **NOT_OF_STREAMS}[key] for key in not_theirs}),
+        (stream, OF_STREAMS, {"max-age": "1m"}, NOT_OF_STREAMS),
+    ):
+        operator.set("p", f"^{name}$", known)
+        assert operator.queues()[name] == "p"
+        for key, value in others.items():
+            operator.set("p", f"^{name}$", {**one, key: value})
+            assert operator.queues()[name] == "", key
 
 
 @pytest.mark.parametrize("of_operators", [False, True])
 def test_a_delivery_limit_counts_for_messages_that_are_there(
-    client: Client, queue: str, operator: Operator, of_operators: bool
+    client: Client, queue: str, operator: Operator, declare: Made, of_operators: bool
 ) -> None:
     """The smaller of the argument and both policies: after two deliveries the message is dead."""
-    limited = queue + "-limited"
-    arguments = {"x-delivery-limit": 9, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": queue}
-    client.ask(queue_declare(limited, durable=True, arguments={"x-queue-type": "quorum", **arguments}))
+    limited = declare(queue_type="quorum", delivery_limit=9, dead_letter_exchange="", dead_letter_routing_key=queue)
     deposit(client, b"1", key=limited)
     operator.set("p", f"^{limited}$", {"delivery-limit": 1}, operator=of_operators)
     for _ in range(2):
-        client.send(get(limited))
-        message = client.expect_message(BasicGetOk)
-        client.send(nack(delivery_tag(message)))
+        (message,) = fetch(client, limited)
+        client.send(nack(message.method.delivery_tag))
     assert letters(client, queue, 1) == [(b"1", "delivery_limit")]
-    client.ask(queue_delete(limited))

@@ -5,8 +5,6 @@ Everything was recorded from RabbitMQ 3.10.8 on the wire.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from broker.wire.methods import (
@@ -15,30 +13,29 @@ from broker.wire.methods import (
     BasicDeliver,
     ChannelClose,
     ChannelCloseOk,
+    ChannelOpen,
+    ChannelOpenOk,
     QueueDeleteOk,
     QueuePurge,
 )
+from harness.brokers.rabbitmq_reference import REFERENCE
 from harness.clients.queue_steps import deposit, drain
 from harness.clients.shorthand import ack, consume, nack, prefetch, queue_declare, queue_delete
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
-
-Name = Callable[..., str]
-Connect = Callable[..., Client]
+from tests.conformance import Connect, Made
 
 
 @pytest.fixture
-def queue(client: Client, name: Name) -> str:
+def queue(new_queue: Made) -> str:
     """A queue with a single active consumer."""
-    arguments = {"x-single-active-consumer": True}
-    return str(client.ask(queue_declare(name(), exclusive=True, arguments=arguments)).queue)
+    return new_queue(single_active_consumer=True)
 
 
 @pytest.fixture
-def shared(client: Client, name: Name) -> str:
-    """Such a queue for several connections. It goes with its last consumer."""
-    arguments = {"x-single-active-consumer": True}
-    return str(client.ask(queue_declare(name(), auto_delete=True, arguments=arguments)).queue)
+def shared(declare: Made) -> str:
+    """Such a queue for several connections."""
+    return declare(single_active_consumer=True)
 
 
 def served(client: Client, queue: str, body: bytes) -> str:
@@ -50,13 +47,20 @@ def served(client: Client, queue: str, body: bytes) -> str:
 
 
 def test_only_the_first_is_served_until_it_goes(client: Client, queue: str) -> None:
+    """Also while it has no credit. What it gives back afterwards goes to its heir."""
+    client.ask(prefetch(1))
     for tag in ("a", "b", "c"):
         client.ask(consume(queue, tag))
-    assert [served(client, queue, body) for body in (b"1", b"2")] == ["a", "a"]
+    assert served(client, queue, b"1") == "a"
+    deposit(client, b"2", key=queue)
+    client.send(ack(1))
+    assert client.expect_message(BasicDeliver).method == BasicDeliver("a", 2, False, "", queue)
     client.ask(BasicCancel("b", False))
+    client.send(ack(2))
     assert served(client, queue, b"3") == "a"
     client.ask(BasicCancel("a", False))
-    assert served(client, queue, b"4") == "c"
+    client.send(nack(3))
+    assert client.expect_message(BasicDeliver).method == BasicDeliver("c", 4, True, "", queue)
 
 
 def test_the_heir_has_the_highest_priority_and_of_equals_came_first(client: Client, queue: str) -> None:
@@ -64,32 +68,9 @@ def test_the_heir_has_the_highest_priority_and_of_equals_came_first(client: Clie
     client.ask(consume(queue, "first"))
     for tag, priority in (("low", 0), ("high", 5), ("late", 5)):
         client.ask(consume(queue, tag, arguments={"x-priority": priority}))
-    assert served(client, queue, b"1") == "first"
-    client.ask(BasicCancel("first", False))
-    assert served(client, queue, b"2") == "high"
-    client.ask(BasicCancel("high", False))
-    assert served(client, queue, b"3") == "late"
-
-
-def test_one_without_credit_is_still_the_active_one(client: Client, queue: str) -> None:
-    client.ask(prefetch(1))
-    client.ask(consume(queue, "a"))
-    client.ask(consume(queue, "b"))
-    assert served(client, queue, b"1") == "a"
-    deposit(client, b"2", key=queue)
-    client.send(ack(1))
-    message = client.expect_message(BasicDeliver)
-    assert (message.body, message.method.consumer_tag) == (b"2", "a")
-
-
-def test_what_the_active_one_gives_back_goes_to_its_heir(client: Client, queue: str) -> None:
-    client.ask(consume(queue, "a"))
-    client.ask(consume(queue, "b"))
-    assert served(client, queue, b"1") == "a"
-    client.ask(BasicCancel("a", False))
-    client.send(nack(1))
-    message = client.expect_message(BasicDeliver)
-    assert message.method == BasicDeliver("b", 2, True, "", queue)
+    for tag in ("first", "high", "late"):
+        assert served(client, queue, b"x") == tag
+        client.ask(BasicCancel(tag, False))
 
 
 @pytest.mark.parametrize("end", ["channel", "error", "connection"])
@@ -116,11 +97,21 @@ def test_an_exclusive_consumer_is_refused(client: Client, queue: str) -> None:
     assert client.refusal(consume(queue, "b", exclusive=True)) == refused
 
 
+@pytest.mark.parametrize("kind", ["quorum", "stream"])
+def test_exclusive_consumers_of_other_types_are_not_alone(connect: Connect, declare: Made, kind: str) -> None:
+    """The flag means nothing."""
+    queue = declare(queue_type=kind)
+    for tag, exclusive in (("a", True), ("b", False), ("c", True)):
+        other = connect()
+        other.ask(prefetch(5))
+        other.ask(consume(queue, tag, exclusive=exclusive))
+
+
 # Without it
 
 
-def test_a_higher_priority_has_all_until_its_credit_is_used_up(client: Client, name: Name) -> None:
-    queue = str(client.ask(queue_declare(name(), exclusive=True)).queue)
+def test_a_higher_priority_has_all_until_its_credit_is_used_up(client: Client, new_queue: Made) -> None:
+    queue = new_queue()
     client.ask(prefetch(2))
     for tag, priority in (("low", -5), ("high", 10), ("none", None), ("high too", 10)):
         client.ask(consume(queue, tag, arguments={} if priority is None else {"x-priority": priority}))
@@ -133,29 +124,9 @@ def test_a_higher_priority_has_all_until_its_credit_is_used_up(client: Client, n
     assert client.expect_message(BasicDeliver).method.consumer_tag == "high too"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "problem"),
-    [
-        ({"x-priority": "5"}, "invalid arg 'x-priority' {q}: \"expected integer, got longstr\""),
-        ({"x-priority": 1.5}, "invalid arg 'x-priority' {q}: \"expected integer, got double\""),
-        (
-            {"x-cancel-on-ha-failover": "yes"},
-            "invalid arg 'x-cancel-on-ha-failover' {q}: {{unacceptable_type,longstr}}",
-        ),
-        ({"x-cancel-on-ha-failover": 1}, "invalid arg 'x-cancel-on-ha-failover' {q}: {{unacceptable_type,signedint}}"),
-    ],
-    ids=str,
-)
-def test_arguments_that_are_refused(client: Client, queue: str, arguments: dict[str, object], problem: str) -> None:
-    text = problem.format(q=f"for queue '{queue}' in vhost '/'")
-    assert client.refusal(consume(queue, "t", arguments=arguments)) == f"channel 406 PRECONDITION_FAILED - {text}"
-    client.ask(consume(queue, "t", arguments={"x-cancel-on-ha-failover": True, "x-priority": 1, "other": "x"}))
-
-
-def test_an_exclusive_consumer_keeps_only_consumers_out(client: Client, connect: Connect, name: Name) -> None:
-    """Others may purge, get and delete; then it is told."""
-    queue, other = name(), connect()
-    client.ask(queue_declare(queue))
+def test_an_exclusive_consumer_keeps_only_consumers_out(client: Client, connect: Connect, declare: Made) -> None:
+    """Others may purge, get and delete; then it is told. It ends with the consumer's connection."""
+    queue, other = declare(), connect()
     client.ask(prefetch(1))
     client.ask(consume(queue, "alone", exclusive=True))
     deposit(client, b"1", b"2", b"3", key=queue)
@@ -166,30 +137,54 @@ def test_an_exclusive_consumer_keeps_only_consumers_out(client: Client, connect:
     assert drain(other, queue) == [b"4"]
     assert other.ask(queue_delete(queue)) == QueueDeleteOk(0)
     assert client.expect(BasicCancel).consumer_tag == "alone"
-
-
-def test_exclusive_use_ends_with_the_consumers_connection(client: Client, connect: Connect, name: Name) -> None:
-    queue, other = name(), connect()
-    client.ask(queue_declare(queue, auto_delete=True))
-    client.ask(consume(queue, "watch"))
+    queue, other = declare(), connect()
     refused = f"channel 403 ACCESS_REFUSED - queue '{queue}' in vhost '/' in exclusive use"
+    client.ask(consume(queue, "watch"))
     assert other.refusal(consume(queue, "alone", exclusive=True)) == refused
-    keeper = str(client.ask(queue_declare(name())).queue)
-    other.ask(consume(keeper, "alone", exclusive=True))
-    assert (
-        client.refusal(consume(keeper, "t"))
-        == f"channel 403 ACCESS_REFUSED - queue '{keeper}' in vhost '/' in exclusive use"
-    )
+    client.ask(BasicCancel("watch", False))
+    other.ask(consume(queue, "alone", exclusive=True))
+    for exclusive in (False, True):
+        assert client.refusal(consume(queue, "t", exclusive=exclusive)) == refused
     other.close()
 
     def free() -> bool:
-        client.send(consume(keeper, "t"))
+        client.send(consume(queue, "t"))
         if isinstance(item := client.receive(), BasicConsumeOk):
             return True
         assert isinstance(item, ChannelClose)
-        client.send(ChannelCloseOk())
-        client.open_channel(1)
+        client.send(ChannelCloseOk(), ChannelOpen())
+        client.expect(ChannelOpenOk)
         return False
 
     eventually(free, "the queue to be free")
-    client.ask(queue_delete(keeper))
+
+
+@pytest.mark.skipif(bool(REFERENCE), reason="RabbitMQ 3.10.8 loses the order; see docs/protocol.md")
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+@pytest.mark.parametrize("back", ["closed", "acknowledged"])
+def test_order_is_kept_when_the_active_one_leaves_gracefully(
+    client: Client, connect: Connect, name: Made, kind: str, back: str
+) -> None:
+    """basic.cancel, then channel.close, as pika does it: what comes meanwhile comes behind what comes back.
+
+    Where RabbitMQ 3.10.8 serves the next one between the two, order is lost; a publish ends its queue's process.
+    """
+    queue, leaving, publisher = name(), connect(), connect()
+    client.ask(queue_declare(queue, durable=True, arguments={"x-single-active-consumer": True, "x-queue-type": kind}))
+    leaving.ask(prefetch(3))
+    leaving.ask(consume(queue, "active"))
+    client.send(consume(queue, "heir", no_wait=True))
+    deposit(publisher, *(b"%d" % number for number in range(1, 7)), key=queue)
+    assert [leaving.expect_message(BasicDeliver).body for _ in range(3)] == [b"1", b"2", b"3"]
+    leaving.ask(BasicCancel("active", False))
+    deposit(publisher, b"7", key=queue)
+    if back == "closed":
+        leaving.close_channel(1)
+    else:
+        leaving.send(ack(1), ack(3))
+        client.open_channel(2)
+        assert client.ask(queue_declare(queue, passive=True), channel=2).message_count == 4, "2 is out"
+        leaving.send(ack(2))
+    expected = [b"%d" % number for number in range(1 if back == "closed" else 4, 8)]
+    assert [client.expect_message(BasicDeliver).body for _ in expected] == expected
+    client.ask(queue_delete(queue), channel=1)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.security.fuzz.broker_under_test import MEMORY_DIRECTORY
-from tests.security.fuzz.choices import Given
+from tests.security.fuzz.choices import Choices
 from tests.security.fuzz.target_table import TARGETS
 
 KEPT = Path("fuzz-corpus")
@@ -30,23 +30,19 @@ WORDS_OF_THE_END = 40
 
 
 class Outcome(NamedTuple):
-    """What a run of one target came to. Memory is in MiB."""
+    """What a run of one target came to. `memory` is in MiB, at the end."""
 
     target: str
     seconds: float
     inputs: int
     coverage: int
-    features: int
-    memory_before: int
-    memory_after: int
+    memory: int
     failed: bool
 
     def __str__(self) -> str:
         return (
             f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {self.target}: {self.inputs} inputs in {self.seconds:.0f} s, "
-            f"{self.inputs / max(self.seconds, 1):.0f} a second; coverage {self.coverage}, features {self.features}; "
-            f"memory {self.memory_before} MiB at the start, {self.memory_after} MiB at the end; "
-            f"{'FAILED' if self.failed else 'nothing found'}"
+            f"coverage {self.coverage}, {self.memory} MiB; {'FAILED' if self.failed else 'nothing found'}"
         )
 
 
@@ -72,23 +68,14 @@ def _read(target: str, seconds: float, said: str, *, failed: bool) -> Outcome:
     def last(pattern: str) -> int:
         return int((re.findall(pattern, said) or ["0"])[-1])
 
-    first = re.search(r"INITED.*rss: (\d+)Mb", said)
-    return Outcome(
-        target,
-        seconds,
-        last(r"stat::number_of_executed_units:\s+(\d+)"),
-        last(r"cov: (\d+)"),
-        last(r"ft: (\d+)"),
-        int(first.group(1)) if first else 0,
-        last(r"rss: (\d+)Mb"),
-        failed,
-    )
+    inputs = last(r"stat::number_of_executed_units:\s+(\d+)")
+    return Outcome(target, seconds, inputs, last(r"cov: (\d+)"), last(r"rss: (\d+)Mb"), failed)
 
 
 def again(path: Path, target: str) -> None:
     """Run one input by itself: it raises what it raised."""
     with TARGETS[target]() as take:
-        take(Given(path.read_bytes()))
+        take(Choices(path.read_bytes()))
 
 
 def main() -> None:

@@ -57,14 +57,17 @@ EXCHANGES: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 class Failures(logging.Handler):
-    """Remembers what the broker logs as its own failure: an exception that was caught somewhere."""
+    """Remembers what the broker must not log: an exception that was caught somewhere, and a secret if there is one."""
 
-    def __init__(self) -> None:
+    def __init__(self, secret: str) -> None:
         super().__init__()
         self.error: BaseException | None = None
+        self._secret = secret
 
     def emit(self, record: logging.LogRecord) -> None:
-        record.getMessage()
+        message = record.getMessage()
+        if self._secret and self._secret in message:
+            self.error = ValueError(f"a secret was logged: {message}")
         if record.exc_info and self.error is None:
             self.error = record.exc_info[1]
 
@@ -72,13 +75,13 @@ class Failures(logging.Handler):
         """Raise what was caught."""
         error, self.error = self.error, None
         if error is not None:
-            raise AssertionError("an exception was caught and logged") from error
+            raise AssertionError("this was logged") from error
 
 
 @contextmanager
-def watching_logs() -> Iterator[Failures]:
+def watching_logs(secret: str = "") -> Iterator[Failures]:
     """Every log line of the broker is made and thrown away; the failures among them are remembered."""
-    log, failures = logging.getLogger("leveret"), Failures()
+    log, failures = logging.getLogger("leveret"), Failures(secret)
     before = log.level, log.propagate
     log.addHandler(failures)
     log.setLevel(logging.DEBUG)
@@ -223,4 +226,8 @@ class Floor:
 def floor() -> Iterator[Floor]:
     """A floor, and everything away at the end."""
     with scratch_directory() as directory, watching_logs() as failures:
-        yield Floor(directory, failures)
+        place = Floor(directory, failures)
+        try:
+            yield place
+        finally:
+            place.core.close()

@@ -1,71 +1,36 @@
-"""Where the choices come from that make an input: from a fuzzer's bytes, or from hypothesis."""
+"""The choices that make an input, read off bytes: a fuzzer's, random ones, or those of a file."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
-
-from hypothesis import strategies as st
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
-class Choices(Protocol):
-    """What a target asks for. `more` becomes false in the end, so a loop on it ends."""
-
-    def number(self, low: int, high: int) -> int:
-        """A whole number between two, both included."""
-        ...
-
-    def data(self, size_max: int) -> bytes:
-        """Some bytes, perhaps none."""
-        ...
-
-    @property
-    def more(self) -> bool:
-        """There is more to come."""
-        ...
-
-
-class Given:
-    """Choices read off bytes. When these are used up, every further choice is the lowest."""
+class Choices:
+    """What a target asks for. When the bytes are used up every further choice is the lowest, and `more` is false."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
         self._at = 0
 
     def number(self, low: int, high: int) -> int:
+        """A whole number between two, both included."""
         size = ((high - low).bit_length() + 7) // 8
         start, self._at = self._at, self._at + size
         return low + int.from_bytes(self._data[start : self._at], "big") % (high - low + 1)
 
     def data(self, size_max: int) -> bytes:
+        """Some bytes, perhaps none."""
         size = self.number(0, size_max)
         start, self._at = self._at, min(self._at + size, len(self._data))
         return self._data[start : self._at]
 
     @property
     def more(self) -> bool:
+        """There is more to come: a loop on it ends."""
         return self._at < len(self._data)
-
-
-class Drawn:
-    """Choices drawn by hypothesis, which makes a failing input smaller choice by choice."""
-
-    def __init__(self, data: st.DataObject, steps_max: int) -> None:
-        self._draw = data.draw
-        self._steps = steps_max
-
-    def number(self, low: int, high: int) -> int:
-        return self._draw(st.integers(low, high))
-
-    def data(self, size_max: int) -> bytes:
-        return self._draw(st.binary(max_size=min(size_max, 64)))
-
-    @property
-    def more(self) -> bool:
-        self._steps -= 1
-        return self._steps >= 0 and self._draw(st.booleans())
 
 
 def pick(choices: Choices, options: Sequence[T]) -> T:

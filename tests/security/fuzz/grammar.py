@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from broker.session.input.dispatch import HANDLERS
 from broker.wire import methods
 from broker.wire.field_tables import TYPE_NAMES, Field, Table
 from broker.wire.method import Method
@@ -14,36 +15,10 @@ from tests.security.fuzz.choices import Choices, once_in, pick
 
 _USUAL = ("q", "r", "classic", "priority", "quorum", "stream", "expiring", "short")
 QUEUES = (*_USUAL, *_USUAL, "", "exclusive", "amq.rabbitmq.reply-to")
-EXCHANGES = (
-    "",
-    "x",
-    "y",
-    "amq.direct",
-    "amq.fanout",
-    "amq.topic",
-    "amq.headers",
-    "delayed",
-    "hash",
-    "recent",
-    "x",
-    "y",
-    "",
-    "",
-    "amq.rabbitmq.trace",
-)
-TYPES = (
-    "direct",
-    "fanout",
-    "topic",
-    "headers",
-    "x-consistent-hash",
-    "x-modulus-hash",
-    "x-random",
-    "x-recent-history",
-    "x-delayed-message",
-    "x-unknown",
-    "",
-)
+_STANDARD = ("amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.rabbitmq.trace")
+EXCHANGES = (*(3 * ("",)), *(2 * ("x", "y")), *_STANDARD, "delayed", "hash", "recent")
+_PLUGINS = ("x-consistent-hash", "x-modulus-hash", "x-random", "x-recent-history", "x-delayed-message")
+TYPES = ("direct", "fanout", "topic", "headers", *_PLUGINS, "x-unknown", "")
 KEYS = ("q", "r", "classic", "priority", "quorum", "stream", "a.b.c", "#", "*.#", "#.#.*", "", "1", "20", "-1", ".")
 ODD_NAMES = ("é", "\udcff\udc80", "a" * 255, "a\r\nb", "amq.", "\x00", "a b", "ﬀ" * 85, "%s{}\\", "😀")
 
@@ -238,40 +213,14 @@ _NAMES = {
 _BREAKING = {"passive": 7, "no_wait": 6, "requeue": 1, "active": 1, "internal": 7, "exclusive": 7, "immediate": 8}
 """Of eight times how often a flag is not set, where one value of it makes the rest of the input pointless; else 4."""
 
-_BY_CLIENTS = (
-    methods.QueueDeclare,
-    methods.QueueDeclare,
-    methods.BasicConsume,
-    methods.BasicConsume,
-    methods.BasicGet,
-    methods.BasicAck,
-    methods.BasicNack,
-    methods.BasicReject,
-    methods.ExchangeDeclare,
-    methods.ExchangeDeclare,
-    methods.QueueBind,
-    methods.QueueBind,
-    methods.ExchangeBind,
-    methods.BasicQos,
-    methods.BasicCancel,
-    methods.BasicRecover,
-    methods.BasicRecoverAsync,
-    methods.QueueDelete,
-    methods.QueuePurge,
-    methods.QueueUnbind,
-    methods.ExchangeUnbind,
-    methods.ExchangeDelete,
-    methods.BasicGet,
-    methods.BasicGet,
-    methods.BasicConsume,
-    methods.TxSelect,
-    methods.TxSelect,
-    methods.TxCommit,
-    methods.TxRollback,
-    methods.ConfirmSelect,
-    methods.ConfirmSelect,
+_OFTEN = (
+    *(4 * (methods.BasicGet, methods.BasicConsume)),
     methods.ChannelFlow,
+    *(2 * (methods.QueueDeclare, methods.ExchangeDeclare, methods.QueueBind)),
+    methods.TxSelect,
+    methods.ConfirmSelect,
 )
+_BY_CLIENTS = (*(kind for kind in HANDLERS if not kind.NAME.startswith(("channel.", "access."))), *_OFTEN)
 ALL_METHODS: tuple[type[Method], ...] = tuple(Method.__subclasses__())
 
 _PARAMETERS = {

@@ -14,7 +14,7 @@ import atheris
 with atheris.instrument_imports(include=["broker", "storage"], enable_loader_override=False):
     from tests.security.fuzz.target_table import TARGETS
 
-from tests.security.fuzz.choices import Given
+from tests.security.fuzz.choices import Choices
 
 INPUT_BYTES_MAX = 2048
 INPUT_SECONDS_MAX = 1.0
@@ -30,7 +30,7 @@ def fuzz(name: str, seconds: int, found: str, corpora: list[str]) -> None:
 
         def one(data: bytes) -> None:
             started = time.process_time()
-            target(Given(data))
+            target(Choices(data))
             taken = time.process_time() - started
             assert taken <= INPUT_SECONDS_MAX, f"took {taken:.1f} s"
 

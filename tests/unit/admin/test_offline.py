@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,43 +18,60 @@ import pytest
 
 from broker.admin.protocol import AdministrationError
 from broker.config import Config, Server
-from broker.server import offline
-from broker.wire.properties import BasicProperties
+from broker.server import directory_lock, offline
 from harness.brokers.broker_process import BrokerProcess
+from harness.clients.contents import PERSISTENT, with_headers
 from harness.clients.queue_steps import deposit, drain
-from harness.clients.shorthand import queue_bind, queue_declare
+from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
 from harness.clients.wire_client import Client
 from harness.project import ROOT
+from harness.waiting import eventually
+from storage.messages import lmdb_environment
+from storage.messages.offline_reader import StoppedStore
 from storage.storage_errors import StoreLocked
 
 pytestmark = pytest.mark.slow
 
-PERSISTENT = BasicProperties(delivery_mode=2)
+LARGE = b"large" * 2000
 
 
-@pytest.fixture
-def stopped(fresh_broker: BrokerProcess) -> BrokerProcess:
-    """A broker that was stopped with two messages in queue `q` of virtual host `/`, one of them large and shared."""
-    client = Client.connect(fresh_broker.address)
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data directory of a broker that was killed: `q` holds two messages, one large and shared, and two wait."""
+    process = BrokerProcess(tmp_path_factory.mktemp("original") / "data")
+    process.start()
+    client = Client.connect(process.address)
     for queue in ("q", "other"):
         client.ask(queue_declare(queue, durable=True))
         client.ask(queue_bind(queue, "amq.fanout"))
+    client.ask(exchange_declare("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "topic"}))
     deposit(client, b"small", key="q", properties=PERSISTENT)
-    deposit(client, b"large" * 2000, exchange="amq.fanout", key="", properties=PERSISTENT)
+    deposit(client, LARGE, exchange="amq.fanout", key="", properties=PERSISTENT)
+    deposit(client, b"1", b"2", key="k", exchange="later", properties=with_headers({"x-delay": 600_000}))
     client.close()
-    assert fresh_broker.stop() == 0
-    return fresh_broker
+    assert waiting(process.tell("list_exchanges", vhost="/")) == {"later": 2}
+    process.kill()
+    return process.data_dir
+
+
+def waiting(exchanges: list[dict[str, Any]]) -> dict[str, int]:
+    """Delayed messages by exchange. RabbitMQ's plugin names the column `messages_delayed`."""
+    return {row["name"]: row["messages_delayed"] for row in exchanges if row["messages_delayed"]}
 
 
 @pytest.fixture
-def tell(stopped: BrokerProcess) -> Callable[..., Any]:
-    """A function that carries out a command on the stopped broker's data."""
-    config = Config(server=Server(data_dir=str(stopped.data_dir)))
+def stopped(original: Path, tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that is not running, on a copy of that directory."""
+    process = BrokerProcess(tmp_path / "data")
+    shutil.copytree(original, process.data_dir, ignore=shutil.ignore_patterns("*.sock"))
+    yield process
+    if process.running:
+        process.kill()
 
-    def run(command: str, **arguments: object) -> Any:
-        return offline.run(config, command, arguments)
 
-    return run
+def tell(process: BrokerProcess, command: str, **arguments: object) -> Any:
+    """Carry out a command on the data of a broker that does not run."""
+    return offline.run(Config(server=Server(data_dir=str(process.data_dir))), command, arguments)
 
 
 def leveret(directory: Path, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
@@ -69,73 +88,67 @@ def leveret(directory: Path, *arguments: str, stdin: str = "") -> subprocess.Com
 
 def test_users_made_while_it_is_stopped_may_log_in_afterwards(stopped: BrokerProcess) -> None:
     directory = stopped.data_dir
-    for arguments in (
-        ["user", "add", "ann", "-"],
-        ["vhost", "add", "v"],
-        ["permission", "set", "-p", "v", "ann", ".*", "", ""],
-    ):
-        done = leveret(directory, *arguments, stdin="secret\n")
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    done = leveret(directory, "user", "add", "ann", "-", stdin="secret\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    tell(stopped, "add_vhost", name="v", description="", tags=[], default_queue_type="")
+    tell(stopped, "set_permissions", vhost="v", user="ann", configure=".*", write="", read="")
     stopped.start()
     client = Client.connect(stopped.address, user="ann", password="secret", vhost="v")
     client.ask(queue_declare("q"))
     client.close()
     listed = leveret(directory, "list", "permissions", "user", "configure", "-p", "v")
     assert listed.stdout.splitlines() == ["user  configure", "ann   .*"]
+    for command in ("check", "list_users"):
+        with pytest.raises(StoreLocked, match="in use by another process"):
+            tell(stopped, command)
 
 
-def test_listings_count_what_is_on_disk(tell: Callable[..., Any]) -> None:
-    assert {row["name"]: row["messages"] for row in tell("list_queues", vhost="/")} == {"q": 2, "other": 1}
-    assert tell("list_connections") == []
-
-
-def test_a_purge_is_on_disk(stopped: BrokerProcess, tell: Callable[..., Any]) -> None:
-    assert tell("purge_queue", vhost="/", name="q") == {"messages": 2}
-    assert tell("check")["problems"] == []
-    stopped.start()
-    client = Client.connect(stopped.address)
-    assert drain(client, "q") == []
-    assert drain(client, "other") == [b"large" * 2000]
-    client.close()
-
-
-def test_a_deleted_virtual_host_leaves_nothing_behind(tell: Callable[..., Any]) -> None:
-    tell("delete_vhost", name="/")
-    assert tell("list_queues", vhost=None) == []
-    report = tell("check")
-    assert (report["queues"], report["messages"], report["problems"]) == (0, 0, [])
-    tell("add_vhost", name="/", description="", tags=[], default_queue_type="")
-    assert tell("list_queues", vhost="/") == []
-
-
-def test_an_error_is_the_same_as_from_a_running_broker(tell: Callable[..., Any]) -> None:
+def test_questions_are_answered_from_the_disk(stopped: BrokerProcess, tmp_path: Path) -> None:
+    """As by a running broker, its errors too. A directory without a broker is not made into one."""
+    assert {row["name"]: row["messages"] for row in tell(stopped, "list_queues", vhost="/")} == {"q": 2, "other": 1}
+    assert tell(stopped, "list_connections") == []
+    assert waiting(tell(stopped, "list_exchanges", vhost="/")) == {"later": 2}
+    (exchange,) = tell(stopped, "export_definitions")["exchanges"]
+    assert exchange["arguments"] == {"x-delayed-type": "topic"}
     with pytest.raises(AdministrationError, match='User "nobody" does not exist') as caught:
-        tell("delete_user", name="nobody")
+        tell(stopped, "delete_user", name="nobody")
     assert caught.value.kind == "not_found"
-
-
-def test_a_directory_without_a_broker_is_not_made_into_one(tmp_path: Path) -> None:
     done = leveret(tmp_path / "typo", "user", "add", "ann", "pw")
-    assert done.returncode == 1
-    assert done.stderr == f"leveret: error: {tmp_path}/typo: no broker has run on this data directory yet\n"
+    words = f"leveret: error: {tmp_path}/typo: no broker has run on this data directory yet\n"
+    assert (done.returncode, done.stderr) == (1, words)
     assert not (tmp_path / "typo").exists()
 
 
-def test_the_stores_of_a_running_broker_are_left_alone(stopped: BrokerProcess, tell: Callable[..., Any]) -> None:
-    stopped.start()
-    for command in ("check", "list_users"):
-        with pytest.raises(StoreLocked, match="in use by another process"):
-            tell(command)
+def test_a_purge_is_on_disk_and_so_is_a_backup_before_it(stopped: BrokerProcess, tmp_path: Path) -> None:
+    """A deleted virtual host leaves nothing behind."""
+    tell(stopped, "backup", directory=str(tmp_path / "copy"))
+    assert tell(stopped, "purge_queue", vhost="/", name="q") == {"messages": 2}
+    assert tell(stopped, "check")["problems"] == []
+    for found in ([], [b"small", LARGE]):
+        stopped.start()
+        client = Client.connect(stopped.address)
+        assert (drain(client, "q"), drain(client, "other")) == (found, [LARGE])
+        client.close()
+        stopped.kill()
+        shutil.rmtree(stopped.data_dir)
+        shutil.copytree(tmp_path / "copy", stopped.data_dir)
+    tell(stopped, "delete_vhost", name="/")
+    assert tell(stopped, "list_queues", vhost=None) == []
+    report = tell(stopped, "check")
+    assert (report["queues"], report["messages"], report["problems"]) == (0, 0, [])
+    tell(stopped, "add_vhost", name="/", description="", tags=[], default_queue_type="")
+    assert tell(stopped, "list_queues", vhost="/") == []
 
 
 # leveret check
 
 
-def test_check_says_what_is_there_and_changes_nothing(stopped: BrokerProcess) -> None:
+def test_check_says_what_a_crash_left_and_changes_nothing(stopped: BrokerProcess) -> None:
+    tell(stopped, "list_users")  # what is in the write-ahead log goes to the file
     before = contents(stopped.data_dir)
     done = leveret(stopped.data_dir, "check", "--json")
     report = json.loads(done.stdout)
-    assert (done.returncode, report["queues"], report["messages"], report["problems"]) == (0, 2, 3, [])
+    assert (done.returncode, report["queues"], report["messages"], report["problems"]) == (0, 2, 5, [])
     assert report["large_bodies"] == 1
     assert contents(stopped.data_dir) == before
 
@@ -145,52 +158,67 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {name: (directory / name).read_bytes() for name in ("definitions.sqlite", "messages/data.mdb")}
 
 
-def test_check_reads_what_a_crash_left(fresh_broker: BrokerProcess) -> None:
-    client = Client.connect(fresh_broker.address)
-    client.ask(queue_declare("q", durable=True))
-    deposit(client, b"one", key="q", properties=PERSISTENT)
-    fresh_broker.kill()
-    client.close()
-    report = json.loads(leveret(fresh_broker.data_dir, "check", "--json").stdout)
-    assert (report["queues"], report["messages"], report["problems"]) == (1, 1, [])
+def test_check_finds_what_does_not_fit(stopped: BrokerProcess) -> None:
+    definitions = stopped.data_dir / "definitions.sqlite"
+    for change, problem in (
+        ("DELETE FROM queues WHERE name = 'other'", "a binding in vhost '/' leads to 'other', which is not there"),
+        ("DELETE FROM bindings", "the message store holds queues that no definition names"),
+        (
+            "UPDATE metadata SET value = randomblob(16) WHERE key = 'store_uuid'",
+            "the two stores belong to different brokers",
+        ),
+    ):
+        with closing(sqlite3.connect(definitions)) as connection, connection:
+            connection.execute(change)
+        done = leveret(stopped.data_dir, "check")
+        assert done.returncode == 1
+        assert problem in done.stdout
 
-
-def test_check_finds_messages_that_no_definition_names(stopped: BrokerProcess) -> None:
-    with sqlite3.connect(stopped.data_dir / "definitions.sqlite") as definitions:
-        definitions.execute("DELETE FROM bindings")
-        definitions.execute("DELETE FROM queues WHERE name = 'q'")
-    definitions.close()
+    definitions.with_name("definitions.sqlite-wal").unlink(missing_ok=True)
+    definitions.write_bytes(b"something else entirely" * 100)
     done = leveret(stopped.data_dir, "check")
     assert done.returncode == 1
-    assert "the message store holds queues that no definition names" in done.stdout
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"leveret: error: {definitions}: cannot be read as definitions")
 
 
-def test_check_finds_stores_that_do_not_belong_together(stopped: BrokerProcess, tell: Callable[..., Any]) -> None:
-    with sqlite3.connect(stopped.data_dir / "definitions.sqlite") as definitions:
-        definitions.execute("UPDATE metadata SET value = randomblob(16) WHERE key = 'store_uuid'")
-        definitions.execute("DELETE FROM queues WHERE name = 'other'")
-    definitions.close()
-    problems = "\n".join(tell("check")["problems"])
-    assert "the two stores belong to different brokers" in problems
-    assert "a binding in vhost '/' leads to 'other', which is not there" in problems
+# A start and a command in one moment
 
 
-def test_check_of_what_is_no_store_is_one_line(stopped: BrokerProcess) -> None:
-    (stopped.data_dir / "definitions.sqlite-wal").unlink(missing_ok=True)
-    (stopped.data_dir / "definitions.sqlite").write_bytes(b"something else entirely" * 100)
-    done = leveret(stopped.data_dir, "check")
-    assert done.returncode == 1
-    assert done.stderr.startswith(
-        f"leveret: error: {stopped.data_dir}/definitions.sqlite: cannot be read as definitions"
-    )
-    assert len(done.stderr.splitlines()) == 1
+def test_a_start_waits_for_a_command(stopped: BrokerProcess) -> None:
+    """And for `leveret inspect` and `archive`, which share the lock of the message store."""
+    with directory_lock.for_command(stopped.data_dir):
+        stopped.launch()
+        eventually(lambda: "waiting for a command" in stopped.log(), "the start to wait")
+    stopped.await_ready()
+    stopped.kill()
+    with StoppedStore(stopped.data_dir / "messages"):
+        stopped.launch()
+        eventually(lambda: locked(stopped.data_dir / "broker.lock"), "the start to come to the messages")
+    stopped.await_ready()
 
 
-def test_a_backup_of_a_stopped_broker_runs(stopped: BrokerProcess, tell: Callable[..., Any], tmp_path: Path) -> None:
-    tell("backup", directory=str(tmp_path / "copy"))
-    shutil.rmtree(stopped.data_dir)
-    (tmp_path / "copy").rename(stopped.data_dir)
-    stopped.start()
-    client = Client.connect(stopped.address)
-    assert drain(client, "q") == [b"small", b"large" * 2000]
-    client.close()
+def locked(path: Path) -> bool:
+    with path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
+def test_a_command_waits_for_a_start(stopped: BrokerProcess) -> None:
+    starting = lmdb_environment.lock(stopped.data_dir / "broker")
+    with subprocess.Popen(
+        [sys.executable, "-m", "broker", "list", "queues", "--data-dir", str(stopped.data_dir)],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as command:
+        eventually(
+            lambda: (stopped.data_dir / f"{directory_lock.COMMANDS}.lock").exists(), "the command to ask for the lock"
+        )
+        os.close(starting)
+        stopped.start()
+        assert "other" in command.communicate(timeout=60)[0]
+    assert command.returncode == 0

@@ -15,10 +15,11 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from broker.admin.protocol import SOCKET_NAME, AdministrationError, ask
+from broker.admin.protocol import SOCKET_NAME, AdministrationError
 from broker.session.login.sasl import Login
 from broker.wire.field_tables import encode_table, from_python
 from broker.wire.frames import PROTOCOL_HEADER, method_frame
@@ -28,6 +29,7 @@ from harness.brokers.http_broker import Caller, request, web_address
 from harness.clients.wire_client import Client
 from harness.project import ROOT
 from harness.waiting import eventually
+from tests.unit.conftest import Configured
 
 SECRET = "hunter2hunter2"
 LOGGED = 'logs = {level = "debug"}\nhttp = {listen = ["127.0.0.1:0"]}\n'
@@ -38,17 +40,6 @@ def shows(text: str) -> list[str]:
     raw = SECRET.encode()
     disguises = [SECRET, base64.b64encode(raw).decode().rstrip("="), raw.hex(), str(list(raw))[1:-1], SECRET[:8]]
     return [disguise for disguise in disguises if disguise in text]
-
-
-@pytest.fixture
-def talkative(tmp_path: Path) -> Iterator[BrokerProcess]:
-    config = tmp_path / "leveret.toml"
-    config.write_text(LOGGED)
-    process = BrokerProcess(tmp_path / "data", "--config", str(config))
-    process.start()
-    yield process
-    if process.running:
-        process.kill()
 
 
 def responses() -> list[tuple[str, bytes]]:
@@ -90,7 +81,7 @@ def administer(process: BrokerProcess) -> str:
     """Everything in which a password may be told to the broker by its operator; what it answers."""
     answers = []
     user = {"name": "app", "password": SECRET, "tags": []}
-    for command, arguments in (
+    commands: list[tuple[str, dict[str, Any]]] = [
         ("add_user", user),
         ("add_user", user),
         ("add_user", {**user, "name": "", "tags": 5}),
@@ -102,14 +93,16 @@ def administer(process: BrokerProcess) -> str:
         ("import_definitions", {"definitions": {"users": [{"name": "new", "password": {"x": SECRET}, "tags": ""}]}}),
         ("import_definitions", {"definitions": {"users": [{"name": 5, "password": SECRET, "tags": ""}]}}),
         ("import_definitions", {"definitions": {"users": [{"nam": "new", "password": SECRET}]}}),
-        ("none_such", user),
+        ("import_definitions", {"definitions": {"users": [{**user, "name": "new", "limits": {"a": 1}}]}}),
+        (SECRET, user),
         ("list_users", {}),
         ("list_connections", {}),
         ("status", {}),
         ("export_definitions", {}),
-    ):
+    ]
+    for command, arguments in commands:
         try:
-            answers.append(json.dumps(ask(process.data_dir, command, arguments, 10)))
+            answers.append(json.dumps(process.tell(command, **arguments)))
         except AdministrationError as error:
             answers.append(str(error))
     with socket.socket(socket.AF_UNIX) as peer:
@@ -123,14 +116,15 @@ def say_by_http(process: BrokerProcess) -> str:
     """Requests with the secret where it belongs and where it does not; what the broker answers."""
     coded = base64.b64encode(f"guest:{SECRET}".encode()).decode()
     path = "/api/events"
+    right = request(path, user=f"guest:{SECRET}")
     lines = [
-        request(path, user=f"guest:{SECRET}"),
+        right,
         request(path, user=SECRET),
         request(path, "GET", f"Authorization: Basic {coded}"),
-        request(path, user=f"guest:{SECRET}").replace(b"Authorization:", b"Authorization\x01:"),
-        request(path, user=f"guest:{SECRET}").replace(b"Basic", b"Basic\x01"),
-        request(path, user=f"guest:{SECRET}").replace(b"Basic", b"Bearer"),
-        request(path, user=f"guest:{SECRET}")[:-2] + b"X: " + SECRET.encode() * 1000,
+        right.replace(b"Authorization:", b"Authorization\x01:"),
+        right.replace(b"Basic", b"Basic\x01"),
+        right.replace(b"Basic", b"Bearer"),
+        right[:-2] + b"X: " + SECRET.encode() * 1000,
         request(f"{path}?password={SECRET}"),
         request(f"{path}/{SECRET}"),
         request(f"http://guest:{SECRET}@broker{path}"),
@@ -150,7 +144,8 @@ def say_by_http(process: BrokerProcess) -> str:
 
 
 @pytest.mark.slow
-def test_no_password_is_ever_shown(talkative: BrokerProcess) -> None:
+def test_no_password_is_ever_shown(configured: Configured) -> None:
+    talkative = configured(LOGGED)
     by_http = say_by_http(talkative)
     say_wrongly(talkative)
     clients = []
@@ -218,9 +213,11 @@ def run(process: BrokerProcess, *command: str) -> None:
 
 @pytest.mark.slow
 def test_files_are_their_owner_s_whatever_the_umask(careless: None, tmp_path: Path) -> None:
+    """Those that were open to others are closed, but the data directory, of which the log says so."""
     tmp_path.chmod(0o700)
     process = BrokerProcess(tmp_path / "data")
     process.start()
+    assert open_to_others(process.data_dir) == [], "the socket for commands is there meanwhile"
     run(process, "backup", str(tmp_path / "copy"))
     run(process, "export", "definitions", str(tmp_path / "definitions.json"))
     assert process.stop() == 0
@@ -228,16 +225,13 @@ def test_files_are_their_owner_s_whatever_the_umask(careless: None, tmp_path: Pa
     run(process, "backup", str(tmp_path / "second copy"))
     process.log_file.unlink()
     assert open_to_others(tmp_path) == []
-
-
-def test_files_that_were_open_to_others_are_closed(fresh_broker: BrokerProcess) -> None:
-    assert fresh_broker.stop() == 0
-    directory = fresh_broker.data_dir
+    directory = process.data_dir
     for path in [directory, *directory.rglob("*")]:
         path.chmod(0o755 if path.is_dir() else 0o644)
-    fresh_broker.start()
-    log = fresh_broker.log()
+    process.start()
+    log = process.log()
     assert f"{directory}/definitions.sqlite was open to others (mode 0644), and is not any more" in log
     assert f"{directory}/messages was open to others (mode 0755), and is not any more" in log
     assert f"the data directory {directory} is open to others (mode 0755): chmod 700" in log
     assert open_to_others(directory) == ["."]
+    assert process.stop() == 0

@@ -13,19 +13,15 @@ import pytest
 from harness.event_logs.made_up_log import VIOLATIONS, write
 from harness.event_logs.plain_audit import audit, logged
 from harness.project import ROOT
-from tests.pipeline.event_log.test_audit import STORIES
-from tests.pipeline.inputs.made_up_events import History
+from tests.pipeline.event_log.test_audit import STORIES, history_of
 
-EVENTS = 50_000
+EVENTS = 10_000
 
 
 @pytest.mark.parametrize("name", STORIES)
 def test_the_stories_of_the_audit_come_to_the_same(name: str) -> None:
-    history = History(name)
-    history.start()
-    history.declare()
-    history.recorded()
-    expected = STORIES[name](history).verdicts.values()
+    history = history_of(name)
+    expected = history.verdicts.values()
     verdicts, violations = audit(history.events)
     assert verdicts == Counter(verdict for verdict, *_ in expected)
     assert violations == sum(len(further) > 0 for _, *further in expected)
@@ -43,7 +39,7 @@ def test_the_made_up_log_holds_what_was_planted_and_nothing_else(tmp_path: Path)
 def test_the_same_seed_gives_the_same_log(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
-        write(tmp_path / name, EVENTS // 10)
+        write(tmp_path / name, EVENTS // 2)
     assert [path.read_bytes() for path in sorted((tmp_path / "a").iterdir())] == [
         path.read_bytes() for path in sorted((tmp_path / "b").iterdir())
     ]

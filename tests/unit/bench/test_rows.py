@@ -12,7 +12,7 @@ from bench.__main__ import ROWS
 from harness.project import ROOT
 from tools.c_compiler import compiler
 
-SECONDS = 120
+SECONDS = 1200
 
 READ_FOR = {
     "rates": {"messages_per_s", "of_plain", "cpu_us_per_message", "round_trip_ms"},
@@ -20,6 +20,8 @@ READ_FOR = {
     "unacked": {"rss_anon_mib_highest", "bytes_each"},
     "restarts": {"ready_s", "first_delivery_ms"},
     "purges": {"confirm_ms", "answered_ms"},
+    "masses": {"took_s", "rss_anon_mib_highest", "confirm_ms"},
+    "memory-alarm": {"publisher_goes_on_s", "rss_anon_mib_after", "rss_anon_mib_later"},
     "starts": {"median_s", "packages_ms", "rss_mib", "cpu_percent"},
     "idle": {"kib_each", "cores", "alive"},
     "declares": {"syncs_each", "of_one_client", "ready_s"},
@@ -37,12 +39,22 @@ READ_FOR = {
 }
 
 
+@pytest.fixture(scope="module")
+def said() -> dict[str, set[str]]:
+    """What each row has said: all are run in turn by one process, which ends a row by saying how long it took."""
+    command = [sys.executable, "-m", "bench", *ROWS, "--part", "0.002"]
+    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert run.returncode == 0, run.stderr
+    rows, names = dict[str, set[str]](), set[str]()
+    for line in map(json.loads, run.stdout.splitlines()):
+        names |= line.keys()
+        if line["row"] == "took":
+            rows[line["what"]], names = names, set()
+    return rows
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not compiler(), reason="the load generator is compiled")
 @pytest.mark.parametrize("row", ROWS)
-def test_a_row_runs(row: str) -> None:
-    command = [sys.executable, "-m", "bench", row, "--part", "0.002"]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=SECONDS, check=False)
-    assert run.returncode == 0, run.stderr
-    said = {name for line in run.stdout.splitlines() for name in json.loads(line)}
-    assert READ_FOR[row] <= said
+def test_a_row_runs(said: dict[str, set[str]], row: str) -> None:
+    assert READ_FOR[row] <= said[row]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
-from broker.session.channel.channel import Channel
-from broker.session.channel.route_cache import CachedRoute
 from harness.clients.session_client import SessionClient, SessionLayer, publish_frames
 from harness.clients.shorthand import consume, queue_bind, queue_declare
+from tests.unit.queues.test_invariants import miscounted
 
 
 @pytest.fixture
@@ -25,120 +25,66 @@ def client(sessions: SessionLayer) -> SessionClient:
     return client
 
 
-def confirm_twice(channel: Channel) -> None:
-    assert channel.confirms is not None
-    channel.confirms._waiting.append([9, 5, 5])
+def the_route(channel: Any) -> Any:
+    """The only one that is remembered."""
+    (route,) = channel.connection.routes.by_arguments.values()
+    return route
 
 
-def lose_a_confirm(channel: Channel) -> None:
-    assert channel.confirms is not None
-    channel.confirms._waiting.popleft()
-
-
-def wait_for_a_later_batch_first(channel: Channel) -> None:
-    assert channel.confirms is not None
+def wait_for_a_later_batch_first(channel: Any) -> None:
     channel.confirms._waiting[0][0] += 1
 
 
-def miscount_held_bytes(channel: Channel) -> None:
-    channel.connection.hold(1)
+def swap_tags(channel: Any) -> None:
+    channel.deliveries.unacked[1] = channel.deliveries.unacked.pop(1)
 
 
-def miscount_incomplete_bytes(channel: Channel) -> None:
-    channel.connection.count_incomplete(1)
-
-
-@pytest.mark.parametrize(
-    ("break_it", "found"),
-    [
-        (confirm_twice, "is in two of the ranges"),
-        (lose_a_confirm, "5 publishes, 2 answers and 2 to come"),
-        (wait_for_a_later_batch_first, "batches out of order"),
-        (miscount_held_bytes, "1 held bytes are counted, there are 0"),
-        (miscount_incomplete_bytes, "1 bytes of incomplete messages are counted, there are 0"),
-    ],
-)
-def test_a_publishing_channel(
-    sessions: SessionLayer, client: SessionClient, break_it: Callable[[Channel], None], found: str
-) -> None:
-    sessions.registry.check()
-    break_it(client.connection.channels[1])
-    with pytest.raises(AssertionError, match=found):
-        sessions.registry.check()
-    sessions.registry.connections.clear()
-
-
-def swap_tags(channel: Channel) -> None:
-    entries = channel.deliveries.unacked
-    entries[1] = entries.pop(1)
-
-
-def reuse_a_delivery(channel: Channel) -> None:
+def reuse_a_delivery(channel: Any) -> None:
     channel.deliveries.unacked[2] = channel.deliveries.unacked[1]
 
 
-def go_beyond_the_last_tag(channel: Channel) -> None:
-    channel.deliveries.last = 4
+def lead_nowhere(channel: Any) -> None:
+    the_route(channel).queues = ()
 
 
-def count_a_delivery_less(channel: Channel) -> None:
-    channel.deliveries.consumed -= 1
-
-
-def let_a_consumer_count_more(channel: Channel) -> None:
-    channel.consumers["c"].unacked += 1
-
-
-def forget_a_prefix(channel: Channel) -> None:
-    channel.prefixes.clear()
+def miss_an_exchange(channel: Any) -> None:
+    the_route(channel).name = "amq.gone"
 
 
 @pytest.mark.parametrize(
-    ("break_it", "found"),
+    ("number", "break_it", "found"),
     [
-        (swap_tags, "delivery tags out of order"),
-        (reuse_a_delivery, "one delivery has two tags"),
-        (go_beyond_the_last_tag, "tags 1 to 5, the last is 4"),
-        (count_a_delivery_less, "4 deliveries to consumers are counted, 5 are out"),
-        (let_a_consumer_count_more, "consumer 'c' counts 6 deliveries, 5 are out"),
-        (forget_a_prefix, "prefixes differ"),
+        (1, lambda channel: channel.confirms._waiting.append([9, 5, 5]), "is in two of the ranges"),
+        (1, lambda channel: channel.confirms._waiting.popleft(), "5 publishes, 2 answers and 2 to come"),
+        (1, wait_for_a_later_batch_first, "batches out of order"),
+        (1, lambda channel: channel.connection.hold(1), "1 held bytes are counted, there are 0"),
+        (1, lambda channel: channel.connection.count_incomplete(1), "1 bytes of incomplete messages are counted, "),
+        (1, lead_nowhere, r"leads to \(\), not to"),
+        (1, miss_an_exchange, "has an exchange that is gone"),
+        (2, swap_tags, "delivery tags out of order"),
+        (2, reuse_a_delivery, "one delivery has two tags"),
+        (2, miscounted("deliveries.last", -1), "tags 1 to 5, the last is 4"),
+        (2, miscounted("deliveries.consumed", -1), "4 deliveries to consumers are counted, 5 are out"),
+        (
+            2,
+            lambda channel: miscounted("unacked")(channel.consumers["c"]),
+            "consumer 'c' counts 6 deliveries, 5 are out",
+        ),
+        (2, lambda channel: channel.prefixes.clear(), "prefixes differ"),
     ],
 )
-def test_a_consuming_channel(
-    sessions: SessionLayer, client: SessionClient, break_it: Callable[[Channel], None], found: str
+def test_what_is_broken_is_found(
+    sessions: SessionLayer, client: SessionClient, number: int, break_it: Callable[[Any], object], found: str
 ) -> None:
+    """In the publishing channel 1, its remembered route, and the consuming channel 2."""
     sessions.registry.check()
-    break_it(client.connection.channels[2])
-    with pytest.raises(AssertionError, match=found):
-        sessions.registry.check()
-    sessions.registry.connections.clear()
-
-
-def lead_nowhere(route: CachedRoute) -> None:
-    route.queues = ()
-
-
-def miss_an_exchange(route: CachedRoute) -> None:
-    route.name = "amq.gone"
-
-
-@pytest.mark.parametrize(
-    ("break_it", "found"),
-    [(lead_nowhere, r"leads to \(\), not to"), (miss_an_exchange, "has an exchange that is gone")],
-)
-def test_a_cached_route(
-    sessions: SessionLayer, client: SessionClient, break_it: Callable[[CachedRoute], None], found: str
-) -> None:
-    (route,) = client.connection.routes.by_arguments.values()
-    sessions.registry.check()
-    break_it(route)
+    break_it(client.connection.channels[number])
     with pytest.raises(AssertionError, match=found):
         sessions.registry.check()
     sessions.registry.connections.clear()
 
 
 def test_a_stale_route_may_be_wrong(sessions: SessionLayer, client: SessionClient) -> None:
-    (route,) = client.connection.routes.by_arguments.values()
-    lead_nowhere(route)
+    lead_nowhere(client.connection.channels[1])
     sessions.core.broker.cache_epoch.advance()
     sessions.registry.check()

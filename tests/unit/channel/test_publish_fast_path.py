@@ -9,19 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.entities.queues.ready_messages import Window
 from broker.session.session_settings import SessionSettings
 from broker.wire.frames import method_frame
 from broker.wire.methods import BasicAck, BasicNack, ChannelClose, ConnectionClose
-from harness.brokers.broker_core import SMALL, Core
+from harness.brokers.broker_core import Core
 from harness.clients.amqp_peer import Message, publish_frames
 from harness.clients.session_client import SessionClient, SessionLayer
-from harness.clients.shorthand import consume, exchange_declare, get, queue_bind, queue_declare
-
-WIDE = Window(1 << 20, 1 << 30)
+from harness.clients.shorthand import consume, exchange_declare, queue_bind, queue_declare
 
 publishes = st.fixed_dictionaries(
     {
@@ -50,11 +48,11 @@ rows = st.lists(st.tuples(publishes, st.integers(1, 6)), min_size=1, max_size=8)
 
 
 @contextmanager
-def joined(settings: SessionSettings | None = None, window: Window = WIDE) -> Iterator[SessionClient]:
+def joined(limits: SessionSettings | None = None) -> Iterator[SessionClient]:
     """A client with two channels, the first in confirm mode."""
     with tempfile.TemporaryDirectory() as directory:
-        core = Core(Path(directory), window)
-        client = SessionLayer(core, settings).connect(channels=2)
+        core = Core(Path(directory), Window(1 << 20, 1 << 30))
+        client = SessionLayer(core, limits).connect(channels=2)
         client.confirm()
         client.ask(exchange_declare("fan", "fanout"))
         client.ask(exchange_declare("by headers", "headers"))
@@ -99,14 +97,15 @@ def returned(items: list[Any]) -> list[bytes]:
 
 
 @pytest.mark.slow
+@settings(max_examples=40)
 @given(rows, st.integers(1, 40))
 def test_publishes_in_one_piece_are_the_same_as_one_by_one(
     row: list[tuple[dict[str, Any], int]], copies_max: int
 ) -> None:
     frames = [publish_frames(what["body"], **what["how"]) for what, count in row for _ in range(count)]
     outcomes = []
-    for pieces, settings in ((frames, None), ([b"".join(frames)], SessionSettings(turn_copies_max=copies_max))):
-        with joined(settings) as client:
+    for pieces, limits in ((frames, None), ([b"".join(frames)], SessionSettings(turn_copies_max=copies_max))):
+        with joined(limits) as client:
             for piece in pieces:
                 client.say(piece)
             contents = queue_contents(client)
@@ -117,6 +116,7 @@ def test_publishes_in_one_piece_are_the_same_as_one_by_one(
 
 
 @pytest.mark.slow
+@settings(max_examples=40)
 @given(st.lists(st.sampled_from(("single", "single", "publish", "publish", "multiple", "unknown")), max_size=12))
 def test_acks_and_publishes_in_one_piece_are_the_same_as_one_by_one(kinds: list[str]) -> None:
     outcomes = []
@@ -148,57 +148,28 @@ def client() -> Iterator[SessionClient]:
         yield conversation
 
 
-def test_a_refused_message_ends_its_channel_in_the_middle_of_a_batch(client: SessionClient) -> None:
-    good, bad = publish_frames(b"good", key="q"), publish_frames(b"bad!", key="q", user_id="somebody")
-    client.say(good + good + bad + good)
-    assert [type(item) for item in client.received()] == [ChannelClose]
+GOOD = publish_frames(b"good", key="q", message_id="m")
+UNREADABLE = bytearray(GOOD)
+UNREADABLE[13] = 200  # the length of the exchange's name
+
+
+@pytest.mark.parametrize(
+    ("bad", "channel", "said"),
+    [
+        (publish_frames(b"bad!", key="q", user_id="somebody"), 1, "PRECONDITION_FAILED - user_id property"),
+        (GOOD.replace(b"\x01m\xce", b"\x09m\xce"), 0, "INTERNAL_ERROR"),
+        (GOOD[:-1] + b"\x00", 0, 'FRAME_ERROR - type 3, all octets = <<"good">>: '),
+        (publish_frames(bytes(300_000), key="q")[:-1] + b"\x00", 0, "FRAME_ERROR - type 3, "),
+        (bytes(UNREADABLE), 0, "FRAME_ERROR - cannot decode <<"),
+        (bytes(UNREADABLE[: UNREADABLE.index(0xCE) + 1]), 0, "FRAME_ERROR - cannot decode <<"),
+    ],
+    ids=["refused", "broken header", "broken frame end", "large frame's end", "arguments", "arguments without content"],
+)
+@pytest.mark.parametrize("chunk", [100_000, 1 << 20])
+def test_a_mistake_in_a_batch_comes_behind_what_was_sound(
+    client: SessionClient, bad: bytes, channel: int, said: str, chunk: int
+) -> None:
+    client.say(GOOD + GOOD + bad + GOOD, chunk=chunk)
+    (close,) = (item for item in client.received(channel=channel) if isinstance(item, ChannelClose | ConnectionClose))
+    assert close.reply_text.startswith(said)
     assert [body for body, *_ in queue_contents(client)["q"]] == [b"good", b"good"]
-
-
-def test_a_broken_header_ends_the_connection_behind_what_was_sound(client: SessionClient) -> None:
-    good = publish_frames(b"good", key="q", message_id="m")
-    broken = good.replace(b"\x01m\xce", b"\x09m\xce")
-    assert broken != good
-    client.say(good + good + broken + good)
-    assert isinstance(client.received(channel=0)[0], ConnectionClose)
-    assert [body for body, *_ in queue_contents(client)["q"]] == [b"good", b"good"]
-
-
-def test_a_broken_frame_end_within_a_batch_is_found(client: SessionClient) -> None:
-    good = publish_frames(b"good", key="q")
-    client.say(good + good + good[:-1] + b"\x00" + good)
-    close = client.received(channel=0)[0]
-    assert (close.reply_code, close.reply_text.partition(":")[0]) == (
-        501,
-        'FRAME_ERROR - type 3, all octets = <<"good">>',
-    )
-    assert [body for body, *_ in queue_contents(client)["q"]] == [b"good", b"good"]
-
-
-@pytest.mark.parametrize("persistent", [True, False])
-def test_a_batch_longer_than_the_window_is_paged_and_comes_back_in_order(persistent: bool) -> None:
-    bodies = [b"%d" % number for number in range(30)]
-    with joined(window=SMALL) as client:
-        for part in (bodies[:10], bodies[10:20], bodies[20:]):
-            client.say(b"".join(publish_frames(body, key="q", persistent=persistent) for body in part))
-            client.sessions.core.commit()
-        assert len(client.sessions.core.vhost.queues["q"].ready_messages.resident()) < 30
-        assert [client.ask(get("q", no_ack=True), channel=2).body for _ in bodies] == bodies
-
-
-@pytest.mark.slow
-@given(st.integers(1, 400_000), st.integers(50_000, 130_000))
-def test_large_bodies_arrive_whole_however_they_are_cut(chunk: int, frame_max: int) -> None:
-    bodies = [bytes([number]) * (300_000 + number) for number in range(3)]
-    frames = b"".join(publish_frames(body, key="q", frame_max=frame_max) for body in bodies)
-    with joined() as client:
-        client.say(frames, chunk=max(chunk, 1000))
-        assert [body for body, *_ in queue_contents(client)["q"]] == bodies
-
-
-def test_a_large_frame_with_a_wrong_end_is_found(client: SessionClient) -> None:
-    frames = publish_frames(bytes(300_000), key="q")
-    place = len(frames) - 1
-    client.say(frames[:place] + b"\x00" + publish_frames(b"behind", key="q"), chunk=100_000)
-    assert client.received(channel=0)[0].reply_code == 501
-    assert queue_contents(client)["q"] == []

@@ -6,6 +6,7 @@ README and does in its source, in the versions before 3.13. docs/protocol.md lis
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,21 +15,22 @@ from broker.entities.exchanges.exchange import Exchange
 from broker.entities.messages.delay_header import DELAY_MAX_MILLISECONDS, delay_of
 from broker.entities.messages.message import Message
 from broker.entities.queues import delay_queue
-from broker.entities.queues.delay_queue import DelayQueue
+from broker.entities.queues.delay_queue import NO_ROOM_MILLISECONDS, DelayQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import QueueStore
-from broker.wire.amqp_errors import ChannelException, ConnectionException
+from broker.entities.scheduling.alarms import DISK
+from broker.entities.vhosts.users import Permission
 from broker.wire.field_tables import Field, from_python
+from broker.wire.methods import BasicAck
 from broker.wire.properties import decode_properties
-from harness.brokers.broker_core import Core, Reader, message
+from harness.brokers.broker_core import START, Core, Reader, message
+from harness.clients.session_client import SessionClient, SessionLayer
+from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
 from storage.batch import PERSISTENT
 
 
-def declared(
-    core: Core, name: str = "later", type_: str = "fanout", *, durable: bool = True, **arguments: Any
-) -> Exchange:
-    arguments = {key.replace("_", "-"): value for key, value in arguments.items()}
-    return core.exchange(name, "x-delayed-message", durable=durable, arguments={"x-delayed-type": type_, **arguments})
+def declared(core: Core, type_: str = "fanout", **flags: bool) -> Exchange:
+    return core.exchange("later", "x-delayed-message", arguments={"x-delayed-type": type_}, **flags)
 
 
 def waiting(exchange: Exchange) -> DelayQueue:
@@ -36,34 +38,18 @@ def waiting(exchange: Exchange) -> DelayQueue:
     return exchange.delays
 
 
-def publish(
-    core: Core, exchange: Exchange, body: bytes, delay: Any = None, *, key: str = "", **properties: Any
-) -> bool:
+def publish(core: Core, exchange: Exchange, body: bytes, delay: Any, *, key: str = "", **properties: Any) -> bool:
     """As basic.publish does; True if a confirm would have to wait for the disk."""
-    headers = properties.pop("headers", {}) | ({} if delay is None else {"x-delay": delay})
+    headers = properties.pop("headers", {}) | {"x-delay": delay}
     made = message(body, exchange=exchange.name, key=key, headers=headers, **properties)
-    queues = core.vhost.route(exchange, (key,), from_python(headers), made).queues
-    if len(queues) > 1:
-        core.vhost.share_body(made, queues)
-    held = [queue.publish(made) for queue in queues]
+    held = [queue.publish(made) for queue in core.vhost.route(exchange, (key,), from_python(headers), made).queues]
     core.end_turn()
     return any(held)
 
 
 def taken(queue: Queue) -> list[bytes]:
     """The bodies of what is in a queue, which is empty then."""
-    reader, found = Reader(), []
-    while (body := reader.get(queue, no_ack=True)) is not None:
-        found.append(body)
-    return found
-
-
-def first(queue: Queue) -> Message:
-    """The first message in a queue, which is taken out."""
-    entry = queue.get(Reader(), no_ack=True)
-    assert entry is not None
-    assert entry.message is not None
-    return entry.message
+    return Reader().drain(queue)
 
 
 @pytest.fixture
@@ -75,29 +61,6 @@ def later(core: Core) -> Exchange:
 
 
 # When
-
-
-def test_messages_leave_in_the_order_of_their_times(core: Core, later: Exchange) -> None:
-    for delay in (500, 100, 300, 200, 100, 400):
-        publish(core, later, b"%d" % delay, delay)
-    assert waiting(later).messages == 6
-    assert taken(core.queue_named("q")) == []
-    core.advance(99)
-    assert taken(core.queue_named("q")) == []
-    core.advance(1)
-    assert taken(core.queue_named("q")) == [b"100", b"100"]
-    core.advance(400)
-    assert taken(core.queue_named("q")) == [b"200", b"300", b"400", b"500"]
-    assert waiting(later).messages == 0
-
-
-def test_of_those_due_together_the_first_published_leaves_first(core: Core, later: Exchange) -> None:
-    publish(core, later, b"a", 100)
-    core.advance(40)
-    publish(core, later, b"b", 60)
-    publish(core, later, b"c", 60)
-    core.advance(60)
-    assert taken(core.queue_named("q")) == [b"a", b"b", b"c"]
 
 
 @pytest.mark.parametrize(
@@ -126,125 +89,59 @@ def test_what_counts_as_a_delay(field: Field, delay: int) -> None:
     assert delay_of({"x-delay": field}) == delay
 
 
-def test_without_a_delay_a_message_goes_at_once_and_unchanged(core: Core, later: Exchange) -> None:
-    for delay in (None, 0, -1, DELAY_MAX_MILLISECONDS + 1, "soon"):
-        publish(core, later, b"now", delay)
-        headers = decode_properties(first(core.queue_named("q")).header).headers
-        assert headers == from_python({} if delay is None else {"x-delay": delay})
-    assert waiting(later).messages == 0
-
-
-def test_the_header_says_how_long_a_message_has_waited(core: Core, later: Exchange) -> None:
-    publish(core, later, b"", 100, headers={"z": 1, "a": 2}, message_id="m")
-    core.advance(100)
-    delivered = first(core.queue_named("q"))
+@pytest.mark.parametrize(("delay", "kind"), [(100, "I"), (DELAY_MAX_MILLISECONDS, "l")], ids=["short", "longest"])
+def test_the_header_says_how_long_a_message_has_waited(core: Core, later: Exchange, delay: int, kind: str) -> None:
+    publish(core, later, b"", Field(kind, delay), headers={"z": 1, "a": 2}, message_id="m")
+    core.advance(delay - 1)
+    assert len(core.queue_named("q").ready_messages) == 0
+    core.advance(1)
+    (entry,) = core.queue_named("q").ready_messages.resident()
+    delivered = entry.message
+    assert delivered is not None
     properties = decode_properties(delivered.header)
     assert properties.message_id == "m"
     assert list((properties.headers or {}).items()) == [
-        ("a", from_python({"a": 2})["a"]),
-        ("x-delay", Field("I", -100)),
-        ("z", from_python({"z": 1})["z"]),
+        ("a", Field("I", 2)),
+        ("x-delay", Field(kind, -delay)),
+        ("z", Field("I", 1)),
     ]
-    assert delivered.flags == PERSISTENT
-    assert delivered.exchange == "later"
-
-
-def test_the_longest_delay(core: Core, later: Exchange) -> None:
-    publish(core, later, b"", Field("l", DELAY_MAX_MILLISECONDS))
-    core.advance(DELAY_MAX_MILLISECONDS - 1)
-    assert len(core.queue_named("q").ready_messages) == 0
-    core.advance(1)
-    headers = decode_properties(first(core.queue_named("q")).header).headers or {}
-    assert headers["x-delay"] == Field("l", -DELAY_MAX_MILLISECONDS)
+    assert (delivered.flags, delivered.exchange) == (PERSISTENT, "later")
 
 
 # Where to
 
 
-def test_bindings_count_when_the_time_has_come(core: Core) -> None:
-    exchange = declared(core, type_="topic")
-    core.bind(exchange, core.queue("before"), "a.*")
-    publish(core, exchange, b"1", 100, key="a.b")
-    core.unbind(exchange, core.queue_named("before"), "a.*")
-    core.bind(exchange, core.queue("after"), "#.b")
-    core.advance(100)
-    assert taken(core.queue_named("before")) == []
-    assert taken(core.queue_named("after")) == [b"1"]
-
-
 @pytest.mark.parametrize(
-    ("type_", "key"),
+    "type_",
     [
-        ("direct", "k"),
-        ("fanout", ""),
-        ("topic", "*"),
-        ("headers", ""),
-        ("x-consistent-hash", "1"),
-        ("x-modulus-hash", ""),
-        ("x-random", ""),
-        ("x-recent-history", ""),
+        *("direct", "fanout", "topic", "headers"),
+        *("x-consistent-hash", "x-modulus-hash", "x-random", "x-recent-history"),
     ],
 )
-def test_every_type_can_be_underneath(core: Core, type_: str, key: str) -> None:
-    exchange = declared(core, type_=type_)
-    core.bind(exchange, core.queue("q"), key, {"x-match": "all", "colour": "red"} if type_ == "headers" else None)
+def test_bindings_of_every_type_count_when_the_time_has_come(core: Core, type_: str) -> None:
+    exchange = declared(core, type_)
+    key = {"topic": "*", "x-consistent-hash": "1"}.get(type_, "k")
+    arguments = {"x-match": "all", "colour": "red"} if type_ == "headers" else None
+    core.bind(exchange, core.queue("before"), key, arguments)
     publish(core, exchange, b"1", 100, key="k", headers={"colour": "red"})
+    core.unbind(exchange, core.queue_named("before"), key, arguments)
+    core.bind(exchange, core.queue("after"), key, arguments)
+    assert taken(core.queue_named("after")) == [], "a history begins later too"
     core.advance(100)
-    assert taken(core.queue_named("q")) == [b"1"]
+    assert (taken(core.queue_named("before")), taken(core.queue_named("after"))) == ([], [b"1"])
 
 
-def test_a_history_begins_when_the_time_has_come(core: Core) -> None:
-    exchange = declared(core, type_="x-recent-history")
-    publish(core, exchange, b"1", 100)
-    core.bind(exchange, core.queue("before"))
-    assert taken(core.queue_named("before")) == []
-    core.advance(100)
-    core.bind(exchange, core.queue("after"))
-    assert taken(core.queue_named("before")) == taken(core.queue_named("after")) == [b"1"]
-
-
-def test_the_alternate_exchange_is_asked_when_the_time_has_come(core: Core) -> None:
-    exchange = declared(core, type_="direct", alternate_exchange="amq.fanout")
-    core.bind(core.vhost.exchange("amq.fanout"), core.queue("lost"))
-    publish(core, exchange, b"1", 100, key="k")
-    assert taken(core.queue_named("lost")) == []
-    core.advance(100)
-    assert taken(core.queue_named("lost")) == [b"1"]
-
-
-def test_exchanges_before_and_behind(core: Core, later: Exchange) -> None:
-    """Every queue gets what reaches it; a second delayed exchange does not delay again."""
-    core.bind(core.vhost.exchange("amq.fanout"), later)
-    core.bind(core.vhost.exchange("amq.fanout"), core.queue("at once"))
-    second = declared(core, "second")
-    core.bind(later, second)
-    core.bind(second, core.queue("behind"))
-    publish(core, core.vhost.exchange("amq.fanout"), b"1" * 5000, 100)
-    assert taken(core.queue_named("at once")) == [b"1" * 5000]
-    core.commit()
-    core.advance(100)
-    assert waiting(second).messages == 0
-    assert taken(core.queue_named("q")) == taken(core.queue_named("behind")) == [b"1" * 5000]
-    core.restart()
-    assert core.store.statistics().live_bytes < 64 * 1024
-
-
-def test_a_full_queue_turns_it_away(core: Core, later: Exchange) -> None:
+def test_the_limits_of_a_queue_count_when_the_delay_has_ended(core: Core, later: Exchange) -> None:
+    """Room in it, and the time to live of a message."""
     core.bind(later, core.queue("full", max_length=1, overflow="reject-publish"))
-    publish(core, later, b"1", 100)
+    publish(core, later, b"1", 100, expiration="50")
     publish(core, later, b"2", 100)
     core.advance(100)
     assert taken(core.queue_named("full")) == [b"1"]
-    assert taken(core.queue_named("q")) == [b"1", b"2"]
-
-
-def test_time_to_live_begins_when_the_delay_has_ended(core: Core, later: Exchange) -> None:
-    publish(core, later, b"1", 100, expiration="50")
-    core.advance(100)
     core.advance(49)
-    assert len(core.queue_named("q").ready_messages) == 1
+    assert len(core.queue_named("q").ready_messages) == 2
     core.advance(1)
-    assert len(core.queue_named("q").ready_messages) == 0
+    assert taken(core.queue_named("q")) == [b"2"]
 
 
 def test_dead_letters_are_delayed_too(core: Core, later: Exchange) -> None:
@@ -263,94 +160,32 @@ def test_dead_letters_are_delayed_too(core: Core, later: Exchange) -> None:
     assert taken(core.queue_named("q")) == [b"1"]
 
 
-# Declared, deleted
-
-
-@pytest.mark.parametrize(
-    ("arguments", "error", "text"),
-    [
-        ({}, ChannelException, "Invalid argument, 'x-delayed-type' must be an existing exchange type"),
-        (
-            {"x-delayed-type": 5},
-            ChannelException,
-            "Invalid argument, 'x-delayed-type' must be an existing exchange type",
-        ),
-        (
-            {"x-delayed-type": "x-delayed-message"},
-            ChannelException,
-            "Invalid argument, 'x-delayed-message' can't be used for 'x-delayed-type'",
-        ),
-        ({"x-delayed-type": "x-not-valid-type"}, ConnectionException, "unknown exchange type 'x-not-valid-type'"),
-    ],
-)
-def test_refused(core: Core, arguments: dict[str, Any], error: type[Exception], text: str) -> None:
-    with pytest.raises(error, match=text):
-        core.exchange("x", "x-delayed-message", arguments=arguments)
-    assert "x" not in core.vhost.exchanges
+# Until when
 
 
 @pytest.mark.parametrize("durable", [True, False])
-def test_deleting_the_exchange_deletes_what_waits(core: Core, *, durable: bool) -> None:
-    exchange = declared(core, durable=durable)
-    core.bind(exchange, core.queue("q"))
-    for _ in range(10):
-        publish(core, exchange, b"1", 100)
-    core.commit()
-    core.vhost.delete_exchange(exchange).result()
-    assert waiting(exchange).messages == 0
-    declared(core, durable=durable)
-    core.bind(core.vhost.exchange("later"), core.queue_named("q"))
-    core.restart()
-    core.advance(1000)
-    assert taken(core.queue_named("q")) == []
-    while core.store.reclaim():
-        pass
-    assert not core.store.lanes().get(waiting(exchange).store.queue_id)
-
-
-def test_an_auto_delete_exchange_goes_with_what_waits(core: Core) -> None:
-    exchange = core.exchange("x", "x-delayed-message", auto_delete=True, arguments={"x-delayed-type": "fanout"})
-    core.bind(exchange, core.queue("q"))
-    publish(core, exchange, b"1", 100)
-    core.unbind(exchange, core.queue_named("q"))
-    core.advance(100)
-    assert core.broker.queues_by_id.keys() == {core.queue_named("q").store.queue_id}
-    assert taken(core.queue_named("q")) == []
-
-
-def test_the_virtual_hosts_end_is_theirs(core: Core, later: Exchange) -> None:
-    publish(core, later, b"1", 100)
-    core.broker.remove_vhost("/")
-    core.advance(100)
-    assert core.broker.queues_by_id == {}
-
-
-# Kept
-
-
-def test_only_persistent_messages_of_durable_exchanges_wait_for_the_disk(core: Core, later: Exchange) -> None:
-    transient = declared(core, "transient", durable=False)
-    core.bind(transient, core.queue("q"))
-    assert publish(core, later, b"1", 100)
-    assert not publish(core, later, b"2", 100, persistent=False)
-    assert not publish(core, transient, b"3", 100)
-    core.restart()
-    core.advance(100)
-    assert taken(core.queue_named("q")) == [b"1"]
-
-
-def test_time_goes_on_while_the_broker_is_down(core: Core, later: Exchange) -> None:
-    for delay in (300, 100, 200):
-        publish(core, later, b"%d" % delay, delay)
-    core.commit()
-    core.clock.time += 250
-    core.crash()
-    assert waiting(core.vhost.exchange("later")).messages == 3
-    publish(core, core.vhost.exchange("later"), b"new", 20)
-    core.advance(0)
-    assert taken(core.queue_named("q")) == [b"100", b"200"]
-    core.advance(50)
-    assert taken(core.queue_named("q")) == [b"new", b"300"]
+def test_what_waits_goes_with_its_exchange(core: Core, *, durable: bool) -> None:
+    """Deleted by itself, with its last binding or with its virtual host, which goes last."""
+    for end in ("deleted", "unbound", "its virtual host"):
+        exchange = declared(core, durable=durable, auto_delete=True)
+        core.bind(exchange, core.queue("q"))
+        assert publish(core, exchange, b"1", 100) is durable
+        core.commit()
+        if end == "deleted":
+            core.vhost.delete_exchange(exchange).result()
+        elif end == "unbound":
+            core.unbind(exchange, core.queue_named("q"))
+        else:
+            core.broker.remove_vhost("/")
+        core.commit()
+        core.advance(100)
+        assert waiting(exchange).messages == 0
+        assert waiting(exchange).store.queue_id not in core.broker.queues_by_id
+        while core.store.reclaim():
+            pass
+        assert not core.store.lanes().get(waiting(exchange).store.queue_id)
+        if end != "its virtual host":
+            core.vhost.delete_queue(core.queue_named("q"))
 
 
 def test_times_are_read_back_in_pieces_and_nothing_leaves_before(
@@ -370,97 +205,64 @@ def test_times_are_read_back_in_pieces_and_nothing_leaves_before(
     assert taken(core.queue_named("q")) == [b"100", b"200", b"300", b"400", b"500", b"new", b"new"]
 
 
-def test_a_crash_before_the_move_is_on_disk_undoes_it_whole(core: Core, later: Exchange) -> None:
-    core.bind(later, core.queue("p"))
-    publish(core, later, b"1", 100)
-    core.commit()
-    core.advance(100)
-    assert len(core.queue_named("q").ready_messages) == len(core.queue_named("p").ready_messages) == 1
-    core.crash()
-    assert len(core.queue_named("q").ready_messages) == len(core.queue_named("p").ready_messages) == 0
-    assert waiting(core.vhost.exchange("later")).messages == 1
-    core.advance(1)
-    core.commit()
-    core.crash()
-    assert taken(core.queue_named("q")) == taken(core.queue_named("p")) == [b"1"]
-    assert waiting(core.vhost.exchange("later")).messages == 0
-
-
-def test_beyond_the_window_messages_are_on_disk_only(core: Core, later: Exchange) -> None:
-    """The window of these tests is four messages."""
-    bodies = [b"%d" % number for number in range(50)]
-    for number, body in enumerate(bodies):
-        publish(core, later, body, 1000 + number, persistent=number % 2 == 0)
-    core.commit()
-    assert len(waiting(later)._held) == 4
-    core.advance(2000)
-    assert waiting(later)._held_bytes == 0
-    assert taken(core.queue_named("q")) == bodies
-    core.restart()
-    assert waiting(core.vhost.exchange("later")).messages == 0
-
-
 def test_much_that_is_due_at_once_leaves_in_turns(core: Core, later: Exchange) -> None:
-    for number in range(1000):
+    """And nothing while the disk is behind."""
+    for number in range(600):
         publish(core, later, b"%d" % number, 100)
-    core.advance(100)
-    assert 0 < waiting(later).messages < 1000
-    while waiting(later).messages:
-        core.advance(1)
-    assert taken(core.queue_named("q")) == [b"%d" % number for number in range(1000)]
-
-
-def test_while_the_disk_is_behind_nothing_leaves(core: Core, later: Exchange) -> None:
-    publish(core, later, b"1", 100)
     for _ in range(6):
         core.broker.batches.seal()
     core.advance(100)
-    assert waiting(later).messages == 1
+    assert waiting(later).messages == 600
     core.commit()
     core.advance(10)
-    assert waiting(later).messages == 0
+    assert 0 < waiting(later).messages < 600
+    while waiting(later).messages:
+        core.advance(1)
+    assert taken(core.queue_named("q")) == [b"%d" % number for number in range(600)]
+
+
+def test_a_full_disk_is_looked_at_once_a_second_however_much_is_due(core: Core, later: Exchange) -> None:
+    for delay in (50, 40, 30, 20, 10):
+        publish(core, later, b"%d" % delay, delay)
+    core.broker.batches.no_room = True
+    core.advance(100)
+    for _ in range(4):
+        due = core.broker.timers.next_due()
+        assert due is not None
+        core.advance(due - core.clock.now())
+    assert core.clock.now() == START + 100 + 4 * NO_ROOM_MILLISECONDS
+    assert waiting(later).messages == 5
+    core.broker.batches.no_room = False
+    core.advance(1000)
+    assert taken(core.queue_named("q")) == [b"10", b"20", b"30", b"40", b"50"]
 
 
 # What goes wrong
 
 
-class Stumbling:
-    """Publishes to a queue raise so many times."""
-
-    def __init__(self, queue: Queue, patch: pytest.MonkeyPatch, times: int) -> None:
-        self.left = times
-        self._publish = queue.publish
-        patch.setattr(queue, "publish", self._maybe)
-
-    def _maybe(self, message: Message) -> bool:
-        if self.left:
-            self.left -= 1
-            raise RuntimeError("a mistake")
-        return self._publish(message)
-
-
-def test_a_message_that_could_not_be_published_is_tried_again(
+def test_what_could_not_be_published_or_read_back_is_tried_again(
     core: Core, later: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The others go their way, and a queue that has it does not get it again."""
-    core.bind(later, core.queue("also"))
-    stumbling = Stumbling(core.vhost.queues["also"], monkeypatch, 2)
-    publish(core, later, b"first", 100)
-    publish(core, later, b"second", 200)
-    core.advance(250)
-    assert stumbling.left == 0
-    assert waiting(later).messages == 2
-    core.advance(1100)
-    assert taken(core.vhost.queues["q"]) == [b"first", b"second"]
-    assert taken(core.vhost.queues["also"]) == [b"first", b"second"]
-    assert waiting(later).messages == 0
+    also, failures = core.queue("also"), iter([RuntimeError("a mistake")] * 2)
+    core.bind(later, also)
+
+    def stumble(made: Message, publish: Callable[[Message], bool] = also.publish) -> bool:
+        for failure in failures:
+            raise failure
+        return publish(made)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(also, "publish", stumble)
+        publish(core, later, b"first", 100)
+        publish(core, later, b"second", 200)
+        core.advance(250)
+        assert list(failures) == []
+        assert waiting(later).messages == 2
+        core.advance(1100)
+    assert taken(core.vhost.queues["q"]) == taken(also) == [b"first", b"second"]
     core.commit()
-    assert waiting(later).store.state.messages == 0
-
-
-def test_messages_that_could_not_be_read_back_are_tried_again(
-    core: Core, later: Exchange, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    assert waiting(later).messages == waiting(later).store.state.messages == 0
     publish(core, later, b"kept", 100)
     core.restart()
     with monkeypatch.context() as broken:
@@ -469,3 +271,49 @@ def test_messages_that_could_not_be_read_back_are_tried_again(
         assert core.vhost.queues["q"].ready == 0
     core.advance(1100)
     assert taken(core.vhost.queues["q"]) == [b"kept"]
+
+
+# Publishers
+
+
+@pytest.fixture
+def owner(sessions: SessionLayer) -> SessionClient:
+    """Somebody with a durable delayed exchange that leads to the durable queue q, in confirm mode."""
+    owner = sessions.connect()
+    owner.ask(exchange_declare("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "direct"}))
+    owner.ask(queue_declare("q", durable=True))
+    owner.ask(queue_bind("q", "later", "k"))
+    owner.confirm()
+    return owner
+
+
+def delay(owner: SessionClient, *, delivery_mode: int = 2) -> None:
+    owner.publish(b"x", exchange="later", key="k", headers={"x-delay": 1000}, delivery_mode=delivery_mode)
+
+
+def test_permission_and_confirm_are_those_of_the_exchange(sessions: SessionLayer, owner: SessionClient) -> None:
+    """The permission for the queue does not count, nor is any asked for again when the message is due.
+
+    A confirm comes when the exchange has the message on disk. Then it goes out even under an alarm: as in RabbitMQ,
+    that holds publishing clients and nobody else.
+    """
+    core, users = sessions.core, sessions.core.broker.users
+    users.permissions["/", "guest"] = Permission("^$", "^later$", "^$")
+    users.changed()
+    delay(owner)
+    assert owner.received() == []
+    core.commit()
+    assert owner.expect_one() == BasicAck(1, False)
+    delay(owner, delivery_mode=1)
+    assert owner.expect_one() == BasicAck(2, False)
+    core.broker.alarms.set(DISK, short=True)
+    users.permissions["/", "guest"] = Permission("^$", "^q$", "^$")
+    users.changed()
+    core.advance(1000)
+    core.commit()
+    assert owner.received() == []
+    assert len(core.queue_named("q").ready_messages) == 2
+    core.broker.alarms.set(DISK, short=False)
+    delay(owner)
+    refused = "ACCESS_REFUSED - access to exchange 'later' in vhost '/' refused for user 'guest'"
+    assert owner.expect_one().reply_text == refused

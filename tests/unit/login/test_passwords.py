@@ -10,37 +10,25 @@ import pytest
 from broker.session.login.passwords import ALGORITHMS, NOBODYS, SALT_BYTES, SHA256, SHA512, hash_password, verify
 
 
-def test_the_example_of_rabbitmqs_documentation() -> None:
-    """Salt 908DC60A, password test12 (RabbitMQ documentation, "Credentials and Passwords")."""
+def test_hashes_are_rabbitmq_s() -> None:
+    """RabbitMQ's documentation, "Credentials and Passwords"; and the user `guest` in a definitions export of 3.10.8.
+
+    What matches is the password, by the algorithm that hashed it; the empty one and what is no hash never do.
+    """
     assert hash_password(b"test12", bytes.fromhex("908DC60A")) == "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR"
-
-
-def test_a_hash_that_rabbitmq_made() -> None:
-    """The user `guest` in a definitions export of RabbitMQ 3.10.8."""
     assert verify(b"guest", "cy5jhTOzvPwW/r8UIJnD7L7Tvjpma+Zg/9w/ShS5ixqGU0Jq")
-
-
-@pytest.mark.parametrize("algorithm", [SHA256, SHA512])
-def test_only_the_password_matches(algorithm: str) -> None:
-    stored = hash_password(b"s3cret", algorithm=algorithm)
-    assert verify(b"s3cret", stored, algorithm)
-    assert not verify(b"s3cre", stored, algorithm)
-    assert not verify(b"S3cret", stored, algorithm)
-
-
-def test_the_algorithm_matters() -> None:
+    assert len({hash_password(b"p") for _ in range(20)}) == 20, "salts differ"
+    for algorithm in (SHA256, SHA512):
+        stored = hash_password(b"s3cret", algorithm=algorithm)
+        assert verify(b"s3cret", stored, algorithm)
+        assert not verify(b"s3cre", stored, algorithm)
+        assert not verify(b"S3cret", stored, algorithm)
     assert not verify(b"p", hash_password(b"p", algorithm=SHA512), SHA256)
     assert not verify(b"p", hash_password(b"p"), "rabbit_password_hashing_md5")
-
-
-def test_two_hashes_of_one_password_differ() -> None:
-    assert len({hash_password(b"p") for _ in range(20)}) == 20
-
-
-@pytest.mark.parametrize("stored", ["", "not base64!", "QUJD", base64.b64encode(bytes(36)).decode(), "é"])
-def test_what_is_no_hash_never_matches(stored: str) -> None:
-    assert not verify(b"", stored)
-    assert not verify(b"p", stored)
+    assert not verify(b"", hash_password(b""))
+    for stored in ("", "not base64!", "QUJD", base64.b64encode(bytes(36)).decode(), "é"):
+        assert not verify(b"", stored), stored
+        assert not verify(b"p", stored), stored
 
 
 @pytest.mark.parametrize(
@@ -67,7 +55,3 @@ def test_every_wrong_password_costs_one_hash_of_the_same_length(
     monkeypatch.setitem(ALGORITHMS, SHA256, counted)
     assert not verify(b"wrong", stored, algorithm)
     assert hashed == [SALT_BYTES + len(b"wrong")]
-
-
-def test_the_empty_password_never_matches() -> None:
-    assert not verify(b"", hash_password(b""))

@@ -3,32 +3,25 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
 import trio.testing
 
 from broker.server.net.tls_context import Security
-from broker.server.net.tls_transport import SecureTransport
-from broker.server.net.transport import CLOSE_SECONDS
-from broker.session.connection import SILENT_SECONDS
 from broker.session.session_settings import SessionSettings
-from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER
-from broker.wire.methods import BasicDeliver, ConnectionClose, ConnectionCloseOk, ConnectionStart, ConnectionStartOk
-from harness.brokers.broker_server import BrokerServer, ServerClient, eventually, let_pass, serving
+from broker.wire.frames import PROTOCOL_HEADER
+from broker.wire.methods import ConnectionClose, ConnectionCloseOk
+from harness.brokers.broker_server import BrokerServer, ServerClient, eventually, serving
 from harness.brokers.certificate_authority import Authority
 from harness.clients.amqp_peer import Message, publish_frames
-from harness.clients.shorthand import consume, get, queue_declare
+from harness.clients.shorthand import get, queue_declare
 
 OUTPUT_BYTES = 128 * 1024
-MEBIBYTE = 1 << 20
-
-
-@pytest.fixture(scope="module")
-def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture
@@ -48,36 +41,14 @@ def seal(client: ServerClient, context: ssl.SSLContext) -> ServerClient:
     return client
 
 
-async def join(
-    server: BrokerServer, security: Security, context: ssl.SSLContext, *, heartbeat: int = 0
-) -> ServerClient:
+async def join(server: BrokerServer, security: Security, context: ssl.SSLContext) -> ServerClient:
     """Somebody who is through both handshakes and has channel 1 open."""
     client = seal(server.client(security), context)
-    await client.shake_hands(heartbeat=heartbeat)
+    await client.shake_hands()
     return client
 
 
 # As on a plain socket
-
-
-@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-async def test_large_messages_go_both_ways(
-    server: BrokerServer, security: Security, authority: Authority, version: ssl.TLSVersion
-) -> None:
-    context = authority.client()
-    context.minimum_version = context.maximum_version = version
-    client = await join(server, security, context)
-    await client.ask(queue_declare("q"))
-    bodies = [bytes([number]) * size for number, size in enumerate([0, 1, 16384, 131072, MEBIBYTE, 3 * MEBIBYTE])]
-    await client.say(b"".join(publish_frames(body, key="q") for body in bodies))
-    for body in bodies:
-        got = await client.ask(get("q", no_ack=True))
-        assert isinstance(got, Message)
-        assert got.body == body
-    secured = client.connection.peer.secured
-    assert secured is not None
-    assert secured.version == {"TLSv1_2": "TLSv1.2", "TLSv1_3": "TLSv1.3"}[version.name]
-    assert secured.certificate is None
 
 
 class Pieces(trio.abc.Stream):
@@ -144,98 +115,17 @@ async def test_the_first_words_may_come_with_the_handshake_s_end(
             pass
 
 
-async def test_a_slow_reader_gets_everything_in_order_and_bounds_what_waits(
-    server: BrokerServer, security: Security, authority: Authority
-) -> None:
-    slow, other = [await join(server, security, authority.client()) for _ in range(2)]
-    await other.ask(queue_declare("q"))
-    await slow.ask(consume("q", no_ack=True))
-    count, body = 200, b"x" * 20_000
-    for number in range(count):
-        await other.say(publish_frames(b"%d " % number + body, key="q"))
-    await other.ask(queue_declare("other"))
-    assert slow.connection.output.pending < 2 * OUTPUT_BYTES
-    for number in range(count):
-        message = await slow.receive()
-        assert isinstance(message, Message)
-        assert isinstance(message.method, BasicDeliver)
-        assert message.body == b"%d " % number + body
-
-
-async def test_heartbeats(
-    autojump_clock: trio.testing.MockClock, server: BrokerServer, security: Security, authority: Authority
-) -> None:
-    client = await join(server, security, authority.client(), heartbeat=2)
-    transport = server.transports[0]
-    assert isinstance(transport, SecureTransport)
-    for _ in range(6):
-        await let_pass(1)
-        transport.beat(trio.current_time())
-        server.engine.end_turn()
-        await client.say(HEARTBEAT)
-    await client.ask(queue_declare("q"))
-    assert client.peer.heartbeats >= 5
-    for _ in range(5):
-        await let_pass(1)
-        transport.beat(trio.current_time())
-    assert client.connection.ended, "silent for two intervals"
-
-
-async def test_a_refused_login_is_followed_by_silence(
-    autojump_clock: trio.testing.MockClock, server: BrokerServer, security: Security, authority: Authority
-) -> None:
-    client = seal(server.client(security), authority.client())
-    await client.say(PROTOCOL_HEADER)
-    start = await client.receive(channel=0)
-    assert isinstance(start, ConnectionStart)
-    assert start.mechanisms == b"PLAIN AMQPLAIN"
-    await client.send(ConnectionStartOk({}, "PLAIN", b"\0guest\0wrong", "en_US"), channel=0)
-    began = trio.current_time()
-    assert await client.until_gone() == []
-    assert trio.current_time() - began == pytest.approx(SILENT_SECONDS)
-
-
 # Ends
 
 
 async def test_the_broker_says_that_nothing_more_will_come(
-    server: BrokerServer, security: Security, authority: Authority
+    autojump_clock: trio.testing.MockClock, server: BrokerServer, security: Security, authority: Authority
 ) -> None:
     """trio raises an error where a stream ends without TLS's own word for it: somebody might have cut it short."""
     client = await join(server, security, authority.client())
     await client.send(ConnectionClose(200, "bye", 0, 0), channel=0)
     assert isinstance(await client.receive(channel=0), ConnectionCloseOk)
     assert await client.stream.receive_some(1) == b""
-
-
-@pytest.mark.parametrize("how", ["in order", "cut off"])
-async def test_what_a_lost_client_held_comes_back(
-    server: BrokerServer, security: Security, authority: Authority, how: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    client, other = [await join(server, security, authority.client()) for _ in range(2)]
-    await other.ask(queue_declare("q"))
-    await other.say(publish_frames(b"x", key="q"))
-    await other.ask(queue_declare("q"))
-    assert isinstance(await client.ask(get("q")), Message)
-    if how == "in order":
-        await client.stream.aclose()
-    else:
-        client.socket.close()
-    await eventually(lambda: client.connection not in server.registry.connections, "the broker to see it")
-    assert isinstance(await other.ask(get("q")), Message)
-    assert "client unexpectedly closed TCP connection" in caplog.text
-
-
-async def test_who_does_not_answer_a_close_is_sent_away(
-    autojump_clock: trio.testing.MockClock, server: BrokerServer, security: Security, authority: Authority
-) -> None:
-    client = await join(server, security, authority.client())
-    client.connection.force_close("enough")
-    server.engine.end_turn()
-    assert isinstance(await client.receive(channel=0), ConnectionClose)
-    began = trio.current_time()
-    assert await client.stream.receive_some(1) == b""
-    assert trio.current_time() - began == pytest.approx(CLOSE_SECONDS)
 
 
 async def test_damaged_records_cost_only_their_own_connection(
@@ -268,42 +158,39 @@ async def until_closed(client: ServerClient) -> bytes:
             said += part
 
 
-@pytest.mark.parametrize(
-    ("said", "logged"),
-    [
-        (PROTOCOL_HEADER, "a client without TLS on a TLS port; amqp clients use a port of server.listen"),
-        (b"GET / HTTP/1.1\r\n\r\n", "an HTTP client on an AMQP port with TLS, it said b'GET / HT'"),
-        (b"\x80\x2e\x01\0\x02noise noise noise noise noise noise noise noise", "TLS handshake failed: "),
-    ],
-)
-async def test_who_does_not_speak_tls_is_sent_away_at_once(
-    server: BrokerServer, security: Security, caplog: pytest.LogCaptureFixture, said: bytes, logged: str
-) -> None:
-    client = server.client(security)
-    await client.say(said)
-    assert b"AMQP" not in await until_closed(client)
-    assert logged in caplog.text
-    assert server.registry.connections == {}
-
-
-@pytest.mark.parametrize(
-    ("said", "logged"),
-    [
-        (b"", "a TLS client on a plain port; amqps clients use the port of tls.listen"),
-        (b"GET / HTTP/1.1\r\n\r\n", "an HTTP client on an AMQP port, it said b'GET / HT'"),
-    ],
-)
-async def test_who_speaks_tls_on_a_plain_port_is_told_the_protocol(
-    server: BrokerServer, caplog: pytest.LogCaptureFixture, said: bytes, logged: str
-) -> None:
-    """The answer is RabbitMQ's: the AMQP header of the version that is spoken here, and the end."""
-    client, outgoing = server.client(), ssl.MemoryBIO()
+def hello() -> bytes:
+    """How a TLS client begins."""
+    outgoing = ssl.MemoryBIO()
     secured = ssl.create_default_context().wrap_bio(ssl.MemoryBIO(), outgoing, server_hostname="localhost")
     with pytest.raises(ssl.SSLWantReadError):
         secured.do_handshake()
-    await client.say(said or outgoing.read())
-    assert await until_closed(client) == PROTOCOL_HEADER
+    return outgoing.read()
+
+
+NOISE = b"\x80\x2e\x01\0\x02noise noise noise noise noise noise noise noise"
+
+
+@pytest.mark.parametrize(
+    ("tls", "said", "logged"),
+    [
+        (True, PROTOCOL_HEADER, "a client without TLS on a TLS port; amqp clients use a port of server.listen"),
+        (True, b"GET / HTTP/1.1\r\n\r\n", "an HTTP client on an AMQP port with TLS, it said b'GET / HT'"),
+        (True, NOISE, "TLS handshake failed: "),
+        (False, hello(), "a TLS client on a plain port; amqps clients use the port of tls.listen"),
+        (False, b"GET / HTTP/1.1\r\n\r\n", "an HTTP client on an AMQP port, it said b'GET / HT'"),
+    ],
+    ids=["AMQP to TLS", "HTTP to TLS", "noise to TLS", "TLS to AMQP", "HTTP to AMQP"],
+)
+async def test_who_comes_through_the_wrong_door_is_sent_away_at_once(
+    server: BrokerServer, security: Security, caplog: pytest.LogCaptureFixture, tls: bool, said: bytes, logged: str
+) -> None:
+    """On a plain port the answer is RabbitMQ's: the AMQP header of the version that is spoken here, and the end."""
+    client = server.client(security if tls else None)
+    await client.say(said)
+    answer = await until_closed(client)
+    assert b"AMQP" not in answer if tls else answer == PROTOCOL_HEADER
     assert logged in caplog.text
+    assert server.registry.connections == {}
 
 
 @pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01"])
@@ -326,49 +213,58 @@ async def refused(server: BrokerServer, security: Security, context: ssl.SSLCont
     await eventually(lambda: server.registry.connections == {}, "the end")
 
 
-async def test_an_old_version_is_refused(
-    server: BrokerServer, authority: Authority, caplog: pytest.LogCaptureFixture
-) -> None:
+def limited(authority: Authority, ciphers: str = "") -> ssl.SSLContext:
+    """A client that speaks no more than TLS 1.2, and with these ciphers."""
     context = authority.client()
     context.maximum_version = ssl.TLSVersion.TLSv1_2
-    await refused(server, Security(authority.settings(minimum_version="TLSv1.3")), context)
-    assert "the client speaks no version from tls.minimum_version up" in caplog.text
+    if ciphers:
+        context.set_ciphers(ciphers)
+    return context
 
 
-async def test_ciphers_that_are_not_ours(
-    server: BrokerServer, authority: Authority, caplog: pytest.LogCaptureFixture
+OURS = "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384"
+OTHERS = "ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305"
+
+
+@pytest.mark.parametrize(
+    ("settings", "client", "logged"),
+    [
+        ({"minimum_version": "TLSv1.3"}, limited, "the client speaks no version from tls.minimum_version up"),
+        ({"ciphers": OURS}, partial(limited, ciphers=OTHERS), "the client knows none of our ciphers"),
+        (
+            {"verify": "peer", "require_certificate": True},
+            Authority.client,
+            "TLS handshake failed: the client has shown no certificate",
+        ),
+    ],
+    ids=["an old version", "ciphers that are not ours", "no certificate"],
+)
+async def test_a_handshake_that_is_refused(
+    server: BrokerServer,
+    authority: Authority,
+    caplog: pytest.LogCaptureFixture,
+    settings: dict[str, Any],
+    client: Callable[[Authority], ssl.SSLContext],
+    logged: str,
 ) -> None:
-    context = authority.client()
-    context.maximum_version = ssl.TLSVersion.TLSv1_2
-    context.set_ciphers("ECDHE-ECDSA-CHACHA20-POLY1305:ECDHE-RSA-CHACHA20-POLY1305")
-    ours = "ECDHE-ECDSA-AES256-GCM-SHA384:ECDHE-RSA-AES256-GCM-SHA384"
-    await refused(server, Security(authority.settings(ciphers=ours)), context)
-    assert "the client knows none of our ciphers" in caplog.text
+    await refused(server, Security(authority.settings(**settings)), client(authority))
+    assert logged in caplog.text
 
 
 # Clients' certificates
 
 
-async def test_a_certificate_that_is_asked_for_may_be_missing(server: BrokerServer, authority: Authority) -> None:
-    client = await join(server, Security(authority.settings(verify="peer")), authority.client())
+async def test_a_certificate_that_is_asked_for_may_be_missing_but_not_a_stranger_s(
+    server: BrokerServer, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    security = Security(authority.settings(verify="peer"))
+    stranger = Authority(tmp_path).issue("stranger", common_name="guest")
+    await refused(server, security, authority.client(*stranger))
+    assert "the client's certificate is refused: " in caplog.text
+    client = await join(server, security, authority.client())
     secured = client.connection.peer.secured
     assert secured is not None
     assert (secured.asked, secured.certificate) == (True, None)
-
-
-async def test_a_certificate_that_is_demanded_may_not(
-    server: BrokerServer, authority: Authority, caplog: pytest.LogCaptureFixture
-) -> None:
-    await refused(server, Security(authority.settings(verify="peer", require_certificate=True)), authority.client())
-    assert "TLS handshake failed: the client has shown no certificate" in caplog.text
-
-
-async def test_a_stranger_s_certificate_is_refused(
-    server: BrokerServer, authority: Authority, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    stranger = Authority(tmp_path).issue("stranger", common_name="guest")
-    await refused(server, Security(authority.settings(verify="peer")), authority.client(*stranger))
-    assert "the client's certificate is refused: " in caplog.text
 
 
 async def test_who_comes_back_with_a_ticket_is_still_who_it_was(server: BrokerServer, authority: Authority) -> None:

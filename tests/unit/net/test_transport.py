@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from time import thread_time
 
@@ -19,34 +19,28 @@ import trio.testing
 
 from broker.server.engine import LONG_TURN_SECONDS
 from broker.server.net.heartbeats import beat_forever
+from broker.server.net.tls_context import Security
 from broker.server.net.transport import CLOSE_SECONDS, RECEIVE_BYTES
-from broker.session.connection import SILENT_SECONDS
+from broker.session.connection import DISCARD_SECONDS
 from broker.session.input.incoming_frames import IncomingFrames
 from broker.session.session_settings import SessionSettings
-from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER
+from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER, method_frame
 from broker.wire.methods import (
     BasicAck,
     BasicDeliver,
+    BasicGet,
     BasicPublish,
+    BasicReject,
     ChannelClose,
     ConfirmSelect,
     ConnectionBlocked,
     ConnectionClose,
     ConnectionCloseOk,
-    ConnectionStart,
-    ConnectionStartOk,
     ConnectionUnblocked,
     QueueDeclareOk,
 )
-from harness.brokers.broker_server import (
-    BACKLOG,
-    SOCKET_BYTES,
-    BrokerServer,
-    ServerClient,
-    eventually,
-    let_pass,
-    serving,
-)
+from harness.brokers.broker_server import BACKLOG, BrokerServer, ServerClient, eventually, let_pass, serving
+from harness.brokers.certificate_authority import Authority
 from harness.clients.amqp_peer import Message, publish_frames
 from harness.clients.shorthand import consume, get, queue_declare
 from storage.batch import SealedBatch
@@ -63,6 +57,23 @@ async def server(tmp_path: Path) -> AsyncIterator[BrokerServer]:
         yield server
 
 
+Anyone = Callable[[], ServerClient]
+
+
+@pytest.fixture(params=["plain", "TLS"])
+def anyone(request: pytest.FixtureRequest, server: BrokerServer, authority: Authority) -> Anyone:
+    """A function that makes clients who have said nothing yet: without TLS, and with it."""
+    security = Security(authority.settings()) if request.param == "TLS" else None
+
+    def client() -> ServerClient:
+        made = server.client(security)
+        if security:
+            made.stream = trio.SSLStream(made.stream, authority.client(), server_hostname="localhost")
+        return made
+
+    return client
+
+
 async def seconds_until_gone(client: ServerClient) -> float:
     """How long it takes until the broker closes the socket."""
     start = trio.current_time()
@@ -77,48 +88,27 @@ async def seconds_until_gone(client: ServerClient) -> float:
 async def test_who_does_not_get_on_is_sent_away(
     autojump_clock: trio.testing.MockClock, server: BrokerServer, said: bytes
 ) -> None:
-    client = server.client()
+    """A byte now and then buys no time."""
+    client, slow = server.client(), server.client()
+    start = trio.current_time()
     await client.say(said)
-    assert await seconds_until_gone(client) == pytest.approx(server.limits.handshake_timeout)
-    assert server.registry.connections == {}
-
-
-async def test_a_byte_now_and_then_buys_no_time(autojump_clock: trio.testing.MockClock, server: BrokerServer) -> None:
-    client = server.client()
-    await client.say(PROTOCOL_HEADER)
+    await slow.say(PROTOCOL_HEADER)
     for _ in range(6):
         await let_pass(1.5)
-        await client.say(b"\x01")
-    assert not client.connection.ended
-    assert await seconds_until_gone(client) == pytest.approx(server.limits.handshake_timeout - 6 * 1.5)
-
-
-async def test_who_is_in_has_all_the_time_there_is(
-    autojump_clock: trio.testing.MockClock, server: BrokerServer
-) -> None:
-    client = await server.connect()
-    await let_pass(86400)
-    assert isinstance(await client.ask(queue_declare("q")), QueueDeclareOk)
-
-
-async def test_a_refused_login_is_followed_by_silence(
-    autojump_clock: trio.testing.MockClock, server: BrokerServer
-) -> None:
-    """RabbitMQ waits three seconds, so that guessing is slow, and says nothing."""
-    client = server.client()
-    await client.say(PROTOCOL_HEADER)
-    assert isinstance(await client.receive(channel=0), ConnectionStart)
-    await client.send(ConnectionStartOk({}, "PLAIN", b"\0guest\0wrong", "en_US"), channel=0)
-    assert await seconds_until_gone(client) == pytest.approx(SILENT_SECONDS)
+        await slow.say(b"\x01")
+    assert not slow.connection.ended
+    for each in (client, slow):
+        await each.until_gone()
+        assert trio.current_time() - start == pytest.approx(server.limits.handshake_timeout)
+    assert server.registry.connections == {}
 
 
 # Ends
 
 
-async def test_who_does_not_answer_a_close_is_sent_away(
-    autojump_clock: trio.testing.MockClock, server: BrokerServer
-) -> None:
-    client = await server.connect()
+async def test_who_does_not_answer_a_close_is_sent_away(autojump_clock: trio.testing.MockClock, anyone: Anyone) -> None:
+    client = anyone()
+    await client.shake_hands()
     await client.send(BasicPublish("", "q", False, True))
     await client.say(publish_frames(b"x", key="q"))
     start = trio.current_time()
@@ -130,7 +120,8 @@ async def test_who_does_not_answer_a_close_is_sent_away(
 async def test_a_close_that_is_answered_ends_at_once(
     autojump_clock: trio.testing.MockClock, server: BrokerServer
 ) -> None:
-    client = await server.connect()
+    """Who was told goodbye may be dismissed, and nobody else: the broker stops, or needs the socket."""
+    client, leaving, other = [await server.connect() for _ in range(3)]
     client.connection.force_close("enough")
     server.engine.end_turn()
     close = await client.receive(channel=0)
@@ -138,30 +129,48 @@ async def test_a_close_that_is_answered_ends_at_once(
     assert (close.reply_code, close.reply_text) == (320, "CONNECTION_FORCED - enough")
     await client.send(ConnectionCloseOk(), channel=0)
     assert await seconds_until_gone(client) == 0
+    assert isinstance(await leaving.ask(ConnectionClose(200, "bye", 0, 0), channel=0), ConnectionCloseOk)
+    for transport in server.transports:
+        transport.dismiss()
+    assert await seconds_until_gone(leaving) == 0
+    assert isinstance(await other.ask(queue_declare("q")), QueueDeclareOk)
 
 
-async def test_a_client_that_closes_hears_all_it_asked_for(server: BrokerServer) -> None:
-    client = await server.connect()
+@pytest.mark.parametrize(("heartbeat", "seconds"), [(0, DISCARD_SECONDS), (5, 5), (60, DISCARD_SECONDS)])
+async def test_a_client_that_closes_hears_all_it_asked_for(
+    autojump_clock: trio.testing.MockClock, server: BrokerServer, heartbeat: int, seconds: float
+) -> None:
+    """Then it has as long as in RabbitMQ to close its socket; what it sends meanwhile buys no time."""
+    client = await server.connect(heartbeat=heartbeat)
     await client.send(queue_declare("q"))
     await client.send(ConnectionClose(200, "bye", 0, 0), channel=0)
+    start = trio.current_time()
+    await let_pass(seconds / 2)
+    await client.say(b"whatever")
     left = await client.until_gone()
+    assert trio.current_time() - start == pytest.approx(seconds)
     assert [type(item) for item in left] == [ConnectionCloseOk, QueueDeclareOk], "by channel"
 
 
 @pytest.mark.parametrize("how", ["end", "reset"])
-async def test_what_a_lost_client_held_comes_back(server: BrokerServer, how: str) -> None:
-    client, other = await server.connect(), await server.connect()
+async def test_what_a_lost_client_held_comes_back(
+    server: BrokerServer, anyone: Anyone, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, other = anyone(), await server.connect()
+    await client.shake_hands()
     await other.ask(queue_declare("q"))
     await other.say(publish_frames(b"x", key="q"))
     assert isinstance(await client.ask(get("q")), Message)
     await client.say(publish_frames(b"cut short", key="q")[:-3])
-    if how == "reset":
-        linger = struct.pack("ii", 1, 0)
-        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
-    await client.stream.aclose()
+    if how == "end":
+        await client.stream.aclose()
+    else:
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        client.socket.close()
     queue = server.core.queue_named("q")
     await eventually(lambda: not queue.unacked, "the message to be given back")
     assert [entry.redelivered for entry in queue.ready_messages.resident()] == [True]
+    assert "client unexpectedly closed TCP connection" in caplog.text
 
 
 # Heartbeats
@@ -177,8 +186,8 @@ async def beating(server: BrokerServer) -> BrokerServer:
 async def test_a_heartbeat_comes_in_half_the_interval(
     autojump_clock: trio.testing.MockClock, beating: BrokerServer
 ) -> None:
-    """RabbitMQ sends one when nothing else was sent for half of it."""
-    client = await beating.connect(heartbeat=10)
+    """RabbitMQ sends one when nothing else was sent for half of it. Without heartbeats silence is no crime."""
+    client, silent = await beating.connect(heartbeat=10), await beating.connect(heartbeat=0)
     for second in range(60):
         await let_pass(1)
         await client.say(HEARTBEAT)
@@ -186,12 +195,16 @@ async def test_a_heartbeat_comes_in_half_the_interval(
             assert isinstance(await client.ask(queue_declare("q")), QueueDeclareOk)
     await client.ask(queue_declare("q"))
     assert 10 <= client.peer.heartbeats <= 13
+    await let_pass(1000)
+    assert isinstance(await silent.ask(queue_declare("q")), QueueDeclareOk)
+    assert silent.peer.heartbeats == 0
 
 
 async def test_a_silent_client_is_dropped_after_two_intervals(
-    autojump_clock: trio.testing.MockClock, beating: BrokerServer
+    autojump_clock: trio.testing.MockClock, beating: BrokerServer, anyone: Anyone
 ) -> None:
-    client = await beating.connect(heartbeat=10)
+    client = anyone()
+    await client.shake_hands(heartbeat=10)
     assert 20 <= await seconds_until_gone(client) <= 21
     assert client.peer.heartbeats == 4
     assert client.peer.everything() == [], "not a word"
@@ -206,15 +219,6 @@ async def test_any_byte_is_a_sign_of_life(
         await let_pass(19)
         await client.say(said[at : at + 1])
     assert not client.connection.ended
-
-
-async def test_without_heartbeats_silence_is_no_crime(
-    autojump_clock: trio.testing.MockClock, beating: BrokerServer
-) -> None:
-    client = await beating.connect(heartbeat=0)
-    await let_pass(1000)
-    assert isinstance(await client.ask(queue_declare("q")), QueueDeclareOk)
-    assert client.peer.heartbeats == 0
 
 
 async def test_a_client_we_do_not_listen_to_is_not_called_silent(
@@ -236,6 +240,43 @@ async def test_a_client_we_do_not_listen_to_is_not_called_silent(
     assert isinstance(await client.receive(channel=0), ConnectionUnblocked)
 
 
+async def test_a_client_that_stands_in_line_is_not_called_silent(
+    autojump_clock: trio.testing.MockClock, beating: BrokerServer
+) -> None:
+    """Who has more to do than a turn allows waits for others; what else it says lies unread."""
+    client = await beating.connect(heartbeat=10)
+    await client.ask(queue_declare("q"))
+    async with beating.engine.line:
+        beating.nursery.start_soon(client.say, publish_frames(b"", key="q") * 20_000)
+        await eventually(lambda: beating.engine.line.statistics().tasks_waiting, "the client to stand in line")
+        await let_pass(1000)
+        assert not client.connection.ended
+    await eventually(lambda: len(beating.core.queue_named("q").ready_messages) == 20_000, "everything that was sent")
+
+
+async def test_a_client_that_neither_reads_nor_sends_is_given_up(
+    autojump_clock: trio.testing.MockClock, beating: BrokerServer
+) -> None:
+    """It is not read from while it does not take its answers; but its heartbeats would lie unread."""
+    client = await beating.connect(heartbeat=10)
+    await client.ask(queue_declare("q"))
+    beating.core.deposit(beating.core.queue_named("q"), b"x" * 500_000)
+    gets = ((BasicGet("q", False), BasicReject(tag, True)) for tag in range(1, 60))
+    await client.say(b"".join(method_frame(1, method) for pair in gets for method in pair))
+    await eventually(lambda: client.connection.write_blocked, "answers that nobody takes")
+    await let_pass(40)
+    assert client.connection.ended
+
+
+async def test_nobody_was_silent_while_the_process_stood_still(
+    autojump_clock: trio.testing.MockClock, beating: BrokerServer
+) -> None:
+    client = await beating.connect(heartbeat=10)
+    await let_pass(10)
+    autojump_clock.jump(1000)
+    assert 10 <= await seconds_until_gone(client) <= 11, "as much as there was left"
+
+
 def unblock(server: BrokerServer) -> None:
     if not server.core.broker.alarms.raised:
         for connection in list(server.registry.connections):
@@ -246,12 +287,13 @@ def unblock(server: BrokerServer) -> None:
 # Slow readers
 
 
-async def test_a_consumer_that_does_not_read_is_given_no_more_than_fits(server: BrokerServer) -> None:
+async def test_a_consumer_that_does_not_read_is_given_no_more_than_fits(server: BrokerServer, anyone: Anyone) -> None:
     """The rest stays in the queue, and comes in order once it reads."""
-    slow, publisher = await server.connect(), await server.connect()
+    slow, publisher = anyone(), await server.connect()
+    await slow.shake_hands()
     await publisher.ask(queue_declare("q"))
     await slow.ask(consume("q", "t", no_ack=True))
-    count, body = 2000, b"x" * 10_000
+    count, body = 500, b"x" * 20_000
     for number in range(count):
         await publisher.say(publish_frames(b"%06d" % number + body, key="q"))
     assert isinstance(await publisher.ask(queue_declare("q")), QueueDeclareOk)
@@ -266,84 +308,7 @@ async def test_a_consumer_that_does_not_read_is_given_no_more_than_fits(server: 
     assert len(queue.ready_messages) == 0
 
 
-async def test_a_slow_consumer_does_not_hold_up_the_others(server: BrokerServer) -> None:
-    slow, fast, publisher = await server.connect(), await server.connect(), await server.connect()
-    await publisher.ask(queue_declare("q"))
-    await slow.ask(consume("q", "slow", no_ack=True))
-    await fast.ask(consume("q", "fast", no_ack=True))
-    body, seen = b"x" * 10_000, 0
-    for _ in range(500):
-        await publisher.say(publish_frames(body, key="q"))
-    await publisher.ask(queue_declare("q"))
-    queue = server.core.queue_named("q")
-    while len(queue.ready_messages) or seen < 400:
-        assert isinstance(await fast.receive(), Message)
-        seen += 1
-    assert seen >= 400
-    assert slow.connection.output.pending < OUTPUT_BYTES + 300_000
-
-
-@pytest.mark.slow
-async def test_a_publisher_need_not_read_its_confirms(server: BrokerServer) -> None:
-    """All it has first, then the answers: neither it nor anybody else is stuck meanwhile."""
-    publisher, other = await server.connect(), await server.connect()
-    await other.ask(queue_declare("q", arguments={"x-max-length": 10}))
-    await publisher.ask(ConfirmSelect(False))
-    count = 50_000
-    with trio.fail_after(60):
-        for _ in range(count // 1000):
-            await publisher.say(publish_frames(b"", key="q") * 1000)
-    assert isinstance(await other.ask(queue_declare("q", passive=True)), QueueDeclareOk)
-    confirmed = 0
-    while confirmed < count:
-        answer = await publisher.receive()
-        assert isinstance(answer, BasicAck)
-        assert answer.delivery_tag == confirmed + 1 or answer.multiple
-        confirmed = answer.delivery_tag
-    assert confirmed == count
-
-
-async def test_who_asks_without_reading_is_no_longer_read(server: BrokerServer) -> None:
-    """Answers to basic.get and returns are not bounded by credit; so the asking has to be."""
-    greedy, other = await server.connect(), await server.connect()
-    body = b"x" * 10_000
-    sent = 0
-
-    async def ask_on() -> None:
-        nonlocal sent
-        while sent < 3000:
-            await greedy.say(publish_frames(body, key="nobody", mandatory=True))
-            sent += 1
-
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(ask_on)
-        await eventually(lambda: not greedy.connection.readable, "the reading to stop")
-        assert isinstance(await other.ask(queue_declare("q")), QueueDeclareOk)
-        assert greedy.connection.output.pending < 4 * OUTPUT_BYTES + 4 * SOCKET_BYTES + 300_000
-        assert sent < 3000
-        for _ in range(3000):
-            message = await greedy.receive()
-            assert isinstance(message, Message)
-            assert message.body == body
-
-
 # Greedy writers
-
-
-@pytest.mark.slow
-async def test_a_flood_takes_turns_with_others(server: BrokerServer) -> None:
-    """What has been received at once is handled in portions: whoever asks meanwhile is answered between two of them."""
-    flood, other = await server.connect(), await server.connect()
-    await other.ask(queue_declare("q"))
-    frames, count = publish_frames(b"", key="q"), 60_000
-    queue = server.core.queue_named("q")
-    async with trio.open_nursery() as nursery:
-        nursery.start_soon(flood.say, frames * count)
-        await eventually(lambda: len(queue.ready_messages), "the flood to begin")
-        answer = await other.ask(queue_declare("q", passive=True))
-        assert isinstance(answer, QueueDeclareOk)
-        assert 0 < answer.message_count < count, "answered between two portions"
-    await eventually(lambda: len(queue.ready_messages) == count, "the rest of the flood")
 
 
 async def test_after_a_long_turn_others_have_several(
@@ -374,70 +339,87 @@ async def test_after_a_long_turn_others_have_several(
     assert turns == [2]
 
 
+class HeldDisk:
+    """The disk under a server: commits wait until it is opened, and note how many bytes of messages they bring."""
+
+    def __init__(self, server: BrokerServer, patch: pytest.MonkeyPatch) -> None:
+        self.opened = threading.Event()
+        self.written: list[int] = []
+        self._commit = server.core.store.commit
+        patch.setattr(server.core.store, "commit", self._held_commit)
+
+    def _held_commit(self, batch: SealedBatch) -> None:
+        assert self.opened.wait(60), "nobody opened the disk"
+        self.written.append(sum(len(lane.puts) for lane in batch.lanes) * FLOOD_BYTES)
+        self._commit(batch)
+
+
+FLOOD, FLOOD_BYTES = 300, 100_000
+
+
+async def flood(client: ServerClient) -> None:
+    for _ in range(FLOOD):
+        await client.say(publish_frames(bytes(FLOOD_BYTES), key="q", persistent=True))
+
+
 async def test_a_publisher_faster_than_the_disk_waits_for_it(
     server: BrokerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bounded number of batches waits for the disk; then the socket is not read. Who does not publish is served."""
-    opened, commit = threading.Event(), server.core.store.commit
-
-    def slow_commit(batch: object) -> None:
-        assert opened.wait(60), "nobody opened the disk"
-        commit(batch)  # type: ignore[arg-type]
-
-    flood, other = await server.connect(), await server.connect()
-    server.core.queue("q")
-    await flood.ask(ConfirmSelect(False))
-    monkeypatch.setattr(server.core.store, "commit", slow_commit)
-    count, confirmed = 300, 0
-
-    async def publish() -> None:
-        for _ in range(count):
-            await flood.say(publish_frames(b"x" * 100_000, key="q", persistent=True))
-
+    """A bounded number of batches waits for the disk; then it is not read. Who does not publish now is served."""
+    client, other, queue = await server.connect(), await server.connect(), server.core.queue("q")
+    await client.ask(ConfirmSelect(False))
+    await other.say(publish_frames(b"once", key="nobody"))
+    await other.ask(queue_declare("own"))
+    disk, confirmed = HeldDisk(server, monkeypatch), 0
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(publish)
+        nursery.start_soon(flood, client)
         await eventually(lambda: server.committer.behind > BACKLOG.batches_max, "batches to wait")
         await trio.testing.wait_all_tasks_blocked()
-        assert isinstance(await other.ask(queue_declare("own")), QueueDeclareOk)
+        for _ in range(3):
+            assert isinstance(await other.ask(queue_declare("own")), QueueDeclareOk)
         assert server.committer.behind <= BACKLOG.batches_max + 1
-        assert len(server.core.queue_named("q").ready_messages) < count / 2
-        opened.set()
-        while confirmed < count:
-            answer = await flood.receive()
+        assert len(queue.ready_messages) < FLOOD / 2
+        disk.opened.set()
+        while confirmed < FLOOD:
+            answer = await client.receive()
             assert isinstance(answer, BasicAck)
             confirmed = answer.delivery_tag
-    assert len(server.core.queue_named("q").ready_messages) == count
+    assert len(queue.ready_messages) == FLOOD
 
 
 async def test_without_confirms_little_gathers_behind_a_commit(
     server: BrokerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everybody's confirms come behind it. Once the disk is free the flood goes on, in commits as small."""
-    opened, commit, count, size = threading.Event(), server.core.store.commit, 300, 100_000
-    written: list[int] = []
-
-    def slow_commit(batch: SealedBatch) -> None:
-        assert opened.wait(60), "nobody opened the disk"
-        written.append(sum(len(lane.puts) for lane in batch.lanes) * size)
-        commit(batch)
-
-    flood = await server.connect()
-    queue = server.core.queue("q")
-    monkeypatch.setattr(server.core.store, "commit", slow_commit)
-
-    async def publish() -> None:
-        for _ in range(count):
-            await flood.say(publish_frames(bytes(size), key="q", persistent=True))
-
+    client, queue = await server.connect(), server.core.queue("q")
+    disk = HeldDisk(server, monkeypatch)
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(publish)
+        nursery.start_soon(flood, client)
         await eventually(lambda: server.committer.behind, "messages to gather behind a commit")
         await trio.testing.wait_all_tasks_blocked()
-        gathered = len(queue.ready_messages) * size
-        opened.set()
-    await eventually(lambda: sum(written) == count * size, "everything to be written")
+        gathered = len(queue.ready_messages) * FLOOD_BYTES
+        disk.opened.set()
+    await eventually(lambda: sum(disk.written) == FLOOD * FLOOD_BYTES, "everything to be written")
     assert gathered <= 2 * (BACKLOG.lazy_bytes_max + RECEIVE_BYTES)
-    assert max(written) <= BACKLOG.lazy_bytes_max + RECEIVE_BYTES
+    assert max(disk.written) <= BACKLOG.lazy_bytes_max + RECEIVE_BYTES
+
+
+@pytest.mark.slow
+async def test_a_publisher_need_not_read_its_confirms(server: BrokerServer) -> None:
+    """All it has first, then the answers: neither it nor anybody else is stuck meanwhile."""
+    publisher, other = await server.connect(), await server.connect()
+    await other.ask(queue_declare("q", arguments={"x-max-length": 10}))
+    await publisher.ask(ConfirmSelect(False))
+    count, confirmed = 4000, 0
+    for _ in range(count // 1000):
+        await publisher.say(publish_frames(b"", key="q") * 1000)
+    assert isinstance(await other.ask(queue_declare("q", passive=True)), QueueDeclareOk)
+    while confirmed < count:
+        answer = await publisher.receive()
+        assert isinstance(answer, BasicAck)
+        assert answer.delivery_tag == confirmed + 1 or answer.multiple
+        confirmed = answer.delivery_tag
+    assert confirmed == count
 
 
 async def test_errors_are_heard_in_spite_of_much_output(server: BrokerServer) -> None:
@@ -445,8 +427,7 @@ async def test_errors_are_heard_in_spite_of_much_output(server: BrokerServer) ->
     await client.ask(queue_declare("q"))
     for _ in range(100):
         await client.say(publish_frames(b"x" * 5000, key="q"))
-    await client.ask(consume("q", "t", no_ack=True))
-    await client.send(get("not there"))
+    await client.send(consume("q", "t", no_ack=True, no_wait=True), get("not there"))
     while not isinstance(item := await client.receive(), ChannelClose):
         assert isinstance(item, Message)
     assert item.reply_code == 404

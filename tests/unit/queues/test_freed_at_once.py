@@ -35,44 +35,39 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-DURABLE = [(kind, True) for kind in KINDS]
-TRANSIENT = [(kind, False) for kind, arguments in KINDS.items() if "queue_type" not in arguments]
-
-
-@pytest.mark.parametrize(("kind", "durable"), DURABLE + TRANSIENT)
-def test_a_deleted_queue_is_freed(core: Core, kind: str, durable: bool) -> None:
-    name = _declared_used_and_deleted(core, durable=durable, **KINDS[kind])
+def used_and_deleted(core: Core, *, durable: bool = True, **arguments: Any) -> ref[Queue]:
+    """A queue that was bound, filled, and deleted; its leases and times to live are over."""
+    queue = core.queue(durable=durable, **arguments)
+    core.bind(core.exchange("e", "fanout"), queue, "")
+    core.deposit(queue, *[b"x"] * 5)
     core.commit()
-    core.advance(2000)  # leases and times to live
-    core.commit()
-    assert name() is None, gc.get_referrers(name())
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_deleted_queue_whose_events_were_recorded_is_freed(tmp_path: Path, kind: str) -> None:
-    recorder = Recorder(1, hand_over=lambda records, first, events: None, first_pending=lambda: None)
-    core = Core(tmp_path, recorder=recorder)
-    name = _declared_used_and_deleted(core, durable=True, **KINDS[kind])
+    core.vhost.delete_queue(queue)
     core.commit()
     core.advance(2000)
     core.commit()
-    assert name() is None, gc.get_referrers(name())
-    assert recorder.last_event > 5
-    core.close()
+    return ref(queue)
 
 
-def test_a_queue_whose_consumers_have_gone_before_is_freed(core: Core) -> None:
-    queue = core.queue()
-    reader = Reader()
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_deleted_queue_is_freed(tmp_path: Path, core: Core, kind: str) -> None:
+    """Whether it was durable, transient, or had its events recorded; or its consumers have gone before."""
+    recorder = Recorder(1, hand_over=lambda records, first, events: None, first_pending=lambda: None)
+    recording = Core(tmp_path / "recording", recorder=recorder)
+    known = [used_and_deleted(core, **KINDS[kind]), used_and_deleted(recording, **KINDS[kind])]
+    if "queue_type" not in KINDS[kind]:
+        known.append(used_and_deleted(core, durable=False, **KINDS[kind]))
+    queue, reader = core.queue("consumed"), Reader()
     reader.consume(queue)
     core.deposit(queue, b"x")
     core.end_turn()
     reader.ack()
-    known = ref(queue)
+    known.append(ref(queue))
     core.vhost.delete_queue(queue)
     core.commit()
     del queue, reader
-    assert known() is None, gc.get_referrers(known())
+    assert [gc.get_referrers(queue()) for queue in known if queue() is not None] == []
+    assert recorder.last_event > 5
+    recording.close()
 
 
 @pytest.mark.parametrize("type_", ["direct", "fanout", "topic", "headers", "x-consistent-hash"])
@@ -85,13 +80,3 @@ def test_a_deleted_exchange_frees_what_was_bound(core: Core, type_: str) -> None
     core.commit()
     del exchange, queue
     assert known() is None, gc.get_referrers(known())
-
-
-def _declared_used_and_deleted(core: Core, *, durable: bool, **arguments: Any) -> ref[Queue]:
-    queue = core.queue(durable=durable, **arguments)
-    core.bind(core.exchange("e", "fanout"), queue, "")
-    for _ in range(5):
-        core.deposit(queue, b"x")
-    core.commit()
-    core.vhost.delete_queue(queue)
-    return ref(queue)

@@ -1,17 +1,16 @@
-"""A stream whose records are damaged: what can be read is read, offsets stay, and new ones are new."""
+"""Streams and queues whose records are damaged: what can be read is read, offsets stay, and new ones are new."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import lmdb
 import pytest
 
-from harness.brokers.broker_core import Core
+from harness.brokers.broker_core import Core, Reader, flip
 from harness.clients.stream_steps import Follower, stream
 from storage.messages import lmdb_environment
-from storage.messages.keys import CLOSED_SEGMENT, LANE, SEGMENT
+from storage.messages.keys import CLOSED_SEGMENT, LANE, SEGMENT, SETTLED
 from storage.messages.verify_messages import verify
 
 ROUNDS = 10
@@ -31,8 +30,8 @@ def damaged(tmp_path: Path) -> Iterator[Callable[[bytes, int, int], Core]]:
             core.commit()
             core.advance(10_000)
         core.close()
-        with lmdb_environment.open_environment(path) as environment, environment.begin(write=True) as txn:
-            flip(txn, kind, number, at)
+        with lmdb_environment.open_environment(path) as environment:
+            flip(environment, kind, number, at)
         assert verify(path).problems
         made.append(Core(path, definitions=core.definitions))
         made[0].clock.time = core.clock.time
@@ -41,14 +40,6 @@ def damaged(tmp_path: Path) -> Iterator[Callable[[bytes, int, int], Core]]:
     yield damage
     for core in made:
         core.close()
-
-
-def flip(txn: lmdb.Transaction, kind: bytes, number: int, at: int) -> None:
-    """Damage one byte of a record."""
-    found = [(bytes(key), bytearray(value)) for key, value in txn.cursor() if bytes(key).startswith(kind)]
-    key, value = found[number]
-    value[at] ^= 0x55
-    txn.put(key, bytes(value))
 
 
 def read(core: Core, offset: object = "first") -> list[int]:
@@ -61,28 +52,27 @@ def read(core: Core, offset: object = "first") -> list[int]:
 TOTAL = ROUNDS * EACH
 
 
-def test_a_damaged_segment_is_passed_over(damaged: Callable[[bytes, int, int], Core]) -> None:
-    core = damaged(SEGMENT, 3, 20)
-    gone = range(3 * EACH, 4 * EACH)
-    assert read(core) == [offset for offset in range(TOTAL) if offset not in gone]
-    assert read(core, gone[5]) == list(range(gone[-1] + 1, TOTAL))
-    core.deposit(stream(core), b"new")
-    core.commit()
-    assert read(core, TOTAL - 1) == [TOTAL - 1, TOTAL]
-
-
-def test_the_last_segment_damaged_gives_no_offset_away(damaged: Callable[[bytes, int, int], Core]) -> None:
-    core = damaged(SEGMENT, -1, 20)
+@pytest.mark.parametrize(
+    ("number", "at", "gone"),
+    [
+        (3, 20, range(3 * EACH, 4 * EACH)),
+        (-1, 20, range(TOTAL - EACH, TOTAL)),
+        (2, -1, range(3 * EACH - 1, 3 * EACH)),
+    ],
+    ids=["a segment", "the last segment", "a message"],
+)
+def test_what_is_damaged_is_passed_over(
+    damaged: Callable[[bytes, int, int], Core], number: int, at: int, gone: range
+) -> None:
+    """And gives no offset away."""
+    core = damaged(SEGMENT, number, at)
+    left = [offset for offset in range(TOTAL) if offset not in gone]
+    assert read(core) == left
+    assert read(core, gone[0]) == list(range(gone[-1] + 1, TOTAL))
     assert read(core, "next") == []
     core.deposit(stream(core), b"new")
     core.commit()
-    assert read(core, TOTAL - EACH - 1) == [TOTAL - EACH - 1, TOTAL]
-
-
-def test_a_damaged_message_is_passed_over(damaged: Callable[[bytes, int, int], Core]) -> None:
-    core = damaged(SEGMENT, 2, -1)
-    gone = 3 * EACH - 1
-    assert read(core) == [offset for offset in range(TOTAL) if offset != gone]
+    assert read(core, left[-1]) == [left[-1], TOTAL]
 
 
 def test_damaged_counters_cost_no_offset(damaged: Callable[[bytes, int, int], Core]) -> None:
@@ -97,8 +87,7 @@ def test_damaged_counters_cost_no_offset(damaged: Callable[[bytes, int, int], Co
 def test_a_damaged_segment_record_counts_with_the_next(damaged: Callable[[bytes, int, int], Core]) -> None:
     core = damaged(CLOSED_SEGMENT, 4, 10)
     assert read(core) == list(range(TOTAL))
-    for _ in range(100):
-        core.deposit(stream(core), *(b"x" * 1000 for _ in range(EACH)))
+    core.deposit(stream(core), *[b"x" * 1000] * (10 * EACH))
     core.commit()
     assert stream(core).log.first > TOTAL
     assert stream(core).ready == stream(core).log.next - stream(core).log.first
@@ -111,3 +100,27 @@ def test_a_time_is_found_in_spite_of_damage(damaged: Callable[[bytes, int, int],
         wanted = (ROUNDS - rounds) * EACH
         (first, *_) = read(core, f"{rounds * 10}s")
         assert first <= wanted or wanted in range(5 * EACH, 6 * EACH)
+
+
+# Of a queue
+
+
+@pytest.mark.parametrize("taken", [6, 4])
+def test_nothing_is_lost_when_what_was_acknowledged_comes_back(core: Core, taken: int) -> None:
+    """The record of acknowledgements is damaged: messages come twice."""
+    bodies, queue, reader = [b"%d" % number for number in range(6)], core.queue(), Reader()
+    core.deposit(queue, *bodies)
+    core.commit()
+    assert [reader.get(queue) for _ in range(2)] == bodies[:2]
+    reader.ack()
+    core.commit()
+    core.store.close()
+    with lmdb_environment.open_environment(core.directory) as environment:
+        flip(environment, SETTLED, 0, -1)
+    core._start()
+    queue = core.queue_named("q")
+    assert [reader.get(queue) for _ in range(taken)] == bodies[:taken]
+    reader.ack()
+    core.restart()
+    queue = core.queue_named("q")
+    assert [reader.get(queue) for _ in range(queue.ready)] == bodies[taken:]

@@ -17,19 +17,10 @@ class Owner:
         self.deleted = False
 
 
-def test_callbacks_come_in_order_of_time_and_then_of_asking() -> None:
-    timers, called = Timers(wake=lambda: None), list[str]()
-    for due, name in ((5, "b"), (3, "a"), (5, "c"), (9, "d")):
-        timers.at(due, lambda name=name: called.append(name))  # type: ignore[misc]
-    timers.run(5)
-    assert called == ["a", "b", "c"]
-    assert timers.next_due() == 9
-
-
 def test_those_of_owners_that_are_gone_are_forgotten() -> None:
     timers, kept = Timers(wake=lambda: None), Owner()
     timers.at(7, lambda: None, kept)
-    for number in range(20 * CROWDED):
+    for number in range(5 * CROWDED):
         gone = Owner()
         timers.at(DAY + number, lambda: None, gone)
         gone.deleted = True
@@ -39,7 +30,7 @@ def test_those_of_owners_that_are_gone_are_forgotten() -> None:
 
 @pytest.mark.parametrize("arguments", [{"expires": DAY}, {"message_ttl": DAY}])
 def test_queues_that_come_and_go_leave_no_timers(core: Core, arguments: dict[str, int]) -> None:
-    for _ in range(3 * CROWDED):
+    for _ in range(CROWDED + 50):
         queue = core.queue("q", durable=False, **arguments)
         core.deposit(queue, b"x", persistent=False)
         core.vhost.delete_queue(queue)

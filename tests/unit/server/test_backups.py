@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -21,6 +22,7 @@ from broker.server import recovery
 from broker.server.engine import Wakeup
 from broker.server.offline_check import check
 from broker.server.serve import Server
+from broker.wire.field_tables import from_python
 from harness.brokers.broker_core import message
 from harness.brokers.broker_server import eventually
 
@@ -97,11 +99,14 @@ async def running(directory: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
 async def test_of_two_copies_the_one_that_takes_longer_is_whole(
     tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Nobody else writes to its directory meanwhile."""
     async with running(directory, monkeypatch) as broker:
         queue = await broker.queue("q")
         async with trio.open_nursery() as copies:
             copies.start_soon(broker.backup, tmp_path / "long")
             await trio.to_thread.run_sync(broker.messages_copied.wait)
+            with pytest.raises(AdministrationError, match="is being written by another backup"):
+                await broker.backup(tmp_path / "long")
             await broker.backup(tmp_path / "short")
             await broker.delete(queue)
             broker.let_go.set()
@@ -109,6 +114,7 @@ async def test_of_two_copies_the_one_that_takes_longer_is_whole(
         assert broker.tombstones() == frozenset(), "nothing keeps them any more"
     for name in ("short", "long"):
         assert check(tmp_path / name)["problems"] == [], name
+        assert not list(tmp_path.glob(f"{name}.*"))  # noqa: ASYNC240
 
 
 async def test_a_copy_that_fails_keeps_tombstones_no_longer(
@@ -123,3 +129,16 @@ async def test_a_copy_that_fails_keeps_tombstones_no_longer(
         assert broker.tombstones() == frozenset()
         await broker.backup(tmp_path / "whole")
     assert check(tmp_path / "whole")["problems"] == []
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": 5}], ids=["classic", "priorities"])
+async def test_a_durable_queue_that_never_had_a_message_leaves_no_tombstone(
+    directory: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
+) -> None:
+    async with running(directory, monkeypatch) as broker:
+        spec, administration = QueueSpec("q", True, False, False, from_python(arguments)), broker.administration
+        queue = await administration.settled(administration.vhost("/").declare_queue(spec, None))
+        await broker.delete(queue)
+        await administration.settled(administration.vhost("/").declare_queue(spec, None))
+        await carry_out(administration, "delete_vhost", {"name": "/"})
+        await eventually(lambda: not broker.tombstones(), "the tombstones to go")

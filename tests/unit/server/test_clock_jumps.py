@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,7 +12,7 @@ from broker.wire.methods import BasicDeliver, ConnectionTuneOk
 from broker.wire.properties import BasicProperties
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.contents import with_headers
-from harness.clients.queue_steps import deposit, drain
+from harness.clients.queue_steps import deposit, drain, ready
 from harness.clients.shorthand import ack, consume, exchange_declare, prefetch, queue_bind, queue_declare
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
@@ -22,20 +22,12 @@ HEARTBEAT = ConnectionTuneOk(2047, 131072, 1)
 SHORT = BasicProperties(expiration="100")
 
 
-@pytest.fixture
-def jumping(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A broker whose wall clock goes forward 5 hours on SIGUSR1 and back 12 on SIGUSR2."""
-    process = BrokerProcess(tmp_path / "data", environment=with_jumps())
-    process.start()
-    yield process
-    assert process.stop() == 0, process.log()
-
-
 @pytest.mark.slow
-def test_nothing_expires_early_or_late_and_nobody_is_dropped(jumping: BrokerProcess) -> None:
-    client = Client.connect(jumping.address, tune=HEARTBEAT, channels=(1, 2))
-    set_the_clock_under(client, jumping)
-    client.close()
+def test_nothing_is_early_or_late_and_nobody_is_dropped(tmp_path: Path) -> None:
+    jumping = BrokerProcess(tmp_path / "data", environment=with_jumps())
+    jumping.start()
+    set_the_clock_under(jumping)
+    assert jumping.stop() == 0, jumping.log()
     assert "not acknowledged" not in jumping.log()
     assert "heartbeat" not in jumping.log()
 
@@ -44,45 +36,38 @@ def test_nothing_expires_early_or_late_and_nobody_is_dropped(jumping: BrokerProc
 def test_a_broker_that_goes_by_the_wall_clock_is_found_out(tmp_path: Path) -> None:
     process = BrokerProcess(tmp_path / "data", environment=with_jumps(with_mistake("time by the wall clock")))
     process.start()
-    client = Client.connect(process.address, tune=HEARTBEAT, channels=(1, 2))
     with pytest.raises(AssertionError):
-        set_the_clock_under(client, process)
-    client.close()
+        set_the_clock_under(process)
     process.kill()
 
 
-def set_the_clock_under(client: Client, jumping: BrokerProcess) -> None:
-    """A client has messages that live for an hour, and some that live for a moment, while the clock jumps."""
-    client.ask(queue_declare("hour", arguments={"x-message-ttl": 3_600_000, "x-expires": 3_600_000}))
-    client.ask(queue_declare("short"))
-    client.ask(queue_declare("held"))
-    deposit(client, b"stays", b"stays too", key="hour")
-    deposit(client, b"held", key="held")
-    client.ask(prefetch(1), channel=2)
-    client.ask(consume("held", "t"), channel=2)
-    client.expect_message(BasicDeliver, channel=2)
-    for number in (signal.SIGUSR1, signal.SIGUSR2):
-        deposit(client, b"goes", key="short", properties=SHORT)
-        jumping.signal(number)
-        deposit(client, b"goes too", key="short", properties=SHORT)
-        client.await_heartbeats(client.peer.heartbeats + 2)
-        eventually(lambda: not client.ask(queue_declare("short", passive=True)).message_count, "short lives to end")
-        assert client.ask(queue_declare("hour", passive=True)).message_count == 2
-    client.send(ack(1), channel=2)
-    assert drain(client, "hour") == [b"stays", b"stays too"]
+def set_the_clock_under(jumping: BrokerProcess) -> None:
+    """A client has messages that live or wait for an hour, and some for a moment, while the clock jumps.
 
-
-@pytest.mark.slow
-def test_delayed_messages_are_neither_early_nor_late(jumping: BrokerProcess) -> None:
-    client = Client.connect(jumping.address)
-    client.ask(exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"}))
-    client.ask(queue_declare("q"))
-    client.ask(queue_bind("q", "later"))
-    deposit(client, b"hour", key="", exchange="later", properties=with_headers({"x-delay": 3_600_000}))
-    for number in (signal.SIGUSR1, signal.SIGUSR2):
-        deposit(client, b"before", key="", exchange="later", properties=with_headers({"x-delay": 100}))
-        jumping.signal(number)
-        deposit(client, b"after", key="", exchange="later", properties=with_headers({"x-delay": 100}))
-        eventually(lambda: client.ask(queue_declare("q", passive=True)).message_count == 2, "what is due to come")
-        assert drain(client, "q") == [b"before", b"after"]
-    client.close()
+    Forward 5 hours on SIGUSR1 and back 12 on SIGUSR2.
+    """
+    with closing(Client.connect(jumping.address, tune=HEARTBEAT, channels=(1, 2))) as client:
+        client.ask(queue_declare("hour", arguments={"x-message-ttl": 3_600_000, "x-expires": 3_600_000}))
+        client.ask(exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"}))
+        for queue in ("short", "held", "due"):
+            client.ask(queue_declare(queue))
+        client.ask(queue_bind("due", "later"))
+        deposit(client, b"stays", b"stays too", key="hour")
+        deposit(client, b"hour", exchange="later", key="", properties=with_headers({"x-delay": 3_600_000}))
+        deposit(client, b"held", key="held")
+        client.ask(prefetch(1), channel=2)
+        client.ask(consume("held", "t"), channel=2)
+        client.expect_message(BasicDeliver, channel=2)
+        for number in (signal.SIGUSR1, signal.SIGUSR2):
+            for body in (b"before", b"after"):
+                if body == b"after":
+                    jumping.signal(number)
+                deposit(client, body, key="short", properties=SHORT)
+                deposit(client, body, exchange="later", key="", properties=with_headers({"x-delay": 100}))
+            client.await_heartbeats(client.peer.heartbeats + 2)
+            eventually(lambda: not ready(client, "short"), "short lives to end")
+            eventually(lambda: ready(client, "due") == 2, "what is due to come")
+            assert drain(client, "due") == [b"before", b"after"]
+            assert ready(client, "hour") == 2
+        client.send(ack(1), channel=2)
+        assert drain(client, "hour") == [b"stays", b"stays too"]

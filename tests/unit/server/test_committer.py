@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,14 +11,13 @@ import pytest
 import trio
 import trio.testing
 
-from broker.server import committer as committer_module
+from broker.server import store_writer
 from broker.server.committer import CommitLimits, Committer
 from harness.brokers.broker_core import Core
 from harness.brokers.broker_server import eventually
 from harness.brokers.full_disk import no_file_larger_than
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
-from storage.storage_errors import StoreFailed
 
 
 class Gate:
@@ -27,29 +25,15 @@ class Gate:
 
     def __init__(self, store: MessageStore, patch: pytest.MonkeyPatch) -> None:
         self.begun: list[SealedBatch] = []
-        self._let_through = math.inf
-        self._changed = threading.Condition()
+        self.open = threading.Event()
+        self.open.set()
         self._commit = store.commit
         patch.setattr(store, "commit", self._held_commit)
 
     def _held_commit(self, batch: SealedBatch) -> None:
         self.begun.append(batch)
-        with self._changed:
-            assert self._changed.wait_for(lambda: self._let_through > 0, 30), "nobody opened the gate"
-            self._let_through -= 1
+        assert self.open.wait(30), "nobody opened the gate"
         self._commit(batch)
-
-    def close(self) -> None:
-        self.let_through(0)
-
-    def open(self) -> None:
-        self.let_through(math.inf)
-
-    def let_through(self, batches: float) -> None:
-        """So many end from now on, those included that have begun."""
-        with self._changed:
-            self._let_through = batches
-            self._changed.notify_all()
 
     @property
     def sizes(self) -> list[int]:
@@ -123,31 +107,16 @@ def directory(tmp_path: Path) -> Path:
 async def test_what_gathers_during_a_commit_is_the_next_batch(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with desk(directory) as at:
         gate = Gate(at.core.store, monkeypatch)
-        gate.close()
+        gate.open.clear()
         at.publish(b"first")
         for number in range(20):
             at.publish(b"%d" % number)
             await trio.lowlevel.checkpoint()
         assert at.waiter.told == [], "nobody is told before the disk has it"
-        gate.open()
+        gate.open.set()
         await at.waiter.count(2)
         assert gate.sizes == [1, 20]
         assert at.waiter.told == [1, 2]
-
-
-async def test_full_batches_are_written_in_their_order(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with desk(directory) as at:
-        gate = Gate(at.core.store, monkeypatch)
-        gate.close()
-        at.publish(b"0")
-        for number in range(1, 5):
-            at.publish(b"%d" % number)
-            at.core.broker.batches.seal()
-        assert at.committer.behind == 4
-        gate.open()
-        await at.waiter.count(5)
-        assert [batch.number for batch in gate.begun] == [1, 2, 3, 4, 5]
-        assert at.waiter.told == [1, 2, 3, 4, 5]
 
 
 async def test_what_nobody_waits_for_starts_nothing(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,96 +137,29 @@ async def test_what_nobody_waits_for_starts_nothing(directory: Path, monkeypatch
         assert gate.sizes == [3, 1, 1]
 
 
-async def test_who_is_too_fast_waits_until_the_disk_has_caught_up(
-    directory: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_nobody_adds_to_a_full_batch_that_is_held_open(directory: Path) -> None:
+    """A large transaction is one batch; who publishes meanwhile waits for the end of it."""
     async with desk(directory) as at:
-        gate = Gate(at.core.store, monkeypatch)
-        gate.close()
-        at.publish(b"0")
-        for number in range(1, 6):
-            at.publish(b"%d" % number)
-            at.core.broker.batches.seal()
-        assert at.committer.behind == 5
-        behind: list[int] = []
-
-        async def publisher() -> None:
+        batches = at.core.broker.batches
+        batches.hold_open()
+        at.publish(*[bytes(1 << 20)] * 2)
+        with trio.move_on_after(0) as waiting:
             await at.committer.room(confirmed=True)
-            behind.append(at.committer.behind)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(publisher)
-            gate.let_through(2)
-            await at.waiter.count(2)
-            await trio.testing.wait_all_tasks_blocked()
-            assert (at.committer.behind, behind) == (3, [])
-            gate.let_through(1)
-        assert behind == [2]
-        gate.open()
-
-
-async def test_who_wants_no_confirms_waits_sooner(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As soon as what gathers behind a commit is large; not for an idle disk."""
-    async with desk(directory) as at:
-        gate = Gate(at.core.store, monkeypatch)
-        gate.close()
-        await at.committer.room(confirmed=False)
-        at.publish(b"in flight")
-        at.publish(bytes(500))
-        await at.committer.room(confirmed=False)
-        at.publish(bytes(500))
-        free: list[bool] = []
-
-        async def publisher() -> None:
-            await at.committer.room(confirmed=False)
-            free.append(True)
-
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(publisher)
+        assert waiting.cancelled_caught
+        batches.let_close()
+        at.committer.start_commit()
+        with trio.fail_after(30):
+            await at.waiter.count(1)
             await at.committer.room(confirmed=True)
-            await trio.testing.wait_all_tasks_blocked()
-            assert free == []
-            gate.open()
-        assert free == [True]
-
-
-async def test_finishing_writes_everything(directory: Path) -> None:
-    core = Core(directory)
-    at = Desk(core)
-    at.committer.start(())
-    at.publish(b"1")
-    core.broker.batches.seal()
-    at.publish(b"2", b"3", waiting=False)
-    await at.committer.finish()
-    core.crash()
-    assert len(core.queue_named("q").ready_messages) == 3
-    core.close()
-
-
-async def test_a_broken_disk_ends_it_and_confirms_nothing(directory: Path, caplog: pytest.LogCaptureFixture) -> None:
-    core = Core(directory)
-    at = Desk(core)
-    at.publish(b"on disk")
-    at.committer.start(())
-    await at.waiter.count(1)
-    core.store.close()
-    at.publish(b"not on disk")
-    with pytest.raises(StoreFailed), trio.fail_after(30):
-        await at.committer.watch()
-    assert at.waiter.told == [1]
-    assert "without another confirm" in caplog.text
-    at.publish(b"later")
-    assert at.committer.behind == 0, "no batch is taken any more"
-    with MessageStore.open(directory) as store:
-        assert [state.messages for lanes in store.lanes().values() for state in lanes.values()] == [1]
 
 
 async def test_a_full_disk_is_waited_out(
     directory: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Nothing is confirmed, lost or put out of order; the alarm comes once and goes."""
-    monkeypatch.setattr(committer_module, "RETRY_SECONDS", 0.02)
+    monkeypatch.setattr(store_writer, "RETRY_SECONDS", 0.02)
     async with desk(directory) as at:
+        at.core.deposit(at.core.queue("first"), b"before")
         at.publish(b"before")
         await at.waiter.count(1)
         gate = Gate(at.core.store, monkeypatch)
@@ -267,32 +169,24 @@ async def test_a_full_disk_is_waited_out(
             await eventually(lambda: len(gate.begun) > 3, "several tries")
             assert at.full == [True]
             assert at.waiter.told == [1]
-            gate.close()
+            purged = Waiter()  # what makes room does not stand in line behind it
+            at.core.queue_named("first").purge()
+            at.core.broker.batches.wait_for_removal(purged)
+            at.committer.start_commit()
+            with trio.fail_after(30):
+                await purged.count(1)
+            assert at.waiter.told == [1]
+            assert at.core.store.lanes()[at.core.queue_named("first").store.queue_id][0].messages == 0
+            gate.open.clear()
             tries = len(gate.begun)
             await eventually(lambda: len(gate.begun) > tries, "the next try, held at the gate")
-        gate.open()
+        gate.open.set()
         with trio.fail_after(30):
-            await at.waiter.count(3)
-        assert at.waiter.told == [1, 2, 3]
+            await at.waiter.count(2)
+        assert at.waiter.told[1:] == [at.waiter.told[-1]]
         assert at.full == [True, False]
-        assert {batch.number for batch in gate.begun} == {2, 3}
-        assert gate.sizes[-2:] == [5, 1]
+        assert gate.sizes[-1] == 6
     assert caplog.text.count("publishers are blocked") == 1
-
-
-async def test_deleted_queues_are_cleared_away_and_told(directory: Path) -> None:
-    async with desk(directory) as at:
-        at.publish(*(b"%d" % number for number in range(300)))
-        await at.waiter.count(1)
-        queue = at.core.queue_named("q")
-        at.core.vhost.delete_queue(queue)
-        at.core.broker.batches.wait(at.waiter)
-        at.committer.start_commit()
-        with trio.fail_after(30):
-            await at.was_reclaimed.wait()
-        assert at.reclaimed == [queue.store.queue_id]
-        assert at.core.store.lanes() == {}
-        assert at.committer.deleted == {}
 
 
 async def test_queues_deleted_before_the_start_are_cleared_away(directory: Path) -> None:

@@ -1,9 +1,13 @@
-"""What a broker records of what happens to messages: the real process, and its log read back."""
+"""What a broker records of what happens to messages: the real process, and its log read back.
+
+Most of it is a chapter each of one broker's log: a queue whose name says so is declared where a chapter begins. The
+numbers of messages count from 1 in each.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +28,7 @@ from broker.wire.properties import BasicProperties
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.recording_broker import events_of, kinds, recording_broker
 from harness.clients.contents import PERSISTENT, with_headers
-from harness.clients.queue_steps import deposit, drain
+from harness.clients.queue_steps import deposit, drain, ready
 from harness.clients.shorthand import ack, consume, exchange_declare, get, nack, queue_bind, queue_declare, queue_delete
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
@@ -36,6 +40,253 @@ FIRST = (1 << 40) + 1
 """The number of the first message of the first boot."""
 
 MIXED = ("boot", "declare", "snapshot", "stop", "queued")
+CHAPTER = "chapter "
+
+Story = Generator[None, list[Event]]
+STORIES: dict[str, Callable[[Client], Story]] = {}
+
+
+def story(tell: Callable[[Client], Story]) -> Callable[[Client], Story]:
+    """A conversation that is a chapter of the log, by its name; then it is given the events, and says what they are."""
+    STORIES[tell.__name__] = tell
+    return tell
+
+
+def declare(client: Client, name: str, **arguments: Any) -> str:
+    prefixed = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
+    client.ask(queue_declare(name, durable=True, arguments=prefixed))
+    return name
+
+
+def shown(events: list[Event], *fields: str) -> list[tuple[Any, ...]]:
+    return [tuple(getattr(event, field) for field in ("kind", *fields)) for event in events]
+
+
+@pytest.fixture(scope="module")
+def chapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Story, list[Event]]]:
+    """Each story when it has been told, and what was recorded of its messages."""
+    broker = recording_broker(tmp_path_factory.mktemp("recorded"))
+    broker.start()
+    told = dict[str, Story]()
+    for name, story in STORIES.items():
+        client = Client.connect(broker.address)
+        declare(client, CHAPTER + name)
+        told[name] = story(client)
+        next(told[name])
+        client.finish()
+        client.close()
+    assert broker.stop() == 0, broker.log()
+    events = events_of(broker)
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    found: dict[str, list[Event]] = {}
+    for event in events:
+        if event.kind == "declare" and (event.queue or "").startswith(CHAPTER):
+            found[(event.queue or "").removeprefix(CHAPTER)] = []
+        elif found and event.kind not in MIXED:
+            found[list(found)[-1]].append(event)
+    return {name: (told[name], counted_from_one(events)) for name, events in found.items()}
+
+
+def counted_from_one(events: list[Event]) -> list[Event]:
+    """The same, with the first message as number 1; offsets of streams are small and stay."""
+    before = min(event.msg_id for event in events if event.msg_id) - 1
+
+    def less(number: int | None) -> int | None:
+        return number - before if number and number > before else number
+
+    return [event._replace(msg_id=less(event.msg_id), position=less(event.position)) for event in events]
+
+
+@story
+def ends(client: Client) -> Story:
+    """In numbers of the log itself: this is its first chapter."""
+    declare(client, "purged")
+    deposit(client, b"1", b"2", b"3", key="purged")
+    client.send(get("purged"))
+    client.expect_message(BasicGetOk)
+    client.ask(QueuePurge("purged", False))
+    client.ask(queue_delete("purged"))
+    events = yield
+    found = [(event.kind, json.loads(event.detail)) for event in events if event.detail]
+    assert found == [("purge", {"below": FIRST + 3, "kept": [FIRST]}), ("delete", {"below": FIRST + 3, "kept": []})]
+
+
+@story
+def publish_to_ack(client: Client) -> Story:
+    client.ask(exchange_declare("logs", "fanout", durable=True))
+    for name in ("a1", "a2"):
+        client.ask(queue_bind(declare(client, name), "logs"))
+    client.ask(ConfirmSelect(False))
+    client.publish(b"four", exchange="logs", key="key", properties=PERSISTENT)
+    client.expect(BasicAck)
+    client.ask(consume("a1", "tag"))
+    client.send(ack(client.expect_message(BasicDeliver).method.delivery_tag))
+    events = yield
+    assert shown(events, "queue", "msg_id", "position") == [
+        ("publish", None, 1, None),
+        ("route", "a1", 1, 1),
+        ("route", "a2", 1, 1),
+        ("confirm", None, 1, None),
+        ("deliver", "a1", 1, 1),
+        ("ack", "a1", 1, 1),
+    ]
+    publish, route, *_, deliver, acked = events
+    assert (publish.vhost, publish.exchange, publish.routing_key) == ("/", "logs", "key")
+    assert (publish.size_bytes, publish.persistent, route.persistent, publish.channel) == (4, True, True, 1)
+    assert (deliver.consumer_tag, deliver.delivery_tag, deliver.redelivered) == ("tag", 1, False)
+    assert deliver.connection == publish.connection is not None
+    assert acked.reason is None
+    assert [event.ts_us for event in events] == sorted(event.ts_us for event in events)
+
+
+@story
+def refused(client: Client) -> Story:
+    declare(client, "full", max_length=0, overflow="reject-publish")
+    client.ask(ConfirmSelect(False))
+    client.publish(b"", key="nowhere", mandatory=True)
+    client.expect_message(BasicReturn)
+    client.expect(BasicAck)
+    client.publish(b"", key="full")
+    client.expect(BasicNack)
+    events = yield
+    expected = [("publish", 1), ("return", 1), ("confirm", 1), ("publish", 2), ("nack", 2)]
+    assert shown(events, "msg_id") == expected
+
+
+@story
+def deaths(client: Client) -> Story:
+    declare(client, "dead")
+    declare(client, "q", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=2)
+    deposit(client, b"1", b"2", b"3", key="q")
+    client.send(get("q"))
+    client.expect_message(BasicGetOk)
+    client.send(nack(1, requeue=True), get("q"))
+    assert client.expect_message(BasicGetOk).method.redelivered
+    client.send(nack(2, requeue=False))
+    declare(client, "brief", message_ttl=0)
+    deposit(client, b"4", key="brief")
+    eventually(lambda: ready(client, "dead") == 2, "two dead letters")
+    events = yield
+    queue = [event for event in events if event.queue == "q"]
+    assert shown(queue, "msg_id", "reason") == [
+        ("route", 1, None),
+        ("route", 2, None),
+        ("route", 3, None),
+        ("drop", 1, "maxlen"),
+        ("deadletter", 1, "maxlen"),
+        ("deliver", 2, None),
+        ("requeue", 2, None),
+        ("deliver", 2, None),
+        ("reject", 2, "rejected"),
+        ("deadletter", 2, "rejected"),
+    ]
+    assert [event.redelivered for event in queue if event.kind == "deliver"] == [False, True]
+    brief = [event for event in events if event.queue == "brief"]
+    assert shown(brief, "reason") == [("route", None), ("expire", "expired")]
+    letters = [event for event in events if event.kind == "publish" and event.connection == ""]
+    assert [(event.exchange, event.routing_key, event.channel) for event in letters] == [("", "dead", 0)] * 2
+    assert [event.msg_id for event in events if event.queue == "dead"] == [event.msg_id for event in letters]
+
+
+@story
+def caused_death(client: Client) -> Story:
+    """The message reaches the second queue after the dead letter it caused: its place there is another number."""
+    client.ask(exchange_declare("both", "fanout", durable=True))
+    declare(client, "c2")
+    declare(client, "c1", dead_letter_exchange="", dead_letter_routing_key="c2", max_length=1)
+    for queue in ("c1", "c2"):
+        client.ask(queue_bind(queue, "both"))
+    deposit(client, b"1", b"2", key="", exchange="both", properties=PERSISTENT)
+    assert drain(client, "c2") == [b"1", b"1", b"2"]
+    events = yield
+    routes = [event for event in events if event.kind == "route" and event.queue == "c2"]
+    assert shown(routes, "msg_id", "position") == [("route", 1, 1), ("route", 3, 3), ("route", 2, 4)]
+    assert [event.position for event in events if event.kind == "deliver"] == [1, 3, 4]
+
+
+@story
+def transactions(client: Client) -> Story:
+    declare(client, "tx")
+    client.ask(TxSelect())
+    for _ in range(2):
+        client.publish(b"", key="tx", properties=PERSISTENT)
+        client.publish(b"", key="tx", properties=PERSISTENT)
+        client.ask(TxCommit())
+    events = yield
+    one = [("publish", 1), ("route", 1), ("publish", 2), ("route", 2), ("confirm", 1), ("confirm", 2)]
+    other = [(kind, number + 2) for kind, number in one]
+    assert shown(events, "msg_id") == [*one, *other]
+
+
+@story
+def mixed_confirms(client: Client) -> Story:
+    """A transient message is confirmed before the persistent one in front of it."""
+    declare(client, "mixed")
+    confirmed: list[int] = []
+    client.ask(ConfirmSelect(False))
+    client.publish(b"", key="mixed", properties=PERSISTENT)
+    client.publish(b"", key="mixed")
+    client.publish(b"", key="nowhere")
+    while len(confirmed) < 3:
+        answer = client.expect(BasicAck)
+        tags = range(1, answer.delivery_tag + 1) if answer.multiple else [answer.delivery_tag]
+        confirmed.extend(tag for tag in tags if tag not in confirmed)
+    events = yield
+    confirms = [event.msg_id for event in events if event.kind == "confirm"]
+    assert confirms == confirmed
+
+
+@story
+def quorum(client: Client) -> Story:
+    declare(client, "voted", queue_type="quorum")
+    deposit(client, b"1", b"2", key="voted")
+    client.send(get("voted"))
+    client.expect_message(BasicGetOk)
+    client.send(nack(1, requeue=True))
+    assert drain(client, "voted") == [b"2", b"1"]
+    events = yield
+    events = [event for event in events if event.queue == "voted"]
+    assert [event.msg_id for event in events] == [1, 2, 1, 1, 1, 2, 2, 3, 3]
+    assert {event.reason for event in events if event.kind == "ack"} == {"automatic"}
+    assert shown(events, "position") == [
+        ("route", 1),
+        ("route", 2),
+        ("deliver", 1),
+        ("requeue", 1),
+        ("route", 3),
+        ("deliver", 2),
+        ("ack", 2),
+        ("deliver", 3),
+        ("ack", 3),
+    ]
+
+
+@story
+def delayed(client: Client) -> Story:
+    client.ask(exchange_declare("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}))
+    client.ask(queue_bind(declare(client, "due"), "later"))
+    deposit(client, b"1", key="", exchange="later", properties=with_headers({"x-delay": 20}))
+    eventually(lambda: ready(client, "due") == 1, "the message to be due")
+    events = yield
+    seen = shown(events, "queue", "msg_id")
+    seen.remove(("confirm", None, 1))  # it may have been due before it was on disk
+    assert seen == [
+        ("publish", None, 1),
+        ("route", "delayed by exchange later", 1),
+        ("release", "delayed by exchange later", 1),
+        ("publish", None, 2),
+        ("route", "due", 2),
+    ]
+
+
+@pytest.mark.parametrize("name", STORIES)
+def test_a_story_is_recorded(chapters: dict[str, tuple[Story, list[Event]]], name: str) -> None:
+    story, events = chapters[name]
+    with pytest.raises(StopIteration):
+        story.send(events)
+
+
+# Over restarts
 
 
 @pytest.fixture
@@ -48,241 +299,9 @@ def recording(tmp_path: Path) -> Iterator[BrokerProcess]:
         broker.kill()
 
 
-@pytest.fixture
-def client(recording: BrokerProcess) -> Iterator[Client]:
-    client = Client.connect(recording.address)
-    yield client
-    client.close()
-
-
-def told(broker: BrokerProcess) -> list[Event]:
-    """What was recorded of messages, once the broker has stopped."""
-    assert broker.stop() == 0, broker.log()
-    return [event for event in events_of(broker) if event.kind not in MIXED]
-
-
-def shown(events: list[Event], *fields: str) -> list[tuple[Any, ...]]:
-    return [tuple(getattr(event, field) for field in ("kind", *fields)) for event in events]
-
-
-def declare(client: Client, name: str, **arguments: Any) -> str:
-    prefixed = {f"x-{key.replace('_', '-')}": value for key, value in arguments.items()}
-    client.ask(queue_declare(name, durable=True, arguments=prefixed))
-    return name
-
-
-def test_a_message_from_publish_to_ack(recording: BrokerProcess, client: Client) -> None:
-    client.ask(exchange_declare("logs", "fanout", durable=True))
-    for name in ("a", "b"):
-        client.ask(queue_bind(declare(client, name), "logs"))
-    client.ask(ConfirmSelect(False))
-    client.publish(b"four", exchange="logs", key="key", properties=PERSISTENT)
-    client.expect(BasicAck)
-    client.ask(consume("a", "tag"))
-    delivery = client.expect_message(BasicDeliver).method
-    client.send(ack(delivery.delivery_tag))
-    client.finish()
-    events = told(recording)
-    assert shown(events, "queue", "msg_id", "position") == [
-        ("publish", None, FIRST, None),
-        ("route", "a", FIRST, FIRST),
-        ("route", "b", FIRST, FIRST),
-        ("confirm", None, FIRST, None),
-        ("deliver", "a", FIRST, FIRST),
-        ("ack", "a", FIRST, FIRST),
-    ]
-    publish, route, *_, deliver, acked = events
-    assert (publish.persistent, route.persistent) == (True, True)
-    assert (publish.vhost, publish.exchange, publish.routing_key) == ("/", "logs", "key")
-    assert (publish.size_bytes, publish.persistent, publish.channel) == (4, True, 1)
-    assert (deliver.consumer_tag, deliver.delivery_tag, deliver.redelivered) == ("tag", 1, False)
-    assert deliver.connection == publish.connection is not None
-    assert acked.reason is None
-    assert [event.seq for event in events] == sorted({event.seq for event in events})
-    assert [event.ts_us for event in events] == sorted(event.ts_us for event in events)
-
-
-def test_a_run_of_publishes_is_an_event_for_each(recording: BrokerProcess, client: Client) -> None:
-    declare(client, "q")
-    deposit(client, *(b"x" * size for size in range(50)), key="q", properties=BasicProperties(delivery_mode=2))
-    assert len(drain(client, "q")) == 50
-    client.finish()
-    events = told(recording)
-    by_kind = {kind: [event for event in events if event.kind == kind] for kind in set(kinds(events))}
-    expected = list(range(FIRST, FIRST + 50))
-    for kind in ("publish", "route", "confirm", "deliver", "ack"):
-        assert [event.msg_id for event in by_kind[kind]] == expected, kind
-    assert [event.size_bytes for event in by_kind["publish"]] == list(range(50))
-    assert {event.reason for event in by_kind["ack"]} == {"automatic"}
-
-
-def test_messages_that_go_nowhere_or_are_refused(recording: BrokerProcess, client: Client) -> None:
-    declare(client, "full", max_length=0, overflow="reject-publish")
-    client.ask(ConfirmSelect(False))
-    client.publish(b"", key="nowhere", mandatory=True)
-    client.expect_message(BasicReturn)
-    client.expect(BasicAck)
-    client.publish(b"", key="full")
-    client.expect(BasicNack)
-    client.finish()
-    assert shown(told(recording), "msg_id") == [
-        ("publish", FIRST),
-        ("return", FIRST),
-        ("confirm", FIRST),
-        ("publish", FIRST + 1),
-        ("nack", FIRST + 1),
-    ]
-
-
-def test_what_comes_back_and_what_dies(recording: BrokerProcess, client: Client) -> None:
-    declare(client, "dead")
-    declare(client, "q", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=2)
-    deposit(client, b"1", b"2", b"3", key="q")
-    client.send(get("q"))
-    client.expect_message(BasicGetOk)
-    client.send(nack(1, requeue=True), get("q"))
-    assert client.expect_message(BasicGetOk).method.redelivered
-    client.send(nack(2, requeue=False))
-    declare(client, "brief", message_ttl=0)
-    deposit(client, b"4", key="brief")
-    eventually(lambda: client.ask(queue_declare("dead", passive=True)).message_count == 2, "two dead letters")
-    client.finish()
-    events = told(recording)
-    queue = [event for event in events if event.queue == "q"]
-    assert shown(queue, "msg_id", "reason") == [
-        ("route", FIRST, None),
-        ("route", FIRST + 1, None),
-        ("route", FIRST + 2, None),
-        ("drop", FIRST, "maxlen"),
-        ("deadletter", FIRST, "maxlen"),
-        ("deliver", FIRST + 1, None),
-        ("requeue", FIRST + 1, None),
-        ("deliver", FIRST + 1, None),
-        ("reject", FIRST + 1, "rejected"),
-        ("deadletter", FIRST + 1, "rejected"),
-    ]
-    assert [event.redelivered for event in queue if event.kind == "deliver"] == [False, True]
-    assert shown([event for event in events if event.queue == "brief"], "reason") == [
-        ("route", None),
-        ("expire", "expired"),
-    ]
-    letters = [event for event in events if event.kind == "publish" and event.connection == ""]
-    assert [(event.exchange, event.routing_key, event.channel) for event in letters] == [("", "dead", 0)] * 2
-    assert [event.msg_id for event in events if event.queue == "dead"] == [event.msg_id for event in letters]
-
-
-def test_what_dies_because_of_a_message_may_go_before_it(recording: BrokerProcess, client: Client) -> None:
-    """The message reaches the second queue after the dead letter it caused: its place there is another number."""
-    client.ask(exchange_declare("both", "fanout", durable=True))
-    declare(client, "b")
-    client.ask(
-        queue_bind(declare(client, "a", dead_letter_exchange="", dead_letter_routing_key="b", max_length=1), "both")
-    )
-    client.ask(queue_bind("b", "both"))
-    deposit(client, b"1", b"2", key="", exchange="both", properties=BasicProperties(delivery_mode=2))
-    assert drain(client, "b") == [b"1", b"1", b"2"]
-    client.finish()
-    events = told(recording)
-    routes = [event for event in events if event.kind == "route" and event.queue == "b"]
-    assert [(event.msg_id, event.position) for event in routes] == [
-        (FIRST, FIRST),
-        (FIRST + 2, FIRST + 2),
-        (FIRST + 1, FIRST + 3),
-    ]
-    delivered = [event.position for event in events if event.kind == "deliver"]
-    assert delivered == [event.position for event in routes]
-
-
-def test_a_transaction_is_confirmed_by_its_end(recording: BrokerProcess, client: Client) -> None:
-    declare(client, "q")
-    client.ask(TxSelect())
-    for _ in range(2):
-        client.publish(b"", key="q", properties=PERSISTENT)
-        client.publish(b"", key="q", properties=PERSISTENT)
-        client.ask(TxCommit())
-    client.finish()
-    assert shown(told(recording), "msg_id") == [
-        *(
-            (kind, FIRST + first + message)
-            for first in (0, 2)
-            for kind, message in (
-                ("publish", 0),
-                ("route", 0),
-                ("publish", 1),
-                ("route", 1),
-                ("confirm", 0),
-                ("confirm", 1),
-            )
-        )
-    ]
-
-
-def test_confirms_out_of_order_name_the_right_messages(recording: BrokerProcess, client: Client) -> None:
-    """A transient message is confirmed before the persistent one in front of it."""
-    declare(client, "q")
-    client.ask(ConfirmSelect(False))
-    client.publish(b"", key="q", properties=PERSISTENT)
-    client.publish(b"", key="q")
-    client.publish(b"", key="nowhere")
-    confirmed: set[int] = set()
-    order: list[int] = []
-    while len(confirmed) < 3:
-        answer = client.expect(BasicAck)
-        tags = range(1, answer.delivery_tag + 1) if answer.multiple else [answer.delivery_tag]
-        order += [tag for tag in tags if tag not in confirmed]
-        confirmed |= set(tags)
-    client.finish()
-    events = told(recording)
-    assert [event.msg_id for event in events if event.kind == "confirm"] == [FIRST + tag - 1 for tag in order]
-
-
-def test_purge_and_delete_say_up_to_where(recording: BrokerProcess, client: Client) -> None:
-    declare(client, "q")
-    deposit(client, b"1", b"2", b"3", key="q")
-    client.send(get("q"))
-    client.expect_message(BasicGetOk)
-    client.ask(QueuePurge("q", False))
-    client.ask(queue_delete("q"))
-    client.finish()
-    events = told(recording)
-    ends = [(event.kind, json.loads(event.detail)) for event in events if event.detail]
-    assert ends == [("purge", {"below": FIRST + 3, "kept": [FIRST]}), ("delete", {"below": FIRST + 3, "kept": []})]
-
-
-def test_a_stream_says_which_message_got_which_offset(recording: BrokerProcess, client: Client) -> None:
-    declare(client, "s", queue_type="stream")
-    declare(client, "other")
-    deposit(client, b"0", key="other")
-    deposit(client, b"1", b"2", key="s")
-    client.finish()
-    routes = [event for event in told(recording) if event.queue == "s"]
-    assert [(event.msg_id, event.position) for event in routes] == [(FIRST + 1, 0), (FIRST + 2, 1)]
-
-
-def test_a_quorum_queue_puts_what_came_back_at_its_end(recording: BrokerProcess, client: Client) -> None:
-    declare(client, "q", queue_type="quorum")
-    deposit(client, b"1", b"2", key="q")
-    client.send(get("q"))
-    client.expect_message(BasicGetOk)
-    client.send(nack(1, requeue=True))
-    assert drain(client, "q") == [b"2", b"1"]
-    client.finish()
-    events = [event for event in told(recording) if event.queue == "q"]
-    assert shown(events, "msg_id", "position") == [
-        ("route", FIRST, FIRST),
-        ("route", FIRST + 1, FIRST + 1),
-        ("deliver", FIRST, FIRST),
-        ("requeue", FIRST, FIRST),
-        ("route", FIRST, FIRST + 2),
-        ("deliver", FIRST + 1, FIRST + 1),
-        ("ack", FIRST + 1, FIRST + 1),
-        ("deliver", FIRST + 2, FIRST + 2),
-        ("ack", FIRST + 2, FIRST + 2),
-    ]
-
-
-def test_a_dead_letter_that_waits_has_a_place_of_its_own(recording: BrokerProcess, client: Client) -> None:
+def test_a_dead_letter_that_waits_has_a_place_of_its_own(recording: BrokerProcess) -> None:
     """Over a restart too, until somebody takes it."""
+    client = Client.connect(recording.address)
     letters = {"dead_letter_exchange": "", "dead_letter_routing_key": "dead", "dead_letter_strategy": "at-least-once"}
     declare(client, "q", queue_type="quorum", overflow="reject-publish", **letters)
     deposit(client, b"1", key="q", properties=PERSISTENT)
@@ -290,13 +309,14 @@ def test_a_dead_letter_that_waits_has_a_place_of_its_own(recording: BrokerProces
     client.expect_message(BasicGetOk)
     client.send(nack(1, requeue=False), get("q"))
     client.receive()
+    client.close()
     recording.restart()
-    again = Client.connect(recording.address)
-    declare(again, "dead")
-    eventually(lambda: again.ask(queue_declare("dead", passive=True)).message_count, "the letter to be taken")
-    again.close()
+    client = Client.connect(recording.address)
+    declare(client, "dead")
+    eventually(lambda: ready(client, "dead"), "the letter to be taken")
+    client.close()
     assert recording.stop() == 0
-    waiting = FIRST + 1
+    waiting, taken = FIRST + 1, (2 << 40) + 1
     events = [event for event in events_of(recording) if event.kind not in ("boot", "declare", "snapshot", "stop")]
     assert shown(events, "queue", "msg_id", "position")[4:-1] == [
         ("reject", "q", FIRST, FIRST),
@@ -304,120 +324,40 @@ def test_a_dead_letter_that_waits_has_a_place_of_its_own(recording: BrokerProces
         ("route", "q", FIRST, waiting),
         ("queued", "q", waiting, waiting),
         ("queued", "q", waiting, waiting),
-        ("publish", None, (2 << 40) + 1, None),
-        ("route", "dead", (2 << 40) + 1, (2 << 40) + 1),
+        ("publish", None, taken, None),
+        ("route", "dead", taken, taken),
         ("release", "q", waiting, waiting),
     ]
     assert shown(events[-1:], "queue") == [("queued", "dead")]
 
 
-def test_a_delayed_message_waits_and_is_published_anew(recording: BrokerProcess, client: Client) -> None:
-    client.ask(exchange_declare("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}))
-    client.ask(queue_bind(declare(client, "q"), "later"))
-    deposit(client, b"1", key="", exchange="later", properties=with_headers({"x-delay": 20}))
-    eventually(lambda: client.ask(queue_declare("q", passive=True)).message_count == 1, "the message to be due")
-    client.finish()
-    seen = shown(told(recording), "queue", "msg_id")
-    seen.remove(("confirm", None, FIRST))  # it may have been due before it was on disk
-    assert seen == [
-        ("publish", None, FIRST),
-        ("route", "delayed by exchange later", FIRST),
-        ("release", "delayed by exchange later", FIRST),
-        ("publish", None, FIRST + 1),
-        ("route", "q", FIRST + 1),
-    ]
-
-
-Ending = Callable[[BrokerProcess], object]
-
-
-@pytest.mark.parametrize("end", [BrokerProcess.stop, BrokerProcess.kill])
-def test_numbers_outlast_a_restart_and_the_next_boot_tells_of_the_last(recording: BrokerProcess, end: Ending) -> None:
+def test_queues_and_what_is_in_them_are_recorded_at_both_ends(recording: BrokerProcess) -> None:
     client = Client.connect(recording.address)
-    declare(client, "q")
-    deposit(client, b"1", b"2", b"3", key="q", properties=BasicProperties(delivery_mode=2))
-    client.send(get("q", no_ack=True))
-    client.expect_message(BasicGetOk)
-    client.close()
-    events = recording.data_dir / "events"
-    eventually(lambda: any(path.stat().st_size > 200 for path in events.iterdir()), "records to be handed over")
-    end(recording)
-    recording.start()
-    client = Client.connect(recording.address)
-    left = drain(client, "q")
-    client.close()
-    assert recording.stop() == 0
-    found = events_of(recording)
-    first = [event for event in found if event.boot == 1]
-    second = [event for event in found if event.boot == 2]
-    assert [event.seq for event in first] == list(range(1, len(first) + 1))
-    detail = json.loads(second[0].detail or "")
-    assert second[0].kind == "boot"
-    assert (detail["previous_boot"], detail["previous_last"]) == (1, first[-1].seq)
-    assert 0 < detail["previous_known"] <= first[-1].seq
-    assert ("stop" in kinds(first)) == (end is BrokerProcess.stop)
-    again = [event.msg_id for event in second if event.kind == "deliver"]
-    assert again == list(range(FIRST + 3 - len(left), FIRST + 3))
-    assert second[-1].kind == "stop"
-    assert json.loads(second[-1].detail or "") == {"complete": True}
-
-
-def test_what_is_queued_is_recorded_at_both_ends(recording: BrokerProcess, client: Client) -> None:
-    declare(client, "q")
-    declare(client, "levels", max_priority=2)
-    deposit(client, b"1", b"2", key="q", properties=BasicProperties(delivery_mode=2))
-    deposit(client, b"3", key="levels", properties=BasicProperties(delivery_mode=2, priority=2))
-    client.finish()
-    assert recording.stop() == 0
-    recording.start()
-    assert recording.stop() == 0
-    places = [("levels", FIRST + 2), ("q", FIRST), ("q", FIRST + 1)]
-    found = [event for event in events_of(recording) if event.kind == "queued"]
-    for boot in (1, 2):
-        queued = sorted((event.queue, event.position) for event in found if event.boot == boot)
-        assert queued == places * boot if boot == 1 else sorted(places * 2), boot
-
-
-def test_queues_are_recorded_when_they_come_into_being_and_when_they_come_back(
-    recording: BrokerProcess, client: Client
-) -> None:
     client.ask(queue_declare("brief", exclusive=True))
     declare(client, "levels", max_priority=2)
     declare(client, "log", queue_type="stream")
-    client.finish()
-    assert recording.stop() == 0
-    recording.start()
-    assert recording.stop() == 0
-    found = [event for event in events_of(recording) if event.kind == "declare"]
-    assert [(event.boot, event.queue, *json.loads(event.detail or "").values()) for event in found] == [
-        (1, "brief", "classic", False, 0),
-        (1, "levels", "classic", True, 2),
-        (1, "log", "stream", True, 0),
-        (2, "levels", "classic", True, 2),
-        (2, "log", "stream", True, 0),
-    ]
-
-
-def test_delivered_messages_carry_their_number_where_that_is_wanted(tmp_path: Path) -> None:
-    broker = recording_broker(tmp_path, "stamp_message_ids = true\n")
-    broker.start()
-    client = Client.connect(broker.address)
-    declare(client, "dead")
-    declare(client, "q", dead_letter_exchange="", dead_letter_routing_key="dead")
-    deposit(client, b"1", key="q", properties=with_headers({"mine": 1}))
-    client.ask(consume("q", "t"))
-    stamped = client.expect_message(BasicDeliver)
-    assert {name: field.value for name, field in (stamped.properties.headers or {}).items()} == {
-        "mine": 1,
-        "x-leveret-message-id": FIRST,
-    }
-    client.send(nack(1, requeue=False), get("dead", no_ack=True))
-    letter = client.expect_message(BasicGetOk).properties.headers or {}
-    assert letter["x-leveret-message-id"].value == FIRST + 1
+    declare(client, "q")
+    deposit(client, b"1", b"2", key="q", properties=PERSISTENT)
+    deposit(client, b"3", key="levels", properties=BasicProperties(delivery_mode=2, priority=2))
     client.close()
-    assert broker.stop() == 0
+    recording.restart()
+    assert recording.stop() == 0
+    found = events_of(recording)
+    declared = [event for event in found if event.kind == "declare"]
+    lasting = [("levels", "classic", True, 2), ("log", "stream", True, 0), ("q", "classic", True, 0)]
+    assert [(event.boot, event.queue, *json.loads(event.detail or "").values()) for event in declared] == [
+        (1, "brief", "classic", False, 0),
+        *((1, *queue) for queue in lasting),
+        *((2, *queue) for queue in lasting),
+    ]
+    places = [("levels", FIRST + 2), ("q", FIRST), ("q", FIRST + 1)]
+    for boot in (1, 2):
+        events = [event for event in found if event.boot == boot]
+        queued = sorted((event.queue, event.position) for event in events if event.kind == "queued")
+        assert set(queued) == set(places), boot
+        if boot == 1 or "snapshot" in kinds(events):  # or it was stopped before it had told of all at its start
+            assert queued == sorted(places * boot), "at its end, and at the second one's start"
 
 
-def test_nothing_is_recorded_unasked(fresh_broker: BrokerProcess) -> None:
-    assert fresh_broker.stop() == 0
-    assert not (fresh_broker.data_dir / "events").exists()
+def test_nothing_is_recorded_unasked(shared_process: BrokerProcess) -> None:
+    assert not (shared_process.data_dir / "events").exists()

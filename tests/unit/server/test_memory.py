@@ -5,19 +5,18 @@ Sizes are far apart: what clients leave is several times what the process may gr
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from broker.wire.methods import BasicAck, ConfirmSelect, ConnectionBlocked, QueueDeclareOk
+from broker.wire.methods import BasicAck, ConfirmSelect, ConnectionBlocked
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.amqp_peer import Message
 from harness.clients.contents import PERSISTENT
 from harness.clients.shorthand import consume, queue_declare
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
+from tests.unit.conftest import Configured, Dial
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +26,7 @@ LEFT_BYTES = 96 * MEBIBYTE
 MAY_GROW_BYTES = 32 * MEBIBYTE
 COUNT = LEFT_BYTES // len(BODY)
 
-CONFIG = """
+SMALL_WINDOWS = """
 [limits]
 queue_window_bytes = 1048576
 output_bytes_max = 262144
@@ -36,42 +35,9 @@ held_bytes_max = 262144
 batch_bytes_max = 1048576
 backlog_batches_max = 2
 [memory]
-high_watermark_bytes = {watermark}
+high_watermark_bytes = {}
 check_interval_seconds = 0.05
 """
-
-Start = Callable[..., BrokerProcess]
-Dial = Callable[[BrokerProcess], Client]
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Start]:
-    """Start a broker with small windows."""
-    started: list[BrokerProcess] = []
-
-    def start(*, watermark: int = 1 << 40) -> BrokerProcess:
-        config = tmp_path / "leveret.toml"
-        config.write_text(CONFIG.format(watermark=watermark))
-        started.append(BrokerProcess(tmp_path / "data", "--config", str(config)))
-        started[-1].start()
-        return started[-1]
-
-    yield start
-    for process in started:
-        process.kill()
-
-
-@pytest.fixture
-def dial() -> Iterator[Dial]:
-    clients: list[Client] = []
-
-    def dialled(broker: BrokerProcess, **options: Any) -> Client:
-        clients.append(Client.connect(broker.address, **options))
-        return clients[-1]
-
-    yield dialled
-    for client in clients:
-        client.close()
 
 
 def anonymous_bytes(broker: BrokerProcess) -> int:
@@ -92,44 +58,28 @@ def deposit(client: Client, queue: str, count: int) -> None:
         confirmed = client.expect(BasicAck).delivery_tag
 
 
-def test_a_long_queue_lies_on_disk(start: Start, dial: Dial) -> None:
-    broker = start()
-    client = dial(broker)
-    client.ask(queue_declare("q", durable=True))
-    before = anonymous_bytes(broker)
-    deposit(client, "q", COUNT)
-    assert anonymous_bytes(broker) - before < MAY_GROW_BYTES
-
-
-def test_a_consumer_that_never_reads_costs_its_output_only(start: Start, dial: Dial) -> None:
-    broker = start()
+def test_what_clients_leave_lies_on_disk(configured: Configured, dial: Dial) -> None:
+    """A long queue, a consumer that never reads, and one that reads on and acknowledges nothing, without a limit."""
+    broker = configured(SMALL_WINDOWS.format(1 << 40))
     publisher, deaf = dial(broker), dial(broker)
     publisher.ask(queue_declare("q", durable=True))
     before = anonymous_bytes(broker)
     deaf.send(consume("q", "t", no_ack=True))
     deposit(publisher, "q", COUNT)
     assert anonymous_bytes(broker) - before < MAY_GROW_BYTES
-    answer = publisher.ask(queue_declare("q", durable=True, passive=True))
-    assert isinstance(answer, QueueDeclareOk)
-    assert answer.message_count > COUNT / 2
-
-
-def test_what_is_out_unacknowledged_lies_on_disk(start: Start, dial: Dial) -> None:
-    """No limit on unacknowledged messages, and a consumer that reads on and acknowledges nothing."""
-    broker = start()
-    publisher, consumer = dial(broker), dial(broker)
-    publisher.ask(queue_declare("q", durable=True))
-    before = anonymous_bytes(broker)
-    deposit(publisher, "q", COUNT)
+    left = publisher.ask(queue_declare("q", durable=True, passive=True)).message_count
+    assert left > COUNT / 2
+    deaf.close()
+    consumer = dial(broker)
     consumer.ask(consume("q", "t"))
-    for _ in range(COUNT):
+    for _ in range(left):
         assert isinstance(consumer.receive(), Message)
     assert anonymous_bytes(broker) - before < MAY_GROW_BYTES
 
 
-def test_publishers_wait_while_memory_is_short(start: Start, dial: Dial) -> None:
+def test_publishers_wait_while_memory_is_short(configured: Configured, dial: Dial) -> None:
     """RabbitMQ's memory alarm; here it never clears, because the limit is below what the process needs at rest."""
-    broker = start(watermark=1)
+    broker = configured(SMALL_WINDOWS.format(1))
     eventually(lambda: "memory alarm raised" in broker.log(), "the alarm")
     publisher, other = dial(broker), dial(broker)
     publisher.ask(queue_declare("q"))

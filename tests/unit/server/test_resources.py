@@ -10,11 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
+import trio
 
 from broker.config import Config, Disk, Memory, Server
 from broker.entities.scheduling.alarms import DISK, MEMORY, Alarms
 from broker.server import resource_alarms
-from broker.server.resource_alarms import ResourceWatch
+from broker.server.resource_alarms import REUSABLE_BYTES_KEPT, SHRINK_SECONDS, ResourceWatch
 
 MEBIBYTE = 1 << 20
 MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -30,31 +31,31 @@ def test_a_limit_in_bytes_is_taken_as_it_is() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "total"),
+    ("memberships", "limits", "total"),
     [
-        ("max\n", MACHINE),  # cgroup 2 without a limit
-        ("1048576\n", MEBIBYTE),
-        (f"{MACHINE * 4}\n", MACHINE),  # cgroup 1 says a huge number instead
-        ("nonsense", MACHINE),
-        ("", MACHINE),
+        ("0::/", {"memory.max": "max\n"}, MACHINE),
+        ("0::/", {"memory.max": "1048576\n"}, MEBIBYTE),
+        ("0::/a.slice/b.service", {"a.slice/b.service/memory.max": "1048576\n"}, MEBIBYTE),
+        ("0::/a/b", {"a/memory.max": "1048576\n", "a/b/memory.max": "2097152\n"}, MEBIBYTE),
+        ("4:cpu,memory:/x\n0::/", {"memory/x/memory.limit_in_bytes": "1048576\n"}, MEBIBYTE),
+        ("4:memory:/not/seen/here", {"memory/memory.limit_in_bytes": "1048576\n"}, MEBIBYTE),
+        ("4:memory:/", {"memory/memory.limit_in_bytes": f"{MACHINE * 4}\n"}, MACHINE),  # what the first kind says
+        ("0::/", {"memory.max": "nonsense"}, MACHINE),
+        ("", {}, MACHINE),
     ],
 )
-def test_the_limit_is_a_share_of_what_the_container_may_have(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, total: int
+def test_the_limit_is_a_share_of_what_the_control_groups_allow(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memberships: str, limits: dict[str, str], total: int
 ) -> None:
-    """Control groups: memory.max is a number or "max" (the kernel's cgroup-v2 document)."""
-    limit = tmp_path / "memory.max"
-    limit.write_text(text)
-    monkeypatch.setattr(resource_alarms, "_CGROUP_LIMITS", (tmp_path / "not there", limit))
+    """The group itself and all around it (the kernel's cgroup-v1 and cgroup-v2 documents)."""
+    for name, text in limits.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    own = tmp_path / "own"
+    own.write_text(memberships)
+    monkeypatch.setattr(resource_alarms, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(resource_alarms, "_OWN_CGROUPS", own)
     assert resource_alarms.memory_limit(Config(memory=Memory(high_watermark=0.5))) == total // 2
-
-
-def test_the_smallest_of_several_limits_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limits = (tmp_path / "2", tmp_path / "1")
-    for path, size in zip(limits, (3 * MEBIBYTE, 2 * MEBIBYTE), strict=True):
-        path.write_text(str(size))
-    monkeypatch.setattr(resource_alarms, "_CGROUP_LIMITS", limits)
-    assert resource_alarms.memory_limit(Config(memory=Memory(high_watermark=1.0))) == 2 * MEBIBYTE
 
 
 def test_memory_of_our_own_counts() -> None:
@@ -73,12 +74,29 @@ def test_mapped_files_do_not_count(tmp_path: Path) -> None:
         assert resource_alarms.memory_used() - before < 32 * MEBIBYTE
 
 
+def test_what_publishers_sent_meanwhile_does_not_keep_the_alarm_up(tmp_path: Path, alarms: Alarms) -> None:
+    """It waits for the end of the alarm, which must not wait for it."""
+    memory = Memory(high_watermark_bytes=resource_alarms.memory_used() // 2, check_interval_seconds=0.001)
+    config = Config(server=Server(data_dir=str(tmp_path)), memory=memory)
+    held = 0
+    watched = ResourceWatch(config, alarms, Space(), lambda: held)
+
+    async def look() -> None:
+        nonlocal held
+        raised, ended = trio.Event(), trio.Event()
+        alarms.observe(lambda: (raised if alarms.is_raised(MEMORY) else ended).set())
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watched.watch_memory)
+                await raised.wait()
+                held = resource_alarms.memory_used()
+                await ended.wait()
+                nursery.cancel_scope.cancel()
+
+    trio.run(look)
+
+
 # Disk
-
-
-def test_free_space_is_that_of_the_directory(tmp_path: Path) -> None:
-    status = os.statvfs(tmp_path)
-    assert abs(resource_alarms.disk_free(tmp_path) - status.f_bavail * status.f_frsize) < 512 * MEBIBYTE
 
 
 def test_the_file_system_of_a_directory() -> None:
@@ -104,16 +122,24 @@ def test_the_deepest_mount_counts(
 # Alarms
 
 
-class Ballast:
-    """How often it was asked to come back, and whether there is room for it."""
+DISK_FREE = 1 << 40
 
-    def __init__(self) -> None:
-        self.asked = 0
-        self.room = True
 
-    def restore(self) -> bool:
-        self.asked += 1
-        return self.room
+class Space:
+    """A store of which so many bytes hold nothing, on a disk of which DISK_FREE are free."""
+
+    def __init__(self, reusable: int = 0) -> None:
+        self.reusable = reusable
+        self.has_ballast = True
+
+    def reusable_bytes(self) -> int:
+        return self.reusable
+
+    def disk_free_bytes(self) -> int:
+        return DISK_FREE
+
+    def room_bytes(self) -> int:
+        return DISK_FREE + self.reusable
 
 
 @pytest.fixture
@@ -121,52 +147,41 @@ def alarms() -> Alarms:
     return Alarms()
 
 
-@pytest.fixture
-def ballast() -> Ballast:
-    return Ballast()
-
-
-def watch(directory: Path, alarms: Alarms, ballast: Ballast, *, limit: int = 0) -> ResourceWatch:
+def watch(directory: Path, alarms: Alarms, space: Space | None = None, *, limit: int = 0) -> ResourceWatch:
     config = Config(server=Server(data_dir=str(directory)), disk=Disk(free_limit_bytes=limit))
-    return ResourceWatch(config, alarms, ballast.restore)
+    return ResourceWatch(config, alarms, space or Space(), lambda: 0)
 
 
-def test_too_little_free_space_raises_the_alarm(tmp_path: Path, alarms: Alarms, ballast: Ballast) -> None:
-    watch(tmp_path, alarms, ballast).check_disk()
+def test_too_little_free_space_raises_the_alarm(tmp_path: Path, alarms: Alarms) -> None:
+    watch(tmp_path, alarms).check_disk()
     assert not alarms.raised
-    watch(tmp_path, alarms, ballast, limit=1 << 60).check_disk()
+    watch(tmp_path, alarms, limit=1 << 60).check_disk()
     assert alarms.is_raised(DISK)
     assert alarms.reason == "low on disk"
-    watch(tmp_path, alarms, ballast).check_disk()
+    watch(tmp_path, alarms).check_disk()
     assert not alarms.raised
 
 
-def test_a_disk_found_full_is_short_whatever_it_says(tmp_path: Path, alarms: Alarms, ballast: Ballast) -> None:
-    """A quota, or a limit on files, is full with space free. The ballast comes back when it is over, not before."""
-    watched = watch(tmp_path, alarms, ballast)
-    watched.disk_full(True)
-    assert alarms.is_raised(DISK)
+def test_what_holds_nothing_in_the_store_is_free(tmp_path: Path, alarms: Alarms) -> None:
+    watched = watch(tmp_path, alarms, Space(1 << 60), limit=1 << 60)
     watched.check_disk()
-    assert alarms.is_raised(DISK)
-    assert ballast.asked == 0
-    watched.disk_full(False)
     assert not alarms.raised
-    assert ballast.asked == 1
-    watched.check_disk()
-    assert ballast.asked == 1
+    assert watched.should_shrink()  # others cannot use it
 
 
-def test_ballast_that_finds_no_room_is_tried_again(tmp_path: Path, alarms: Alarms, ballast: Ballast) -> None:
-    watched = watch(tmp_path, alarms, ballast)
-    ballast.room = False
-    watched.disk_full(True)
-    watched.disk_full(False)
-    watched.check_disk()
-    assert ballast.asked == 2
-    ballast.room = True
-    watched.check_disk()
-    watched.check_disk()
-    assert ballast.asked == 3
+def test_the_disk_gets_back_what_the_store_has_not_needed_for_a_while(
+    tmp_path: Path, alarms: Alarms, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    enough = REUSABLE_BYTES_KEPT + 1
+    now = 0.0
+    monkeypatch.setattr(resource_alarms.time, "monotonic", lambda: now)
+    space = Space(enough)
+    watched = watch(tmp_path, alarms, space)
+    shrinks = []
+    for periods, space.reusable in ((0.5, enough), (1, enough), (1.5, enough - 1), (2, enough), (3, enough)):
+        now = periods * SHRINK_SECONDS
+        shrinks.append(watched.should_shrink())
+    assert shrinks == [False, True, False, False, True]
 
 
 def test_observers_hear_of_the_first_and_the_last_shortage(alarms: Alarms) -> None:
@@ -176,13 +191,6 @@ def test_observers_hear_of_the_first_and_the_last_shortage(alarms: Alarms) -> No
     for name, short in ((MEMORY, True), (DISK, True), (DISK, True), (MEMORY, False), (DISK, False), (DISK, False)):
         alarms.set(name, short=short)
     assert heard == [True, False]
-
-
-def test_both_reasons_are_given(alarms: Alarms) -> None:
-    """3.10.8 on the wire: "low on memory & disk"."""
-    alarms.set(DISK, short=True)
-    alarms.set(MEMORY, short=True)
-    assert alarms.reason == "low on memory & disk"
 
 
 # The process

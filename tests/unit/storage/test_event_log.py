@@ -33,6 +33,15 @@ def opened(directory: Path, boot: int, settings: EventLogSettings = LARGE) -> tu
     return EventLog.open(directory, NODE, boot, settings)
 
 
+def record(directory: Path, boot: int, settings: EventLogSettings = LARGE, *parts: Part) -> LastEvent | None:
+    """Write the log of a boot and close it; what had been left there before."""
+    log, last = opened(directory, boot, settings)
+    for found in parts:
+        log.append(found)
+    log.close()
+    return last
+
+
 def numbers(directory: Path) -> list[tuple[int, int]]:
     return [(event.boot, event.seq) for event in events_in(directory)]
 
@@ -42,30 +51,19 @@ def names(directory: Path) -> list[str]:
 
 
 def test_a_closed_log_is_one_sealed_segment(tmp_path: Path) -> None:
-    log, last = opened(tmp_path / "events", 7)
-    log.append(part(1, 2))
-    log.append(part(3, 1))
-    log.close()
-    assert last is None
-    assert names(tmp_path / "events") == ["node@host-00000007-0000000000000001-0000000000000003.events"]
-    found = events_in(tmp_path / "events")
+    """If nothing was recorded there is none; and one is sealed when it is large enough."""
+    directory = tmp_path / "events"
+    assert record(directory, 6) is None
+    assert names(directory) == []
+    assert record(directory, 7, LARGE, part(1, 2), part(3, 1)) is None
+    assert names(directory) == ["node@host-00000007-0000000000000001-0000000000000003.events"]
+    found = events_in(directory)
     assert [(event.node, event.boot, event.seq, event.ts_us, event.kind) for event in found] == [
         (NODE, 7, number, 1_000_000 + number, "stop") for number in (1, 2, 3)
     ]
-
-
-def test_nothing_recorded_leaves_nothing(tmp_path: Path) -> None:
-    log, _ = opened(tmp_path, 1)
-    log.close()
-    assert names(tmp_path) == []
-
-
-def test_a_segment_is_sealed_when_it_is_large_enough(tmp_path: Path) -> None:
-    log, _ = opened(tmp_path, 1, SMALL)
-    for first in (1, 4, 7):
-        log.append(part(first, 3))
-    log.close()
-    assert [(name.first, name.last) for name in map(parse_name, names(tmp_path)) if name] == [(1, 3), (4, 6), (7, 9)]
+    record(tmp_path / "small", 1, SMALL, part(1, 3), part(4, 3), part(7, 3))
+    sealed = [parse_name(name) for name in names(tmp_path / "small")]
+    assert [(name.first, name.last) for name in sealed if name] == [(1, 3), (4, 6), (7, 9)]
 
 
 def test_a_segment_is_sealed_when_it_is_old_enough_though_nothing_follows(tmp_path: Path) -> None:
@@ -77,39 +75,12 @@ def test_a_segment_is_sealed_when_it_is_old_enough_though_nothing_follows(tmp_pa
 
 
 def test_the_oldest_segments_go_first_and_the_newest_stays(tmp_path: Path) -> None:
-    log, _ = opened(tmp_path, 1, SMALL)
-    log.append(part(1, 3))
-    log.close()
+    record(tmp_path, 1, SMALL, part(1, 3))
     size = sum(path.stat().st_size for path in tmp_path.iterdir())
-    log, _ = opened(tmp_path, 2, EventLogSettings(1, 3600.0, int(size * 2.5)))
-    for first in (1, 4, 7, 10):
-        log.append(part(first, 3))
-    log.close()
+    record(tmp_path, 2, EventLogSettings(1, 3600.0, int(size * 2.5)), *(part(first, 3) for first in (1, 4, 7, 10)))
     assert numbers(tmp_path) == [(2, number) for number in range(7, 13)]
-    log, _ = opened(tmp_path, 3, EventLogSettings(1, 3600.0, 1))
-    log.append(part(1, 3))
-    log.close()
+    record(tmp_path, 3, EventLogSettings(1, 3600.0, 1), part(1, 3))
     assert numbers(tmp_path) == [(3, 1), (3, 2), (3, 3)]
-
-
-def test_another_node_in_the_same_directory_is_left_alone(tmp_path: Path) -> None:
-    other = tmp_path / unsealed_name("other", 1, 1)
-    other.write_bytes(START)
-    log, last = opened(tmp_path, 1, EventLogSettings(1, 3600.0, 1))
-    log.append(part(1, 1))
-    log.close()
-    assert last is None
-    assert other.exists()
-
-
-def test_the_next_start_knows_how_far_the_log_goes(tmp_path: Path) -> None:
-    for boot, events in ((3, 5), (4, 2)):
-        log, _ = opened(tmp_path, boot)
-        log.append(part(1, events))
-        log.close()
-    log, last = opened(tmp_path, 9)
-    log.close()
-    assert last == LastEvent(4, 2)
 
 
 def leftover(directory: Path) -> tuple[Path, list[int]]:
@@ -124,41 +95,32 @@ def leftover(directory: Path) -> tuple[Path, list[int]]:
 
 
 def test_what_a_killed_process_left_is_cut_at_its_last_whole_block(tmp_path: Path) -> None:
-    """At whatever byte it ends."""
+    """At whatever byte it ends, and before a damaged one."""
     model = tmp_path / "model"
     model.mkdir()
     path, ends = leftover(model)
     data = path.read_bytes()
-    for size in range(len(START), len(data) + 1):
+    damaged = bytearray(data)
+    damaged[ends[1] + 25] ^= 1
+    for left in [*(data[:size] for size in range(len(START), len(data) + 1)), bytes(damaged)]:
         directory = tmp_path / "cut"
         directory.mkdir()
-        (directory / path.name).write_bytes(data[:size])
-        log, last = opened(directory, 6)
-        log.close()
-        kept = 0 if size < ends[1] else 3 if size < ends[2] else 5
+        (directory / path.name).write_bytes(left)
+        last = record(directory, 6)
+        kept = 0 if len(left) < ends[1] else 3 if len(left) < ends[2] or left == damaged else 5
         assert last == (LastEvent(5, kept) if kept else None)
         assert numbers(directory) == [(5, number) for number in range(1, kept + 1)]
         assert not [name for name in names(directory) if parse_unsealed(name)]
         shutil.rmtree(directory)
 
 
-def test_a_damaged_byte_ends_what_is_kept(tmp_path: Path) -> None:
-    path, ends = leftover(tmp_path)
-    data = bytearray(path.read_bytes())
-    data[ends[1] + 25] ^= 1
-    path.write_bytes(data)
-    log, last = opened(tmp_path, 6)
-    log.close()
-    assert last == LastEvent(5, 3)
-
-
-def test_a_leftover_of_another_version_is_left_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = tmp_path / unsealed_name(NODE, 5, 1)
-    path.write_bytes(START[:-1] + b"\x09")
+def test_what_another_node_or_version_left_is_left_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    other, newer = tmp_path / unsealed_name("other", 1, 1), tmp_path / unsealed_name(NODE, 5, 1)
+    other.write_bytes(START)
+    newer.write_bytes(START[:-1] + b"\x09")
     with caplog.at_level(logging.ERROR):
-        log, _ = opened(tmp_path, 6)
-    log.close()
-    assert path.exists()
+        assert record(tmp_path, 6, EventLogSettings(1, 3600.0, 1), part(1, 1)) is None
+    assert (other.exists(), newer.exists()) == (True, True)
     assert "a segment of format version 9; this release reads version 1" in caplog.text
 
 

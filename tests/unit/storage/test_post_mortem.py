@@ -11,15 +11,10 @@ from storage.messages import lmdb_environment
 from storage.messages.keys import SEGMENT
 from storage.messages.message_store import MessageStore
 from storage.messages.offline_reader import Found, Range, StoppedStore, definitions_of
-from storage.storage_errors import StoreCorrupt, StoreError, StoreIncompatible, StoreLocked
+from storage.storage_errors import StoreCorrupt, StoreError, StoreIncompatible
 from tests.unit.storage.writing import END, Writer
 
 QUEUE = 7
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "messages"
 
 
 def put(path: Path, *flushes: list[bytes]) -> list[int]:
@@ -60,16 +55,6 @@ def test_live_messages_are_found_and_settled_ones_are_not(path: Path) -> None:
         ]
 
 
-def test_ranges_divide_a_lane_without_overlap(path: Path) -> None:
-    positions = put(path, *([b"%d" % number, b"x"] for number in range(7)))
-    with StoppedStore(path) as stopped:
-        parts = stopped.ranges(QUEUE, 0, 3)
-        assert len(parts) == 3
-        read = [each for part in parts for each in found(stopped, part)]
-    assert [each.message.position for each in read if each.message] == positions
-    assert [each.segment for each in read][::2] == positions[::2]
-
-
 def test_damage_is_told_and_costs_nothing_else(path: Path) -> None:
     positions = put(path, [b"a", b"b"], [b"c"], [b"d"])
     with lmdb_environment.open_environment(path) as environment, environment.begin(write=True) as txn:
@@ -96,15 +81,6 @@ def test_nothing_is_written_and_no_lock_is_made(path: Path) -> None:
     assert hashlib.sha256((path / "data.mdb").read_bytes()).digest() == before
     assert [file.name for file in path.parent.iterdir()] == ["messages"]
     assert [file.name for file in path.iterdir() if file.name != "ballast"] == ["data.mdb"]
-
-
-def test_a_store_in_use_is_refused_and_so_is_its_use_while_it_is_read(path: Path) -> None:
-    put(path, [b"a"])
-    with MessageStore.open(path), pytest.raises(StoreLocked):
-        StoppedStore(path)
-    with StoppedStore(path), pytest.raises(StoreLocked):
-        MessageStore.open(path)
-    MessageStore.open(path).close()
 
 
 def test_pages_that_cannot_be_read_are_an_error_of_the_store(path: Path) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 
-from storage.batch import COUNTER_BITS, PERSISTENT, LaneState, LaneWrites, Purge, SealedBatch, WriteBatch
+from storage.batch import COUNTER_BITS, DELAYED, PERSISTENT, LaneState, LaneWrites, Purge, SealedBatch, WriteBatch
 from storage.messages.message_store import MessageStore
 
 ROUTE = b"\x02ex\x03key"
@@ -66,6 +67,12 @@ class Writer:
             writes.state.bytes += len(body)
         return position
 
+    def delay(self, queue_id: int, body: bytes, due: int, *, persistent: bool = True) -> int:
+        """Put a message that waits until `due`; its position."""
+        position = self.put(queue_id, body, persistent=persistent, expires_at=due)
+        self._lane(queue_id, 0).puts[position][0].flags |= DELAYED
+        return position
+
     def puts(self, queue_id: int, bodies: Iterable[bytes]) -> list[int]:
         """Put several messages."""
         return [self.put(queue_id, body) for body in bodies]
@@ -78,6 +85,13 @@ class Writer:
                 writes.settled.append(position)
             self._uncount(queue_id, lane, position)
 
+    def move(self, queue_id: int, position: int, *, lane: int = 0) -> None:
+        """Be finished with a message, written or not, because of something that was put with this batch."""
+        writes, size = self._lane(queue_id, lane), self._sizes[(queue_id, lane)].get(position, -1)
+        if writes.puts.pop(position, None) is None:
+            writes.moved[position] = size
+        self._uncount(queue_id, lane, position)
+
     def purge(self, queue_id: int, survivors: Iterable[int] = (), *, lane: int = 0) -> None:
         """Drop everything but the survivors."""
         kept, floor = sorted(survivors), self.next_position()
@@ -87,18 +101,12 @@ class Writer:
             self._uncount(queue_id, lane, position)
         self.batch.purges.append(Purge(queue_id, lane, floor, tuple(kept)))
 
-    def truncate(self, queue_id: int, floor: int) -> None:
-        """Drop everything of a stream below an offset."""
-        self._lane(queue_id, 0)
-        for position in [position for position in self._sizes[(queue_id, 0)] if position < floor]:
-            self._uncount(queue_id, 0, position)
-        self.batch.purges.append(Purge(queue_id, 0, floor, ()))
-
     def delete(self, queue_id: int) -> None:
         """Delete a queue."""
         for lane in [lane for queue, lane in self._states if queue == queue_id]:
             self._lane(queue_id, lane).puts.clear()
             self._lane(queue_id, lane).settled.clear()
+            self._lane(queue_id, lane).moved.clear()
             for position in list(self._sizes[(queue_id, lane)]):
                 self._uncount(queue_id, lane, position)
         self.batch.deleted_queues.append(queue_id)
@@ -138,6 +146,11 @@ def bodies(store: MessageStore, queue_id: int, lane: int = 0) -> list[bytes]:
         found += [message.body for message in messages]
         after = messages[-1].position
     return found
+
+
+def contents(path: Path) -> dict[str, bytes]:
+    """Every file below a directory."""
+    return {str(file.relative_to(path)): file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
 def clear_away(store: MessageStore, budget_records: int = 256) -> int:

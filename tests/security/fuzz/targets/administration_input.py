@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import trio
 import trio.testing
@@ -25,9 +25,7 @@ from broker.server.engine import Wakeup
 from broker.server.serve import Server
 from tests.security.fuzz.broker_under_test import Failures, scratch_directory, watching_logs
 from tests.security.fuzz.choices import Choices, once_in, pick
-from tests.security.fuzz.grammar import ODD_NAMES
-
-T = TypeVar("T")
+from tests.security.fuzz.grammar import ARGUMENTS, ODD_NAMES, TYPES
 
 KINDS = {"not_found", "already_exists", "invalid", "refused", "failed"}
 COMMANDS = (*QUESTIONS, *CHANGES, *CHANGES, *CHANGES, *COPIES, "import_definitions", "import_definitions", "unknown")
@@ -35,59 +33,12 @@ VHOST = "v"
 LINES_MAX = 4
 OPEN_SECONDS = 30.0
 
-_TEXTS = (
-    "",
-    "v",
-    "q",
-    "x",
-    "guest",
-    "root",
-    "/",
-    ".*",
-    "^q$",
-    "(",
-    "[",
-    "a{1,2}",
-    "(?P<a>",
-    "\\",
-    "*",
-    "\ud800",
-    "\udc80",
-)
+_NAMES = ("", "v", "q", "x", "guest", "root", "/")
+_PATTERNS = (".*", "^q$", "(", "[", "a{1,2}", "(?P<a>", "\\", "*")
+_TEXTS = (*_NAMES, *_PATTERNS, "\ud800", "\udc80")
 _QUEUE_TYPES = ("", "classic", "quorum", "stream", "other")
 _LIMITS = ("max-connections", "max-channels", "max-queues", "other")
-_KEYS = (
-    "max-length",
-    "max-length-bytes",
-    "message-ttl",
-    "expires",
-    "dead-letter-exchange",
-    "dead-letter-routing-key",
-    "overflow",
-    "max-age",
-    "queue-mode",
-    "delivery-limit",
-    "alternate-exchange",
-    "consumer-timeout",
-    "stream-max-segment-size-bytes",
-    "ha-mode",
-    "ha-params",
-    "other",
-)
-_ARGUMENTS = (
-    "x-max-priority",
-    "x-queue-type",
-    "x-message-ttl",
-    "x-expires",
-    "x-max-length",
-    "alternate-exchange",
-    "x-delayed-type",
-    "hash-header",
-    "x-match",
-    "x-recent-history-length",
-    "a",
-)
-_TYPES = ("direct", "fanout", "topic", "headers", "x-consistent-hash", "x-delayed-message", "x-recent-history", "other")
+_KEYS = (*(name.removeprefix("x-") for name in ARGUMENTS), "ha-mode", "ha-params", "consumer-timeout", "other")
 
 
 def value(choices: Choices, depth: int = 0) -> Any:
@@ -171,10 +122,10 @@ def definitions(choices: Choices) -> dict[str, Any]:
         return entry
 
     def queue(choices: Choices) -> dict[str, Any]:
-        return with_({"durable": bool(choices.number(0, 7)), "arguments": _map(choices, _ARGUMENTS, _small)})
+        return with_({"durable": bool(choices.number(0, 7)), "arguments": _map(choices, tuple(ARGUMENTS), _small)})
 
     def exchange(choices: Choices) -> dict[str, Any]:
-        return with_({"type": pick(choices, _TYPES), "arguments": _map(choices, _ARGUMENTS, _small)})
+        return with_({"type": pick(choices, TYPES), "arguments": _map(choices, tuple(ARGUMENTS), _small)})
 
     def binding(choices: Choices) -> dict[str, Any]:
         ends = {
@@ -296,10 +247,8 @@ class Office:
 
     def ask(self, lines: list[bytes]) -> list[dict[str, Any]]:
         """Send lines over one connection; the answers."""
-        return [json.loads(answer) for answer in self._within(self._ask, lines).splitlines()]
-
-    def _within(self, do: Callable[..., Awaitable[T]], *given: object) -> T:
-        return trio.from_thread.run(do, *given, trio_token=self._token)
+        answers = trio.from_thread.run(self._ask, lines, trio_token=self._token)
+        return [json.loads(answer) for answer in answers.splitlines()]
 
     async def _ask(self, lines: list[bytes]) -> bytes:
         ours, theirs = trio.testing.memory_stream_pair()

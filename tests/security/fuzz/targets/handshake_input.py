@@ -114,7 +114,4 @@ def opened() -> Iterator[Callable[[Choices], None]]:
             finally:
                 place.sweep(client)
 
-        try:
-            yield greet
-        finally:
-            place.core.close()
+        yield greet

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from base64 import b64encode
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import trio
@@ -23,7 +22,7 @@ from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from harness.brokers.broker_core import Core
 from harness.brokers.http_broker import write_segments
-from tests.security.fuzz.broker_under_test import scratch_directory
+from tests.security.fuzz.broker_under_test import scratch_directory, watching_logs
 from tests.security.fuzz.choices import Choices, once_in, pick
 
 SECRET = "hunter2hunter2"
@@ -112,23 +111,6 @@ def said(choices: Choices) -> list[bytes]:
     return [*pieces, whole]
 
 
-class _Watch(logging.Handler):
-    """Notes what is logged, and objects to failures and secrets when asked."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.records: list[logging.LogRecord] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.records.append(record)
-
-    def check(self) -> None:
-        records, self.records = self.records, []
-        for record in records:
-            assert record.exc_info is None, record.getMessage()
-            assert SECRET not in record.getMessage()
-
-
 async def converse(pages: EventPages, pieces: list[bytes]) -> bytes:
     """What the broker answers to some pieces, and then the end."""
     ours, theirs = trio.testing.memory_stream_pair()
@@ -171,14 +153,8 @@ def check(heard: bytes) -> None:
 @contextmanager
 def opened() -> Iterator[Callable[[Choices], None]]:
     """The target, ready for inputs."""
-    watch, log = _Watch(), logging.getLogger("leveret.http")
-    level, propagate = log.level, log.propagate
-    log.addHandler(watch)
-    log.setLevel(logging.DEBUG)
-    log.propagate = False
-    with scratch_directory() as directory:
-        core = Core(directory / "messages")
-        try:
+    with scratch_directory() as directory, watching_logs(SECRET) as failures:
+        with closing(Core(directory / "messages")) as core:
             pages = _pages(core, directory)
 
             def take(choices: Choices) -> None:
@@ -186,14 +162,9 @@ def opened() -> Iterator[Callable[[Choices], None]]:
                 heard = trio.run(converse, pages, said(choices), clock=clock)
                 assert SECRET.encode() not in heard
                 check(heard)
-                watch.check()
+                failures.check()
 
             yield take
-        finally:
-            core.close()
-            log.removeHandler(watch)
-            log.setLevel(level)
-            log.propagate = propagate
 
 
 def _pages(core: Core, directory: Path) -> EventPages:

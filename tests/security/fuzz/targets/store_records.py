@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.batch import DELAYED, PERSISTENT, ClosedSegment
+from storage.batch import PERSISTENT, ClosedSegment
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
 from storage.messages.verify_messages import verify
@@ -47,7 +47,7 @@ class Pristine:
             self._put(writer, STREAM, b"stream %d" % number, position=number, expires_at=1000 + number)
         swept = [self._put(writer, SWEPT, b"swept %d" % number) for number in range(6)]
         self._put(writer, GONE, b"gone")
-        self._put_delayed(writer)
+        self.bodies[DELAYING, 0, writer.delay(DELAYING, b"delayed", 5000)] = b"delayed"
         writer.batch.closed_segments.append(ClosedSegment(STREAM, 0, 0, 3, 24, 1002))
         writer.flush()
         writer.settle(PLAIN, places[0], places[5])
@@ -61,10 +61,6 @@ class Pristine:
         position = writer.put(queue, body, lane=lane, **how)
         self.bodies[queue, lane, position] = body
         return position
-
-    def _put_delayed(self, writer: Writer) -> None:
-        position = self._put(writer, DELAYING, b"delayed", expires_at=5000)
-        writer._lane(DELAYING, 0).puts[position][0].flags |= DELAYED
 
 
 class Damaged:

@@ -5,10 +5,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
-from broker.session.login.certificate_names import Naming, alternative_names, login_name, valid_until
 from broker.wire.amqp_errors import ConnectionException, DecodeError
 from broker.wire.assembler import Assembler
 from broker.wire.constants import FRAME_METHOD
@@ -117,42 +115,6 @@ def _assemble(assembler: Assembler, each: Frame) -> None:
         assert HEADER_START.unpack_from(command.header_payload)[2] == len(command.body)
 
 
-def certificates(choices: Choices) -> None:
-    """What has the outline of a certificate names its owner, or is none."""
-    fields = [_element(choices) for _ in range(choices.number(5, 8))]
-    fields[3] = _wrapped(0x30, *(_wrapped(0x17, pick(choices, _DATES)) for _ in range(choices.number(0, 2))))
-    parts = (_wrapped(0x31, _wrapped(0x30, _element(choices), _element(choices))) for _ in range(choices.number(0, 2)))
-    fields[4] = _wrapped(0x30, *parts)
-    names = _wrapped(0x04, _wrapped(0x30, *(_element(choices) for _ in range(choices.number(0, 3)))))
-    extension = _wrapped(0x30, _wrapped(0x06, b"\x55\x1d\x11"), names)
-    wire = _wrapped(0x30, _wrapped(0x30, *fields, _wrapped(0xA3, _wrapped(0x30, extension))))
-    if choices.number(0, 1):
-        wire = _bent(choices, wire)
-    for look in _LOOKS:
-        _outcome(look, wire)
-
-
-_DATES = (b"310203040506Z", b"20310203040506Z", b"", b"\xff", b"9" * 40)
-_TAGS = (0x0C, 0x13, 0x14, 0x16, 0x1C, 0x1E, 0x30, 0x06, 0x81, 0x82, 0x86, 0x87, 0xA0, 0x02)
-_LOOKS: tuple[Callable[[bytes], Any], ...] = (
-    valid_until,
-    *(partial(login_name, naming=Naming(source)) for source in ("distinguished_name", "common_name")),
-    *(partial(alternative_names, kind=kind) for kind in ("other_name", "email", "dns", "uri", "ip")),
-)
-
-
-def _wrapped(tag: int, *contents: bytes) -> bytes:
-    content = b"".join(contents)
-    size = len(content)
-    length = bytes((size,)) if size < 128 else b"\x82" + struct.pack(">H", size)
-    return bytes((tag,)) + length + content
-
-
-def _element(choices: Choices) -> bytes:
-    content = pick(choices, (b"\x55\x04\x03", b"guest", b"\x82" * 200 + b"\x01", b"", b"\xd8\x00", b"\x00\x11\x00\x00"))
-    return _wrapped(pick(choices, _TAGS), content if choices.number(0, 1) else choices.data(20))
-
-
 def _bent(choices: Choices, wire: bytes) -> bytes:
     """The same bytes, or some of them others, or some missing, or some too many."""
     bent = bytearray(wire)
@@ -180,5 +142,5 @@ def _outcome(read: Callable[[bytes], Any], wire: bytes) -> Any:
 @contextmanager
 def opened() -> Iterator[Callable[[Choices], None]]:
     """The target, ready for inputs."""
-    kinds = (tables, headers, methods, frames, certificates)
+    kinds = (tables, headers, methods, frames)
     yield lambda choices: pick(choices, kinds)(choices)

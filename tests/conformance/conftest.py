@@ -1,0 +1,70 @@
+"""What most tests on the wire begin with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from harness.clients.shorthand import exchange_declare, exchange_delete, queue_bind, queue_declare, queue_delete
+from harness.clients.wire_client import Client
+from tests.conformance import Connect, Made
+
+
+def _table(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Python's names of arguments as they are on the wire: `max_length` is x-max-length."""
+    return {"x-" + key.replace("_", "-"): value for key, value in arguments.items()}
+
+
+@pytest.fixture
+def queue(new_queue: Made) -> str:
+    """An empty exclusive queue of the client, bound to nothing but the default exchange."""
+    return new_queue()
+
+
+@pytest.fixture
+def new_queue(client: Client, name: Made) -> Made:
+    """A function that declares exclusive queues of the client; `max_length=3` is the argument x-max-length.
+
+    `new_queue(exchange, key)` is bound at once.
+    """
+
+    def declared(exchange: str = "", key: str = "", **arguments: Any) -> str:
+        queue = str(client.ask(queue_declare(name(), exclusive=True, arguments=_table(arguments))).queue)
+        if exchange:
+            client.ask(queue_bind(queue, exchange, key))
+        return queue
+
+    return declared
+
+
+@pytest.fixture
+def declare(connect: Connect, name: Made) -> Iterator[Made]:
+    """A function that declares queues for any connection; all are deleted at the end."""
+    owner, made = connect(), []
+
+    def declared(**arguments: Any) -> str:
+        made.append(name())
+        owner.ask(queue_declare(made[-1], durable="queue_type" in arguments, arguments=_table(arguments)))
+        return made[-1]
+
+    yield declared
+    for queue in made:
+        owner.ask(queue_delete(queue))
+
+
+@pytest.fixture
+def new_exchange(client: Client, connect: Connect, name: Made) -> Iterator[Made]:
+    """A function that declares exchanges, the options as in `exchange_declare`; all are deleted at the end."""
+    made: list[str] = []
+
+    def declared(kind: str = "direct", **options: Any) -> str:
+        made.append(name("x"))
+        client.ask(exchange_declare(made[-1], kind, **options))
+        return made[-1]
+
+    yield declared
+    owner = connect()
+    for exchange in made:
+        owner.ask(exchange_delete(exchange))

@@ -1,0 +1,48 @@
+"""The ledger of confirms: what may be answered is, in as few answers as the rules allow, and nothing else.
+
+That every publish is answered once, and none before it is on disk, is held against whole brokers by the simulation and
+by the crash states (planted: confirm before sync, confirm before commit).
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from broker.session.channel.confirms import Answer, ConfirmLedger
+
+WAIT, SETTLE, REFUSE, STORE, ANSWER = range(5)
+"""A publish that waits for the disk, one that need not, one that is refused; the disk; answers are sent."""
+
+
+@pytest.mark.parametrize(
+    ("actions", "answers"),
+    [
+        ([SETTLE], [Answer(1, False, False)]),
+        ([REFUSE, REFUSE], [Answer(2, True, True)]),
+        ([SETTLE, SETTLE, REFUSE, SETTLE], [Answer(2, True, False), Answer(3, False, True), Answer(4, False, False)]),
+        ([WAIT, REFUSE], [Answer(2, False, True)]),
+        ([SETTLE, WAIT], [Answer(1, False, False)]),
+        ([WAIT], []),
+        # A transient message after a persistent one: a multiple answer would cover the persistent one too.
+        ([WAIT, SETTLE, SETTLE, WAIT], [Answer(2, False, False), Answer(3, False, False)]),
+        ([WAIT, SETTLE, SETTLE, WAIT, ANSWER, STORE], [Answer(4, True, False)]),
+        ([*[WAIT] * 1000, STORE], [Answer(1000, True, False)]),
+    ],
+)
+def test_in_as_few_words_as_the_rules_allow(actions: list[int], answers: list[Answer]) -> None:
+    told: list[ConfirmLedger] = []
+    ledger, batch = ConfirmLedger(1, told.append), 1
+    for action in actions:
+        if action == WAIT:
+            ledger.wait_for(batch)
+        elif action == STORE:
+            ledger.stored(batch)
+            batch += 1
+        elif action == ANSWER:
+            ledger.answers()
+        else:
+            ledger.settle(refused=action == REFUSE)
+        ledger.check()
+    assert bool(told) == any(action != WAIT for action in actions), "whoever answers is told that there is something"
+    assert ledger.answers() == answers
+    assert ledger.last == sum(action in (WAIT, SETTLE, REFUSE) for action in actions)

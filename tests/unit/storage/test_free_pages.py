@@ -1,0 +1,67 @@
+"""Free pages of an LMDB file become holes, and nothing else does: not what a reader may still see either."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+
+import lmdb
+import pytest
+
+from storage.space.free_pages import FreePages, cut_back
+
+KEYS = [b"%03d" % number for number in range(150)]
+SIZES = 10, 3_000, 70_000, 400_000
+
+
+def contents(txn: lmdb.Transaction[bytes]) -> dict[bytes, bytes]:
+    return dict(txn.cursor())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_free_takes_no_room_and_what_is_not_stays(tmp_path: Path, seed: int) -> None:
+    walk(tmp_path, seed)
+
+
+def walk(directory: Path, seed: int) -> None:
+    choose, written = random.Random(seed), dict[bytes, bytes]()
+    with lmdb.Environment(str(directory / "store"), map_size=1 << 40, sync=False) as environment:
+        pages = FreePages(directory / "store", environment)
+        for number in range(150):
+            reader, seen = environment.begin(), dict(written)
+            for _ in range(choose.randrange(1, 4)):
+                with environment.begin(write=True) as txn:
+                    for key in choose.sample(KEYS, 4):
+                        written[key] = choose.randbytes(choose.choice(SIZES))
+                        txn.put(key, written[key])
+                    for key in choose.sample(sorted(written), len(written) // choose.choice((3, 30))):
+                        txn.delete(key)
+                        del written[key]
+            while pages.give_back():
+                pass
+            assert contents(reader) == seen
+            reader.abort()
+            if number % 10 == 0:
+                with environment.begin() as txn:
+                    assert contents(txn) == written
+        for key in (b"last", b"but one"):
+            with environment.begin(write=True) as txn:
+                txn.put(key, b"")
+        while pages.give_back():
+            pass
+        assert pages.allocated_bytes < sum(map(len, written.values())) * 1.5 + (1 << 20)
+        pages.close()
+
+
+def test_what_a_failed_commit_leaves_is_cut_off(tmp_path: Path) -> None:
+    with lmdb.Environment(str(tmp_path), map_size=1 << 40) as environment, environment.begin(write=True) as txn:
+        txn.put(b"key", bytes(100_000))
+    file = os.open(tmp_path / "data.mdb", os.O_RDWR)
+    size = os.fstat(file).st_size
+    os.ftruncate(file, size + (5 << 20))
+    cut_back(file)
+    assert os.fstat(file).st_size <= size
+    os.close(file)
+    with lmdb.Environment(str(tmp_path), readonly=True) as environment, environment.begin() as txn:
+        assert contents(txn) == {b"key": bytes(100_000)}
