@@ -1,6 +1,6 @@
 """The options of the data source: parsed once, checked, and named in every complaint.
 
-Spark hands options over as text and in any case. An option that nobody knows is refused, because a misspelt limit would
+Spark hands options over as text and in any case. An unknown option is refused, because a misspelt limit would
 otherwise be no limit at all.
 """
 

@@ -22,7 +22,7 @@ except ImportError:  # Spark before 4.2: a source is not told where a batch begi
             self.max_rows = max_rows
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Whoever can say where "now" ends."""
+        """A reader that can stop where the source ended when the query began."""
 
 
 try:

@@ -1,8 +1,9 @@
 """Sealed segments to Parquet: a file for each, and a manifest of what is whole.
 
 A file is written under a hidden name, synced where that is up to us, and renamed; then the manifest that lists it is
-replaced in the same way. So whoever believes the manifest never sees half a file, and an export that was interrupted
-goes on behind the last file that is listed. Files have the names of their segments: to write one again changes nothing.
+replaced in the same way. So a reader that follows the manifest never sees half a file, and an export that was
+interrupted goes on behind the last file that is listed. Files have the names of their segments: to write one again
+changes nothing.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ A duration belongs to the minute of the later of its two events: it says what wa
 that is over never changes, whatever comes later. Durations are differences of the machine's clock, over a restart too.
 Where the clock was set back in between nothing can be measured: that is counted as negative, and not as a duration.
 
-- publish_to_confirm counts in each queue that the message reached, and in none where it reached none. Nobody confirms
-  dead letters and messages whose delay is over.
+- publish_to_confirm counts in each queue that the message reached, and in none where it reached none. Dead
+  letters and messages whose delay is over have no confirm.
 - publish_to_deliver ends with the first delivery out of a queue, which is not marked as redelivered. A message that
   went back to the end of a quorum queue has had that.
 - deliver_to_ack begins with the delivery that is acknowledged: the last one before, of the same boot, unless the

@@ -1,8 +1,8 @@
 """Some of the messages of a dead-letter queue back into an exchange, and the others left where they are.
 
-Messages are fetched over one connection and held there, unacknowledged: nobody else gets them meanwhile. Spark says
-which of the rows are meant. Those are published with confirms, some at a time and in their order, and acknowledged when
-they are confirmed; in the end the connection closes, and whatever was not acknowledged is in its old place.
+Messages are fetched over one connection and held there, unacknowledged: no other consumer gets them meanwhile. Spark
+says which of the rows are meant. Those are published with confirms, some at a time and in their order, and acknowledged
+when they are confirmed; in the end the connection closes, and whatever was not acknowledged is in its old place.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The depth of a queue is counted from the last event at which it was known: the start of a boot, whose events name
 everything that is there; a purge, which names what consumers hold and leaves nothing else; the deletion of the queue,
 or its first declaration. A message of an earlier boot was there at the start if any event of this boot names it, be it
-its end. Unacknowledged messages count, and so do dead letters that nobody takes.
+its end. Unacknowledged messages count, and so do dead letters that no consumer takes.
 
 `depth` is null before everything that was there at a start has been recorded, behind a gap of the log that leaves
 doubt until the next such event, and for streams, from which nothing is consumed and which drop messages without events.

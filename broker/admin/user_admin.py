@@ -56,5 +56,5 @@ def authenticate_user(administration: Administration, arguments: Arguments) -> N
 def _hashed(arguments: Arguments) -> str:
     password = arguments.text("password")
     if not password:
-        raise invalid("argument password: is empty, and nobody can log in with an empty password")
+        raise invalid("argument password: is empty; an empty password is refused at every login")
     return hash_password(password.encode("utf-8", "surrogateescape"))

@@ -90,7 +90,7 @@ class Holding:
         quiet = asked_at - self.quiet_since
         if quiet < QUIET_SECONDS or (self.ready() > 0 and quiet < SILENT_SECONDS):
             return False
-        self._connection.process_data_events(time_limit=0)  # what came while nobody looked
+        self._connection.process_data_events(time_limit=0)  # what came in the meantime
         return self.quiet_since < asked_at
 
     def gather(

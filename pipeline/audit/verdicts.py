@@ -184,7 +184,7 @@ def verdicts(
     - queued: it was there the last time that everything was recorded, or has come since;
     - lost: it was promised, by a confirm as a rule, and is gone without an end;
     - unknown: it is gone, and a gap of the log lies where its end may have been;
-    - not confirmed, not kept: it is gone without an end, and nobody was promised anything.
+    - not confirmed, not kept: it is gone without an end, and no promise was made for it.
 
     `violations` lists what must never happen besides: delivered after its end, there again after its end, delivered
     twice as new, out of order. `last` and `absent` are the moments at which it was last heard of, and at which it was

@@ -1,8 +1,8 @@
 """Charts as SVG that stands in a page: small, without scripts, in colours that the page's style sheet gives them.
 
-Matplotlib draws in colours that mean something to nobody else, and each is then replaced by a variable of the style
-sheet; so a chart is right in light and dark and on paper. Nothing from the log is drawn but numbers and times: names
-are the page's, which escapes them.
+Matplotlib draws in colours that serve as marks only, and each is then replaced by a variable of the style sheet; so a
+chart is right in light and dark and on paper. Nothing from the log is drawn but numbers and times: names are the
+page's, which escapes them.
 """
 
 from __future__ import annotations

@@ -127,7 +127,7 @@ def queue_rows(directory: DataDirectory) -> list[dict[str, Any]]:
     """Each queue, and each exchange with delayed messages, with what the store holds of it.
 
     `oldest` is the position of its first message, `oldest_timestamp` what that says of its time (of a stream's, when
-    it was published). At the end stand messages that belong to nobody, under their queue's number alone, and those of
+    it was published). At the end stand messages without a queue, under their queue's number alone, and those of
     queues that ended with the process, which no start brings back.
     """
     rows = {

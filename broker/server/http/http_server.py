@@ -1,10 +1,10 @@
 """HTTP over sockets: h11 knows the protocol, trio the waiting; here are the limits.
 
 A connection is a task. It is busy while it answers a user with valid credentials; else it waits: for a request,
-because an answer is held back, or until a stranger takes one. There may be so many connections: when that is reached,
-some of those that wait go, and new ones are accepted as soon as there is room. Strangers go first, from the addresses
-that have most of them, the longest there first. So a client that
-says nothing, sends a byte at a time or reads nothing keeps no other out for long, and an answer that is being taken is
+because an answer is held back, or until a client without credentials has taken one. Their number is limited: at the
+limit some of the waiting connections are closed, and new ones are accepted as soon as there is room. Those without
+credentials are closed first, from the addresses that have most of them, the oldest first. So a client that says
+nothing, sends a byte at a time or reads nothing keeps no other out for long, and an answer that is being taken is
 never cut off. Every other step has a time limit.
 
 What a client has sent is never logged: h11's complaints quote it, and there may be a password in it.
@@ -103,7 +103,8 @@ class WebServer:
 class HttpConnection:
     """One client's connection, one request after the other.
 
-    `admitted`: credentials came with its last request. `since`: when it last began to wait; of a stranger, to exist.
+    `admitted`: credentials came with its last request. `since`: when it last began to wait; without credentials, when
+    it was accepted.
     """
 
     def __init__(self, stream: trio.abc.Stream, peer: Peer, settings: Http, application: Application) -> None:
@@ -270,7 +271,7 @@ class HttpConnection:
 
 
 def _dispensable_first(waiting: Iterable[HttpConnection]) -> list[HttpConnection]:
-    """In which order connections go: strangers first, those that are one of many from their address before others."""
+    """The order in which they are closed: first without credentials, of those first with many from one address."""
     seen: Counter[str] = Counter()
     rank: dict[HttpConnection, int] = {}
     for each in sorted(waiting, key=attrgetter("since"), reverse=True):
