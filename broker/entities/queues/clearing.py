@@ -60,6 +60,8 @@ class Returned(NamedTuple):
     """It writes to disk: it may have to wait for that."""
     first: bool
     """They go out again before what is ready: nothing may be delivered until they are back."""
+    ready: bool
+    """They will be ready once they are dealt with, so a purge drops them with what is ready."""
 
 
 class Clearing:
@@ -95,8 +97,8 @@ class Clearing:
         """The disk is so far behind that even little has to wait."""
         return self._batches.full
 
-    def take_in(self, entries: Sequence[Entry], deal_with: DealWith, *, writes: bool, first: bool) -> None:
-        """Deal with messages that came back: with few at once, if no others are in line."""
+    def take_in(self, entries: Sequence[Entry], deal_with: DealWith, *, writes: bool, first: bool, ready: bool) -> None:
+        """Deal with messages that came back: with few at once, if no others are in line. See `Returned`."""
         if self._batches.urgent:
             while entries:
                 entries = entries[deal_with(entries) :]
@@ -106,7 +108,7 @@ class Clearing:
             return
         for entry in entries:
             entry.consumer = None
-        self._line.append(Returned(deque(entries), deal_with, writes, first))
+        self._line.append(Returned(deque(entries), deal_with, writes, first, ready))
         self.size += len(entries)
         self._first += first * len(entries)
         self.begin()
@@ -120,6 +122,16 @@ class Clearing:
             self.working = True
             self._done = self._background_work.begin(until_done(self._step, self._ended), self._has_to_wait)
         return self._done
+
+    def purge(self) -> int:
+        """Drop what is in line to be ready again; how many messages that are. The rest are to be dead letters."""
+        dropped = 0
+        for returned in self._line:
+            if returned.ready:
+                self._leave_line(returned, len(returned.entries))
+                dropped += len(returned.entries)
+        self._line = [returned for returned in self._line if not returned.ready]
+        return dropped
 
     def end(self) -> int:
         """The queue is gone, and what is in line with it; how many messages that are."""

@@ -202,7 +202,8 @@ class OrderedQueue(Queue):
             return
         if len(entries) > RUN_MESSAGES:  # so many are put into their places last first, which costs least
             entries = sorted(entries, key=_position, reverse=True)
-        self.clearing.take_in(entries, partial(self._take_back, abandoned=abandoned), writes=False, first=True)
+        take_back = partial(self._take_back, abandoned=abandoned)
+        self.clearing.take_in(entries, take_back, writes=False, first=True, ready=True)
 
     def _take_back(self, entries: Sequence[Entry], *, abandoned: bool) -> int:
         if self.events is not None:
@@ -226,7 +227,7 @@ class OrderedQueue(Queue):
         if self.deleted:
             self.unacked -= len(entries)
         else:
-            self.clearing.take_in(entries, self._reject, writes=True, first=False)
+            self.clearing.take_in(entries, self._reject, writes=True, first=False, ready=False)
 
     def _reject(self, entries: Sequence[Entry]) -> int:
         if self.arguments.dead_letter_exchange is not None:
@@ -272,11 +273,13 @@ class OrderedQueue(Queue):
     # The whole: purge, restore
 
     def purge(self) -> int:
-        """Drop every ready message; their number."""
+        """Drop every ready message, and those that are on their way to be ready again; their number."""
+        returned = self.clearing.purge()
+        self.unacked -= returned
         if self.events is not None:
             self.events.purged(self._position + 1, self.held)
         self.store.purge(self._position + 1, self.held)
-        return self.ready_messages.clear()
+        return returned + self.ready_messages.clear()
 
     def delete(self) -> int:
         """End: no consumers, no messages. The number of ready messages."""

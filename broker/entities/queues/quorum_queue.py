@@ -278,9 +278,9 @@ class QuorumQueue(OrderedQueue):
             return
         limited = self.arguments.delivery_limit is not None
         first = abandoned or limited
-        self.clearing.take_in(
-            entries, partial(self._take_back, abandoned=abandoned), writes=limited or not first, first=first
-        )
+        ready = not limited or self.arguments.dead_letter_exchange is None
+        take_back = partial(self._take_back, abandoned=abandoned)
+        self.clearing.take_in(entries, take_back, writes=limited or not first, first=first, ready=ready)
 
     def _take_back(self, entries: Sequence[Entry], *, abandoned: bool) -> int:
         if self.arguments.dead_letter_exchange is not None:  # one dead letter in a step: it may be copied very often

@@ -17,6 +17,7 @@ from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES, PORTION_STEPS
 from broker.wire.method import Method
 from broker.wire.methods import (
+    BasicCancel,
     BasicGetEmpty,
     ChannelClose,
     QueueDeclareOk,
@@ -238,7 +239,7 @@ def test_what_a_quorum_queue_gets_back_is_written_in_bounded_batches_and_in_orde
     assert sorted(contents(core, "q")) == list(range(COUNT))
 
 
-def test_what_is_in_line_outlasts_a_purge_and_ends_with_its_queue(core: Core, sessions: SessionLayer) -> None:
+def test_dead_letters_in_line_outlast_a_purge_and_end_with_their_queue(core: Core, sessions: SessionLayer) -> None:
     queue = fill(core, **LETTERS)
     client = take_all(sessions)
     client.send(nack(0, multiple=True, requeue=False))
@@ -256,6 +257,27 @@ def test_what_is_in_line_outlasts_a_purge_and_ends_with_its_queue(core: Core, se
     sent = core.queue_named("dead").messages
     work_off(core)
     assert core.queue_named("dead").messages == sent < COUNT
+
+
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
+def test_a_purge_drops_what_one_frame_has_given_back(core: Core, sessions: SessionLayer, kind: str) -> None:
+    """RabbitMQ deals with the whole frame first, so all of it is ready then."""
+    queue, client = core.queue(queue_type=kind), sessions.connect()
+    count = PORTION_BYTES // RETURN_BYTES + 1000
+    for _ in range(count):
+        queue.publish(SMALL)
+    client.send(consume("q", "t"))
+    while queue.ready:
+        core.end_turn()
+    client.send(BasicCancel("t", True))
+    client.send(nack(0, multiple=True))
+    assert queue.unacked > 0, "the frame was dealt with in one turn: it is too small for this test"
+    client.received()
+    client.send(QueuePurge("q", False))
+    core.commit()
+    assert client.received() == [QueuePurgeOk(count)]
+    work_off(core)
+    assert queue.messages == 0
 
 
 def test_a_classic_queue_delivers_what_came_back_in_its_order(core: Core, sessions: SessionLayer) -> None:
