@@ -77,6 +77,7 @@ class Engine:
         self._wakeup = wakeup
         self._lazy_flush_seconds = lazy_flush_seconds
         self._lazy_flush_at: float | None = None
+        self._running = trio.CancelScope()
         self.line = trio.Lock()
         """Where connections stand that have more to do than a turn allows: one of them goes on each time round, so that
         those with little to do wait for one long turn, not for as many as there are busy clients."""
@@ -96,18 +97,23 @@ class Engine:
             self._wakeup.call()
 
     async def run(self) -> None:
-        """Run timers, lazy flushes and turns left over, each when its time has come."""
-        while True:
-            await self._wakeup.sleep(self._seconds_to_wait())
-            began = thread_time()
-            self.broker.timers.run(self.broker.clock.now())
-            if self._lazy_flush_at is not None and self._lazy_flush_at <= trio.current_time():
-                self._lazy_flush_at = None
-                self.committer.start_commit(lazily=True)
-            self.end_turn()
-            seconds = thread_time() - began
-            if seconds > LONG_TURN_SECONDS:
-                await trio.sleep(seconds / 2)
+        """Run timers, lazy flushes and turns left over, each when its time has come, until `stop`."""
+        with self._running:
+            while True:
+                await self._wakeup.sleep(self._seconds_to_wait())
+                began = thread_time()
+                self.broker.timers.run(self.broker.clock.now())
+                if self._lazy_flush_at is not None and self._lazy_flush_at <= trio.current_time():
+                    self._lazy_flush_at = None
+                    self.committer.start_commit(lazily=True)
+                self.end_turn()
+                seconds = thread_time() - began
+                if seconds > LONG_TURN_SECONDS:
+                    await trio.sleep(seconds / 2)
+
+    def stop(self) -> None:
+        """Begin no turn any more. What comes due is left to the next start: its batch might never be committed."""
+        self._running.cancel()
 
     def _seconds_to_wait(self) -> float:
         due = self.broker.timers.next_due()

@@ -418,6 +418,7 @@ async def _stop(server: Server, bound: Listeners, events: Events | None) -> None
         await server.close_clients()
         server.broker.background_work.finish()
         await _work_off(server)
+        server.engine.stop()
         await server.definition_log.flush()
         await server.committer.finish()
     if events is not None:

@@ -359,5 +359,24 @@ def test_queues_and_what_is_in_them_are_recorded_at_both_ends(recording: BrokerP
             assert queued == sorted(places * boot), "at its end, and at the second one's start"
 
 
+def test_nothing_happens_behind_the_record_of_a_stop(recording: BrokerProcess) -> None:
+    """Not even delays that are over by then, one each millisecond."""
+    client = Client.connect(recording.address)
+    client.ask(exchange_declare("later", "x-delayed-message", durable=True, arguments={"x-delayed-type": "fanout"}))
+    declare(client, "q")
+    client.ask(queue_bind("q", "later"))
+    for delay in range(1, 3000):
+        client.publish(b"", exchange="later", properties=with_headers({"x-delay": delay}))
+    eventually(lambda: ready(client, "q"), "a delay to be over")
+    client.close()
+    for _ in range(4):
+        recording.restart()
+    assert recording.stop() == 0
+    found = [event for event in events_of(recording) if event.queue == "q"]
+    for boot in range(1, 6):
+        came = {event.position for event in found if event.kind == "route" and event.boot <= boot}
+        assert {event.position for event in found if event.kind == "queued" and event.boot == boot} == came
+
+
 def test_nothing_is_recorded_unasked(shared_process: BrokerProcess) -> None:
     assert not (shared_process.data_dir / "events").exists()
