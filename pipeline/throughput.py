@@ -5,8 +5,9 @@ everything that is there; a purge, which names what consumers hold and leaves no
 or its first declaration. A message of an earlier boot was there at the start if any event of this boot names it, be it
 its end. Unacknowledged messages count, and so do dead letters that no consumer takes.
 
-`depth` is null before everything that was there at a start has been recorded, behind a gap of the log that leaves
-doubt until the next such event, and for streams, from which nothing is consumed and which drop messages without events.
+`depth` is null before everything that was there at a start has been recorded, be it by an orderly stop; behind a gap
+of the log that leaves doubt until the next such event; and for streams, from which nothing is consumed and which drop
+messages without events.
 
 A minute has a row if anything happened to the queue in it; otherwise its depth stays what it was. Where the clock was
 set back, a minute that comes twice is one row.
@@ -147,7 +148,7 @@ def _with_depth(rows: DataFrame, events: DataFrame, known_boots: DataFrame, miss
     joined = (
         rows.join(ends, ["node", "boot", "minute"])
         .join(_held_over(events), QUEUE_BOOT, "left")
-        .join(fn.broadcast(known_boots.select("node", "boot", "snapshot")), ["node", "boot"])
+        .join(fn.broadcast(known_boots.select("node", "boot", _recorded())), ["node", "boot"])
         .join(fn.broadcast(_doubts(missing)), ["node", "boot"], "left")
         .withColumn("stream", fn.max("stream").over(life))
         .withColumn("epoch", fn.count("reset").over(minutes))
@@ -163,8 +164,16 @@ def _known() -> Column:
     """At the end of a minute it was known how many messages are in the queue."""
     begin = fn.coalesce("from", moment(fn.col("boot"), fn.lit(0)))
     doubtful = fn.exists("doubts", lambda point: (point >= begin) & (point <= fn.col("end")))
-    complete = fn.col("from").isNotNull() | fn.coalesce(fn.col("snapshot") <= fn.col("end"), fn.lit(False))
+    complete = fn.col("from").isNotNull() | fn.coalesce(fn.col("recorded") <= fn.col("end"), fn.lit(False))
     return complete & ~fn.coalesce(doubtful, fn.lit(False))
+
+
+def _recorded() -> Column:
+    """The moment by which all that was there at a boot's start has been recorded, or has ended; null if there is none.
+
+    What a stop records is what was there at the start and has not ended, when the stop came first.
+    """
+    return fn.coalesce("snapshot", fn.when(fn.col("complete"), fn.col("stopped"))).alias("recorded")
 
 
 def _held_over(events: DataFrame) -> DataFrame:

@@ -147,6 +147,18 @@ def an_orderly_stop_and_a_kill_of_which_nothing_is_missing(history: History) -> 
     history.consume(history.publish())
 
 
+@story(minutes={("q", 0): {"depth": 2}, ("q", 1): {"depth": None}, ("q", 2): {"depth": 1}})
+def a_stop_before_all_that_was_there_is_recorded(history: History) -> None:
+    """What is not recorded at the stop has ended, and the log has its end."""
+    first, second = history.publish(), history.publish()
+    history.stop(first, second)
+    history.start()
+    history.wait(60)
+    history.consume(first)
+    history.wait(60)
+    history.stop(second)
+
+
 @story(minutes={("q", 0): {"depth": 1}, ("q", 1): {"depth": None}, ("q", 2): {"depth": 1}})
 def a_kill_of_which_the_last_events_are_missing(history: History) -> None:
     """Nobody knows what was there from the last minute on, until what is there is recorded."""
