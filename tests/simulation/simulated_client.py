@@ -115,13 +115,17 @@ class Channel:
                 owner.out.pop(tag, None)
                 owner.since = self.client.world.promises.event
 
-    def give_up(self, copies: Iterable[Copy]) -> None:
-        """The channel is over: consumers end, deliveries and what waited come to nothing."""
+    def end_consumers(self) -> None:
+        """The channel is over, and its consumers with it."""
         for consumer in self.consumers.values():
             if consumer in consumer.place.takers:
                 consumer.place.takers.remove(consumer)
                 consumer.place.used = self.client.world.promises.now
         self.consumers.clear()
+
+    def give_up(self, copies: Iterable[Copy]) -> None:
+        """The channel is over: consumers end, deliveries and what waited come to nothing."""
+        self.end_consumers()
         for place in self.client.world.promises.places.values():
             place.asked = [holder for holder in place.asked if holder is not self]
         promises = self.client.world.promises
@@ -320,6 +324,8 @@ class Client:
 
     def gave_up(self) -> None:
         """The connection is over, and everything that it held with it."""
+        for channel in self.channels.values():
+            channel.end_consumers()  # all of them before anything looks at which queues are left
         for channel in self.channels.values():
             channel.give_up(self.all_out(channel))
 
