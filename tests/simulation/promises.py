@@ -307,13 +307,14 @@ class Promises:
         """A copy has been seen, and with it that what came or left in the same write did so.
 
         A dead letter that a crash had left in doubt may be another one: its message came back, and has died again by
-        itself since. Rejected it has not been again, nobody has said so.
+        itself since. Rejected it has not been again, nobody has said so. One that had to wait for the disk has come by
+        now.
         """
         if copy.group is None:
             return
-        again = copy.is_letter and copy.group.open and reason != "rejected"
+        again = copy.group.open and reason != "rejected"
         copy.group.happened(happened=True)
-        if again:
+        if copy.is_letter and (again or copy.came == NEVER):
             copy.came = copy.group.batch = self.batch()
             for dead in copy.group.left:
                 dead.left = copy.came
