@@ -438,7 +438,11 @@ class Promises:
                     copy.end("held, and dropped with its channel", 0)
 
     def purged(self, place: Place) -> list[Copy]:
-        """A queue was purged: what was ready is gone, and what may have been on its way into the queue is in doubt."""
+        """A queue was purged: what was ready is gone, and what may have been on its way into the queue is in doubt.
+
+        Those that are gone for good once the purge is answered. The others may have died before it: a dead letter and
+        the end of its message go to disk as one, and while there is no room for the one the other can come back.
+        """
         ready = [copy for copy in place.copies.values() if copy.possibly_ready(self.now)]
         gone = [copy for copy in ready if not (copy.publication.held or copy.waits)]
         for copy in ready:
@@ -453,7 +457,7 @@ class Promises:
             for group in (copy.group, *copy.groups_left):
                 if group is not None:
                     group.open = False
-        return gone
+        return [copy for copy in gone if not (any(copy.place.graves) and copy.may_have_gone(self.now))]
 
     # The end of what one event has brought about
 
