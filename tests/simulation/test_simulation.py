@@ -41,6 +41,7 @@ FOUND_ONCE = {
     (700008, 1): "a delayed exchange that looked at a full disk again and again",
     (2179574381, 1): "a reader of a stream that had credit again rested and waited at the same time",
     (700137, 76): "a publish on disk was doubted, because a quorum queue had got its message back",
+    (700256, 4): "a queue whose expired messages waited for the disk held those behind them to the time they had come",
 }
 """Seeds that have found something, in the broker or in the promises, and the virtual minutes within which they have."""
 

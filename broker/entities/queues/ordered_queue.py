@@ -99,16 +99,18 @@ class OrderedQueue(Queue):
     # Out: to consumers and getters
 
     def deliver(self) -> None:
-        """Hand ready messages to the consumers that have credit, one each in turn; of very many, some at a time."""
+        """Hand ready messages to the consumers that have credit, one each in turn; of very many, some at a time.
+
+        What has had its time goes, whether consumers are served now or have to wait.
+        """
         self._touched = False
-        if self.clearing.size and self.clearing.delays_delivery:
-            return
         limits, left = self.limits, DELIVER_MESSAGES
-        while left > 0 and self.consumers.members and len(self.ready_messages):
+        waits = self.clearing.size and self.clearing.delays_delivery
+        while left > 0 and not waits and self.consumers.members and len(self.ready_messages):
             if limits.timed:
                 limits.expire(strictly=True)
                 if limits.expiring:
-                    return
+                    break
             turn = self.consumers.next()
             if turn is None:
                 break
