@@ -42,6 +42,7 @@ FOUND_ONCE = {
     (2179574381, 1): "a reader of a stream that had credit again rested and waited at the same time",
     (700137, 76): "a publish on disk was doubted, because a quorum queue had got its message back",
     (700256, 4): "a queue whose expired messages waited for the disk held those behind them to the time they had come",
+    (700263, 5): "a rejection without a dead-letter exchange waited for room on a full disk",
 }
 """Seeds that have found something, in the broker or in the promises, and the virtual minutes within which they have."""
 

@@ -2,10 +2,12 @@
 
 A client can give back, reject or leave behind with one frame whatever is out with it, and a start or a new limit can
 find most of a queue expired or too much. Little of that is done at once. The rest is background work of the queue, a
-portion in each turn: first what came back, in its line, then what is to go at the head. Bodies are read back a chunk at
-a time and let go with it, and what writes waits for the disk while that is behind. A message in the line counts as
-unacknowledged. A dead letter and the end of its original are in one chunk, therefore in one turn and one batch. A chunk
-is cut short where its dead letters go to many queues.
+portion in each turn: first what came back, in its line, then what is to go at the head. Bodies are read back a chunk
+at a time and let go with it, and what writes waits for the disk while that is behind. Where nothing is written,
+because the queue has no dead-letter exchange, a rejection is as good as an acknowledgement, and what is to go at the
+head goes on a full disk too. A message in the line counts as unacknowledged. A dead letter and the end of its
+original are in one chunk, therefore in one turn and one batch. A chunk is cut short where its dead letters go to many
+queues.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BY
 from broker.entities.scheduling.future import Future
 
 if TYPE_CHECKING:
+    from broker.entities.arguments.queue_arguments import QueueArguments
     from broker.entities.queues.batch_queue import BatchQueue
     from broker.entities.scheduling.background_work import BackgroundWork
     from broker.entities.scheduling.turn import Turn
@@ -39,6 +42,8 @@ LINE_MESSAGES_MAX = 4096
 
 class Cleared(Protocol):
     """The queue that the work is for."""
+
+    arguments: QueueArguments
 
     def clear_head(self) -> int:
         """Let go of some of what is to go at the head; how much that was in bytes, 0 when nothing is left."""
@@ -93,9 +98,9 @@ class Clearing:
         return self._first > 0 or self.size > LINE_MESSAGES_MAX
 
     @property
-    def disk_is_full(self) -> bool:
-        """The disk is so far behind that even little has to wait."""
-        return self._batches.full
+    def head_has_to_wait(self) -> bool:
+        """The disk is so far behind that even little that is to go at the head has to wait."""
+        return self._batches.full and not self._head_makes_room
 
     def take_in(self, entries: Sequence[Entry], deal_with: DealWith, *, writes: bool, first: bool, ready: bool) -> None:
         """Deal with messages that came back: with few at once, if no others are in line. See `Returned`."""
@@ -189,7 +194,15 @@ class Clearing:
         self._first -= returned.first * count
 
     def _has_to_wait(self) -> bool:
-        return self._batches.crowded and self._queue is not None and (not self._line or self._line[0].writes)
+        if self._queue is None or not self._batches.crowded:
+            return False
+        return self._line[0].writes if self._line else not self._head_makes_room
+
+    @property
+    def _head_makes_room(self) -> bool:
+        """A full disk gets room by what is to go at the head: no dead letters are written in its place."""
+        no_room, queue = self._batches.no_room, self._queue
+        return no_room and queue is not None and queue.arguments.dead_letter_exchange is None
 
 
 _NOTHING = Future.resolved(None)

@@ -228,6 +228,8 @@ class OrderedQueue(Queue):
         """A consumer does not want messages and does not want them back in the queue."""
         if self.deleted:
             self.unacked -= len(entries)
+        elif self.arguments.dead_letter_exchange is None:  # as an acknowledgement: a full disk gets room by it
+            self._reject(entries)
         else:
             self.clearing.take_in(entries, self._reject, writes=True, first=False, ready=False)
 

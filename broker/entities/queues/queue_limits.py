@@ -192,7 +192,7 @@ class Limits(Unlimited):
         if self.expiring:
             self._clearing.begin()
         elif self._head_is_due():
-            if not self._clearing.disk_is_full:
+            if not self._clearing.head_has_to_wait:
                 self._expire_some()
             if self._head_is_due():
                 self.expiring = True

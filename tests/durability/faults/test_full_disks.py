@@ -5,15 +5,17 @@ The file systems need root and the right to mount; a limit on the size of files 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from broker.wire.constants import ReplyCode
+from broker.wire.method import Method
 from broker.wire.methods import (
     BasicDeliver,
+    BasicReject,
     ChannelClose,
     ConfirmSelect,
     QueuePurge,
@@ -93,12 +95,12 @@ class FullDiskServer:
         while self.publisher.unanswered or self.publisher.blocked:
             assert self.publisher.hear(ANSWER_SECONDS, self.confirmed.add), "no answer"
 
-    def drain(self, consumer: Client, count: int) -> None:
-        """Acknowledge the next messages, which come in order."""
+    def drain(self, consumer: Client, count: int, settle: Callable[[int], Method] = ack) -> None:
+        """Acknowledge the next messages, which come in order, or settle them for good in another way."""
         for _ in range(count):
             message = consumer.expect_message(BasicDeliver)
             assert number_of(message) == len(self.acked)
-            consumer.send(ack(message.method.delivery_tag))
+            consumer.send(settle(message.method.delivery_tag))
             self.acked.add(len(self.acked))
         consumer.ask(queue_declare("q", passive=True), channel=2)  # so the acknowledgements have been handled
 
@@ -222,7 +224,8 @@ def test_others_go_on_behind_a_batch_that_does_not_fit(disk: SmallDisk, tmp_path
             with suppress(TimeoutError):
                 client.receive(timeout=PATIENCE_SECONDS)
         consumer = server.consumer()
-        server.drain(consumer, 10)
+        server.drain(consumer, 5)
+        server.drain(consumer, 5, lambda tag: BasicReject(tag, False))
         consumer.ask(QueuePurge("q", False), channel=2)  # it is on disk, and what was said before it
         if end == "purge":
             consumer.ask(QueuePurge("large", False), channel=2)

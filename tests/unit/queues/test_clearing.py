@@ -132,6 +132,18 @@ def test_masses_at_the_head_are_written_in_bounded_batches_and_in_order(core: Co
     assert contents(core, "dead") == list(range(COUNT))
 
 
+@pytest.mark.parametrize("mass", ["expired", "too many"])
+def test_what_leaves_no_dead_letters_leaves_a_full_disk(core: Core, mass: str) -> None:
+    end, arguments = MASSES[mass]
+    queue = fill(core, **arguments)
+    core.broker.batches.no_room = True
+    end(core)
+    for _ in range(COUNT):
+        core.commit()
+        core.advance(1)
+    assert queue.messages == 0
+
+
 def test_a_letter_and_the_end_of_its_original_are_in_one_batch(core: Core) -> None:
     queue = fill(core, message_ttl=5000, **LETTERS)
     dead = core.queue_named("dead").store.queue_id
