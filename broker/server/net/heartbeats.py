@@ -11,25 +11,36 @@ from broker.server.engine import Engine
 
 if TYPE_CHECKING:
     from broker.server.net.transport import Transport
+    from broker.session.connection import Connection
 
 TICK_SECONDS = 0.5
 
 
 class Hearer(Protocol):
-    """The broker's end of a connection. `last_received` is when something came last, in seconds."""
+    """The broker's end of a connection.
+
+    `last_received` is when something came last, in seconds, `lay_unread` how many bytes waited to be read at the last
+    look, 0 where some have been read since.
+    """
 
     last_received: float
+    lay_unread: int
+
+    @property
+    def connection(self) -> Connection: ...
 
 
-def is_silent(hearer: Hearer, interval: float, now: float, late: float, unread: Callable[[], bool]) -> bool:
+def is_silent(hearer: Hearer, interval: float, now: float, late: float, unread: Callable[[], int]) -> bool:
     """Nothing has come for two intervals, which is RabbitMQ's rule.
 
     The last `late` seconds, in which no socket was read, do not count, and bytes that lie `unread` are a sign of life:
-    `last_received` moves on for both.
+    `last_received` moves on for both. A client that does not read is not read from: it has to send more than lay there.
     """
     hearer.last_received += late
-    if now - hearer.last_received > 2 * interval and unread():
-        hearer.last_received = now
+    if now - hearer.last_received > 2 * interval:
+        before, hearer.lay_unread = hearer.lay_unread, unread()
+        if hearer.lay_unread > (before if hearer.connection.write_blocked else 0):
+            hearer.last_received = now
     return now - hearer.last_received > 2 * interval
 
 

@@ -106,7 +106,7 @@ class SecureTransport(Transport):
             self._early = self._open(size)
             if self._outgoing.pending:
                 self._say_sealed()
-        self.last_received = trio.current_time()
+        self.last_received, self.lay_unread = trio.current_time(), 0
         data, self._early = self._early, b""
         return data
 

@@ -7,8 +7,11 @@ it is gone; meanwhile the connection counts as slow and its consumers are given 
 
 from __future__ import annotations
 
+import fcntl
 import logging
 import socket
+import termios
+from array import array
 from time import thread_time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -73,6 +76,7 @@ class Transport:
         self._handshaking = True
         self._close_deadline_set = False
         self.last_received = self.last_sent = trio.current_time()
+        self.lay_unread = 0
         self._ending = trio.CancelScope()
         self.connection = Connection(registry, peer, self.flush)
         self.frames = IncomingFrames(self.connection)
@@ -125,12 +129,14 @@ class Transport:
             log.warning("closing connection %s: missed heartbeats from client, timeout: %ds", peer, interval)
             self.abort()
 
-    def _unread(self) -> bool:
-        """Something that the client has sent waits to be read."""
+    def _unread(self) -> int:
+        """How many bytes that the client has sent wait to be read."""
+        count = array("i", [0])
         try:
-            return bool(self._socket.recv(1, socket.MSG_PEEK))
-        except OSError:
-            return False
+            fcntl.ioctl(self._socket, termios.FIONREAD, count)
+        except (OSError, ValueError):  # it is closed
+            return 0
+        return count[0]
 
     def abort(self) -> None:
         """Close the socket without a word."""
@@ -192,7 +198,7 @@ class Transport:
                 continue
             except OSError:
                 return b""
-            self.last_received = trio.current_time()
+            self.last_received, self.lay_unread = trio.current_time(), 0
             self._busy = len(data) >= BUSY_BYTES
             return data
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from tests.simulation.world.world import World
 
 MINUTE = 60_000
-SILENCE_SECONDS = 2 * HEARTBEAT_SECONDS + 2 * LOOK / 1000
+SILENCE_SECONDS = 2 * (2 * HEARTBEAT_SECONDS + LOOK / 1000)
+"""After two intervals without a word what lay unread was a sign of life; after two more it was there before."""
 SPARE_BYTES = 64 * PAGE_BYTES
 """What LMDB may need beside three times the bodies: records, half-filled pages, free ones that it may not use yet."""
 

@@ -44,6 +44,7 @@ class SimulatedSocket:
         """When the first of what the broker has not handled was sent."""
         self.said_at = self.last_received = process.agenda.times.monotonic()
         """When the client has sent something, and when the broker has read something, in seconds."""
+        self.lay_unread = 0
         process.sockets[self] = None
         self.connection = Connection(process.registry, PEER, self._flush)
         self._frames = IncomingFrames(self.connection)
@@ -97,7 +98,7 @@ class SimulatedSocket:
             turns += 1
             assert turns < TURNS_MAX, "the broker takes in what was sent again and again, without end"
             self.connection.publishes = False
-            self.last_received = self._process.agenda.times.monotonic()
+            self.last_received, self.lay_unread = self._process.agenda.times.monotonic(), 0
             if self._frames.unfinished:
                 self._frames.receive(b"")
             else:
@@ -126,11 +127,14 @@ class SimulatedSocket:
         interval = self.connection.heartbeat
         if self.closed or not interval or self.connection.phase is not Phase.OPEN:
             return
-        if heartbeats.is_silent(self, interval, now, late, lambda: bool(self._sending)):
-            if now - self.said_at <= 2 * interval or self._sending:
+        if heartbeats.is_silent(self, interval, now, late, self._unread):
+            if now - self.said_at <= 2 * interval or (self._sending and not self.connection.write_blocked):
                 raise Broken(f"a client was cut off that has spoken {now - self.said_at:g} s ago")
             self.connection.ended = True
             self._ended()
+
+    def _unread(self) -> int:
+        return sum(len(data) for data, _ in self._sending)
 
     # From the broker
 

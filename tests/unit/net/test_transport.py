@@ -257,14 +257,18 @@ async def test_a_client_that_stands_in_line_is_not_called_silent(
 async def test_a_client_that_neither_reads_nor_sends_is_given_up(
     autojump_clock: trio.testing.MockClock, beating: BrokerServer
 ) -> None:
-    """It is not read from while it does not take its answers; but its heartbeats would lie unread."""
+    """It is not read from while it does not take its answers; but its heartbeats lie unread, more and more of them."""
     client = await beating.connect(heartbeat=10)
     await client.ask(queue_declare("q"))
     beating.core.deposit(beating.core.queue_named("q"), b"x" * 500_000)
     gets = ((BasicGet("q", False), BasicReject(tag, True)) for tag in range(1, 60))
     await client.say(b"".join(method_frame(1, method) for pair in gets for method in pair))
     await eventually(lambda: client.connection.write_blocked, "answers that nobody takes")
-    await let_pass(40)
+    for _ in range(6):
+        await let_pass(19)
+        await client.say(HEARTBEAT)
+        assert not client.connection.ended
+    await let_pass(41)
     assert client.connection.ended
 
 
