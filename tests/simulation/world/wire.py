@@ -177,8 +177,9 @@ class SimulatedSocket:
 
     def _ended(self) -> None:
         if self._process.alive:
-            self.drop()
-        self._on_end()
+            self.drop(self._on_end)
+        else:
+            self._on_end()
 
     def drop(self, released: Callable[[], None] | None = None) -> None:
         """The socket is gone; `released` is called when the broker has taken back what the client held."""
