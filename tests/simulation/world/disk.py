@@ -59,6 +59,8 @@ class Disk:
         self.others = 0
         self.failing = False
         self.deadly = ""
+        self.pages_of_removals = 0
+        """What a batch takes that only takes away, and that has not fitted yet."""
         self._directory = directory
         self._data = directory / "messages" / "data.mdb"
 
@@ -132,8 +134,11 @@ class SizedStore:
     def commit(self, batch: SealedBatch) -> None:
         """Write a batch. Raises as the store does."""
         pages = _PAGES_OF_ANY_COMMIT + _PAGES_OF_A_LANE * len(batch.lanes) + batch.put_bytes // PAGE_BYTES
+        if not any(lane.puts for lane in batch.lanes):
+            self._disk.pages_of_removals = pages
         with self._disk.held_to_its_size(pages, self._store.space.reusable_bytes()):
             self._store.commit(batch)
+        self._disk.pages_of_removals = 0
 
     def reclaim(self) -> bool:
         """Clear away some of what is dead; few records, so that there is more to do when the process dies."""

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from tests.simulation.world.world import World
 
 MINUTE = 60_000
+PAGES_OF_REMOVALS = 16
+"""What is taken away fits into so many free pages, unless it is of more lanes than the disk has pages for."""
 SILENCE_SECONDS = 2 * (2 * HEARTBEAT_SECONDS + LOOK / 1000)
 """After two intervals without a word what lay unread was a sign of life; after two more it was there before."""
 SPARE_BYTES = 64 * PAGE_BYTES
@@ -46,7 +48,9 @@ class Patience:
     def _has_room_for_removals(self) -> bool:
         """What is taken away fits on the disk, with the ballast's room if need be."""
         disk = self._world.disk
-        return not disk.others or self._world.process.stores.messages.space.has_ballast or disk.free >= 16 * PAGE_BYTES
+        if not disk.others or self._world.process.stores.messages.space.has_ballast:
+            return True
+        return disk.free >= max(PAGES_OF_REMOVALS, disk.pages_of_removals) * PAGE_BYTES
 
     def _room(self) -> int:
         """What the disk could have for messages if it held no dead ones."""
