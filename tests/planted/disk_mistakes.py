@@ -1,7 +1,8 @@
-"""Mistakes in what is synced, in how a store is made, and in what is read without a look at its checksum."""
+"""Mistakes in what is synced, in how a store is made, in what is read unchecked, and in what a failed commit leaves."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import lmdb
@@ -12,9 +13,11 @@ from storage.messages.keys import IDENTITY
 from storage.messages.message_store import MessageStore
 from storage.messages.records import Identity
 from storage.space import free_pages
-from tests.planted.mistake import BrokerCrashes, Model, Patch, Process, mistake
+from storage.space.store_space import StoreSpace
+from tests.planted.mistake import BrokerCrashes, Model, Patch, Process, Simulation, mistake
 
 FRAME_BYTES = 5
+NOTHING_LEFT = "a commit that failed leaves nothing behind"
 
 
 def _open_environment_with(patch: Patch, **settings: bool) -> None:
@@ -110,3 +113,29 @@ def holes_too_long(patch: Patch) -> None:
 def holes_where_somebody_reads(patch: Patch) -> None:
     """Give back to the disk what a transaction that is still open may read."""
     patch(free_pages, "_readers", lambda environment: ())
+
+
+@mistake(NOTHING_LEFT, Simulation(2))
+def failed_commit_left_in_the_file(patch: Patch) -> None:
+    """Leave the pages of a commit that did not fit behind the last one in use."""
+    patch(StoreSpace, "cut_back", lambda space: None)
+
+
+@mistake(NOTHING_LEFT, Simulation(11))
+def killed_commit_left_in_the_file(patch: Patch) -> None:
+    """Leave there, at a start, the pages of a commit that a kill has cut short."""
+    patch(lmdb_environment, "cut_back", lambda directory: None)
+
+
+@mistake("I1", Simulation(2))
+def cut_back_too_far(patch: Patch) -> None:
+    """Cut off, with what a failed commit has left, the last page in use."""
+
+    def cut_back(space: StoreSpace) -> None:
+        path = space._directory / "data.mdb"
+        with path.open("rb") as file:
+            root = free_pages.read_root(file.fileno())
+        if root is not None:
+            os.truncate(path, root.last_page * root.page_bytes)
+
+    patch(StoreSpace, "cut_back", cut_back)

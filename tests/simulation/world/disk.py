@@ -17,6 +17,8 @@ from typing import NamedTuple
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
 from storage.space.store_space import StoreSpace
+from storage.storage_errors import StoreFull
+from tests.simulation.copies import Broken
 
 PAGE_BYTES, BLOCK_BYTES = 4096, 512
 SIZE_BYTES = 64 << 20
@@ -100,6 +102,17 @@ class Disk:
         """What is there, whatever the directory."""
         return Usage(self.free)
 
+    @property
+    def store_bytes(self) -> int:
+        """How long the message store's file is."""
+        return self._data.stat().st_size if self._data.exists() else 0
+
+    def write_in_vain(self, size: int) -> None:
+        """The process dies over a commit: pages of so many bytes are behind the last one in use, as far as they fit."""
+        pages = min(1 + size // PAGE_BYTES, self.free // PAGE_BYTES)
+        with self._data.open("ab") as file:
+            file.write(b"\xff" * pages * PAGE_BYTES)
+
     def leave(self, size: int) -> None:
         """Somebody's file grows, or shrinks, until so much is left."""
         self.others = max(0, SIZE_BYTES - self.used - size)
@@ -111,8 +124,7 @@ class Disk:
             yield
             return
         free = self.free
-        size = self._data.stat().st_size if self._data.exists() else 0
-        limit = size + free if pages * PAGE_BYTES <= free + reusable else PAGE_BYTES
+        limit = self.store_bytes + free if pages * PAGE_BYTES <= free + reusable else PAGE_BYTES
         resource.setrlimit(resource.RLIMIT_FSIZE, (limit, _HARD))
         try:
             yield
@@ -133,22 +145,34 @@ class SizedStore:
 
     def commit(self, batch: SealedBatch) -> None:
         """Write a batch. Raises as the store does."""
-        pages = _PAGES_OF_ANY_COMMIT + _PAGES_OF_A_LANE * len(batch.lanes) + batch.put_bytes // PAGE_BYTES
+        pages = _PAGES_OF_A_LANE * len(batch.lanes) + batch.put_bytes // PAGE_BYTES
         if not any(lane.puts for lane in batch.lanes):
-            self._disk.pages_of_removals = pages
-        with self._disk.held_to_its_size(pages, self._store.space.reusable_bytes()):
+            self._disk.pages_of_removals = _PAGES_OF_ANY_COMMIT + pages
+        with self._whole_or_not(pages):
             self._store.commit(batch)
         self._disk.pages_of_removals = 0
 
     def reclaim(self) -> bool:
         """Clear away some of what is dead; few records, so that there is more to do when the process dies."""
-        with self._disk.held_to_its_size(reusable=self._store.space.reusable_bytes()):
+        with self._whole_or_not():
             return self._store.reclaim(self._disk.chance.choice((4, 256)))
 
     def make_freed_pages_free(self) -> None:
         """Write next to nothing."""
-        with self._disk.held_to_its_size(reusable=self._store.space.reusable_bytes()):
+        with self._whole_or_not():
             self._store.make_freed_pages_free()
+
+    @contextmanager
+    def _whole_or_not(self, pages: int = 0) -> Iterator[None]:
+        """A commit that does not fit leaves the file as it was: no pages for others to miss, none of its own lost."""
+        before = self._disk.store_bytes
+        try:
+            with self._disk.held_to_its_size(_PAGES_OF_ANY_COMMIT + pages, self._store.space.reusable_bytes()):
+                yield
+        except StoreFull as error:
+            if (after := self._disk.store_bytes) != before:
+                raise Broken(f"a commit that failed leaves a file of {after} bytes, not {before}") from error
+            raise
 
 
 class SizedSpace:

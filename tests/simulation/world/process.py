@@ -36,7 +36,8 @@ from storage.definitions.definition_changes import Change
 from storage.definitions.definition_store import DefinitionsFull
 from storage.messages.message_store import MessageStore
 from storage.storage_errors import StoreFull
-from tests.simulation.world.disk import FREE_LIMIT_BYTES, Disk
+from tests.simulation.copies import Broken
+from tests.simulation.world.disk import FREE_LIMIT_BYTES, PAGE_BYTES, Disk
 from tests.simulation.world.memory import Memory
 from tests.simulation.world.writer import SimulatedWriter
 
@@ -66,7 +67,15 @@ def _open(directory: Path, disk: Disk) -> Stores:
         raise
     if disk.others and not disk.free:
         stores.messages.space.release_ballast()  # it did not fit
+    _check_end(stores.messages, disk)
     return stores
+
+
+def _check_end(store: MessageStore, disk: Disk) -> None:
+    """Nothing of a commit that a kill has cut short takes room."""
+    end = (store._environment.info()["last_pgno"] + 1) * PAGE_BYTES
+    if disk.store_bytes != end:
+        raise Broken(f"the store's file has {disk.store_bytes} bytes after a start, {end} are in use")
 
 
 def _open_within(directory: Path, disk: Disk, lock: int) -> Stores:

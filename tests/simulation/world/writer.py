@@ -99,9 +99,11 @@ class SimulatedWriter:
             self._later(self._retry_after, lambda: self._begin() if turn == self._turns and not self._busy else None)
 
     def end(self) -> None:
-        """The process is gone; what is in flight may have reached the disk, or not."""
+        """The process is gone; what is in flight has reached the disk, or a part of it that nothing refers to."""
         if self._untaken and self._disk.chance.random() < 0.5:
             self._take()
+        elif self._untaken and isinstance(self._item, SealedBatch):
+            self._disk.write_in_vain(self._item.put_bytes)
 
     def _tell(self, callback: Callable[..., Any], argument: object) -> None:
         if isinstance(argument, SealedBatch) and callback == self._progress.stored:
