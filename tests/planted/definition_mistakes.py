@@ -1,4 +1,4 @@
-"""Mistakes in what becomes of definitions: what is answered before it is written, and what is not synced."""
+"""Mistakes in what becomes of definitions: answered before they are written, not synced, ids given again."""
 
 from __future__ import annotations
 
@@ -47,3 +47,14 @@ def definitions_in_normal_mode(patch: Patch) -> None:
         await store._rows("PRAGMA synchronous = NORMAL")
 
     patch(DefinitionStore, "_connect", connect_and_relax)
+
+
+@mistake("ids: that of a deleted queue is never given again", Simulation(8))
+def id_of_a_deleted_queue(patch: Patch) -> None:
+    """Count, at a start, from the highest id of the definitions that are there."""
+
+    async def highest_living(store: DefinitionStore) -> int:
+        found = await store._rows("SELECT max(id) FROM queues UNION ALL SELECT max(queue_id) FROM exchanges")
+        return max((number for (number,) in found if number is not None), default=0)
+
+    patch(DefinitionStore, "_queue_id_sequence", highest_living)

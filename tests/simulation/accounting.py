@@ -54,6 +54,8 @@ def _is_back(place: Place, back: bool) -> bool:
 def _forget(promises: Promises, place: Place) -> None:
     del promises.places[place.number]
     promises.unbound(place.number)
+    if place.recipe.durable:
+        promises.dead_ids.add(place.number)
     for copy in list(place.copies.values()):
         copy.end("deleted", 0)
 

@@ -41,6 +41,8 @@ class Promises:
         """Whether a policy is set, if that is certain: somebody was told so."""
         self.places: dict[int, Place] = {}
         self.named: dict[str, Place] = {}
+        self.dead_ids: set[int] = set()
+        """Those of durable queues that were gone at a start."""
         self.publications: dict[int, Publication] = {}
         self.event = 0
         self.alarm = 0
@@ -133,6 +135,8 @@ class Promises:
             self.named[name] = place
 
     def _new(self, number: int, name: str) -> Place:
+        if number in self.dead_ids:
+            raise Broken(f"queue {name} has the id of a queue that was deleted")
         place = self.places[number] = Place(number, self.recipes[name], self.now)
         self._apply(place)
         return place
