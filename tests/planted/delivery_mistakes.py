@@ -57,6 +57,12 @@ def several_active_consumers(patch: Patch) -> None:
     patch(Consumers, "active", lambda consumers, consumer: True)
 
 
+@mistake("single active consumer: order", Simulation(92))
+def successor_served_at_the_cancel(patch: Patch) -> None:
+    """Serve the next single active consumer while messages are out with the one that was cancelled."""
+    patch(Consumers, "_waits", lambda consumers, consumer: False)
+
+
 @mistake("consumer timeout", Simulation(25))
 def consumer_timeout_halved(patch: Patch) -> None:
     """Close a channel for a message that it has held for half of the time it may."""

@@ -64,6 +64,7 @@ def _begin_again(promises: Promises, place: Place) -> None:
     place.there, place.sealed, place.ending = True, True, False
     place.used = promises.now
     place.takers.clear()
+    place.former.clear()
     place.asked.clear()
     place.had_takers = place.said_empty = False
 

@@ -63,6 +63,10 @@ class Taker(Holder, Protocol):
     def hungry_enough(self) -> bool:
         """It could have been given what others were given in this event."""
 
+    @property
+    def holds(self) -> bool:
+        """Something that it was given is out, as far as its client knows."""
+
 
 class Publication:
     """One publish. `held` says that it was sent while publishers had to wait, and is not known to be handled."""
@@ -264,6 +268,8 @@ class Place:
         self.copies: dict[Key, Copy] = {}
         self.buried: dict[Key, Copy] = {}
         self.takers: list[Taker] = []
+        self.former: list[Taker] = []
+        """Consumers that were cancelled, and may have messages out."""
         self.asked: list[Holder] = []
         """Those whose basic.get has not been answered."""
         self.there = True
@@ -311,6 +317,16 @@ class Place:
                 break
             found.append(copy)
         return found
+
+    def check_served(self, taker: Taker) -> None:
+        """A single active consumer is served alone, and not before what its predecessors had is back. Raises Broken."""
+        if not self.recipe.single_active or self.blurred:
+            return
+        if self.takers and self.takers[0] is not taker:
+            raise Broken(f"queue {self.recipe.name} serves a consumer that stands by")
+        self.former = [former for former in self.former if former.holds]
+        if any(former.channel is not taker.channel for former in self.former):
+            raise Broken(f"queue {self.recipe.name} serves a consumer while messages are out with the one before")
 
     def make_room(self) -> None:
         """It may hold too many, and then drops some, nobody knows which."""

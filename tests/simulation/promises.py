@@ -491,12 +491,6 @@ class Promises:
         return f"{said} {copy.publication.number} of queue {copy.place.recipe.name}{doubt}"
 
 
-def check_single_active(place: Place, taker: Taker) -> None:
-    """Only one consumer is served. Raises Broken."""
-    if place.recipe.single_active and place.takers and place.takers[0] is not taker and not place.blurred:
-        raise Broken(f"queue {place.recipe.name} serves a consumer that stands by")
-
-
 def headers_of(properties: Any) -> tuple[str, str]:
     """The queue and the reason of the latest death, both empty for what never died."""
     deaths = (properties.headers or {}).get("x-death")

@@ -14,7 +14,7 @@ from broker.wire.frames import method_frame
 from broker.wire.method import Method
 from harness.clients.amqp_peer import AmqpPeer, Login, Message, publish_frames
 from tests.simulation.copies import Broken, Copy, Group, Place, Publication
-from tests.simulation.promises import check_single_active, headers_of
+from tests.simulation.promises import headers_of
 from tests.simulation.routing_rules import HEADERS_OF
 from tests.simulation.stream_offsets import Reading
 from tests.simulation.world.process import OUTPUT_BYTES
@@ -50,6 +50,10 @@ class Consumer:
         """It had credit before this event began, and its connection is not filled by what it was sent in this one."""
         client = self.channel.client
         return self.hungry and self.since < client.world.promises.event and client.heard_bytes < OUTPUT_BYTES // 2
+
+    @property
+    def holds(self) -> bool:
+        return not self.late and any(copy.out is self.channel for copy in self.out.values())
 
     @property
     def hungry(self) -> bool:
@@ -387,7 +391,7 @@ class Client:
             channel.out_since[method.delivery_tag] = self.line.said_since
             return
         consumer = channel.consumers[method.consumer_tag]
-        check_single_active(consumer.place, consumer)
+        consumer.place.check_served(consumer)
         if not self.line.catching_up:
             self.world.promises.served[consumer.place, consumer] = None
         if consumer.prefetch and not consumer.no_ack and len(consumer.out) >= consumer.prefetch:
@@ -438,6 +442,7 @@ class Client:
         consumer = channel.consumers.pop(tag, None)
         if consumer is not None and consumer in consumer.place.takers:
             consumer.place.takers.remove(consumer)
+            consumer.place.former.append(consumer)
             consumer.place.used = self.world.promises.now
 
     def _hear_close(self, channel: Channel, method: methods.ChannelClose) -> None:
