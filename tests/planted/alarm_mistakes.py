@@ -1,14 +1,17 @@
-"""Mistakes in who has to wait while memory or the disk are short."""
+"""Mistakes in who has to wait while memory or the disk are short, and for what."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from broker.entities.scheduling.alarms import Alarms
+from broker.server import store_writer
 from broker.server.committer import Committer
 from broker.server.resource_alarms import ResourceWatch, memory_used
 from broker.server.serve import Server
+from broker.server.store_writer import CommitSteps
 from broker.session.channel.channel import Channel
+from storage.batch import SealedBatch
 from tests.planted.mistake import Exhaustion, Patch, Process, Simulation, mistake
 
 FAULTS = Process("tests/durability/faults/test_promises.py")
@@ -48,6 +51,24 @@ def alarm_holds_acknowledgements(patch: Patch) -> None:
         handle(channel, key, action, size)
 
     patch(Channel, "handle", wait)
+
+
+@mistake("I7", Simulation(26))
+def removals_wait_for_room(patch: Patch) -> None:
+    """Keep what is acknowledged and purged with the publishes that the disk has no room for."""
+    patch(CommitSteps, "_take_away", lambda steps, batch: batch)
+
+
+@mistake("I12", Simulation(16))
+def dead_message_gone_before_its_letter(patch: Patch) -> None:
+    """Commit, among what a full disk takes away, the end of messages whose dead letters wait for room."""
+    removals, additions = store_writer.removals, store_writer.additions
+
+    def ended(batch: SealedBatch) -> SealedBatch:
+        return batch._replace(lanes=tuple(lane._replace(settled=lane.finished, moved=()) for lane in batch.lanes))
+
+    patch(store_writer, "removals", lambda batch: removals(ended(batch)))
+    patch(store_writer, "additions", lambda batch: additions(ended(batch)))
 
 
 @mistake(ENDS, Exhaustion(31, "alarms to end"))
