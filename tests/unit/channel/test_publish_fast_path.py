@@ -51,7 +51,7 @@ rows = st.lists(st.tuples(publishes, st.integers(1, 6)), min_size=1, max_size=8)
 def joined(limits: SessionSettings | None = None) -> Iterator[SessionClient]:
     """A client with two channels, the first in confirm mode."""
     with tempfile.TemporaryDirectory() as directory:
-        core = Core(Path(directory), Window(1 << 20, 1 << 30))
+        core = Core(Path(directory) / "messages", Window(1 << 20, 1 << 30))
         client = SessionLayer(core, limits).connect(channels=2)
         client.confirm()
         client.ask(exchange_declare("fan", "fanout"))
