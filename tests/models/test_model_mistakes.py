@@ -14,6 +14,8 @@ from tests.planted.mistake import Model
 from tests.planted.planted_catalogue import CATALOGUE, found_by
 from tests.unit.storage import test_free_pages
 
+pytestmark = pytest.mark.slow
+
 WALKS: dict[str, tuple[range, Callable[[int], None]]] = {
     "queue": (range(12), lambda seed: test_queue_model.walk(seed, 250, priorities=False)),
     "priorities": (range(12), lambda seed: test_queue_model.walk(seed, 250, priorities=True)),
