@@ -56,12 +56,16 @@ class SessionLayer:
 
 
 class SessionClient:
-    """One connection. With `reading` set to False the client takes nothing that is sent to it."""
+    """One connection. With `reading` set to False the client takes nothing that is sent to it.
+
+    With `heeding` set to False it takes everything and looks at nothing, which is cheap where much comes.
+    """
 
     def __init__(self, sessions: SessionLayer, peer: Peer = PEER) -> None:
         self.sessions = sessions
         self.peer = AmqpPeer()
         self.reading = True
+        self.heeding = True
         self.connection = Connection(sessions.registry, peer, self._flushed)
         self.frames = IncomingFrames(self.connection)
         self.feed: Callable[[bytes], None] = self.frames.receive
@@ -131,8 +135,7 @@ class SessionClient:
 
     def _flushed(self) -> None:
         if self.reading:
-            self._take(self.connection.output.take())
+            output = self.connection.output.take()
+            if self.heeding:
+                self.peer.receive(output)
             self.connection.output.unsent(0)
-
-    def _take(self, data: bytes) -> None:
-        self.peer.receive(data)

@@ -54,6 +54,7 @@ class Function(NamedTuple):
     lines: int
 
 
+@cache
 def name_of(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -63,8 +64,9 @@ def shown(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def sources(*packages: str) -> list[Path]:
-    return sorted(path for package in packages for path in (ROOT / package).rglob("*.py"))
+@cache
+def sources(*packages: str) -> tuple[Path, ...]:
+    return tuple(sorted(path for package in packages for path in (ROOT / package).rglob("*.py")))
 
 
 @cache
@@ -82,7 +84,7 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 def _forgotten() -> Iterator[None]:
     """Millions of nodes are nothing that later tests should have in memory, and the garbage collector go through."""
     yield
-    for remembered in (parsed, nodes, imports):
+    for remembered in (parsed, nodes, imports, sources, name_of):
         remembered.cache_clear()
 
 

@@ -195,7 +195,7 @@ async def test_a_heartbeat_comes_in_half_the_interval(
             assert isinstance(await client.ask(queue_declare("q")), QueueDeclareOk)
     await client.ask(queue_declare("q"))
     assert 10 <= client.peer.heartbeats <= 13
-    await let_pass(1000)
+    await let_pass(100)
     assert isinstance(await silent.ask(queue_declare("q")), QueueDeclareOk)
     assert silent.peer.heartbeats == 0
 
@@ -230,7 +230,7 @@ async def test_a_client_we_do_not_listen_to_is_not_called_silent(
     beating.core.broker.alarms.observe(lambda: unblock(beating))
     beating.core.broker.alarms.set("memory", short=True)
     beating.nursery.start_soon(client.say, publish_frames(b"x" * 60_000, key="q") * 20)
-    await let_pass(1000)
+    await let_pass(100)
     assert not client.connection.readable
     assert not client.connection.ended
     beating.core.broker.alarms.set("memory", short=False)
@@ -244,14 +244,14 @@ async def test_a_client_that_stands_in_line_is_not_called_silent(
     autojump_clock: trio.testing.MockClock, beating: BrokerServer
 ) -> None:
     """Who has more to do than a turn allows waits for others; what else it says lies unread."""
-    client = await beating.connect(heartbeat=10)
+    client, count = await beating.connect(heartbeat=10), 4000
     await client.ask(queue_declare("q"))
     async with beating.engine.line:
-        beating.nursery.start_soon(client.say, publish_frames(b"", key="q") * 20_000)
+        beating.nursery.start_soon(client.say, publish_frames(b"", key="q") * count)
         await eventually(lambda: beating.engine.line.statistics().tasks_waiting, "the client to stand in line")
-        await let_pass(1000)
+        await let_pass(100)
         assert not client.connection.ended
-    await eventually(lambda: len(beating.core.queue_named("q").ready_messages) == 20_000, "everything that was sent")
+    await eventually(lambda: len(beating.core.queue_named("q").ready_messages) == count, "everything that was sent")
 
 
 async def test_a_client_that_neither_reads_nor_sends_is_given_up(

@@ -346,11 +346,12 @@ def test_what_one_frame_settles_is_settled_some_at_a_time_before_what_follows(
 ) -> None:
     queue, count = core.queue(), PORTION_BYTES // RETURN_BYTES + 4096
     client = sessions.connect()
+    client.heeding = False
     client.send(consume("q", "t"))
     for _ in range(count // 1024 + 1):
         queue.publish_all([SMALL] * 1024)
         core.end_turn()
-        client.received()
+    client.heeding = True
     ledger = client.connection.channels[1].deliveries
     left = [queue.unacked]
     client.send(method(count), queue_declare("q", passive=True), method(count))
@@ -372,7 +373,7 @@ def test_what_one_frame_settles_is_settled_some_at_a_time_before_what_follows(
 
 # To very many queues
 
-FAN, FANNED = 300, 40
+FAN, FANNED = 300, 16
 """How many queues everything goes to, and how many messages do."""
 
 
@@ -458,11 +459,11 @@ def test_very_many_acknowledgements_wait_for_the_disk_and_not_for_room_on_it(
 ) -> None:
     queue, count = core.queue(), 40_960
     client = sessions.connect()
+    client.heeding = False
     client.send(consume("q", "t"))
     while queue.unacked < count:
         queue.publish_all([message(b"x")] * 1024)
         core.commit()
-        client.received()
     client.send(ack(0, multiple=True))
     for _ in range(10):
         core.advance(1)

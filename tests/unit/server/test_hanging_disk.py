@@ -46,7 +46,7 @@ def test_a_stop_does_not_wait_for_a_disk_that_hangs(tmp_path: Path, written: str
     sign, plant, config = tmp_path / "hang", tmp_path / "plant", tmp_path / "leveret.toml"
     plant.mkdir()
     (plant / "sitecustomize.py").write_text(PLANT.format(sign=str(sign)))
-    config.write_text("[shutdown]\ntimeout_seconds = 1.0\n")
+    config.write_text("[shutdown]\ntimeout_seconds = 0.1\n")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(plant), str(ROOT)])}
     process = BrokerProcess(tmp_path / "data", "--config", str(config), environment=environment)
     process.start()

@@ -12,7 +12,8 @@ import pytest
 from storage.space.free_pages import FreePages, cut_back
 
 KEYS = [b"%03d" % number for number in range(150)]
-SIZES = 10, 3_000, 70_000, 400_000
+TENS = 1, 300, 7_000, 40_000
+"""How large values are, in ten bytes."""
 
 
 def contents(txn: lmdb.Transaction[bytes]) -> dict[bytes, bytes]:
@@ -33,7 +34,7 @@ def walk(directory: Path, seed: int) -> None:
             for _ in range(choose.randrange(1, 4)):
                 with environment.begin(write=True) as txn:
                     for key in choose.sample(KEYS, 4):
-                        written[key] = choose.randbytes(choose.choice(SIZES))
+                        written[key] = choose.randbytes(10) * choose.choice(TENS)
                         txn.put(key, written[key])
                     for key in choose.sample(sorted(written), len(written) // choose.choice((3, 30))):
                         txn.delete(key)
