@@ -8,27 +8,11 @@ from broker.wire.field_tables import Field, Table
 from broker.wire.frames import frame, method_frame
 from broker.wire.methods import BasicDeliver, BasicGetOk, BasicPublish, BasicReturn, ConnectionClose
 from broker.wire.properties import BasicProperties, encode_header
+from harness.clients.contents import ALL_PROPERTIES
 from harness.clients.shorthand import consume, get, queue_declare
 from harness.clients.wire_client import Client
 from tests.conformance import Connect, Made
 from tests.unit.wire.test_tables import VECTORS
-
-ALL_PROPERTIES = BasicProperties(
-    content_type="text/plain",
-    content_encoding="utf-8",
-    headers={"k": Field("S", b"v")},
-    delivery_mode=2,
-    priority=7,
-    correlation_id="corr",
-    reply_to="somewhere",
-    expiration="60000",
-    message_id="id-1",
-    timestamp=1_700_000_000,
-    type="kind",
-    user_id="guest",
-    app_id="app",
-    cluster_id="cluster",
-)
 
 
 def through(client: Client, queue: str, properties: BasicProperties, body: bytes = b"x") -> bytes:

@@ -12,9 +12,8 @@ import pytest
 
 from broker.wire.field_tables import Field, from_python
 from broker.wire.methods import BasicAck, BasicNack, ConfirmSelect, ExchangeDelete, QueuePurge
-from broker.wire.properties import BasicProperties
 from harness.clients.amqp_peer import Message
-from harness.clients.contents import with_headers
+from harness.clients.contents import ALL_PROPERTIES, with_headers
 from harness.clients.queue_steps import bodies, deposit, drain, drain_messages, fetch, ready
 from harness.clients.shorthand import exchange_bind, exchange_declare, nack, queue_bind, queue_declare, queue_delete
 from harness.clients.wire_client import Client
@@ -94,21 +93,7 @@ def text(value: str) -> Field:
     return Field("S", value.encode())
 
 
-ALL = BasicProperties(
-    content_type="t",
-    content_encoding="e",
-    headers=from_python({"z": 1, "a": "b"}),
-    delivery_mode=2,
-    priority=3,
-    correlation_id="c",
-    reply_to="r",
-    expiration="60000",
-    message_id="m",
-    timestamp=5,
-    type="ty",
-    user_id="guest",
-    app_id="ap",
-)
+ALL = ALL_PROPERTIES._replace(headers=from_python({"z": 1, "a": "b"}), cluster_id=None)
 
 
 def test_a_rejected_message_in_full(client: Client, graveyard: Graveyard) -> None:

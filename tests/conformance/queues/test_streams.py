@@ -23,6 +23,7 @@ from broker.wire.methods import (
 from broker.wire.properties import BasicProperties
 from harness.brokers.rabbitmq_reference import REFERENCE, differs
 from harness.clients.amqp_peer import Message
+from harness.clients.contents import ALL_PROPERTIES
 from harness.clients.queue_steps import bodies, deliveries, deposit, numbered
 from harness.clients.shorthand import ack, consume, get, prefetch, queue_bind, queue_declare, queue_delete
 from harness.clients.wire_client import Client
@@ -146,28 +147,14 @@ def test_offsets_that_rabbitmq_crashes_over(client: Client, stream: str, offset:
 
 def test_the_offset_is_a_header(client: Client, stream: str) -> None:
     """Among the message's own headers, in their order; a publisher's own gives way."""
-    everything = BasicProperties(
-        content_type="ct",
-        content_encoding="ce",
-        headers=from_python({"zz": "z", "aa": "a", "x-stream-offset": 99}),
-        delivery_mode=2,
-        priority=3,
-        correlation_id="c",
-        reply_to="r",
-        expiration="1000",
-        message_id="m",
-        timestamp=123456,
-        type="t",
-        user_id="guest",
-        app_id="a",
-    )
+    headers = from_python({"zz": "z", "aa": "a", "x-stream-offset": 99})
+    everything = ALL_PROPERTIES._replace(headers=headers, cluster_id=None)
     fill(client, stream, b"0")
     fill(client, stream, b"1", properties=everything)
     read_from(client, stream)
     plain, full = (client.expect_message(BasicDeliver) for _ in range(2))
     assert plain.properties == BasicProperties(headers={"x-stream-offset": Field("l", 0)})
-    headers = full.properties.headers or {}
-    assert list(headers.items()) == [
+    assert list((full.properties.headers or {}).items()) == [
         ("aa", Field("S", b"a")),
         ("x-stream-offset", Field("l", 1)),
         ("zz", Field("S", b"z")),

@@ -12,9 +12,8 @@ import pytest
 from broker.admin.protocol import ask
 from broker.config import Config, Server
 from broker.server import offline
-from broker.wire.methods import QueueDeclareOk
 from harness.brokers.broker_process import BrokerProcess
-from harness.clients.contents import PERSISTENT, with_headers
+from harness.clients.contents import PERSISTENT
 from harness.clients.queue_steps import deposit, drain
 from harness.clients.shorthand import exchange_declare, queue_bind, queue_declare
 from harness.clients.wire_client import Client
@@ -91,17 +90,3 @@ def test_what_is_changed_while_the_broker_is_stopped_holds_from_its_start(
     client = dial()
     deposit(client, b"1", b"2", b"3", key="q", properties=PERSISTENT)
     assert drain(client, "q") == [b"1", b"2", b"3"]
-
-
-def test_ids_of_delayed_exchanges_are_not_given_to_queues(fresh_broker: BrokerProcess, dial: Dial) -> None:
-    """The exchange has the highest id, and has left nothing in the message store before the restart."""
-    client = dial()
-    arguments = {"x-delayed-type": "fanout"}
-    client.ask(exchange_declare("last", "x-delayed-message", durable=True, arguments=arguments))
-    fresh_broker.kill_and_restart()
-    client = dial()
-    client.ask(queue_declare("next", durable=True))
-    client.ask(queue_bind("next", "last"))
-    deposit(client, b"1", key="", exchange="last", properties=with_headers({"x-delay": 600_000}))
-    fresh_broker.kill_and_restart()
-    assert dial().ask(queue_declare("next", passive=True)) == QueueDeclareOk("next", 0, 0)
