@@ -137,5 +137,8 @@ class SessionClient:
         if self.reading:
             output = self.connection.output.take()
             if self.heeding:
-                self.peer.receive(output)
+                self._take(output)
             self.connection.output.unsent(0)
+
+    def _take(self, data: bytes) -> None:
+        self.peer.receive(data)
