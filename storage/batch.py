@@ -109,6 +109,22 @@ class LaneWrites:
         self.state = state
         self.sealed = False
 
+    def seal(self, queue_id: int, lane: int) -> SealedLane:
+        """What is to be written, for good. Nothing of it is kept here: its queue may not write again for long."""
+        sealed = SealedLane(
+            queue_id,
+            lane,
+            tuple(self.puts.items()),
+            tuple(self.settled),
+            self.state.snapshot(),
+            tuple(self.deliveries.items()),
+            tuple(self.moved.items()),
+        )
+        self.sealed = True
+        for gathered in (self.puts, self.settled, self.deliveries, self.moved):
+            gathered.clear()
+        return sealed
+
 
 class Waiter(Protocol):
     """Something that answers a client once a batch is on disk: a confirm ledger, a transaction, a definition."""
@@ -232,23 +248,9 @@ class WriteBatch:
 
     def seal(self, last_event: int = 0) -> SealedBatch:
         """Freeze the batch as it is now. Later settlements of its messages belong to the next one."""
-        lanes = []
-        for (queue_id, lane), writes in self._lanes.items():
-            writes.sealed = True
-            lanes.append(
-                SealedLane(
-                    queue_id,
-                    lane,
-                    tuple(writes.puts.items()),
-                    tuple(writes.settled),
-                    writes.state.snapshot(),
-                    tuple(writes.deliveries.items()),
-                    tuple(writes.moved.items()),
-                )
-            )
         return SealedBatch(
             self.number,
-            tuple(lanes),
+            tuple(writes.seal(queue_id, lane) for (queue_id, lane), writes in self._lanes.items()),
             tuple(self.purges),
             tuple(self.deleted_queues),
             tuple(waiter for waiter, for_all in self.waiters.items() if for_all),

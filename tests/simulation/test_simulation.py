@@ -43,6 +43,7 @@ FOUND_ONCE = {
     (700137, 76): "a publish on disk was doubted, because a quorum queue had got its message back",
     (700256, 4): "a queue whose expired messages waited for the disk held those behind them to the time they had come",
     (700263, 5): "a rejection without a dead-letter exchange waited for room on a full disk",
+    (720194, 30): "a queue kept what it had written last in memory until it wrote again",
 }
 """Seeds that have found something, in the broker or in the promises, and the virtual minutes within which they have."""
 
