@@ -7,11 +7,11 @@ Ready messages lie in four parts, each ascending in position, each before the ne
     paged      on disk only: a count, and the place after which to read
     tail       in memory because not on disk yet
 
-A queue starts with a head alone. When the head outgrows the window, what is published from then on goes to
-the tail and is given to the store whether it is persistent or not; once on disk it is dropped from memory
-and counted as paged. When the head runs dry it is read back from disk, and when the disk is read out, the tail
-becomes the head. The first ready message is therefore always at hand or one read away, and memory holds a
-window per queue, however many messages are ready.
+A queue starts with a head alone. When the head outgrows the window, what is published from then on goes to the
+tail and is given to the store whether it is persistent or not; once on disk it is dropped from memory and
+counted as paged. When the head runs dry it is read back from disk, and when the disk is read out, the tail
+joins the head, if there is room for it, or becomes the head. The first ready message is therefore always at
+hand or one read away, and memory holds a window per queue, however many messages are ready.
 """
 
 from __future__ import annotations
@@ -246,13 +246,21 @@ class ReadyMessages:
         if entries:
             self._read_up_to = entries[-1].position
             self._head.extend(entries)
-        if not self._paged:
+        if not self._paged and self._has_room_for_tail:
             self._head.extend(self._tail)
             self._tail.clear()
             self.paging = False
         self._head_bytes = sum(entry.size for entry in self._head)
         if not self.paging:  # everything is at hand: what could not be read back no longer counts
             self.bytes = self._head_bytes + sum(entry.size for entry in self._returned)
+
+    @property
+    def _has_room_for_tail(self) -> bool:
+        """The head stays within its window with the tail behind it; where the head is empty the tail has to be it."""
+        if not (self._head and self._tail):
+            return True
+        messages, size = len(self._head) + len(self._tail), sum(map(_size, (*self._head, *self._tail)))
+        return messages <= self.window.messages and size <= self.window.bytes
 
 
 _size = attrgetter("size")
