@@ -119,6 +119,10 @@ class StreamLog:
         segments.add(len(message.body), time)
         self._tail[offset] = self._stamp.stamped(offset, time, message)
         self._tail_bytes += len(message.body)
+        self.keep_window()
+
+    def keep_window(self) -> None:
+        """Let go of what is on disk and beyond the window."""
         while self.tail_first < self.stored and self._beyond_window:
             self._shorten()
 

@@ -167,9 +167,10 @@ class Stream(Queue):
         """What is on disk can be read."""
         self.log.synced(up_to)
         self.consumers.wake()
+        self.touch()
 
     def deliver(self) -> None:
-        """Give each consumer that has credit what comes next for it."""
+        """Give each consumer that has credit what comes next for it; what they all had the chance to take goes."""
         self._touched = False
         reads, consumers, log = DISK_READS, self.consumers, self.log
         while reads and (turn := consumers.next()) is not None:
@@ -181,6 +182,7 @@ class Stream(Queue):
                 self._give(consumer, found)
             elif place.up_to_date(log):
                 consumers.rest(consumer)
+        log.keep_window()
         if not reads:
             self._context.turn.last(self.touch)
 
