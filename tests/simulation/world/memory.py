@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from broker.entities.messages.message import Message
 from tests.simulation.copies import Broken
+from tests.simulation.world.small_world import READ_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -51,10 +52,13 @@ def _leads_nowhere(kind: type) -> bool:
 
 
 def check_memory(world: World) -> None:
-    """The broker holds a window of each queue, what is or was out, and what is on its way. Raises Broken."""
+    """The broker holds a window of each queue and reader, what is or was out, and what is on its way. Raises Broken."""
     process, promises = world.process, world.promises
     window = process.settings.limits.queue_window_bytes
     windows = sum(window + _largest(place.copies.values()) for place in promises.places.values() if place.there)
+    readings = sum(len(channel.readings) for client in world.clients.values() for channel in client.channels.values())
+    streamed = max((len(publication.body) for publication in promises.stream.sent.values()), default=0)
+    windows += streamed + readings * (READ_BYTES + streamed)
     given = [copy for client in world.clients.values() for c in client.channels.values() for copy in client.all_out(c)]
     seen = dict.fromkeys([*given, *(copy for copy in promises.copies() if copy.times_out)])
     out = sum(len(copy.publication.body) for copy in seen)

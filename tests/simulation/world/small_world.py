@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from broker.entities.queues.ready_messages import Window
+from broker.entities.queues.streams import stream_queue
 from broker.entities.scheduling import clock
 from broker.server import resource_alarms
 from broker.session.methods import publish
@@ -15,6 +17,9 @@ from tests.simulation.world.disk import BALLAST_BYTES, LARGE_BYTES, PAGE_BYTES
 if TYPE_CHECKING:
     from tests.simulation.world.disk import Disk
     from tests.simulation.world.virtual_time import Times
+
+READ_BYTES = 4096
+"""How much each consumer of a stream reads ahead, with one message more."""
 
 
 @contextmanager
@@ -28,6 +33,7 @@ def governing(times: Times, disk: Disk) -> Iterator[None]:
         (store_space, "shutil", disk),
         (ballast, "BALLAST_BYTES", BALLAST_BYTES),
         (publish, "LARGE_BYTES", LARGE_BYTES),
+        (stream_queue, "READ", Window(6, READ_BYTES)),
     ]
     before = [(owner, name, getattr(owner, name)) for owner, name, _ in found]
     for owner, name, value in found:
