@@ -37,7 +37,10 @@ class Simulation(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Found by random walks of a model: `queue`, `priorities` (the same with priorities), `limits` or `free pages`."""
+    """Found by random walks of a model: `queue`, `priorities` (the same with priorities), `limits` or `free pages`.
+
+    Or where `masses` of messages end or come back at once.
+    """
 
     model: str
 

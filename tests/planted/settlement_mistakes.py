@@ -14,6 +14,7 @@ from broker.entities.queues.priority_queue import PriorityStore
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.quorum_queue import QuorumQueue
+from broker.session.methods import acknowledge
 from storage.batch import SealedBatch, SealedLane, WriteBatch
 from storage.messages.message_store import MessageStore
 from tests.planted.mistake import BrokerCrashes, Kills, Model, Patch, Process, Simulation, mistake
@@ -144,6 +145,12 @@ def not_requeued(patch: Patch) -> None:
         requeue(queue, entries[1:] if abandoned else entries, abandoned=abandoned)
 
     _patch_requeue(patch, requeue_rest)
+
+
+@mistake("turns are bounded", Model("masses"))
+def settlements_all_at_once(patch: Patch) -> None:
+    """Settle in one turn whatever one frame settles."""
+    patch(acknowledge, "SETTLED_AT_ONCE", 1 << 30)
 
 
 def _patch_requeue(patch: Patch, mistaken: Callable[..., None]) -> None:

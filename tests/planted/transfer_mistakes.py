@@ -1,22 +1,27 @@
-"""Mistakes in what goes from one queue to another by itself: dead letters, and delayed messages that are due."""
+"""Mistakes in what goes from one queue to another by itself, and in how much of it goes in one turn."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from broker.entities.messages.death_header import DeadLetter
 from broker.entities.messages.message import Entry, Message
+from broker.entities.queues import clearing
 from broker.entities.queues.at_least_once import AtLeastOnce
 from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.queue import Queue
+from broker.entities.queues.queue_limits import Limits
+from broker.entities.scheduling.background_work import MESSAGE_BYTES
+from broker.entities.vhosts import dead_lettering
 from tests.planted.mistake import BrokerCrashes, Model, Patch, Simulation, mistake
 
 LATER_MILLISECONDS = 30
 LONG_AFTER_MILLISECONDS = 400
 """More than a delayed message may be late by."""
 EARLIER_MILLISECONDS = 50
+BOUNDED = "turns are bounded"
 
 
 @mistake("I12", Simulation(8))
@@ -30,6 +35,37 @@ def dead_letter_after_settlement(patch: Patch) -> None:
         queue.finish(entries)
 
     patch(OrderedQueue, "discard", discard_first)
+
+
+@mistake("I12", Simulation(25))
+def settlement_in_the_batch_after_its_letter(patch: Patch) -> None:
+    """Close the batch between the dead letters and the end of their messages, as if it were full."""
+    finish = OrderedQueue.finish
+
+    def finish_in_the_next(queue: OrderedQueue, entries: Iterable[Entry], *, moved: bool = False) -> None:
+        if moved:
+            queue._context.batches.seal()
+        finish(queue, entries, moved=moved)
+
+    patch(OrderedQueue, "finish", finish_in_the_next)
+
+
+@mistake(BOUNDED, Model("masses"))
+def bodies_not_counted_in_a_turn(patch: Patch) -> None:
+    """Let go of, or deal with, as many large messages in one turn as small ones."""
+    discard = Limits._discard
+
+    def discard_counting(limits: Limits, entries: Sequence[Entry], reason: str) -> int:
+        return discard(limits, entries, reason) - sum(entry.size for entry in entries)
+
+    patch(Limits, "_discard", discard_counting)
+    patch(clearing, "_cost", lambda entry, *, writes: MESSAGE_BYTES)
+
+
+@mistake(BOUNDED, Model("masses"))
+def copies_not_counted_in_a_turn(patch: Patch) -> None:
+    """Write dead letters in one step, to however many queues each of them goes."""
+    patch(dead_lettering, "STEP_COPIES", 1 << 30)
 
 
 @mistake("I12", BrokerCrashes("", (8, 8)))

@@ -45,10 +45,14 @@ LETTERS: dict[str, Any] = {"dead_letter_exchange": "", "dead_letter_routing_key"
 
 @pytest.fixture
 def core(tmp_path: Path) -> Iterator[Core]:
-    """A broker whose queues keep two of the large messages in memory."""
-    core = Core(tmp_path / "messages", Window(64, 2 * BODY_BYTES))
+    core = core_in(tmp_path)
     yield core
     core.close()
+
+
+def core_in(directory: Path) -> Core:
+    """A broker whose queues keep two of the large messages in memory."""
+    return Core(directory / "messages", Window(64, 2 * BODY_BYTES))
 
 
 @pytest.fixture
