@@ -14,6 +14,9 @@ from broker.entities.queues.priority_queue import PriorityStore
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.quorum_queue import QuorumQueue
+from broker.entities.scheduling.future import Future
+from broker.session.channel.channel import Channel
+from broker.session.channel.transaction import Settlement
 from broker.session.methods import acknowledge
 from storage.batch import SealedBatch, SealedLane, WriteBatch
 from storage.messages.message_store import MessageStore
@@ -145,6 +148,18 @@ def not_requeued(patch: Patch) -> None:
         requeue(queue, entries[1:] if abandoned else entries, abandoned=abandoned)
 
     _patch_requeue(patch, requeue_rest)
+
+
+@mistake("order on a channel", Model("masses"))
+def settlements_overtaken(patch: Patch) -> None:
+    """Handle what follows while the many settlements of one frame are going on."""
+    settle_some_at_a_time = acknowledge._settle_some_at_a_time
+
+    def settle_beside(channel: Channel, settlement: Settlement) -> Future[None]:
+        settle_some_at_a_time(channel, settlement)
+        return Future.resolved(None)
+
+    patch(acknowledge, "_settle_some_at_a_time", settle_beside)
 
 
 @mistake("turns are bounded", Model("masses"))
