@@ -19,24 +19,26 @@ from tests.unit.storage import test_free_pages
 
 pytestmark = pytest.mark.slow
 
-MASSES: tuple[Callable[[Core, SessionLayer], None], ...] = (
-    lambda core, _: masses.test_masses_at_the_head_are_written_in_bounded_batches_and_in_order(
+MASSES: dict[str, Callable[[Core, SessionLayer], None]] = {
+    "large messages": lambda core, _: masses.test_masses_at_the_head_are_written_in_bounded_batches_and_in_order(
         core, "too many", "classic"
     ),
-    lambda core, sessions: masses.test_what_goes_to_very_many_queues_goes_some_messages_at_a_time(
+    "many copies": lambda core, sessions: masses.test_what_goes_to_very_many_queues_goes_some_messages_at_a_time(
         core, sessions, "expired"
     ),
-    lambda core, sessions: masses.test_what_one_frame_settles_is_settled_some_at_a_time_before_what_follows(
-        core, sessions, masses.ack_all, gone=False
+    "many settlements": lambda core, sessions: (
+        masses.test_what_one_frame_settles_is_settled_some_at_a_time_before_what_follows(
+            core, sessions, masses.ack_all, gone=False
+        )
     ),
-)
-"""Large messages, messages that go to many queues, and many messages at once."""
+}
+"""Where very much ends at once."""
 
 WALKS: dict[str, tuple[range, Callable[[int], None]]] = {
     "queue": (range(12), lambda seed: test_queue_model.walk(seed, 250, priorities=False)),
     "priorities": (range(12), lambda seed: test_queue_model.walk(seed, 250, priorities=True)),
     "free pages": (range(3), lambda seed: walk_free_pages(seed)),
-    "masses": (range(len(MASSES)), lambda number: meet_masses(number)),
+    **{name: (range(1), lambda _, mass=mass: meet(mass)) for name, mass in MASSES.items()},
     "limits": (range(60), lambda seed: test_limits_model.walk(seed, 60)),
 }
 """The seeds of each model's walks, and a walk."""
@@ -63,10 +65,10 @@ def walk_free_pages(seed: int) -> None:
         test_free_pages.walk(Path(directory), seed)
 
 
-def meet_masses(number: int) -> None:
+def meet(mass: Callable[[Core, SessionLayer], None]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         core = masses.core_in(Path(directory))
         try:
-            MASSES[number](core, SessionLayer(core))
+            mass(core, SessionLayer(core))
         finally:
             core.close()

@@ -39,7 +39,7 @@ class Simulation(NamedTuple):
 class Model(NamedTuple):
     """Found by random walks of a model: `queue`, `priorities` (the same with priorities), `limits` or `free pages`.
 
-    Or where `masses` of messages end or come back at once.
+    Or where much ends at once: `large messages`, `many copies` of dead letters, `many settlements` by one frame.
     """
 
     model: str

@@ -150,7 +150,7 @@ def not_requeued(patch: Patch) -> None:
     _patch_requeue(patch, requeue_rest)
 
 
-@mistake("order on a channel", Model("masses"))
+@mistake("order on a channel", Model("many settlements"))
 def settlements_overtaken(patch: Patch) -> None:
     """Handle what follows while the many settlements of one frame are going on."""
     settle_some_at_a_time = acknowledge._settle_some_at_a_time
@@ -162,7 +162,7 @@ def settlements_overtaken(patch: Patch) -> None:
     patch(acknowledge, "_settle_some_at_a_time", settle_beside)
 
 
-@mistake("turns are bounded", Model("masses"))
+@mistake("turns are bounded", Model("many settlements"))
 def settlements_all_at_once(patch: Patch) -> None:
     """Settle in one turn whatever one frame settles."""
     patch(acknowledge, "SETTLED_AT_ONCE", 1 << 30)

@@ -50,7 +50,7 @@ def settlement_in_the_batch_after_its_letter(patch: Patch) -> None:
     patch(OrderedQueue, "finish", finish_in_the_next)
 
 
-@mistake(BOUNDED, Model("masses"))
+@mistake(BOUNDED, Model("large messages"))
 def bodies_not_counted_in_a_turn(patch: Patch) -> None:
     """Let go of, or deal with, as many large messages in one turn as small ones."""
     discard = Limits._discard
@@ -62,7 +62,7 @@ def bodies_not_counted_in_a_turn(patch: Patch) -> None:
     patch(clearing, "_cost", lambda entry, *, writes: MESSAGE_BYTES)
 
 
-@mistake(BOUNDED, Model("masses"))
+@mistake(BOUNDED, Model("many copies"))
 def copies_not_counted_in_a_turn(patch: Patch) -> None:
     """Write dead letters in one step, to however many queues each of them goes."""
     patch(dead_lettering, "STEP_COPIES", 1 << 30)
