@@ -1,4 +1,4 @@
-"""Policies over a kill, set on a running broker and on a stopped one; and the ids that delayed exchanges have."""
+"""Policies that are set and cleared while the broker is stopped. Over kills they are facts of the crash states."""
 
 from __future__ import annotations
 
@@ -37,25 +37,6 @@ def running(process: BrokerProcess, command: str, **arguments: Any) -> Any:
 def stopped(process: BrokerProcess, command: str, **arguments: Any) -> Any:
     """Change what a broker that does not run has on disk."""
     return offline.run(Config(server=Server(data_dir=str(process.data_dir))), command, arguments)
-
-
-def test_a_kill_takes_no_policy_back_and_no_trimmed_message_with_it(fresh_broker: BrokerProcess, dial: Dial) -> None:
-    client = dial()
-    client.ask(queue_declare("q", durable=True))
-    client.ask(queue_declare("dead", durable=True))
-    deposit(client, b"1", b"2", b"3", key="q", properties=PERSISTENT)
-    definition = {"max-length": 2, "dead-letter-exchange": "", "dead-letter-routing-key": "dead"}
-    running(fresh_broker, "set_policy", **policy("p", "^q$", definition))
-    running(fresh_broker, "set_operator_policy", **policy("o", "", {"expires": 10**9}, apply_to="queues"))
-    deposit(client, b"4", key="q", properties=PERSISTENT)  # its confirm proves what came before it
-    fresh_broker.kill_and_restart()
-    client = dial()
-    rows = {row["name"]: row for row in running(fresh_broker, "list_queues", vhost="/")}
-    assert (rows["q"]["policy"], rows["q"]["operator_policy"]) == ("p", "o")
-    assert rows["q"]["effective_policy_definition"] == {**definition, "expires": 10**9}
-    deposit(client, b"5", key="q", properties=PERSISTENT)
-    assert drain(client, "dead") == [b"1", b"2", b"3"]
-    assert drain(client, "q") == [b"4", b"5"]
 
 
 def test_what_is_changed_while_the_broker_is_stopped_holds_from_its_start(

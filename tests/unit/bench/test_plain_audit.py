@@ -36,15 +36,6 @@ def test_the_made_up_log_holds_what_was_planted_and_nothing_else(tmp_path: Path)
     assert verdicts.keys() == {"lost", "unknown", "not confirmed", "not kept", "queued", "settled"}
 
 
-def test_the_same_seed_gives_the_same_log(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).mkdir()
-        write(tmp_path / name, EVENTS // 2)
-    assert [path.read_bytes() for path in sorted((tmp_path / "a").iterdir())] == [
-        path.read_bytes() for path in sorted((tmp_path / "b").iterdir())
-    ]
-
-
 @pytest.mark.slow
 def test_the_measurements_run() -> None:
     """Without Spark, whose audit of such a log is in tests/pipeline/event_log/test_audit.py."""

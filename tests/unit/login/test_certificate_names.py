@@ -39,57 +39,24 @@ def certificate(
 
 
 DISTINGUISHED = [
-    (
-        [
-            (Oid.COUNTRY_NAME, "DE"),
-            (Oid.STATE_OR_PROVINCE_NAME, "Bavaria"),
-            (Oid.LOCALITY_NAME, "München"),
-            (Oid.ORGANIZATION_NAME, "Foo, Bar & Co"),
-            (Oid.ORGANIZATIONAL_UNIT_NAME, "R"),
-        ],
-        r"OU=R,O=Foo\, Bar & Co,L=M\C3\BCnchen,ST=Bavaria,C=DE",
-    ),
-    (
-        [
-            (Oid.ORGANIZATION_NAME, "client"),
-            (Oid.COMMON_NAME, '#weird;name <x>\\ "q"=y'),
-            (Oid.EMAIL_ADDRESS, "a@b.c"),
-        ],
-        r"EMAILADDRESS=a@b.c,CN=\#weird\;name \<x\>\\ \"q\"=y,O=client",
-    ),
-    (
-        [
-            (Oid.DOMAIN_COMPONENT, "com"),
-            (Oid.DOMAIN_COMPONENT, "example"),
-            (Oid.USER_ID, "u1"),
-            (Oid.SERIAL_NUMBER, "77"),
-            (Oid.TITLE, "Dr"),
-            (Oid.SURNAME, "Sur"),
-            (Oid.GIVEN_NAME, "Giv"),
-            (Oid.COMMON_NAME, " lead space "),
-            (Oid.COMMON_NAME, "second cn"),
-        ],
-        r"CN=second cn,CN=\ lead space\ ,GIVENNAME=Giv,SN=Sur,TITLE=Dr,SERIALNUMBER=77,UID=u1,DC=example,DC=com",
-    ),
-    (
-        [
-            [(Oid.ORGANIZATION_NAME, "X"), (Oid.COMMON_NAME, "multi")],
-            (Oid.STREET_ADDRESS, "Main St 1"),
-            (Oid.POSTAL_CODE, "80331"),
-            (x509.ObjectIdentifier("2.5.4.13"), "desc"),
-            (Oid.INITIALS, "AB"),
-            (Oid.DN_QUALIFIER, "q"),
-            (Oid.PSEUDONYM, "ps"),
-            (Oid.GENERATION_QUALIFIER, "III"),
-            (x509.ObjectIdentifier("2.5.4.41"), "full"),
-        ],
-        (
-            "2.5.4.41=full,GENERATIONQUALIFIER=III,PSEUDONYM=ps,2.5.4.46=q,INITIALS=AB,2.5.4.13=desc,2.5.4.17=80331,"
-            "2.5.4.9=Main St 1,O=X+CN=multi"
-        ),
-    ),
+    ([(Oid.COUNTRY_NAME, "DE"), (Oid.STATE_OR_PROVINCE_NAME, "Bavaria"), (Oid.LOCALITY_NAME, "München"),
+      (Oid.ORGANIZATION_NAME, "Foo, Bar & Co"), (Oid.ORGANIZATIONAL_UNIT_NAME, "R")],
+     r"OU=R,O=Foo\, Bar & Co,L=M\C3\BCnchen,ST=Bavaria,C=DE"),
+    ([(Oid.ORGANIZATION_NAME, "client"), (Oid.COMMON_NAME, '#weird;name <x>\\ "q"=y'), (Oid.EMAIL_ADDRESS, "a@b.c")],
+     r"EMAILADDRESS=a@b.c,CN=\#weird\;name \<x\>\\ \"q\"=y,O=client"),
+    ([(Oid.DOMAIN_COMPONENT, "com"), (Oid.DOMAIN_COMPONENT, "example"), (Oid.USER_ID, "u1"), (Oid.SERIAL_NUMBER, "77"),
+      (Oid.TITLE, "Dr"), (Oid.SURNAME, "Sur"), (Oid.GIVEN_NAME, "Giv"),
+      (Oid.COMMON_NAME, " lead space "), (Oid.COMMON_NAME, "second cn")],
+     r"CN=second cn,CN=\ lead space\ ,GIVENNAME=Giv,SN=Sur,TITLE=Dr,SERIALNUMBER=77,UID=u1,DC=example,DC=com"),
+    ([[(Oid.ORGANIZATION_NAME, "X"), (Oid.COMMON_NAME, "multi")], (Oid.STREET_ADDRESS, "Main St 1"),
+      (Oid.POSTAL_CODE, "80331"), (x509.ObjectIdentifier("2.5.4.13"), "desc"), (Oid.INITIALS, "AB"),
+      (Oid.DN_QUALIFIER, "q"), (Oid.PSEUDONYM, "ps"), (Oid.GENERATION_QUALIFIER, "III"),
+      (x509.ObjectIdentifier("2.5.4.41"), "full")],
+     ("2.5.4.41=full,GENERATIONQUALIFIER=III,PSEUDONYM=ps,2.5.4.46=q,INITIALS=AB,2.5.4.13=desc,2.5.4.17=80331,"
+      "2.5.4.9=Main St 1,O=X+CN=multi")),
     ([(Oid.ORGANIZATION_NAME, "only-org")], "O=only-org"),
-]
+]  # fmt: skip
+"""Parts of names as they stand in certificates, and how RabbitMQ writes them."""
 
 
 @pytest.mark.parametrize(("parts", "expected"), DISTINGUISHED)

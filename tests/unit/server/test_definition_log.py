@@ -15,21 +15,8 @@ from broker.server import definition_writer
 from broker.server.definition_writer import DefinitionLog
 from broker.wire.amqp_errors import ConnectionException
 from harness.brokers.broker_server import eventually
-from storage.definitions.definition_changes import (
-    BindingRow,
-    Change,
-    DeleteBinding,
-    DeleteQueue,
-    PermissionRow,
-    PutBinding,
-    PutPermission,
-    PutQueue,
-    PutUser,
-    PutVhost,
-    QueueRow,
-    UserRow,
-    VhostRow,
-)
+from storage.definitions import definition_changes as changes
+from storage.definitions.definition_changes import Change, DeleteQueue, PutQueue, QueueRow
 from storage.definitions.definition_store import DefinitionsFull, DefinitionStore
 
 
@@ -45,13 +32,13 @@ class Disk:
         self.begun = threading.Semaphore(0)
         patch.setattr(store, "commit", self._watched_commit)
 
-    def _watched_commit(self, changes: Sequence[Change]) -> None:
-        self.sizes.append(len(changes))
+    def _watched_commit(self, batch: Sequence[Change]) -> None:
+        self.sizes.append(len(batch))
         self.begun.release()
         assert self._open.wait(30), "nobody opened it"
         if self.full:
             raise DefinitionsFull("definitions.sqlite: the disk is full")
-        self._commit(changes)
+        self._commit(batch)
 
     def close(self) -> None:
         self._open.clear()
@@ -92,11 +79,11 @@ def written(log: DefinitionLog, nursery: trio.Nursery) -> DefinitionLog:
     return log
 
 
-def vhost(name: str) -> PutVhost:
-    return PutVhost(VhostRow(name))
+def vhost(name: str) -> changes.PutVhost:
+    return changes.PutVhost(changes.VhostRow(name))
 
 
-IMPOSSIBLE = PutPermission(PermissionRow("nobody", "nowhere", "", "", ""))
+IMPOSSIBLE = changes.PutPermission(changes.PermissionRow("nobody", "nowhere", "", "", ""))
 """Refused by the store: neither end of it exists."""
 
 
@@ -135,7 +122,7 @@ async def test_one_failure_is_not_the_others(log: DefinitionLog, store: Definiti
 
     Those of one group are made together or not at all.
     """
-    fine, user = (vhost("b"), PutUser(UserRow("u", "", "")))
+    fine, user = (vhost("b"), changes.PutUser(changes.UserRow("u", "", "")))
     futures = [log.write(vhost("a")), log.write(vhost("half"), IMPOSSIBLE), log.write(fine, user)]
     await log.flush()
     assert await settled(*futures) == ["written", "506 FOREIGN KEY constraint failed", "written"]
@@ -246,12 +233,12 @@ async def test_what_is_owed_is_written_when_nobody_asks_for_anything(
 async def test_a_binding_that_is_made_again_outlives_the_end_it_was_owed(
     store: DefinitionStore, owing: DefinitionLog, disk: Disk
 ) -> None:
-    binding = BindingRow("v", "amq.fanout", "q", "queue", "", b"\0\0\0\0")
-    removed = owing.erase(DeleteBinding(binding))
+    binding = changes.BindingRow("v", "amq.fanout", "q", "queue", "", b"\0\0\0\0")
+    removed = owing.erase(changes.DeleteBinding(binding))
     await owing.flush()
     assert await settled(removed) == [FULL]
     disk.full = False
-    made = owing.write(PutBinding(binding))
+    made = owing.write(changes.PutBinding(binding))
     await owing.flush()
     assert await settled(made) == ["written"]
     await owing.flush()

@@ -24,9 +24,8 @@ from broker.wire.methods import (
     TxCommit,
     TxSelect,
 )
-from broker.wire.properties import BasicProperties
 from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.recording_broker import events_of, kinds, recording_broker
+from harness.brokers.recording_broker import events_of, recording_broker
 from harness.clients.contents import PERSISTENT, with_headers
 from harness.clients.queue_steps import deposit, drain, ready
 from harness.clients.shorthand import ack, consume, exchange_declare, get, nack, queue_bind, queue_declare, queue_delete
@@ -329,34 +328,6 @@ def test_a_dead_letter_that_waits_has_a_place_of_its_own(recording: BrokerProces
         ("release", "q", waiting, waiting),
     ]
     assert shown(events[-1:], "queue") == [("queued", "dead")]
-
-
-def test_queues_and_what_is_in_them_are_recorded_at_both_ends(recording: BrokerProcess) -> None:
-    client = Client.connect(recording.address)
-    client.ask(queue_declare("brief", exclusive=True))
-    declare(client, "levels", max_priority=2)
-    declare(client, "log", queue_type="stream")
-    declare(client, "q")
-    deposit(client, b"1", b"2", key="q", properties=PERSISTENT)
-    deposit(client, b"3", key="levels", properties=BasicProperties(delivery_mode=2, priority=2))
-    client.close()
-    recording.restart()
-    assert recording.stop() == 0
-    found = events_of(recording)
-    declared = [event for event in found if event.kind == "declare"]
-    lasting = [("levels", "classic", True, 2), ("log", "stream", True, 0), ("q", "classic", True, 0)]
-    assert [(event.boot, event.queue, *json.loads(event.detail or "").values()) for event in declared] == [
-        (1, "brief", "classic", False, 0),
-        *((1, *queue) for queue in lasting),
-        *((2, *queue) for queue in lasting),
-    ]
-    places = [("levels", FIRST + 2), ("q", FIRST), ("q", FIRST + 1)]
-    for boot in (1, 2):
-        events = [event for event in found if event.boot == boot]
-        queued = sorted((event.queue, event.position) for event in events if event.kind == "queued")
-        assert set(queued) == set(places), boot
-        if boot == 1 or "snapshot" in kinds(events):  # or it was stopped before it had told of all at its start
-            assert queued == sorted(places * boot), "at its end, and at the second one's start"
 
 
 def test_nothing_happens_behind_the_record_of_a_stop(recording: BrokerProcess) -> None:

@@ -12,28 +12,16 @@ from typing import Any
 import pytest
 
 from storage.definitions import definition_changes as changes
-from storage.definitions.definition_changes import (
-    Change,
-    Definitions,
-    DeleteExchange,
-    DeleteQueue,
-    DropTombstone,
-    ExchangeRow,
-    PutExchange,
-    PutQueue,
-    PutVhost,
-    QueueRow,
-    VhostRow,
-)
+from storage.definitions.definition_changes import Change, Definitions, DeleteQueue, PutExchange, PutQueue, PutVhost
 from storage.definitions.definition_statements import STATEMENTS
 from storage.definitions.definition_store import DefinitionsError, DefinitionsFull, DefinitionStore
 
-VHOST = VhostRow("v", "for tests", ("one", "two"), "classic")
+VHOST = changes.VhostRow("v", "for tests", ("one", "two"), "classic")
 USER = changes.UserRow("u", "hash", "rabbit_password_hashing_sha256", ("administrator",))
 PERMISSION = changes.PermissionRow("u", "v", ".*", "^a", "")
 TOPIC = changes.TopicPermissionRow("u", "v", "amq.topic", "w", "r")
-EXCHANGE = ExchangeRow("v", "x", "topic", True, False, b"\0\0\0\0")
-QUEUE = QueueRow(1, "v", "q of any bytes \udcff\0", False, b"\0\0\0\5args")
+EXCHANGE = changes.ExchangeRow("v", "x", "topic", True, False, b"\0\0\0\0")
+QUEUE = changes.QueueRow(1, "v", "q of any bytes \udcff\0", False, b"\0\0\0\5args")
 BINDING = changes.BindingRow("v", "x", "q", "queue", "a.#", b"\0\0\0\0")
 POLICY = changes.PolicyRow("v", "p", "^q", "queues", '{"max-length": 3}', 7)
 PARAMETER = changes.ParameterRow("v", "shovel", "s", '"value"')
@@ -103,7 +91,7 @@ def test_bindings_differ_by_every_field(store: DefinitionStore) -> None:
     to_exchange, to_queue = (changes.BindingRow("v", "src", "x", kind, "", b"") for kind in ("exchange", "queue"))
     elsewhere = changes.BindingRow("w", "x", "x", "exchange", "", b"")
     put = [*different, to_exchange, to_queue, elsewhere]
-    loaded = with_everything(store, PutVhost(VhostRow("w")), *(changes.PutBinding(row) for row in put))
+    loaded = with_everything(store, PutVhost(changes.VhostRow("w")), *(changes.PutBinding(row) for row in put))
     assert loaded.bindings == (BINDING, *put)
     store.commit([changes.DeleteExchange("v", "x")])
     left = [row for row in put if row is not to_exchange and (row.vhost, row.source) != ("v", "x")]
@@ -116,7 +104,7 @@ def test_bindings_differ_by_every_field(store: DefinitionStore) -> None:
 DELAYING = EXCHANGE._replace(queue_id=1)
 ENDS: dict[str, tuple[Change, Change, str]] = {
     "queue": (PutQueue(QUEUE), DeleteQueue(1), "a deleted queue"),
-    "delaying exchange": (PutExchange(DELAYING), DeleteExchange("v", "x"), "something deleted"),
+    "delaying exchange": (PutExchange(DELAYING), changes.DeleteExchange("v", "x"), "something deleted"),
     "its virtual host": (PutExchange(DELAYING), changes.DeleteVhost("v"), "something deleted"),
 }
 
@@ -129,11 +117,11 @@ def test_what_has_messages_leaves_a_tombstone_until_it_is_dropped(
     store.commit([PutVhost(VHOST), put, PutQueue(QUEUE._replace(id=2, name="r")), DeleteQueue(2)])
     store.commit([delete])
     assert store.load().tombstones == {1, 2}
-    store.commit([DropTombstone(2)])
+    store.commit([changes.DropTombstone(2)])
     with pytest.raises(DefinitionsError, match=f"this queue id belongs to {words}"):
         store.commit([PutVhost(VHOST), put])
     assert store.load().tombstones == {1}
-    store.commit([DropTombstone(1)])
+    store.commit([changes.DropTombstone(1)])
     loaded = reopened(store)
     assert (loaded.tombstones, loaded.queue_id_sequence) == (frozenset(), 2)
 
@@ -141,7 +129,7 @@ def test_what_has_messages_leaves_a_tombstone_until_it_is_dropped(
 def test_the_sequence_remembers_the_highest_id_and_is_never_lowered(store: DefinitionStore) -> None:
     """After all queues are gone, too; exchanges that delay have ids of the same sequence."""
     assert store.load().queue_id_sequence == 0
-    store.commit([PutVhost(VHOST), PutQueue(QUEUE._replace(id=41)), DeleteQueue(41), DropTombstone(41)])
+    store.commit([PutVhost(VHOST), PutQueue(QUEUE._replace(id=41)), DeleteQueue(41), changes.DropTombstone(41)])
     assert store.load().queue_id_sequence == 41
     store.lift_queue_id(100)
     assert store.load().queue_id_sequence == 100
@@ -160,7 +148,7 @@ def test_a_full_disk_is_told_apart_and_the_store_goes_on(store: DefinitionStore)
     store._call(store._rows, "PRAGMA max_page_count = 1")
     big = changes.PutGlobalParameter(changes.GlobalParameterRow("big", "x" * 100_000))
     with pytest.raises(DefinitionsFull, match="disk is full"):
-        store.commit([PutVhost(VhostRow("w")), big])
+        store.commit([PutVhost(changes.VhostRow("w")), big])
     store._call(store._rows, "PRAGMA max_page_count = 1000000")
     assert store.load().vhosts == (VHOST,)
     store.commit([big])

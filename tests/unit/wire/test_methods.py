@@ -11,51 +11,31 @@ from broker.wire.amqp_errors import DecodeError, reply_text
 from broker.wire.constants import ReplyCode
 from broker.wire.field_tables import Field
 from broker.wire.method import Method
-from broker.wire.methods import (
-    CLIENT_METHODS,
-    DECODERS,
-    HAS_CONTENT,
-    METHOD_NAMES,
-    BasicAck,
-    BasicDeliver,
-    BasicNack,
-    BasicPublish,
-    BasicQos,
-    ChannelOpen,
-    ConfirmSelect,
-    ConnectionOpen,
-    ConnectionSecureOk,
-    ConnectionTune,
-    ExchangeDeclareOk,
-    QueueDeclare,
-    QueueUnbind,
-    TxCommit,
-    TxSelect,
-)
+from broker.wire.methods import CLIENT_METHODS, DECODERS, HAS_CONTENT, METHOD_NAMES, BasicAck, TxCommit, TxSelect
 
 ALL_METHODS = [item for item in vars(methods).values() if inspect.isclass(item) and issubclass(item, Method)]
 ALL_METHODS.remove(Method)
 
 VECTORS: list[tuple[Method, bytes]] = [
-    (ConnectionTune(2047, 131072, 60), b"\x00\x0a\x00\x1e\x07\xff\x00\x02\x00\x00\x00\x3c"),
-    (ConnectionSecureOk(b"\x00u\x00p"), b"\x00\x0a\x00\x15\x00\x00\x00\x04\x00u\x00p"),
-    (ConnectionOpen("/"), b"\x00\x0a\x00\x28\x01/\x00\x00"),
-    (ChannelOpen(), b"\x00\x14\x00\x0a\x00"),
-    (ExchangeDeclareOk(), b"\x00\x28\x00\x0b"),
+    (methods.ConnectionTune(2047, 131072, 60), b"\x00\x0a\x00\x1e\x07\xff\x00\x02\x00\x00\x00\x3c"),
+    (methods.ConnectionSecureOk(b"\x00u\x00p"), b"\x00\x0a\x00\x15\x00\x00\x00\x04\x00u\x00p"),
+    (methods.ConnectionOpen("/"), b"\x00\x0a\x00\x28\x01/\x00\x00"),
+    (methods.ChannelOpen(), b"\x00\x14\x00\x0a\x00"),
+    (methods.ExchangeDeclareOk(), b"\x00\x28\x00\x0b"),
     (
-        QueueDeclare("q", False, True, False, True, True, {"x": Field("t", True)}),
+        methods.QueueDeclare("q", False, True, False, True, True, {"x": Field("t", True)}),
         b"\x00\x32\x00\x0a\x00\x00\x01q\x1a\x00\x00\x00\x04\x01xt\x01",
     ),
-    (QueueUnbind("q", "e", "k", {}), b"\x00\x32\x00\x32\x00\x00\x01q\x01e\x01k\x00\x00\x00\x00"),
-    (BasicQos(0, 10, True), b"\x00\x3c\x00\x0a\x00\x00\x00\x00\x00\x0a\x01"),
-    (BasicPublish("ex", "key", True, False), b"\x00\x3c\x00\x28\x00\x00\x02ex\x03key\x01"),
+    (methods.QueueUnbind("q", "e", "k", {}), b"\x00\x32\x00\x32\x00\x00\x01q\x01e\x01k\x00\x00\x00\x00"),
+    (methods.BasicQos(0, 10, True), b"\x00\x3c\x00\x0a\x00\x00\x00\x00\x00\x0a\x01"),
+    (methods.BasicPublish("ex", "key", True, False), b"\x00\x3c\x00\x28\x00\x00\x02ex\x03key\x01"),
     (
-        BasicDeliver("c", 258, True, "", "q"),
+        methods.BasicDeliver("c", 258, True, "", "q"),
         b"\x00\x3c\x00\x3c\x01c\x00\x00\x00\x00\x00\x00\x01\x02\x01\x00\x01q",
     ),
     (BasicAck(1, True), b"\x00\x3c\x00\x50\x00\x00\x00\x00\x00\x00\x00\x01\x01"),
-    (BasicNack(1, False, True), b"\x00\x3c\x00\x78\x00\x00\x00\x00\x00\x00\x00\x01\x02"),
-    (ConfirmSelect(True), b"\x00\x55\x00\x0a\x01"),
+    (methods.BasicNack(1, False, True), b"\x00\x3c\x00\x78\x00\x00\x00\x00\x00\x00\x00\x01\x02"),
+    (methods.ConfirmSelect(True), b"\x00\x55\x00\x0a\x01"),
     (TxSelect(), b"\x00\x5a\x00\x0a"),
 ]
 
