@@ -44,19 +44,16 @@ ALL_SLOW = re.compile(r"^pytestmark = (\[\s*)?pytest\.mark\.slow\b", re.MULTILIN
 """How a file says that each of its tests is slow."""
 
 
+FAST = "not slow"
+"""What `make check` asks for."""
 MEMORY = Path("/dev/shm")
 """A file system without a disk."""
 MEMORY_BYTES_MIN = 1 << 30
 
 
-def without_slow_tests(config: pytest.Config) -> bool:
-    """Whether these are the fast tests, as of `make check`."""
-    return config.option.markexpr == "not slow"
-
-
 def pytest_configure(config: pytest.Config) -> None:
     """Give the fast tests temporary files in memory, where a sync takes no time; those about power cuts are slow."""
-    if without_slow_tests(config) and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
+    if config.option.markexpr == FAST and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES_MIN:
         os.environ.setdefault("TMPDIR", str(MEMORY))
         tempfile.tempdir = None  # pytest has asked for it before
 
@@ -68,7 +65,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Without slow tests, leave out the files that have no other: Spark and client libraries take long to import."""
-    if not without_slow_tests(config) or collection_path.suffix != ".py":
+    if config.option.markexpr != FAST or collection_path.suffix != ".py":
         return None
     return True if ALL_SLOW.search(collection_path.read_text(encoding="utf-8")) else None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import random
 from bisect import insort
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -21,6 +20,7 @@ from harness.clients.shorthand import ack, get, nack, queue_declare
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
 from tests.conformance import Made
+from tests.models.random_walk import Step, take_steps
 from tests.models.test_limits_model import Item, Rules, combination
 
 STEPS = 60
@@ -120,7 +120,7 @@ def reason_of(letter: Message) -> str:
 def test_walks(client: Client, name: Made, seed: int) -> None:
     chance = random.Random(seed)
     walker = Walker(client, name(), name("grave"), chance)
-    actions: list[tuple[int, Callable[[], None]]] = [
+    steps: list[Step] = [
         (12, walker.publish),
         (8, walker.take),
         (2, lambda: walker.answer("ack")),
@@ -128,7 +128,5 @@ def test_walks(client: Client, name: Made, seed: int) -> None:
         (2, lambda: walker.answer("reject")),
         (1, walker.purge),
     ]
-    weights, verbs = zip(*actions, strict=True)
-    for act in chance.choices(verbs, weights, k=STEPS):
-        act()
+    take_steps(chance, steps, STEPS, check=lambda: None)
     walker.end()

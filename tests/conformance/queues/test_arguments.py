@@ -63,28 +63,13 @@ WRONG: dict[str, list[tuple[str, Any, str]]] = {
 }  # fmt: skip
 OF_OTHER_TYPES = {
     "classic": {"x-delivery-limit": 3},
-    "quorum": {
-        "x-max-priority": 5,
-        "x-queue-mode": "lazy",
-        "x-queue-version": 2,
-        "x-queue-master-locator": "min-masters",
-        "x-max-age": "1h",
-        "x-stream-max-segment-size-bytes": 5,
-        "x-initial-cluster-size": 1,
-    },
-    "stream": {
-        "x-max-length": 10,
-        "x-message-ttl": 1,
-        "x-expires": 1000,
-        "x-dead-letter-exchange": "a",
-        "x-overflow": "drop-head",
-        "x-max-priority": 1,
-        "x-single-active-consumer": True,
-        "x-queue-mode": "lazy",
-        "x-delivery-limit": 1,
-        "x-quorum-initial-group-size": 1,
-    },
-}
+    "quorum": {"x-max-priority": 5, "x-queue-mode": "lazy", "x-queue-version": 2, "x-max-age": "1h",
+               "x-queue-master-locator": "min-masters",
+               "x-stream-max-segment-size-bytes": 5, "x-initial-cluster-size": 1},
+    "stream": {"x-max-length": 10, "x-message-ttl": 1, "x-expires": 1000, "x-overflow": "drop-head",
+               "x-dead-letter-exchange": "a", "x-max-priority": 1, "x-single-active-consumer": True,
+               "x-queue-mode": "lazy", "x-delivery-limit": 1, "x-quorum-initial-group-size": 1},
+}  # fmt: skip
 
 
 def declaration(queue: str, kind: str, arguments: dict[str, Any], **flags: bool) -> QueueDeclare:

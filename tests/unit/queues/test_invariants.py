@@ -69,34 +69,6 @@ def test_a_wrong_count_is_noticed(core: Core, counter: str) -> None:
         structure.check()
 
 
-@pytest.mark.parametrize("type_", ["direct", "fanout", "topic", "headers", "x-modulus-hash", "x-random"])
-def test_an_exchange_notices_what_its_type_has_forgotten(core: Core, type_: str) -> None:
-    """And the virtual host, what the exchange has."""
-    exchange, queue = core.exchange("x", type_), core.queue()
-    core.bind(exchange, queue, "a.b")
-    core.bind(exchange, queue, "c")
-    exchange.check()
-    exchange.router.unbind(next(iter(exchange.bindings)))
-    with pytest.raises(AssertionError, match="1 bindings are matched, the exchange has 2"):
-        exchange.check()
-    core.vhost.bindings.check()
-    del exchange.bindings[next(iter(exchange.bindings))]
-    with pytest.raises(AssertionError, match="'x' does not know its binding"):
-        core.vhost.bindings.check()
-
-
-def test_a_route_that_leads_nowhere_is_noticed_unless_it_is_stale(sessions: SessionLayer) -> None:
-    sessions.core.queue()
-    client = sessions.connect()
-    client.publish(b"x", key="q")
-    (route,) = client.connection.routes.by_arguments.values()
-    route.queues = ()
-    with pytest.raises(AssertionError, match=r"leads to \(\), not to"):
-        sessions.registry.check()
-    sessions.core.broker.cache_epoch.advance()
-    sessions.registry.check()
-
-
 def test_what_a_turn_has_touched_is_checked_at_its_end_if_it_is_wanted(core: Core, tmp_path: Path) -> None:
     queue = filled(core)
     queue.unacked += 1
