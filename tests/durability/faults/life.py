@@ -16,12 +16,7 @@ from typing import NamedTuple
 
 from broker.wire.constants import ReplyCode
 from broker.wire.method import Method
-from broker.wire.methods import (
-    ConnectionBlocked,
-    ConnectionClose,
-    ConnectionCloseOk,
-    ConnectionUnblocked,
-)
+from broker.wire.methods import ConnectionBlocked, ConnectionClose, ConnectionCloseOk, ConnectionUnblocked
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.amqp_peer import Message
 from harness.clients.shorthand import queue_bind, queue_declare, queue_delete

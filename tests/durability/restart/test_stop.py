@@ -10,7 +10,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -34,6 +34,20 @@ pytestmark = pytest.mark.slow
 PUBLISHED_AT_ONCE = 3000
 """More than the broker has handled when it is told to end."""
 SHUTDOWN = ConnectionClose(320, "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'", 0, 0)
+
+
+@pytest.fixture
+def dial(fresh_broker: BrokerProcess) -> Iterator[Dial]:
+    """A function that connects to the test's own broker; the connections are dropped at the end."""
+    clients: list[Client] = []
+
+    def dialled() -> Client:
+        clients.append(Client.connect(fresh_broker.address))
+        return clients[-1]
+
+    yield dialled
+    for client in clients:
+        client.close()
 
 
 def test_a_stop_under_load_loses_nothing(fresh_broker: BrokerProcess, dial: Dial) -> None:
@@ -135,37 +149,23 @@ def test_a_second_broker_on_the_same_data_or_port(fresh_broker: BrokerProcess, d
     assert drain(dial(), "q") == [b"1"]
 
 
+HTTP, TLS = "[http]\n", '[tls]\nlisten = ["127.0.0.1:0"]\n'
 REFUSED_SETTINGS = {
-    "HTTP on a port in use": (
-        '[http]\nlisten = ["{taken}"]',
-        ["{taken}: another program listens there", "(http.listen)"],
-    ),
-    "HTTPS without a certificate": (
-        '[http]\ntls_listen = ["127.0.0.1:0"]',
-        ["tls.certificate_file: expected the file"],
-    ),
-    "no such certificate": (
-        '[tls]\nlisten = ["127.0.0.1:0"]\ncertificate_file = "{tmp}/none.pem"',
-        ["tls.certificate_file: {tmp}/none.pem: cannot be read: No such file"],
-    ),
-    "a certificate that is none": (
-        '[tls]\nlisten = ["127.0.0.1:0"]\ncertificate_file = "{tmp}/config.toml"',
-        ["tls.certificate_file: {tmp}/config.toml: expected a certificate in PEM"],
-    ),
-    "a path that is none": ('[tls]\nlisten = ["127.0.0.1:0"]\ncertificate_file = "a\\u0000b"', ["null"]),
-    "nobody's address": ('[http]\nlisten = ["192.0.2.7:0"]', ["192.0.2.7:0: no address of this machine"]),
-    "a name that is none": (f'[tls]\nlisten = ["{"x" * 70}:1"]', ["tls."]),
-    "definitions that are not there": (
-        '[definitions]\nfile = "{tmp}/none.json"',
-        ["{tmp}/none.json: cannot be read: No such file"],
-    ),
+    "HTTP on a port in use": (HTTP + 'listen = ["{taken}"]', "{taken}: another program listens there", "(http.listen)"),
+    "HTTPS without a certificate": (HTTP + 'tls_listen = ["127.0.0.1:0"]', "tls.certificate_file: expected the file"),
+    "no such certificate": (TLS + 'certificate_file = "{tmp}/none.pem"', "{tmp}/none.pem: cannot be read: "),
+    "a path that is none": (TLS + 'certificate_file = "a\\u0000b"', "null"),
+    "nobody's address": (HTTP + 'listen = ["192.0.2.7:0"]', "192.0.2.7:0: no address of this machine"),
+    "a name that is none": (f'[tls]\nlisten = ["{"x" * 70}:1"]', "tls."),
+    "no such definitions": ('[definitions]\nfile = "{tmp}/none.json"', "{tmp}/none.json: cannot be read: "),
 }
+"""Settings, and words of the line that refuses them. Certificates: tests/unit/net/test_tls_broker.py."""
 
 
 @pytest.mark.parametrize("case", REFUSED_SETTINGS)
 def test_what_cannot_be_listened_on_is_one_line(case: str, tmp_path: Path) -> None:
     """It names the setting, the address or file, and what to do; nothing has been made."""
-    settings, words = REFUSED_SETTINGS[case]
+    settings, *words = REFUSED_SETTINGS[case]
     with socket.create_server(("127.0.0.1", 0)) as taken:
         place = {"{taken}": f"127.0.0.1:{taken.getsockname()[1]}", "{tmp}": str(tmp_path)}
         for name, value in place.items():
@@ -204,9 +204,6 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return {name: broker.data_dir for name, broker in brokers.items()}
 
 
-NOT_OURS = b"this is no store of ours\n" * 4096
-
-
 def of_a_newer_release(data: Path, _others: Path) -> None:
     with closing(sqlite3.connect(data / "definitions.sqlite")) as connection:
         connection.execute("PRAGMA user_version = 9999")
@@ -224,31 +221,28 @@ def definitions_of_another_broker(data: Path, others: Path) -> None:
         shutil.copy(path, data)
 
 
-@pytest.mark.parametrize(
-    ("spoil", "words"),
-    [
-        pytest.param(of_a_newer_release, ["definitions.sqlite", "9999"], id="of a newer release"),
-        pytest.param(
-            lambda data, _: (data / "definitions.sqlite").write_bytes(NOT_OURS),
-            ["definitions.sqlite"],
-            id="no definitions",
-        ),
-        pytest.param(
-            lambda data, _: (data / "messages/data.mdb").write_bytes(NOT_OURS), ["messages/data.mdb"], id="no messages"
-        ),
-        pytest.param(definitions_lost, ["definitions.sqlite"], id="definitions lost"),
-        pytest.param(definitions_of_another_broker, ["data"], id="definitions of another broker"),
-    ],
-)
-def test_stores_that_are_not_ours_are_left_alone(
-    stopped: dict[str, Path], tmp_path: Path, spoil: Callable[[Path, Path], None], words: list[str]
-) -> None:
+def not_a_store(name: str) -> Callable[[Path, Path], object]:
+    return lambda data, _: (data / name).write_bytes(b"this is no store of ours\n" * 4096)
+
+
+SPOILT: dict[str, tuple[Callable[[Path, Path], object], str]] = {
+    "of a newer release": (of_a_newer_release, "9999"),
+    "no definitions": (not_a_store("definitions.sqlite"), "definitions.sqlite"),
+    "no messages": (not_a_store("messages/data.mdb"), "messages/data.mdb"),
+    "definitions lost": (definitions_lost, "definitions.sqlite"),
+    "definitions of another broker": (definitions_of_another_broker, "data"),
+}
+
+
+@pytest.mark.parametrize("case", SPOILT)
+def test_stores_that_are_not_ours_are_left_alone(stopped: dict[str, Path], tmp_path: Path, case: str) -> None:
     """The file is named, and no byte is changed: with what belongs there the broker starts, and has the message."""
     data = tmp_path / "data"
     shutil.copytree(stopped["ours"], data)
+    spoil, word = SPOILT[case]
     spoil(data, stopped["others"])
     before = contents(data)
-    expect_refusal(data, *words)
+    expect_refusal(data, word)
     after = contents(data)
     assert {name: after.get(name) for name in before} == before
     broker = BrokerProcess(data)

@@ -10,14 +10,7 @@ from typing import TypeVar
 from broker.wire.amqp_errors import REPLY_TEXT_BYTES_MAX
 from broker.wire.frames import PROTOCOL_HEADER
 from broker.wire.method import Method
-from broker.wire.methods import (
-    BasicDeliver,
-    BasicGetOk,
-    BasicReturn,
-    ChannelClose,
-    ConnectionClose,
-    ConnectionTuneOk,
-)
+from broker.wire.methods import BasicDeliver, BasicGetOk, BasicReturn, ChannelClose, ConnectionClose, ConnectionTuneOk
 from harness.clients.amqp_peer import CHANNEL_MAX, Item, Login, Message
 from harness.clients.session_client import SessionClient, SessionLayer
 

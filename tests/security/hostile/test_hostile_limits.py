@@ -14,14 +14,7 @@ import pytest
 from broker.wire.constants import FRAME_BODY
 from broker.wire.field_tables import Field
 from broker.wire.frames import PROTOCOL_HEADER, frame, method_frame
-from broker.wire.methods import (
-    BasicAck,
-    ConfirmSelect,
-    ConnectionClose,
-    ConnectionStartOk,
-    TxSelect,
-    TxSelectOk,
-)
+from broker.wire.methods import BasicAck, ConfirmSelect, ConnectionClose, ConnectionStartOk, TxSelect, TxSelectOk
 from harness.attacks.attack import Attack
 from harness.attacks.benign_client import Good
 from harness.attacks.costly_topologies import HeadersBindings

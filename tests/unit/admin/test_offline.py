@@ -29,6 +29,7 @@ from harness.waiting import eventually
 from storage.messages import lmdb_environment
 from storage.messages.offline_reader import StoppedStore
 from storage.storage_errors import StoreLocked
+from tests.unit.conftest import Dial
 
 pytestmark = pytest.mark.slow
 
@@ -138,6 +139,49 @@ def test_a_purge_is_on_disk_and_so_is_a_backup_before_it(stopped: BrokerProcess,
     assert (report["queues"], report["messages"], report["problems"]) == (0, 0, [])
     tell(stopped, "add_vhost", name="/", description="", tags=[], default_queue_type="")
     assert tell(stopped, "list_queues", vhost="/") == []
+
+
+# Policies
+
+
+def policy(name: str, pattern: str, definition: dict[str, Any], **others: Any) -> dict[str, Any]:
+    """What a policy is set with."""
+    said = {"name": name, "pattern": pattern, "definition": definition, "priority": 0, "apply_to": "all"}
+    return {"vhost": "/", **said, **others}
+
+
+def test_what_is_changed_while_the_broker_is_stopped_holds_from_its_start(
+    fresh_broker: BrokerProcess, dial: Dial
+) -> None:
+    """A policy that makes no sense any more is kept and not applied: another version may have taken it."""
+    client = dial(fresh_broker)
+    client.ask(queue_declare("q", durable=True))
+    client.ask(exchange_declare("x", durable=True))
+    client.ask(exchange_declare("spare", "fanout", durable=True))
+    client.ask(queue_bind("q", "spare"))
+    deposit(client, b"1", b"2", b"3", key="q", properties=PERSISTENT)
+    fresh_broker.tell("set_policy", **policy("bad", "^q", {"max-length": 2}, priority=9))
+    fresh_broker.stop()
+    with closing(sqlite3.connect(fresh_broker.data_dir / "definitions.sqlite")) as definitions, definitions:
+        definitions.execute("UPDATE policies SET definition = ? WHERE name = 'bad'", ('{"max-length": "two"}',))
+    tell(fresh_broker, "set_policy", **policy("p", "^q$", {"max-length": 1}))
+    tell(fresh_broker, "set_policy", **policy("ax", "^x$", {"alternate-exchange": "spare"}, apply_to="exchanges"))
+    fresh_broker.start()
+    client = dial(fresh_broker)
+    assert drain(client, "q") == [b"3"]
+    deposit(client, b"by the other way", exchange="x", key="nowhere", properties=PERSISTENT)
+    assert drain(client, "q") == [b"by the other way"]
+    assert {row["name"] for row in fresh_broker.tell("list_policies", vhost="/")} == {"p", "ax"}
+    assert {row["name"] for row in fresh_broker.tell("export_definitions")["policies"]} == {"bad", "p", "ax"}
+    why = 'Validation failed: <<"two">> is not a valid maximum length'
+    assert f"policy 'bad' of vhost '/' is not applied: {why}" in fresh_broker.log()
+    fresh_broker.stop()
+    for name in ("bad", "p"):
+        tell(fresh_broker, "clear_policy", vhost="/", name=name)
+    fresh_broker.start()
+    client = dial(fresh_broker)
+    deposit(client, b"1", b"2", b"3", key="q", properties=PERSISTENT)
+    assert drain(client, "q") == [b"1", b"2", b"3"]
 
 
 # leveret check

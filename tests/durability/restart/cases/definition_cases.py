@@ -7,13 +7,7 @@ from typing import Any
 from broker.wire.methods import BasicCancel, QueueDeclareOk
 from harness.clients.contents import PERSISTENT, with_headers
 from harness.clients.queue_steps import deposit, drain
-from harness.clients.shorthand import (
-    consume,
-    exchange_declare,
-    queue_bind,
-    queue_declare,
-    queue_unbind,
-)
+from harness.clients.shorthand import consume, exchange_declare, queue_bind, queue_declare, queue_unbind
 from harness.clients.wire_client import Client
 from tests.durability.restart.boots import Boots
 

@@ -9,15 +9,7 @@ from broker.wire.field_tables import Field
 from broker.wire.properties import encode_header
 from harness.clients.contents import ALL_PROPERTIES, PERSISTENT, with_headers
 from harness.clients.queue_steps import deliveries, deposit, drain, drain_messages, fetch, numbered
-from harness.clients.shorthand import (
-    consume,
-    exchange_declare,
-    nack,
-    prefetch,
-    queue_bind,
-    queue_declare,
-    queue_delete,
-)
+from harness.clients.shorthand import consume, exchange_declare, nack, prefetch, queue_bind, queue_declare, queue_delete
 from harness.waiting import eventually, pass_by
 from tests.durability.restart.boots import Boots, declare, flush
 from tests.unit.wire.test_tables import VECTORS
