@@ -1,84 +1,42 @@
-"""The ready messages of a queue: what of them is in memory, read back in chunks, or passed over if it is lost.
+"""The ready messages of a queue: what of them is in memory, and read back in portions.
 
 That they come in their order, whatever was paged out and came back, is held against lists in
-tests/models/test_queue_model.py.
+tests/models/test_queue_model.py; what is lost is passed over in tests/unit/server/test_engine.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from broker.entities.messages.message import Entry
 from broker.entities.queues.ordered_queue import LOAD_MESSAGES
 from broker.entities.queues.queue import LOAD_BYTES, Queue
-from broker.entities.queues.ready_messages import ReadyMessages, Window
+from broker.entities.queues.ready_messages import Window
 from harness.brokers.broker_core import Core, Reader
 
 WINDOW = Window(4, 100)
 
 
-@pytest.fixture(scope="module")
-def queue(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Queue]:
-    """A queue for entries to belong to; it is not used otherwise."""
-    core = Core(tmp_path_factory.mktemp("ready") / "messages")
-    yield core.queue()
+def test_memory_holds_a_window_however_long_the_queue(tmp_path: Path) -> None:
+    """And two while it is read: one that was read back, and the tail behind it. Large messages make a window of few."""
+    core, bodies, reader = Core(tmp_path / "messages", WINDOW), [b"%d" % number for number in range(60)], Reader()
+    core.deposit(core.queue(), *bodies[:10])
+    core.restart()
+    queue = core.queue_named("q")
+    ready = queue.ready_messages
+    for body in bodies[10:]:
+        core.deposit(queue, body)
+        core.commit()
+        assert len(ready.resident()) <= WINDOW.messages
+    for body in bodies:
+        assert reader.get(queue, no_ack=True) == body
+        assert len(ready.resident()) <= 2 * WINDOW.messages
+    for _ in range(3):
+        core.deposit(queue, bytes(60))
+        core.commit()
+    assert (len(ready), len(ready.resident())) == (3, 2)
     core.close()
-
-
-class Shelf:
-    """Ready messages with a disk beside them."""
-
-    def __init__(self, queue: Queue) -> None:
-        self.queue = queue
-        self.ready = ReadyMessages(WINDOW, self.read_back)
-        self.on_disk: dict[int, int] = {}
-
-    def read_back(self, after: int, before: int, window: Window) -> list[Entry]:
-        found = sorted(position for position in self.on_disk if after < position < before)
-        return [Entry(self.queue, position, None, self.on_disk[position], 0) for position in found[: window.messages]]
-
-    def append(self, position: int, size: int = 1) -> None:
-        """A message comes, and reaches the disk."""
-        if self.ready.paging:
-            self.on_disk[position] = size
-        self.ready.append(Entry(self.queue, position, None, size, 0))
-        self.ready.stored(position)
-
-    def resident(self) -> list[int]:
-        return [entry.position for entry in self.ready.resident()]
-
-    def pop_all(self) -> list[int]:
-        """Take everything out; memory holds two windows at most: one read back, and the tail behind it."""
-        positions = []
-        while (entry := self.ready.pop()) is not None:
-            positions.append(entry.position)
-            assert len(self.resident()) <= 2 * WINDOW.messages
-        assert (len(self.ready), self.ready.bytes) == (0, 0)
-        return positions
-
-
-@pytest.fixture
-def shelf(queue: Queue) -> Shelf:
-    return Shelf(queue)
-
-
-def test_memory_holds_a_window_however_long_the_queue(shelf: Shelf) -> None:
-    """Large messages make a window of few. Others were there at the start; what the disk has lost is passed over."""
-    shelf.on_disk = dict.fromkeys(range(1, 11), 7)
-    shelf.ready.restore(10, 70)
-    assert (len(shelf.ready), shelf.ready.bytes) == (10, 70)
-    for position in range(11, 301):
-        shelf.append(position)
-        assert len(shelf.resident()) <= WINDOW.messages
-    lost = {*range(6, 10), 200, 300}
-    for position in lost:
-        del shelf.on_disk[position]
-    assert shelf.pop_all() == [position for position in range(1, 301) if position not in lost]
-    for position in (301, 302, 303):
-        shelf.append(position, 60)
-    assert shelf.resident() == [301, 302]
 
 
 # Contents that are on disk only
