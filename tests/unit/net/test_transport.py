@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import socket
 import struct
-import threading
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from time import thread_time
@@ -41,9 +40,9 @@ from broker.wire.methods import (
 )
 from harness.brokers.broker_server import BACKLOG, BrokerServer, ServerClient, eventually, let_pass, serving
 from harness.brokers.certificate_authority import Authority
+from harness.brokers.held_disk import HeldDisk
 from harness.clients.amqp_peer import Message, publish_frames
 from harness.clients.shorthand import consume, get, queue_declare
-from storage.batch import SealedBatch
 
 OUTPUT_BYTES = 128 * 1024
 HELD_BYTES = 256 * 1024
@@ -343,21 +342,6 @@ async def test_after_a_long_turn_others_have_several(
     assert turns == [2]
 
 
-class HeldDisk:
-    """The disk under a server: commits wait until it is opened, and note how many bytes of messages they bring."""
-
-    def __init__(self, server: BrokerServer, patch: pytest.MonkeyPatch) -> None:
-        self.opened = threading.Event()
-        self.written: list[int] = []
-        self._commit = server.core.store.commit
-        patch.setattr(server.core.store, "commit", self._held_commit)
-
-    def _held_commit(self, batch: SealedBatch) -> None:
-        assert self.opened.wait(60), "nobody opened the disk"
-        self.written.append(sum(len(lane.puts) for lane in batch.lanes) * FLOOD_BYTES)
-        self._commit(batch)
-
-
 FLOOD, FLOOD_BYTES = 300, 100_000
 
 
@@ -374,7 +358,8 @@ async def test_a_publisher_faster_than_the_disk_waits_for_it(
     await client.ask(ConfirmSelect(False))
     await other.say(publish_frames(b"once", key="nobody"))
     await other.ask(queue_declare("own"))
-    disk, confirmed = HeldDisk(server, monkeypatch), 0
+    disk, confirmed = HeldDisk(server.core.store, monkeypatch), 0
+    disk.open.clear()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(flood, client)
         await eventually(lambda: server.committer.behind > BACKLOG.batches_max, "batches to wait")
@@ -383,7 +368,7 @@ async def test_a_publisher_faster_than_the_disk_waits_for_it(
             assert isinstance(await other.ask(queue_declare("own")), QueueDeclareOk)
         assert server.committer.behind <= BACKLOG.batches_max + 1
         assert len(queue.ready_messages) < FLOOD / 2
-        disk.opened.set()
+        disk.open.set()
         while confirmed < FLOOD:
             answer = await client.receive()
             assert isinstance(answer, BasicAck)
@@ -396,16 +381,17 @@ async def test_without_confirms_little_gathers_behind_a_commit(
 ) -> None:
     """Everybody's confirms come behind it. Once the disk is free the flood goes on, in commits as small."""
     client, queue = await server.connect(), server.core.queue("q")
-    disk = HeldDisk(server, monkeypatch)
+    disk = HeldDisk(server.core.store, monkeypatch)
+    disk.open.clear()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(flood, client)
         await eventually(lambda: server.committer.behind, "messages to gather behind a commit")
         await trio.testing.wait_all_tasks_blocked()
         gathered = len(queue.ready_messages) * FLOOD_BYTES
-        disk.opened.set()
-    await eventually(lambda: sum(disk.written) == FLOOD * FLOOD_BYTES, "everything to be written")
+        disk.open.set()
+    await eventually(lambda: sum(disk.sizes) == FLOOD, "everything to be written")
     assert gathered <= 2 * (BACKLOG.lazy_bytes_max + RECEIVE_BYTES)
-    assert max(disk.written) <= BACKLOG.lazy_bytes_max + RECEIVE_BYTES
+    assert max(disk.sizes) * FLOOD_BYTES <= BACKLOG.lazy_bytes_max + RECEIVE_BYTES
 
 
 @pytest.mark.slow

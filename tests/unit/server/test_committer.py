@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,29 +15,7 @@ from broker.server.committer import CommitLimits, Committer
 from harness.brokers.broker_core import Core
 from harness.brokers.broker_server import eventually
 from harness.brokers.full_disk import no_file_larger_than
-from storage.batch import SealedBatch
-from storage.messages.message_store import MessageStore
-
-
-class Gate:
-    """Holds the disk: with it closed, a commit that has begun does not end. Tells which batches were begun."""
-
-    def __init__(self, store: MessageStore, patch: pytest.MonkeyPatch) -> None:
-        self.begun: list[SealedBatch] = []
-        self.open = threading.Event()
-        self.open.set()
-        self._commit = store.commit
-        patch.setattr(store, "commit", self._held_commit)
-
-    def _held_commit(self, batch: SealedBatch) -> None:
-        self.begun.append(batch)
-        assert self.open.wait(30), "nobody opened the gate"
-        self._commit(batch)
-
-    @property
-    def sizes(self) -> list[int]:
-        """How many messages each batch brought that was begun."""
-        return [sum(len(lane.puts) for lane in batch.lanes) for batch in self.begun]
+from harness.brokers.held_disk import HeldDisk
 
 
 class Waiter:
@@ -106,35 +83,35 @@ def directory(tmp_path: Path) -> Path:
 
 async def test_what_gathers_during_a_commit_is_the_next_batch(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with desk(directory) as at:
-        gate = Gate(at.core.store, monkeypatch)
-        gate.open.clear()
+        disk = HeldDisk(at.core.store, monkeypatch)
+        disk.open.clear()
         at.publish(b"first")
         for number in range(20):
             at.publish(b"%d" % number)
             await trio.lowlevel.checkpoint()
         assert at.waiter.told == [], "nobody is told before the disk has it"
-        gate.open.set()
+        disk.open.set()
         await at.waiter.count(2)
-        assert gate.sizes == [1, 20]
+        assert disk.sizes == [1, 20]
         assert at.waiter.told == [1, 2]
 
 
 async def test_what_nobody_waits_for_starts_nothing(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It rides along with the next that somebody waits for, or goes lazily."""
     async with desk(directory) as at:
-        gate = Gate(at.core.store, monkeypatch)
+        disk = HeldDisk(at.core.store, monkeypatch)
         at.publish(b"1", waiting=False)
         at.publish(b"2", waiting=False)
         assert not at.core.broker.batches.current.empty
         at.publish(b"3")
         await at.waiter.count(1)
-        assert gate.sizes == [3]
+        assert disk.sizes == [3]
         at.publish(b"4", waiting=False)
-        assert len(gate.begun) == 1
+        assert len(disk.begun) == 1
         at.committer.start_commit(lazily=True)
         at.publish(b"5")
         await at.waiter.count(2)
-        assert gate.sizes == [3, 1, 1]
+        assert disk.sizes == [3, 1, 1]
 
 
 async def test_nobody_adds_to_a_full_batch_that_is_held_open(directory: Path) -> None:
@@ -162,11 +139,11 @@ async def test_a_full_disk_is_waited_out(
         at.core.deposit(at.core.queue("first"), b"before")
         at.publish(b"before")
         await at.waiter.count(1)
-        gate = Gate(at.core.store, monkeypatch)
+        disk = HeldDisk(at.core.store, monkeypatch)
         with no_file_larger_than((directory / "data.mdb").stat().st_size + 65536):
             at.publish(*[bytes(100_000)] * 5)
             at.publish(b"behind")
-            await eventually(lambda: len(gate.begun) > 3, "several tries")
+            await eventually(lambda: len(disk.begun) > 3, "several tries")
             assert at.full == [True]
             assert at.waiter.told == [1]
             purged = Waiter()  # what makes room does not stand in line behind it
@@ -177,15 +154,15 @@ async def test_a_full_disk_is_waited_out(
                 await purged.count(1)
             assert at.waiter.told == [1]
             assert at.core.store.lanes()[at.core.queue_named("first").store.queue_id][0].messages == 0
-            gate.open.clear()
-            tries = len(gate.begun)
-            await eventually(lambda: len(gate.begun) > tries, "the next try, held at the gate")
-        gate.open.set()
+            disk.open.clear()
+            tries = len(disk.begun)
+            await eventually(lambda: len(disk.begun) > tries, "the next try, held at the disk")
+        disk.open.set()
         with trio.fail_after(30):
             await at.waiter.count(2)
         assert at.waiter.told[1:] == [at.waiter.told[-1]]
         assert at.full == [True, False]
-        assert gate.sizes[-1] == 6
+        assert disk.sizes[-1] == 6
     assert caplog.text.count("publishers are blocked") == 1
 
 
