@@ -148,15 +148,6 @@ def test_what_leaves_no_dead_letters_leaves_a_full_disk(core: Core, mass: str) -
     assert queue.messages == 0
 
 
-def test_a_letter_and_the_end_of_its_original_are_in_one_batch(core: Core) -> None:
-    queue = fill(core, message_ttl=5000, **LETTERS)
-    dead = core.queue_named("dead").store.queue_id
-    expire(core)
-    for batch in work_off(core):
-        settled = sum(len(lane.finished) for lane in batch.lanes if lane.queue_id == queue.store.queue_id)
-        assert settled == sum(len(lane.puts) for lane in batch.lanes if lane.queue_id == dead)
-
-
 def test_a_start_gets_further_than_the_last_and_a_crash_doubles_nothing(core: Core) -> None:
     fill(core, message_ttl=5000, **LETTERS)
     core.clock.time += 10_000

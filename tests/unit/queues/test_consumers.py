@@ -12,19 +12,6 @@ from harness.clients.session_client import SessionLayer
 from harness.clients.shorthand import ack, consume, get, queue_declare
 
 
-def test_a_consumer_that_has_gone_is_not_enlisted_by_its_last_acks(core: Core) -> None:
-    """What it was given stays outstanding; acknowledging that brings it nothing."""
-    queue, reader = core.queue(), Reader()
-    consumer = reader.consume(queue, prefetch=1)
-    core.deposit(queue, b"1", b"2")
-    queue.consumers.remove(consumer)
-    reader.ack(b"1")
-    core.end_turn()
-    assert reader.bodies == [b"1"]
-    assert not consumer.waiting
-    assert (len(queue.ready_messages), queue.unacked) == (1, 0)
-
-
 def test_one_consumer_does_not_take_all_the_room_at_once(core: Core) -> None:
     """A run ends at its size, and credit is looked at again: a slow client is noticed between two runs."""
 

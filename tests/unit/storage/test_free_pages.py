@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import random
 from pathlib import Path
 
 import lmdb
 import pytest
 
-from storage.space.free_pages import FreePages, cut_back
+from storage.space.free_pages import FreePages
 
 KEYS = [b"%03d" % number for number in range(150)]
 TENS = 1, 300, 7_000, 40_000
@@ -53,16 +52,3 @@ def walk(directory: Path, seed: int) -> None:
             pass
         assert pages.allocated_bytes < sum(map(len, written.values())) * 1.5 + (1 << 20)
         pages.close()
-
-
-def test_what_a_failed_commit_leaves_is_cut_off(tmp_path: Path) -> None:
-    with lmdb.Environment(str(tmp_path), map_size=1 << 40) as environment, environment.begin(write=True) as txn:
-        txn.put(b"key", bytes(100_000))
-    file = os.open(tmp_path / "data.mdb", os.O_RDWR)
-    size = os.fstat(file).st_size
-    os.ftruncate(file, size + (5 << 20))
-    cut_back(file)
-    assert os.fstat(file).st_size <= size
-    os.close(file)
-    with lmdb.Environment(str(tmp_path), readonly=True) as environment, environment.begin() as txn:
-        assert contents(txn) == {b"key": bytes(100_000)}
