@@ -352,6 +352,8 @@ class Promises:
     def _letter(self, place: Place, publication: Publication, origin: str, reason: str) -> Copy:
         """A dead letter of a message that has died by itself."""
         dead = next((copy for copy in publication.copies if copy.place.recipe.name == origin), None)
+        if dead is None and publication.held and origin in self.named:
+            dead = self._place(publication, self.named[origin])  # it was handled by now, and has died at once
         if dead is None or place.recipe.name not in dead.place.graves:
             raise Broken(f"message {publication.number} is a dead letter of queue {origin}, where it never was")
         why = {
