@@ -235,15 +235,16 @@ def consume(client: Client, channel: Channel, chance: Random) -> None:
     priority = 0 if place.recipe.single_active else chance.choice((0, 0, 0, 7, -7))
     consumer = Consumer(channel, tag, place, channel.prefetch, no_ack=no_ack, priority=priority)
 
-    def answered(_: Any) -> None:
-        channel.consumers[tag] = consumer
-        consumer.since = client.world.promises.event
-        place.takers.append(consumer)
-        place.had_takers = True
+    def handled() -> None:
+        if client.listening(channel):
+            channel.consumers[tag] = consumer
+            consumer.since = client.world.promises.event
+            place.takers.append(consumer)
+            place.had_takers = True
 
     table = from_python({"x-priority": priority}) if priority else NO_TABLE
     method = methods.BasicConsume(place.recipe.name, tag, False, no_ack, False, False, table)
-    client.ask(channel, method, answered)
+    client.ask(channel, method, nothing, handled)
 
 
 def read_stream(client: Client, channel: Channel, chance: Random) -> None:
