@@ -44,6 +44,7 @@ FOUND_ONCE = {
     (700256, 4): "a queue whose expired messages waited for the disk held those behind them to the time they had come",
     (700263, 5): "a rejection without a dead-letter exchange waited for room on a full disk",
     (720194, 30): "a queue kept what it had written last in memory until it wrote again",
+    (730053, 30): "a queue that had read the disk out took one message more than its window into memory",
     (720295, 150): "a queue whose disk was read out took more than its window into memory",
 }
 """Seeds that have found something, in the broker or in the promises, and the virtual minutes within which they have."""

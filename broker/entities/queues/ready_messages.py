@@ -73,7 +73,9 @@ class ReadyMessages:
             return
         self._head.append(entry)
         self._head_bytes += entry.size
-        if len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes:
+        if (
+            len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes
+        ):  # `_is_full`, without a call
             self.paging = True
             self._read_up_to = entry.position
 
@@ -86,7 +88,7 @@ class ReadyMessages:
             return
         self._head.extend(entries)
         self._head_bytes += size
-        if len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes:
+        if self._is_full:
             self.paging = True
             self._read_up_to = entries[-1].position
 
@@ -249,10 +251,17 @@ class ReadyMessages:
         if not self._paged and self._has_room_for_tail:
             self._head.extend(self._tail)
             self._tail.clear()
-            self.paging = False
         self._head_bytes = sum(entry.size for entry in self._head)
-        if not self.paging:  # everything is at hand: what could not be read back no longer counts
+        at_hand = not (self._paged or self._tail)
+        self.paging = not at_hand or self._is_full
+        if at_hand:  # what could not be read back no longer counts
             self.bytes = self._head_bytes + sum(entry.size for entry in self._returned)
+            self._read_up_to = self._head[-1].position if self._head else self._read_up_to
+
+    @property
+    def _is_full(self) -> bool:
+        """The head has all that its window holds: what is published from now on goes to the tail."""
+        return len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes
 
     @property
     def _has_room_for_tail(self) -> bool:
