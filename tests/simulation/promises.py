@@ -112,11 +112,7 @@ class Promises:
             self._waiting.append(copy)
             copy.waits, copy.ready_by = True, self.now + RELEASE
             if copy.is_letter:  # of what comes back, nothing but the return is still to be written
-                copy.came = NEVER
-                if copy.group is not None:
-                    copy.group.batch = NEVER
-                    for dead in copy.group.left:
-                        dead.left = NEVER
+                self._came_with(copy, NEVER)
 
     # Queues
 
@@ -314,14 +310,19 @@ class Promises:
         itself since. Rejected it has not been again, nobody has said so. One that had to wait for the disk has come by
         now.
         """
-        if copy.group is None:
-            return
-        again = copy.group.open and reason != "rejected"
-        copy.group.happened(happened=True)
-        if copy.is_letter and (again or copy.came == NEVER):
-            copy.came = copy.group.batch = self.batch()
-            for dead in copy.group.left:
-                dead.left = copy.came
+        again = copy.is_letter and copy.group is not None and copy.group.open and reason != "rejected"
+        if copy.group is not None:
+            copy.group.happened(happened=True)
+        if again or copy.came == NEVER:
+            self._came_with(copy, self.batch())
+
+    def _came_with(self, letter: Copy, batch: int) -> None:
+        """A dead letter is in this batch, at the latest, or in one that is not known, and the end of its message is."""
+        letter.came = batch
+        if letter.group is not None:
+            letter.group.batch = batch
+        if letter.origin is not None:
+            letter.origin.left = batch
 
     def _publication(self, body: bytes) -> Publication:
         number = body.partition(b":")[0]
