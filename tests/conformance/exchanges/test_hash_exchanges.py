@@ -178,15 +178,14 @@ def test_a_header_is_hashed_with_its_type(spreading: Spreading, header: Callable
     assert spread.places(20, lambda number: BasicProperties(headers={"h": header(number)})) == places
 
 
+CORRELATION = {"hash-property": "correlation_id"}
+
+
 @pytest.mark.parametrize(
     ("arguments", "properties", "places"),
     [
         ({"hash-property": "message_id"}, lambda n: BasicProperties(message_id=f"m{n}"), "ccccccbccbccbccabccc"),
-        (
-            {"hash-property": "correlation_id"},
-            lambda n: BasicProperties(correlation_id=f"m{n}"),
-            "ccccccbccbccbccabccc",
-        ),
+        (CORRELATION, lambda n: BasicProperties(correlation_id=f"m{n}"), "ccccccbccbccbccabccc"),
         ({"hash-property": "timestamp"}, lambda n: BasicProperties(timestamp=1000 + n), "cbcabaabbcccccacbbbc"),
         ({"hash-property": "message_id"}, lambda n: BasicProperties(correlation_id=f"m{n}"), "b" * 20),
         ({"hash-property": "timestamp"}, lambda n: None, "b" * 20),

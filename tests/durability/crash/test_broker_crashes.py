@@ -39,16 +39,7 @@ from tests.planted.planted_catalogue import found_by
 pytestmark = [needs_compiler, pytest.mark.slow]
 
 LIVES = (4, 3)
-PROMISES = {
-    BasicAck,
-    TxCommitOk,
-    QueueDeclareOk,
-    QueueDeleteOk,
-    QueuePurgeOk,
-    QueueBindOk,
-    ExchangeDeclareOk,
-    Answer,
-}
+PROMISES = {BasicAck, TxCommitOk, QueueDeclareOk, QueueDeleteOk, QueuePurgeOk, QueueBindOk, ExchangeDeclareOk, Answer}
 """What the broker must have answered in the record: of messages, transactions and definitions."""
 
 

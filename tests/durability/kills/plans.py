@@ -54,11 +54,7 @@ QUORUM = Plan(
     arguments={
         "quorum": letters_to(
             "quorum.dead",
-            **{
-                "x-queue-type": "quorum",
-                "x-dead-letter-strategy": "at-least-once",
-                "x-overflow": "reject-publish",
-            },
+            **{"x-queue-type": "quorum", "x-dead-letter-strategy": "at-least-once", "x-overflow": "reject-publish"},
         ),
         "quorum.often": letters_to("quorum.too often", **{"x-queue-type": "quorum", "x-delivery-limit": 2}),
         "quorum.all": {"x-queue-type": "quorum"},

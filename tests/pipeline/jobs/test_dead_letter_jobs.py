@@ -47,13 +47,9 @@ def death(queue: str, reason: str, count: int = 1, time: int = 1_700_000_000, **
 def test_groups_say_why_from_where_how_often_and_show_some(spark: SparkSession) -> None:
     from pipeline.dead_letters import dead_letters
 
-    rejected = json.dumps(
-        {
-            "x-death": [death("work", "rejected", 2, time=1_700_000_500), death("retry", "expired", 2)],
-            "x-first-death-queue": "work",
-            "x-first-death-reason": "rejected",
-        }
-    )
+    deaths = [death("work", "rejected", 2, time=1_700_000_500), death("retry", "expired", 2)]
+    died_first = {"x-first-death-queue": "work", "x-first-death-reason": "rejected"}
+    rejected = json.dumps({"x-death": deaths, **died_first})
     expired = json.dumps({"x-death": [death("slow", "expired", **{"routing-keys": []})]})
     rows = [(number, b"n %d" % number, rejected) for number in range(5)]
     rows += [(10, b"\xff\x01", expired), (11, b"x" * 201, expired), (12, "\u00e4\nb".encode(), expired)]
@@ -62,12 +58,8 @@ def test_groups_say_why_from_where_how_often_and_show_some(spark: SparkSession) 
         [(tag, bytearray(body), told) for tag, body, told in rows], "delivery_tag bigint, body binary, headers string"
     )
     first, second, third = dead_letters(messages).collect()
-    assert (first.reason, first.death_queue, first.death_exchange, first.death_routing_key) == (
-        "rejected",
-        "work",
-        "orders",
-        "new",
-    )
+    place = (first.death_queue, first.death_exchange, first.death_routing_key)
+    assert (first.reason, place) == ("rejected", ("work", "orders", "new"))
     assert (first.messages, first.deaths, first.first_death_reason) == (5, 20, "rejected")
     assert first.last_at.astimezone(UTC) == datetime.fromtimestamp(1_700_000_500, UTC)
     assert first.samples == ["n 0", "n 1", "n 2"]

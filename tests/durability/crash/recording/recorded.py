@@ -45,12 +45,7 @@ def record_broker(
 
 def _workers(data: Path, choose: random.Random) -> list[Worker]:
     chances = [random.Random(choose.random()) for _ in range(4)]
-    return [
-        Publisher(0, chances[0]),
-        Publisher(1, chances[1]),
-        Transactor(2, chances[2]),
-        Definer(data, chances[3]),
-    ]
+    return [Publisher(0, chances[0]), Publisher(1, chances[1]), Transactor(2, chances[2]), Definer(data, chances[3])]
 
 
 def _live(process: BrokerProcess, workers: Sequence[Worker], steps: int, *, killed: bool, abrupt: bool) -> None:
