@@ -14,6 +14,7 @@ import pytest
 
 from harness.brokers.full_disk import no_file_larger_than
 from storage.batch import TRANSIENT_QUEUE, LaneState
+from storage.batch_removals import additions, merged, removals
 from storage.commit_failures import FailureClassifier
 from storage.messages import lmdb_environment
 from storage.messages.backup import backup
@@ -304,6 +305,29 @@ def test_what_a_failed_commit_means(path: Path) -> None:
         with no_file_larger_than((path / "data.mdb").stat().st_size):
             assert type(classifier.classify(failed_write)) is StoreFull
     assert not (path / "probe").exists()
+
+
+@pytest.mark.parametrize("remove", [Writer.purge, Writer.delete])
+def test_a_message_that_has_moved_stays_until_the_other_has_come(
+    path: Path, remove: Callable[[Writer, int], None]
+) -> None:
+    """What a batch takes away is committed first, but not what has moved. tests/models holds the rest."""
+    with MessageStore.open(path) as store:
+        writer = Writer(store)
+        moved, _acknowledged = writer.puts(1, [b"moved", b"acknowledged"])
+        writer.flush()
+        writer.move(1, moved)
+        writer.put(2, b"moved")
+        batch = writer.seal()
+        remove(writer, 1)
+        batch = merged(batch, writer.seal())
+        store.commit(removals(batch))
+        clear_away(store)
+        assert b"moved" in bodies(store, 1)
+        assert bodies(store, 2) == []
+        store.commit(additions(batch))
+        clear_away(store)
+        assert (bodies(store, 1), bodies(store, 2)) == ([], [b"moved"])
 
 
 # Space and copies
