@@ -32,10 +32,12 @@ def test_memory_holds_a_window_however_long_the_queue(tmp_path: Path) -> None:
     for body in bodies:
         assert reader.get(queue, no_ack=True) == body
         assert len(ready.resident()) <= 2 * WINDOW.messages
-    for _ in range(3):
-        core.deposit(queue, bytes(60))
-        core.commit()
-    assert (len(ready), len(ready.resident())) == (3, 2)
+    for size, kept in ((1, WINDOW.messages), (60, 2)):
+        for _ in range(10):
+            core.deposit(queue, bytes(size))
+            core.commit()
+        assert (len(ready), len(ready.resident())) == (10, kept)
+        reader.drain(queue)
     core.close()
 
 
