@@ -51,6 +51,7 @@ class DiscardingClient(SessionClient):
 
     def __init__(self, sessions: SessionLayer) -> None:
         super().__init__(sessions)
+        self.heeding = False
         self.say(b"".join(Login(capabilities={}).at_once()))
         self.send(methods.ChannelOpen())
 
@@ -59,9 +60,6 @@ class DiscardingClient(SessionClient):
         self.frames.receive(data)
         while self.frames.unfinished:
             self.frames.receive(b"")
-
-    def _take(self, data: bytes) -> None:
-        """Nothing is made of it."""
 
 
 class Receiver:
