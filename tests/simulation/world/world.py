@@ -419,7 +419,8 @@ class World:
         text = method.reply_text
         if "shutdown" in text or (channel is not None and channel.at_fault and "unknown delivery tag" in text):
             return
-        if channel is not None and "larger than the room" in text and self.disk.free < LARGE_MAX + SPARE_BYTES:
+        room = self.disk.free - self.process.broker.batches.unstored_bytes
+        if channel is not None and "larger than the room" in text and room < LARGE_MAX + SPARE_BYTES:
             self.counts["too large"] += 1
             return
         if channel is not None and "timed out" in text:
