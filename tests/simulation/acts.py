@@ -191,7 +191,8 @@ def commit(client: Client, channel: Channel, chance: Random) -> None:
     _endanger(client, "messages", chance, STRIKES_AT_COMMITS)
 
     def handled() -> None:
-        done.extend(client.committed(channel))
+        if client.listening(channel):  # else it was refused, and the channel with it
+            done.extend(client.committed(channel))
 
     def answered(_: Any) -> None:
         for publication in done:
