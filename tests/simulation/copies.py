@@ -56,6 +56,10 @@ class Taker(Holder, Protocol):
     priority: int
 
     @property
+    def ended(self) -> bool:
+        """The broker has closed its channel, whether its client has heard of it or not."""
+
+    @property
     def hungry(self) -> bool:
         """It has credit for another message, and takes what is sent."""
 

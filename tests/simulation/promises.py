@@ -160,9 +160,9 @@ class Promises:
         place.make_room()
 
     def _gone(self, place: Place) -> None:
-        recipe = place.recipe
-        leased = recipe.expires and self.now + TOLERANCE >= place.used + recipe.expires and not place.takers
-        abandoned = recipe.auto_delete and place.had_takers and not place.takers
+        recipe, taken = place.recipe, any(not taker.ended for taker in place.takers)
+        leased = recipe.expires and self.now + TOLERANCE >= place.used + recipe.expires and not taken
+        abandoned = recipe.auto_delete and place.had_takers and not taken
         if not (place.ending or leased or abandoned):
             raise Broken(f"queue {recipe.name} is gone and nobody has asked for it")
         place.there, place.ending = False, True

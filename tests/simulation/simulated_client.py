@@ -46,6 +46,10 @@ class Consumer:
         return self.channel.late
 
     @property
+    def ended(self) -> bool:
+        return not self.channel.client.listening(self.channel)
+
+    @property
     def hungry_enough(self) -> bool:
         """It had credit before this event began, and its connection is not filled by what it was sent in this one."""
         client = self.channel.client
