@@ -81,6 +81,7 @@ def _survive(copy: Copy, committed: int, promises: Promises) -> None:
         if copy.is_letter:
             copy.place.buried.pop(copy.key, None)  # its message may be back, and die again
         return
+    revived = bool(copy.fate)
     if copy.fate:
         if copy.left <= committed:
             copy.left = 0
@@ -98,6 +99,8 @@ def _survive(copy: Copy, committed: int, promises: Promises) -> None:
         copy.shaky = True
     copy.out = None
     copy.shaky |= copy.may_have_gone(promises.last)
+    if not copy.times_out and (revived or copy.shaky) and any(copy.place.graves):
+        copy.flag = None  # its end waited for room with its dead letter, and the mark of those behind it did not
     copy.since = promises.event
     copy.waits |= copy.released > committed
     copy.released = 0
