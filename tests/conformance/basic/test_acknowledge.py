@@ -9,7 +9,7 @@ import pytest
 from broker.wire.method import Method
 from broker.wire.methods import BasicDeliver, BasicGetEmpty, BasicGetOk, BasicRecover, BasicRecoverAsync, BasicReject
 from harness.clients.contents import flags
-from harness.clients.queue_steps import deposit, drain, drain_messages, fetch, numbered
+from harness.clients.queue_steps import deposit, drain, drain_messages, fetch
 from harness.clients.shorthand import ack, consume, exchange_declare, get, nack, prefetch, queue_delete
 from harness.clients.wire_client import Client
 from tests.conformance import Made
@@ -73,14 +73,6 @@ def test_tags_belong_to_their_channel(client: Client, queue: str) -> None:
     assert (message.body, message.method.delivery_tag, message.method.redelivered) == (b"2", 1, True)
 
 
-def test_requeueing_in_any_order_keeps_the_first_order(client: Client, queue: str) -> None:
-    """RabbitMQ: each message goes back to where it stood."""
-    deposit(client, *numbered(8), key=queue)
-    fetch(client, queue, 6)
-    client.send(nack(4), nack(2), BasicReject(6, True), nack(1), ack(3), BasicReject(5, True))
-    assert drain(client, queue) == [b"0", b"1", b"3", b"4", b"5", b"6", b"7"]
-
-
 def test_nack_of_many(client: Client, queue: str) -> None:
     """RabbitMQ's basic.nack: multiple as in basic.ack, 0 for all."""
     deposit(client, b"1", b"2", b"3", b"4", key=queue)
@@ -89,16 +81,6 @@ def test_nack_of_many(client: Client, queue: str) -> None:
     assert drain(client, queue) == [b"1", b"2", b"4"]
     client.send(nack(0, multiple=True))
     assert drain(client, queue) == [b"3"]
-
-
-@pytest.mark.parametrize("method", [nack(1, requeue=False), BasicReject(1, False)], ids=["nack", "reject"])
-def test_what_is_not_requeued_is_gone(client: Client, queue: str, method: Method) -> None:
-    """0-9-1 specification, basic.reject."""
-    deposit(client, b"1", b"2", key=queue)
-    fetch(client, queue, 1)
-    client.send(method, BasicRecover(True))
-    client.receive()
-    assert drain(client, queue) == [b"2"]
 
 
 def test_a_requeued_message_may_come_to_the_same_consumer(client: Client, queue: str) -> None:

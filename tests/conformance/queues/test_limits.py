@@ -137,20 +137,6 @@ def test_a_queue_that_expires_leaves_no_dead_letters(client: Client, buried: Bur
 # Length
 
 
-def test_the_oldest_go_when_there_are_too_many(client: Client, buried: Buried) -> None:
-    """To the dead letters in their order. Bytes are those of the bodies: none need no room; too many do not stay."""
-    queue, dead = buried(max_length_bytes=4)
-    deposit(client, b"1", b"2", b"3", b"4", b"5555", b"", key=queue)
-    assert drain(client, queue) == [b"5555", b""]
-    deposit(client, b"66666", key=queue)
-    assert drain(client, queue) == []
-    eventually(lambda: ready(client, dead) == 5, "the dead letters")
-    assert drain(client, dead) == [b"1", b"2", b"3", b"4", b"66666"]
-    none, dead = buried(max_length_bytes=0)
-    deposit(client, b"", b"1", b"", key=none)
-    assert drain(client, none) == [b""]
-
-
 def test_a_waiting_consumer_comes_before_the_limit_but_not_before_a_refusal(client: Client, declare: Made) -> None:
     dropping, refusing = declare(max_length=0), declare(max_length=0, overflow="reject-publish")
     client.open_channel(2)

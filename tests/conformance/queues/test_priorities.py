@@ -10,14 +10,7 @@ import pytest
 from broker.wire.field_tables import Field
 from broker.wire.frames import content_frames, method_frame
 from broker.wire.methods import (
-    BasicAck,
-    BasicNack,
     BasicPublish,
-    BasicRecover,
-    BasicRecoverOk,
-    ConfirmSelect,
-    TxCommit,
-    TxSelect,
 )
 from broker.wire.properties import BasicProperties, encode_header
 from harness.clients.queue_steps import bodies, deliveries, deposit, drain, drain_messages, fetch, ready
@@ -134,17 +127,6 @@ def test_a_consumer_that_waits_is_given_what_comes_as_it_comes(client: Client, d
     assert order == (["a0", "c5", "e5", "b3", "d1"] if limited else ["a0", "b3", "c5", "d1", "e5"])
 
 
-def test_recovered_messages_come_again_in_the_order_of_priorities(client: Client, declare: Made) -> None:
-    queue = declare()
-    client.ask(consume(queue))
-    for body in ("a0", "b5", "c3"):
-        publish(client, queue, body)
-    assert delivered(client, 3) == ["a0", "b5", "c3"]
-    client.send(BasicRecover(True))
-    client.expect(BasicRecoverOk)
-    assert delivered(client, 3) == ["b5", "c3", "a0"]
-
-
 def test_a_consumer_of_higher_priority_gets_the_messages_of_higher_priority(client: Client, declare: Made) -> None:
     """The priorities of consumers and of messages have nothing to do with each other."""
     queue = declare(single_active_consumer=False)
@@ -158,27 +140,6 @@ def test_a_consumer_of_higher_priority_gets_the_messages_of_higher_priority(clie
     assert bodies(deliveries(client, 2, channel=2)) == [b"c3", b"a0"]
     client.send(ack(2, multiple=True), channel=2)
     assert bodies(deliveries(client, 2, channel=2)) == [b"d0", b"f0"]
-
-
-def test_a_single_active_consumer_hands_back_to_the_next(client: Client, declare: Made, connect: Any) -> None:
-    queue = declare(single_active_consumer=True)
-    publish(client, queue, "a0", "b5", "c3")
-    first = connect()
-    first.ask(prefetch(2))
-    first.ask(consume(queue))
-    client.ask(consume(queue))
-    assert delivered(first, 2) == ["b5", "c3"]
-    first.close()
-    assert delivered(client, 3) == ["b5", "c3", "a0"]
-
-
-def test_a_transaction_puts_messages_into_their_levels(client: Client, declare: Made) -> None:
-    queue = declare()
-    client.ask(TxSelect())
-    for body in MIXED:
-        client.publish(body.encode(), key=queue, properties=prioritized(body))
-    client.ask(TxCommit())
-    assert taken(client, queue) == ["b5", "e5", "c3", "a0", "d0", "f0"]
 
 
 # Time
@@ -206,25 +167,6 @@ def test_what_has_expired_goes_from_the_highest_level_only(client: Client, decla
     assert taken(client, queue) == ["d1"]
     eventually(lambda: ready(client, graveyard) == 5, "the last to follow")
     assert taken(client, graveyard) == ["b5", "c5", "a3", "e3", "f1"]
-
-
-# Room
-
-
-def test_the_highest_priority_goes_first_when_there_are_too_many(client: Client, declare: Made) -> None:
-    """The head is dropped, and the head is the oldest of the highest priority. A queue that refuses looks at none."""
-    graveyard = declare(max_priority=0)
-    queue = declare(max_length=2, dead_letter_exchange="", dead_letter_routing_key=graveyard)
-    publish(client, queue, *MIXED)
-    assert taken(client, graveyard) == ["b5", "c3", "e5", "a0"]
-    assert taken(client, queue) == ["d0", "f0"]
-    queue = declare(max_length=2, overflow="reject-publish")
-    client.ask(ConfirmSelect(False))
-    for body in ("a0", "b3", "c5"):
-        client.publish(body.encode(), key=queue, properties=prioritized(body))
-        answer = client.receive()
-        assert isinstance(answer, BasicNack if body == "c5" else BasicAck)
-    assert taken(client, queue) == ["b3", "a0"]
 
 
 # Dead letters
