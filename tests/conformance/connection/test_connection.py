@@ -7,7 +7,6 @@ import pytest
 from broker.wire.constants import FRAME_METHOD
 from broker.wire.frames import HEARTBEAT, frame, method_frame
 from broker.wire.methods import (
-    ChannelClose,
     ChannelOpen,
     ConnectionClose,
     ConnectionCloseOk,
@@ -67,12 +66,3 @@ def test_an_unknown_method_ends_the_connection(client: Client, payload: bytes) -
     client.send_raw(frame(FRAME_METHOD, 1, payload))
     before = client.expect_gone()
     assert all(isinstance(item, ConnectionClose) and item.reply_code in (501, 503, 540) for item in before)
-
-
-def test_one_connection_ending_leaves_the_others(connect: Connect, name: Made) -> None:
-    """0-9-1 specification, 2.2.2."""
-    broken, whole = connect(), connect()
-    broken.send_raw(frame(9, 0, b""))
-    broken.expect_gone()
-    whole.ask(queue_declare(name(), exclusive=True))
-    assert not any(isinstance(item, ChannelClose) for item in whole.arrived())

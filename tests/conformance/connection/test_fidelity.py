@@ -85,15 +85,6 @@ def test_a_name_that_is_not_utf8(client: Client, name: Made) -> None:
     assert returned.method.routing_key == key
 
 
-def test_a_delivery_carries_the_same(client: Client, queue: str) -> None:
-    """0-9-1 specification, basic.deliver."""
-    client.ask(consume(queue, "tag", no_ack=True))
-    client.publish(b"x", key=queue, properties=ALL_PROPERTIES)
-    message = client.expect_message(BasicDeliver)
-    assert message.method == BasicDeliver("tag", 1, False, "", queue)
-    assert message.header == encode_header(1, ALL_PROPERTIES)
-
-
 def test_each_content_of_a_channel_is_whole(connect: Connect, name: Made) -> None:
     """0-9-1 specification, 4.2.6: contents of different channels may interleave, those of one channel may not; the client checks both."""
     client, queues = connect(channels=range(1, 9)), [name() for _ in range(8)]

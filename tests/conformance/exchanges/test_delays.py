@@ -64,16 +64,6 @@ def test_without_a_delay_that_can_be_granted_a_message_goes_at_once(
     assert message.properties == delayed(delay)
 
 
-def test_routing_is_that_of_the_type_underneath(client: Client, new_exchange: Made, queue: str) -> None:
-    exchange = new_exchange(DELAYED, arguments=underneath("topic"))
-    for key in ("a.b.c", "a.*.c", "a.#"):
-        client.ask(queue_bind(queue, exchange, key))
-    client.ask(consume(queue, no_ack=True))
-    for key in ("a.b.c", "a.z.c", "b.b.c", "a.j.k"):
-        client.publish(key.encode(), exchange=exchange, key=key, properties=delayed(20))
-    assert bodies(deliveries(client, 3)) == [b"a.b.c", b"a.z.c", b"a.j.k"]
-
-
 UNTYPED = "channel 406 PRECONDITION_FAILED - Invalid argument, "
 
 
@@ -134,16 +124,6 @@ def test_an_exchange_before_and_one_behind(
     client.publish(b"1", exchange=before, properties=delayed(20))
     for reached in (queue, last):
         eventually(lambda reached=reached: drain(client, reached) == [b"1"], "the message to arrive")
-
-
-def test_deleting_the_exchange_ends_the_waiting(client: Client, queue: str, exchange: str) -> None:
-    client.publish(b"gone", exchange=exchange, properties=delayed(50))
-    client.ask(exchange_delete(exchange))
-    client.ask(exchange_declare(exchange, DELAYED, arguments=underneath()))
-    client.ask(queue_bind(queue, exchange))
-    client.ask(consume(queue, no_ack=True))
-    client.publish(b"later", exchange=exchange, properties=delayed(100))
-    assert bodies(deliveries(client, 1)) == [b"later"]
 
 
 def test_a_transaction_delays_when_it_is_committed(client: Client, queue: str, exchange: str) -> None:

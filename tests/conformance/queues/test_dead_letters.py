@@ -126,13 +126,6 @@ def test_a_rejected_message_in_full(client: Client, graveyard: Graveyard) -> Non
     ]
 
 
-@pytest.mark.parametrize(("reason", "limit"), [("expired", {"message_ttl": 1}), ("maxlen", {"max_length": 0})])
-def test_the_other_reasons(client: Client, graveyard: Graveyard, reason: str, limit: dict[str, int]) -> None:
-    queue = graveyard.dying(**limit)
-    deposit(client, b"x", key=queue)
-    assert counts(graveyard.letter()) == [(queue, reason, 1)]
-
-
 def test_dying_again_of_the_same_counts_on(client: Client, graveyard: Graveyard, name: Made) -> None:
     """One entry per queue and reason; it comes to the front, its fields in alphabetical order from the second death."""
     one, two = circle(client, name)
