@@ -156,8 +156,12 @@ REFUSED_SETTINGS = {
     "no such certificate": (TLS + 'certificate_file = "{tmp}/none.pem"', "{tmp}/none.pem: cannot be read: "),
     "a path that is none": (TLS + 'certificate_file = "a\\u0000b"', "null"),
     "nobody's address": (HTTP + 'listen = ["192.0.2.7:0"]', "192.0.2.7:0: no address of this machine"),
-    "a name that is none": (f'[tls]\nlisten = ["{"x" * 70}:1"]', "tls."),
-    "no such definitions": ('[definitions]\nfile = "{tmp}/none.json"', "{tmp}/none.json: cannot be read: "),
+    "an address of IPv6": (HTTP + 'listen = ["[2001:db8::1]:0"]', "[2001:db8::1]:0: "),
+    "a name that leads nowhere": (
+        HTTP + 'listen = ["no.such.host.invalid:0"]',
+        "expected an address of this machine, or",
+    ),
+    "a name that is none": (HTTP + f'listen = ["{"x" * 70}:1"]', "not a host's name", "(http.listen)"),
 }
 """Settings, and words of the line that refuses them. Certificates: tests/unit/net/test_tls_broker.py."""
 

@@ -1,4 +1,7 @@
-"""Sockets that clients connect to: bound or refused in words, and never given up while they are open."""
+"""Sockets that clients connect to: who is taken in, and never given up while they are open.
+
+Addresses that cannot be bound are refused in words: tests/durability/restart/test_stop.py.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,16 @@ import trio.testing
 
 from broker.config import Address
 from broker.server.net import listeners
-from broker.server.net.listeners import ListenError, accept_forever, bind
+from broker.server.net.listeners import accept_forever, bind
 from broker.session.peer import Peer
 from harness.brokers.broker_server import eventually
-
-HERE = Address("127.0.0.1", 0)
 
 
 class Door:
     """A listener that takes clients in, and what it has taken."""
 
-    def __init__(self, address: Address = HERE) -> None:
-        (self.listener,) = bind([address], 16)
+    def __init__(self) -> None:
+        (self.listener,) = bind([Address("127.0.0.1", 0)], 16)
         self.address = self.listener.getsockname()
         self.guests: list[tuple[socket.socket, Peer]] = []
 
@@ -102,19 +103,3 @@ async def test_without_descriptors_clients_wait(
 def test_who_is_near(theirs: str, loopback: bool) -> None:
     """The user guest may come from the same machine only, over whichever family of addresses."""
     assert listeners._peer((theirs, 50000), ("::", 5672)).loopback is loopback
-
-
-def test_addresses_that_cannot_be_bound_are_refused_in_words(door: Door) -> None:
-    """And of several none stays open then."""
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        free = Address("127.0.0.1", found.getsockname()[1])
-    for refused, words in (
-        (Address(*door.address), rf"127\.0\.0\.1:{door.address[1]}: another program listens there"),
-        (Address("no.such.host.invalid", 5672), "no.such.host.invalid:5672: .*an address of this machine, or a name"),
-        (Address("x" * 70, 5672), "x{70}:5672: not a host's name"),
-        (Address("2001:db8::1", 5672), r"\[2001:db8::1\]:5672: "),
-    ):
-        with pytest.raises(ListenError, match=f"cannot listen on {words}"):
-            bind([free, refused], 16)
-    with closing(Door(free)):
-        pass
