@@ -322,13 +322,6 @@ def test_expected_errors_are_one_line_and_a_bug_is_not_hidden(
         assert run("serve") == (1, "", f"leveret: error: {line}\n")
 
 
-def test_a_wrong_setting_stops_before_anything_is_touched(run: Run, tmp_path: Path) -> None:
-    outcome = run("serve", "--data-dir", str(tmp_path / "data"), "--listen", "nowhere")
-    assert outcome.code == 1
-    assert outcome.err.startswith("leveret: error: --listen: expected HOST:PORT")
-    assert not (tmp_path / "data").exists()
-
-
 @pytest.mark.parametrize("arguments", [["nonsense"], ["user"], ["list", "dogs"], ["serve", "--port", "1"], []])
 def test_wrong_usage_ends_with_2(run: Run, arguments: list[str]) -> None:
     assert run(*arguments).code == 2

@@ -341,7 +341,6 @@ def test_the_evidence_says_where_to_look(audited: Audited) -> None:
 
 
 def test_a_log_with_a_little_of_everything_comes_to_what_was_planted(audited: Audited) -> None:
-    """Held against the same log judged in plain Python by tests/unit/bench/test_plain_audit.py, too."""
     planted = dict(audited.made.planted)
     assert audited.violations == planted.pop(VIOLATIONS)
     assert {verdict: audited.verdicts[verdict] for verdict in planted} == planted

@@ -1,4 +1,4 @@
-"""What the audit on Spark is compared with: it is the same audit, and the made-up log holds what it says."""
+"""What the audit on Spark is compared with: it is the same audit."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from pathlib import Path
 
 import pytest
 
-from harness.event_logs.made_up_log import VIOLATIONS, write
-from harness.event_logs.plain_audit import audit, logged
+from harness.event_logs.plain_audit import audit
 from harness.project import ROOT
 from tests.pipeline.event_log.test_audit import STORIES, history_of
 
@@ -25,15 +23,6 @@ def test_the_stories_of_the_audit_come_to_the_same(name: str) -> None:
     verdicts, violations = audit(history.events)
     assert verdicts == Counter(verdict for verdict, *_ in expected)
     assert violations == sum(len(further) > 0 for _, *further in expected)
-
-
-def test_the_made_up_log_holds_what_was_planted_and_nothing_else(tmp_path: Path) -> None:
-    made = write(tmp_path, EVENTS)
-    verdicts, violations = audit(logged(tmp_path))
-    assert {verdict: verdicts[verdict] for verdict in made.planted if verdict != VIOLATIONS} | {
-        VIOLATIONS: violations
-    } == made.planted
-    assert verdicts.keys() == {"lost", "unknown", "not confirmed", "not kept", "queued", "settled"}
 
 
 @pytest.mark.slow

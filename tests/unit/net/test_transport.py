@@ -271,15 +271,6 @@ async def test_a_client_that_neither_reads_nor_sends_is_given_up(
     assert client.connection.ended
 
 
-async def test_nobody_was_silent_while_the_process_stood_still(
-    autojump_clock: trio.testing.MockClock, beating: BrokerServer
-) -> None:
-    client = await beating.connect(heartbeat=10)
-    await let_pass(10)
-    autojump_clock.jump(1000)
-    assert 10 <= await seconds_until_gone(client) <= 11, "as much as there was left"
-
-
 def unblock(server: BrokerServer) -> None:
     if not server.core.broker.alarms.raised:
         for connection in list(server.registry.connections):

@@ -118,23 +118,6 @@ def test_many_messages_too_many_go_in_turns(core: Core) -> None:
     assert last == [b"%d" % number for number in (count - 3, count - 2, count - 1)] + [None]
 
 
-def test_making_room_that_a_crash_cut_short_goes_on(core: Core) -> None:
-    queue = core.queue()
-    for number in range(TURN_MESSAGES + 5):
-        queue.publish(message(b"%d" % number))
-    core.commit()
-    core.crash()
-    impose(core, policy(max_length=2))
-    core.crash()
-    assert len(core.queue_named("q").ready_messages) == TURN_MESSAGES + 5
-    application = core.vhost.policy_application
-    application.policies.ordinary["p"] = policy(max_length=2)  # as a start finds it, before the queues
-    application.queue_appears(core.queue_named("q"))
-    for _ in range(3):
-        core.advance(2500)
-    assert len(core.queue_named("q").ready_messages) == 2
-
-
 @pytest.mark.parametrize(
     ("again", "left"),
     [
