@@ -118,7 +118,9 @@ def test_users_and_passwords(site: Site, tmp_path: Path) -> None:
 
 
 def test_by_tls(site: Site, authority: Authority) -> None:
-    assert site.segments(url=site.secured, tlsCaFile=str(authority.ca_file)).names() == site.here.names()
+    remote, names = site.segments(url=site.secured, tlsCaFile=str(authority.ca_file)), site.here.names()
+    assert remote.names() == names
+    assert remote.read(names[-1]) == site.here.read(names[-1])
 
 
 @pytest.mark.parametrize(

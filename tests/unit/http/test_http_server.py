@@ -6,11 +6,9 @@ They were asked of rabbitmq_management on 2026-11-21, with /api/nodes, which the
 from __future__ import annotations
 
 import hashlib
-import http.client
 import json
 import random
 import re
-import signal
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -18,7 +16,6 @@ from typing import Any
 
 import pytest
 
-from harness.brokers.certificate_authority import Authority
 from harness.brokers.http_broker import GUEST, Caller, Reply, ask, request, web_address, web_broker, write_segments
 from harness.waiting import eventually
 
@@ -340,29 +337,3 @@ def test_an_amqp_client_is_told_apart(site: Site, caller: Caller) -> None:
     caller.say(b"AMQP\0\0\x09\x01")
     assert caller.ended()
     eventually(lambda: "an AMQP client on an HTTP port" in site.broker.log(), "the log")
-
-
-# TLS
-
-
-def test_certificates_are_read_again(authority: Authority, tmp_path: Path) -> None:
-    """As for AMQP, whose tests say what else TLS does. What was fetched by HTTPS is the segment."""
-    (segment,) = write_segments(tmp_path / "events", "one", 1, 1, filling=noise(LARGE))
-    process = web_broker(tmp_path, tls=authority.config(listen=()))
-    process.start()
-    address = web_address(process, "https")
-
-    def shown() -> bytes | None:
-        connection = http.client.HTTPSConnection("localhost", address[1], context=authority.client())
-        connection.connect()
-        certificate: bytes | None = connection.sock.getpeercert(binary_form=True)  # type: ignore[attr-defined]
-        connection.close()
-        return certificate
-
-    before = shown()
-    authority.issue("server", "localhost", "127.0.0.1")
-    process.signal(signal.SIGHUP)
-    eventually(lambda: "certificates reloaded" in process.log(), "the log")
-    assert shown() != before
-    assert ask(address, say(segment), security=authority.client()).body == segment.read_bytes()
-    assert process.stop() == 0

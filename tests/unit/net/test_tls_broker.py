@@ -17,8 +17,9 @@ from broker.server.net.tls_context import Security, load
 from broker.wire.methods import ConnectionClose, ConnectionCloseOk, ConnectionTune, QueueDeclareOk
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.certificate_authority import WITH_EXTERNAL, Authority
+from harness.brokers.http_broker import web_address
 from harness.clients.shorthand import queue_declare
-from harness.clients.wire_client import Client
+from harness.clients.wire_client import Address, Client
 from harness.waiting import eventually
 from tests.unit.conftest import Configured, Dial
 
@@ -119,16 +120,23 @@ def fingerprint(process: BrokerProcess, authority: Authority) -> bytes | None:
         client.close()
 
 
+def of_https(address: Address) -> bytes:
+    """The certificate that is shown by HTTPS."""
+    return ssl.PEM_cert_to_DER_cert(ssl.get_server_certificate(address))
+
+
 def test_a_hangup_reloads_for_new_connections(tmp_path: Path, configured: Configured) -> None:
     authority = Authority(tmp_path)
-    process = configured(authority.config().read_text())
+    process = configured(authority.config().read_text() + '[http]\ntls_listen = ["127.0.0.1:0"]\n')
+    https = web_address(process, "https")
     before = fingerprint(process, authority)
+    assert of_https(https) == before
     old = Client.connect(process.tls_address, security=authority.client())
     authority.issue("server", "localhost")
     process.signal(signal.SIGHUP)
     eventually(lambda: "certificates reloaded" in process.log(), "the log")
     after = fingerprint(process, authority)
-    assert after != before
+    assert of_https(https) == after != before
     assert isinstance(old.ask(queue_declare("q")), QueueDeclareOk), "connections go on with what they began with"
     authority.key_file.write_text("no key")
     process.signal(signal.SIGHUP)
