@@ -18,13 +18,7 @@ from broker.wire.methods import (
     BasicQosOk,
     BasicRecover,
     BasicReject,
-    ChannelClose,
-    ChannelCloseOk,
-    ChannelOpen,
-    ChannelOpenOk,
     ConfirmSelect,
-    QueueBindOk,
-    QueueDeclareOk,
     QueuePurge,
     TxCommit,
     TxSelect,
@@ -36,11 +30,9 @@ from harness.clients.queue_steps import bodies, deliveries, deposit, ready
 from harness.clients.shorthand import (
     ack,
     consume,
-    exchange_declare,
     get,
     nack,
     prefetch,
-    queue_bind,
     queue_declare,
     queue_delete,
 )
@@ -417,27 +409,6 @@ def test_messages_expire(client: Client, quorum: Made, dead: str, of_queue: bool
     letter = take(client, dead)
     assert reason_of(letter) == b"expired"
     assert letter.properties.expiration is None
-
-
-def test_an_unused_queue_expires(client: Client, name: Made, new_exchange: Made) -> None:
-    """In RabbitMQ it may take seconds, and a publish to a queue that is about to go ends the connection with 541.
-
-    An exchange that ends with its last binding tells when; asking for it is no use of the queue.
-    """
-    queue, exchange = name(), new_exchange(auto_delete=True)
-    lease = {**QUORUM, "x-expires": 200}
-    client.send(queue_declare(queue, durable=True, arguments=lease), queue_bind(queue, exchange))
-    client.expect(QueueDeclareOk)
-    client.expect(QueueBindOk)
-
-    def gone() -> bool:
-        client.send(exchange_declare(exchange, passive=True))
-        return isinstance(client.receive(), ChannelClose)
-
-    eventually(gone, "the queue to be gone", seconds=60)
-    client.send(ChannelCloseOk(), ChannelOpen())
-    client.expect(ChannelOpenOk)
-    assert client.refusal(queue_declare(queue, passive=True)).startswith("channel 404")
 
 
 # Dead letters at least once

@@ -107,6 +107,7 @@ def test_nobody_can_hold_a_stop_up(fresh_broker: BrokerProcess, dial: Dial) -> N
     for _ in range(3):
         fresh_broker.start()
         assert fresh_broker.stop() == 0, fresh_broker.log()
+        assert not (fresh_broker.data_dir / SOCKET_NAME).exists()
 
 
 # Starts that are refused

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 from trio.testing import memory_stream_pair
 
-from broker.admin.protocol import SOCKET_NAME, AdministrationError, NotRunning, socket_path
+from broker.admin.protocol import AdministrationError, socket_path
 from broker.cli.list_command import LISTINGS
 from broker.config import Config, Server
 from broker.server import admin_socket, offline
@@ -421,19 +421,7 @@ async def test_a_request_without_end_is_refused(monkeypatch: pytest.MonkeyPatch)
         await lines.next()
 
 
-# Starting, stopping, crashing
-
-
-def test_the_socket_goes_with_the_broker(fresh_broker: BrokerProcess) -> None:
-    path = fresh_broker.data_dir / SOCKET_NAME
-    fresh_broker.kill()
-    assert path.exists()
-    with pytest.raises(NotRunning):
-        fresh_broker.tell("ping")
-    fresh_broker.start()
-    assert fresh_broker.tell("ping") == "pong"
-    assert fresh_broker.stop() == 0
-    assert not path.exists()
+# Backups
 
 
 def test_a_backup_under_load_is_a_data_directory(fresh_broker: BrokerProcess, tmp_path: Path) -> None:

@@ -61,8 +61,12 @@ def test_timers_do_not_grow_with_the_messages_that_pass(core: Core) -> None:
 # Leases
 
 
-DECLARE = queue_declare("q", arguments={"x-expires": 1000}, durable=True)
 Use = Callable[[SessionLayer, SessionClient], object]
+
+
+def declare_again(sessions: SessionLayer, client: SessionClient) -> None:
+    """With the same arguments."""
+    client.ask(queue_declare("q", arguments=sessions.core.queue_named("q").spec.arguments, durable=True))
 
 
 def consume_until(end: Use) -> Use:
@@ -79,7 +83,7 @@ def consume_until(end: Use) -> Use:
 USES: dict[str, tuple[Use, int]] = {
     "nothing": (lambda sessions, client: None, 100),
     "publish": (lambda sessions, client: client.publish(b"a", key="q"), 100),
-    "declare": (lambda sessions, client: client.ask(DECLARE), 1000),
+    "declare": (declare_again, 1000),
     "declare passively": (lambda sessions, client: client.ask(queue_declare("q", passive=True)), 1000),
     "get": (lambda sessions, client: client.ask(get("q")), 1000),
     "cancel": (consume_until(lambda sessions, client: client.ask(BasicCancel("t", False))), 1000),
@@ -89,11 +93,12 @@ USES: dict[str, tuple[Use, int]] = {
 """What is done 900 ms into a lease of a second, and the milliseconds that are left of it then."""
 
 
+@pytest.mark.parametrize("kind", ["classic", "quorum"])
 @pytest.mark.parametrize(("use", "left"), USES.values(), ids=list(USES))
-def test_what_renews_a_lease(sessions: SessionLayer, use: Use, left: int) -> None:
+def test_what_renews_a_lease(sessions: SessionLayer, use: Use, left: int, kind: str) -> None:
     """RabbitMQ documentation, Queue TTL; a passive declaration counts as use (3.10.8 on the wire)."""
     client = sessions.connect()
-    client.ask(DECLARE)
+    client.ask(queue_declare("q", arguments={"x-expires": 1000, "x-queue-type": kind}, durable=True))
     sessions.core.advance(900)
     use(sessions, client)
     sessions.core.advance(left - 1)
