@@ -50,7 +50,9 @@ FOUND_ONCE = {
 """Seeds that have found something, in the broker or in the promises, and the virtual minutes within which they have."""
 
 
-@pytest.mark.parametrize(("seed", "minutes"), FOUND_ONCE)
+@pytest.mark.parametrize(
+    ("seed", "minutes"), [pytest.param(*run, marks=[pytest.mark.slow] if run[1] > 10 else []) for run in FOUND_ONCE]
+)
 def test_what_was_found_once_is_not_found_again(seed: int, minutes: int) -> None:
     outcome = replay(seed, minutes / 60)
     assert not outcome.failure, outcome.failure
