@@ -217,21 +217,6 @@ def take_all(sessions: SessionLayer, queue: str = "q") -> SessionClient:
     return client
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_what_is_rejected_at_once_is_written_in_bounded_batches_and_in_order(
-    core: Core, sessions: SessionLayer, kind: str
-) -> None:
-    queue = fill(core, queue_type=kind, **LETTERS)
-    client = take_all(sessions)
-    client.send(nack(0, multiple=True, requeue=False))
-    assert client.connection.channels[1].deliveries.unacked == {}
-    assert queue.unacked == COUNT - core.queue_named("dead").messages > COUNT // 2
-    batches = work_off(core)
-    assert max(map(size_of, batches)) <= BATCH_BYTES_MAX
-    assert queue.messages == 0
-    assert contents(core, "dead") == list(range(COUNT))
-
-
 def test_what_a_quorum_queue_gets_back_is_written_in_bounded_batches_and_in_order(
     core: Core, sessions: SessionLayer
 ) -> None:
