@@ -9,7 +9,7 @@ import pytest
 from broker.wire.field_tables import Field, from_python
 from broker.wire.methods import QueueBind
 from broker.wire.properties import BasicProperties
-from harness.clients.queue_steps import drain, drain_messages
+from harness.clients.queue_steps import drain
 from harness.clients.shorthand import queue_bind, queue_unbind
 from harness.clients.wire_client import Client
 from tests.conformance import Made
@@ -129,15 +129,3 @@ def test_headers(
 def test_a_headers_binding_that_makes_no_sense(client: Client, queue: str, value: object, text: str) -> None:
     client.send(queue_bind(queue, "amq.headers", arguments={"x-match": value}))
     assert client.closing(QueueBind) == f"channel 406 PRECONDITION_FAILED - {text}"
-
-
-def test_a_message_to_several_queues_keeps_its_content(client: Client, new_exchange: Made, new_queue: Made) -> None:
-    """0-9-1 specification, 4.7: each queue gets the message unchanged."""
-    exchange = new_exchange("fanout")
-    queues = [new_queue(exchange) for _ in range(3)]
-    properties = BasicProperties(message_id="m", headers=from_python({"n": 1}))
-    client.publish(b"body", exchange=exchange, key="key", properties=properties)
-    for queue in queues:
-        (message,) = drain_messages(client, queue)
-        assert (message.method.exchange, message.method.routing_key) == (exchange, "key")
-        assert (message.properties, message.body) == (properties, b"body")

@@ -13,7 +13,7 @@ from broker.wire.methods import (
     BasicPublish,
 )
 from broker.wire.properties import BasicProperties, encode_header
-from harness.clients.queue_steps import bodies, deliveries, deposit, drain, drain_messages, fetch, ready
+from harness.clients.queue_steps import deliveries, deposit, drain, drain_messages, fetch, ready
 from harness.clients.shorthand import ack, consume, nack, prefetch
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
@@ -125,21 +125,6 @@ def test_a_consumer_that_waits_is_given_what_comes_as_it_comes(client: Client, d
             assert eventually(lambda: ready(client, queue) == 4, "the rest to be in the queue")
         client.send(ack(tag))
     assert order == (["a0", "c5", "e5", "b3", "d1"] if limited else ["a0", "b3", "c5", "d1", "e5"])
-
-
-def test_a_consumer_of_higher_priority_gets_the_messages_of_higher_priority(client: Client, declare: Made) -> None:
-    """The priorities of consumers and of messages have nothing to do with each other."""
-    queue = declare(single_active_consumer=False)
-    client.open_channel(2)
-    client.ask(prefetch(2), channel=1)
-    client.ask(prefetch(2), channel=2)
-    publish(client, queue, *MIXED)
-    client.ask(consume(queue, "second"), channel=1)
-    assert delivered(client, 2) == ["b5", "e5"]
-    client.ask(consume(queue, "first", arguments={"x-priority": 10}), channel=2)
-    assert bodies(deliveries(client, 2, channel=2)) == [b"c3", b"a0"]
-    client.send(ack(2, multiple=True), channel=2)
-    assert bodies(deliveries(client, 2, channel=2)) == [b"d0", b"f0"]
 
 
 # Time

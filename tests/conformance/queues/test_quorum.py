@@ -416,16 +416,6 @@ def test_messages_expire(client: Client, quorum: Made, dead: str, of_queue: bool
 AT_LEAST_ONCE = {"dead_letter_strategy": "at-least-once", "overflow": "reject-publish", "dead_letter_exchange": ""}
 
 
-def test_dead_letters_at_least_once_arrive(client: Client, quorum: Made, dead: str) -> None:
-    queue = quorum(**AT_LEAST_ONCE, dead_letter_routing_key=dead)
-    deposit(client, b"1", b"2", key=queue)
-    take(client, queue)
-    client.send(BasicReject(1, False))
-    letter = take(client, dead)
-    assert (letter.body, reason_of(letter)) == (b"1", b"rejected")
-    assert bodies(take_all(client, queue, 1)) == [b"2"]
-
-
 def test_letters_that_nobody_takes_wait_and_count_as_messages_of_the_queue(
     client: Client, quorum: Made, name: Made
 ) -> None:

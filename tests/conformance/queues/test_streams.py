@@ -79,9 +79,6 @@ def from_to(first: int, end: int) -> list[tuple[int, bytes]]:
     return list(enumerate(numbered(end)))[first:]
 
 
-# Declaring
-
-
 # Reading
 
 

@@ -385,24 +385,6 @@ async def test_without_confirms_little_gathers_behind_a_commit(
     assert max(disk.sizes) * FLOOD_BYTES <= BACKLOG.lazy_bytes_max + RECEIVE_BYTES
 
 
-@pytest.mark.slow
-async def test_a_publisher_need_not_read_its_confirms(server: BrokerServer) -> None:
-    """All it has first, then the answers: neither it nor anybody else is stuck meanwhile."""
-    publisher, other = await server.connect(), await server.connect()
-    await other.ask(queue_declare("q", arguments={"x-max-length": 10}))
-    await publisher.ask(ConfirmSelect(False))
-    count, confirmed = 4000, 0
-    for _ in range(count // 1000):
-        await publisher.say(publish_frames(b"", key="q") * 1000)
-    assert isinstance(await other.ask(queue_declare("q", passive=True)), QueueDeclareOk)
-    while confirmed < count:
-        answer = await publisher.receive()
-        assert isinstance(answer, BasicAck)
-        assert answer.delivery_tag == confirmed + 1 or answer.multiple
-        confirmed = answer.delivery_tag
-    assert confirmed == count
-
-
 async def test_errors_are_heard_in_spite_of_much_output(server: BrokerServer) -> None:
     client = await server.connect()
     await client.ask(queue_declare("q"))

@@ -24,12 +24,6 @@ MACHINE = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 # Memory
 
 
-def test_a_limit_in_bytes_is_taken_as_it_is() -> None:
-    assert (
-        resource_alarms.memory_limit(Config(memory=Memory(high_watermark=0.5, high_watermark_bytes=123_456))) == 123_456
-    )
-
-
 @pytest.mark.parametrize(
     ("memberships", "limits", "total"),
     [
@@ -150,16 +144,6 @@ def alarms() -> Alarms:
 def watch(directory: Path, alarms: Alarms, space: Space | None = None, *, limit: int = 0) -> ResourceWatch:
     config = Config(server=Server(data_dir=str(directory)), disk=Disk(free_limit_bytes=limit))
     return ResourceWatch(config, alarms, space or Space(), lambda: 0)
-
-
-def test_too_little_free_space_raises_the_alarm(tmp_path: Path, alarms: Alarms) -> None:
-    watch(tmp_path, alarms).check_disk()
-    assert not alarms.raised
-    watch(tmp_path, alarms, limit=1 << 60).check_disk()
-    assert alarms.is_raised(DISK)
-    assert alarms.reason == "low on disk"
-    watch(tmp_path, alarms).check_disk()
-    assert not alarms.raised
 
 
 def test_what_holds_nothing_in_the_store_is_free(tmp_path: Path, alarms: Alarms) -> None:
