@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.client
 import json
-import re
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -178,17 +177,6 @@ def not_reading(address: Address) -> socket.socket:
     client.connect(address)
     client.setblocking(False)
     return client
-
-
-def test_what_is_remembered_of_many_who_come_and_go(target: BrokerProcess, call: Callable[[], Caller]) -> None:
-    before = descriptors(target.pid)
-    for _ in range(200):
-        caller = call()
-        caller.say(request(SEGMENT)[:30])
-        caller.close()
-    eventually(lambda: descriptors(target.pid) <= before, "sockets to be closed")
-    assert fetched(target)
-    assert not re.search("error on HTTP connection|Traceback", target.log())
 
 
 def test_a_stop_waits_for_no_reader(tmp_path: Path, ends: Ends) -> None:
