@@ -350,6 +350,12 @@ class Promises:
             raise Broken(f"{self.tell(copy)} is delivered while it is out")
         return copy
 
+    def was_taken_back(self, place: Place, body: bytes, origin: str, channel: Holder) -> bool:
+        """What a channel that sees things late has just seen is gone, or with another one: it has been closed since."""
+        key: Key = (self._publication(body).number, origin)
+        copy = place.copies.get(key)
+        return key in place.buried if copy is None else copy.out not in (None, channel)
+
     def _letter(self, place: Place, publication: Publication, origin: str, reason: str) -> Copy:
         """A dead letter of a message that has died by itself."""
         dead = next((copy for copy in publication.copies if copy.place.recipe.name == origin), None)

@@ -400,6 +400,9 @@ class Client:
             self.world.promises.served[consumer.place, consumer] = None
         if consumer.prefetch and not consumer.no_ack and len(consumer.out) >= consumer.prefetch:
             raise Broken(f"consumer {consumer.tag} holds more than its prefetch of {consumer.prefetch}")
+        origin, _ = headers_of(properties)
+        if channel.late and self.world.promises.was_taken_back(consumer.place, body, origin, channel):
+            return
         copy = self.take(channel, consumer.place, method, properties, body, no_ack=consumer.no_ack)
         if not consumer.no_ack:
             channel.owners[method.delivery_tag] = consumer
