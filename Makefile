@@ -8,8 +8,9 @@ TEST_STAMP := $(VENV)/.test-installed
 FUZZ_STAMP := $(VENV)/.fuzz-installed
 # Where the system has no C compiler, one is installed for the crash recorder and the failing disks.
 TEST_EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; done >/dev/null; echo ,compiler)
-# Two test processes, a file each at a time, in the order of tests/conftest.py; WORKERS= for one.
-WORKERS ?= -n 2 --dist loadfile --no-loadscope-reorder
+# Three test processes, a file each at a time, in the order of tests/conftest.py, because tests wait for half of their
+# time; WORKERS= for one.
+WORKERS ?= -n 3 --dist loadfile --no-loadscope-reorder
 SOURCES := broker storage migrations pipeline leveret_spark tools harness tests bench
 
 # Seeds that `make crash-states` explores at one time.
