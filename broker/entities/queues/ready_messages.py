@@ -73,9 +73,8 @@ class ReadyMessages:
             return
         self._head.append(entry)
         self._head_bytes += entry.size
-        if (
-            len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes
-        ):  # `_is_full`, without a call
+        # `_is_full`, without a call for each message.
+        if len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes:
             self.paging = True
             self._read_up_to = entry.position
 
@@ -248,10 +247,12 @@ class ReadyMessages:
         if entries:
             self._read_up_to = entries[-1].position
             self._head.extend(entries)
-        if not self._paged and self._has_room_for_tail:
+            self._head_bytes += sum(map(_size, entries))
+        tail_bytes = 0 if self._paged else sum(map(_size, self._tail))
+        if not self._paged and self._has_room_for(tail_bytes):
             self._head.extend(self._tail)
+            self._head_bytes += tail_bytes
             self._tail.clear()
-        self._head_bytes = sum(entry.size for entry in self._head)
         at_hand = not (self._paged or self._tail)
         self.paging = not at_hand or self._is_full
         if at_hand:  # what could not be read back no longer counts
@@ -263,12 +264,11 @@ class ReadyMessages:
         """The head has all that its window holds: what is published from now on goes to the tail."""
         return len(self._head) >= self.window.messages or self._head_bytes >= self.window.bytes
 
-    @property
-    def _has_room_for_tail(self) -> bool:
+    def _has_room_for(self, tail_bytes: int) -> bool:
         """The head stays within its window with the tail behind it; where the head is empty the tail has to be it."""
         if not (self._head and self._tail):
             return True
-        messages, size = len(self._head) + len(self._tail), sum(map(_size, (*self._head, *self._tail)))
+        messages, size = len(self._head) + len(self._tail), self._head_bytes + tail_bytes
         return messages <= self.window.messages and size <= self.window.bytes
 
 
