@@ -55,7 +55,7 @@ class Engine:
     """Ends turns, and begins those that no client's bytes begin.
 
     The committer is its own: the end of a turn begins a commit, and the end of a commit ends a turn. `on_full` and
-    `on_reclaimed` are the committer's.
+    `on_reclaimed` are the committer's. `turn_clock` gives the seconds of processor time by which turns are measured.
     """
 
     def __init__(
@@ -68,8 +68,10 @@ class Engine:
         lazy_flush_seconds: float,
         on_full: Callable[[bool], None],
         on_reclaimed: Callable[[list[int]], None],
+        turn_clock: Callable[[], float] = thread_time,
     ) -> None:
         self.broker = broker
+        self.turn_clock = turn_clock
         self.committer = Committer(
             broker, store, limits, on_stored=self.end_turn, on_full=on_full, on_reclaimed=on_reclaimed
         )
@@ -101,13 +103,13 @@ class Engine:
         with self._running:
             while True:
                 await self._wakeup.sleep(self._seconds_to_wait())
-                began = thread_time()
+                began = self.turn_clock()
                 self.broker.timers.run(self.broker.clock.now())
                 if self._lazy_flush_at is not None and self._lazy_flush_at <= trio.current_time():
                     self._lazy_flush_at = None
                     self.committer.start_commit(lazily=True)
                 self.end_turn()
-                seconds = thread_time() - began
+                seconds = self.turn_clock() - began
                 if seconds > LONG_TURN_SECONDS:
                     await trio.sleep(seconds / 2)
 

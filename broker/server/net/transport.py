@@ -12,7 +12,6 @@ import logging
 import socket
 import termios
 from array import array
-from time import thread_time
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -178,10 +177,10 @@ class Transport:
             await self._handle(data)
 
     async def _handle(self, data: bytes) -> None:
-        began = thread_time()
+        began = self._engine.turn_clock()
         self.frames.receive(data)
         self._engine.end_turn()
-        seconds = thread_time() - began
+        seconds = self._engine.turn_clock() - began
         self._in_line = self.frames.unfinished
         if seconds > LONG_TURN_SECONDS:
             self._in_line = True
