@@ -173,7 +173,7 @@ def _default_binding(queue: Queue) -> Row:
 
 def list_connections(administration: Administration, arguments: Arguments) -> list[Row]:
     """Connections, from the moment their sockets are accepted."""
-    return [_connection(connection) for connection in administration.registry.connections]
+    return [_connection(connection) for connection in administration.registry.network_connections]
 
 
 def _connection(connection: Connection) -> Row:
@@ -216,7 +216,7 @@ def _subject(certificate: bytes | None) -> str:
 
 def list_channels(administration: Administration, arguments: Arguments) -> list[Row]:
     """Channels of all connections."""
-    connections = administration.registry.connections
+    connections = administration.registry.network_connections
     return [_channel(channel) for connection in connections for channel in connection.channels.values()]
 
 

@@ -20,7 +20,7 @@ def status(administration: Administration, arguments: Arguments) -> dict[str, An
 
 
 def _totals(administration: Administration) -> dict[str, int]:
-    connections = administration.registry.connections
+    connections = administration.registry.network_connections
     vhosts = administration.broker.vhosts.values()
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
     return {
@@ -38,7 +38,7 @@ def _totals(administration: Administration) -> dict[str, int]:
 async def close_connection(administration: Administration, arguments: Arguments) -> None:
     """Send a client away: 320 CONNECTION_FORCED with a reason."""
     name, reason = arguments.text("name"), arguments.text("reason")
-    found = [connection for connection in administration.registry.connections if str(connection.peer) == name]
+    found = [connection for connection in administration.registry.network_connections if str(connection.peer) == name]
     if not found:
         raise not_found(f"no connection '{name}'")
     for connection in found:

@@ -51,8 +51,10 @@ class Connection:
     vhost: VHost
     routes: RouteCache
 
-    def __init__(self, registry: Registry, peer: Peer, on_flush: Callable[[], None]) -> None:
+    def __init__(self, registry: Registry, peer: Peer, on_flush: Callable[[], None], *, direct: bool = False) -> None:
         self.registry = registry
+        self.direct = direct
+        """It has no socket: the broker itself makes it, for a request that came another way."""
         self.broker = registry.broker
         self.settings = registry.settings
         self.peer = peer

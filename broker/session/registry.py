@@ -44,6 +44,11 @@ class Registry:
         return routes
 
     @property
+    def network_connections(self) -> list[Connection]:
+        """The connections of clients, from the moment their sockets are accepted."""
+        return [connection for connection in self.connections if not connection.direct]
+
+    @property
     def held_bytes(self) -> int:
         """What all connections together have sent that waits: above all publishes, for the end of an alarm."""
         return sum(connection.held_bytes for connection in self.connections)

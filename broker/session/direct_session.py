@@ -1,0 +1,121 @@
+"""An AMQP channel without a socket: what the management API does to queues and messages, in the name of a user.
+
+It goes the way of every client's methods, so that permissions, refusals and their texts are the same ones. What it is
+asked is handled at once or when the disk has followed; the answer is a future, settled at the end of a turn.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from broker.entities.scheduling.future import Future
+from broker.session.connection import Connection
+from broker.session.input.incoming_frames import IncomingFrames
+from broker.session.login.phase import Phase
+from broker.session.peer import Peer
+from broker.session.registry import Registry
+from broker.wire import methods
+from broker.wire.assembler import Assembler, Command
+from broker.wire.constants import FRAME_HEADER, FRAME_METHOD
+from broker.wire.frames import FRAME_OVERHEAD, FRAME_START, content_frames, method_frame
+from broker.wire.method import Method
+
+CHANNEL = 1
+BODY_BYTES_MAX = 1 << 40
+"""The broker's own limit on messages holds; what it sends is as large as it is."""
+
+
+class Refused(Exception):
+    """The channel, or the connection, was closed with a reply code and a text: `NOT_FOUND - no queue ...`."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(f"{code} {text}")
+        self.code = code
+        self.text = text
+
+    @property
+    def explanation(self) -> str:
+        """The text without the code's name."""
+        return self.text.partition(" - ")[2] or self.text
+
+
+class DirectSession:
+    """One channel of a user in a virtual host, asked one thing at a time.
+
+    `returned` says whether the publish that was answered last came back unroutable.
+    """
+
+    def __init__(self, registry: Registry, peer: Peer, user: str, vhost: str) -> None:
+        self.returned = False
+        self._connection = connection = Connection(registry, peer, self._flush, direct=True)
+        connection.user, connection.vhost, connection.vhost_name = user, registry.broker.vhosts[vhost], vhost
+        connection.routes = registry.routes(user, vhost)
+        connection.frame_max, connection.channel_max = registry.settings.frame_max, 1
+        connection.phase = Phase.OPEN
+        self._frames = IncomingFrames(connection)
+        self._assembler = Assembler(BODY_BYTES_MAX)
+        self._expected: deque[Future[Command]] = deque()
+        self._refused: Refused | None = None
+        self.ask(methods.ChannelOpen())
+
+    def ask(self, method: Method) -> Future[Command]:
+        """Send a method that is answered; the answer, or Refused."""
+        return self._expect(method_frame(CHANNEL, method))
+
+    def send(self, method: Method) -> None:
+        """Send a method that is not answered, such as an acknowledgement."""
+        self._feed(method_frame(CHANNEL, method))
+
+    def publish(self, exchange: str, key: str, header: bytes, body: bytes) -> Future[Command]:
+        """Publish a message, `mandatory`, on a channel in confirm mode; settled by its confirm, ack or nack."""
+        self.returned = False
+        method = method_frame(CHANNEL, methods.BasicPublish(exchange, key, True, False))
+        return self._expect(method + content_frames(CHANNEL, header, body, self._connection.frame_max))
+
+    def close(self) -> None:
+        """Give back what the session holds: unacknowledged messages are requeued."""
+        self._connection.release()
+        self._connection.output.end()
+
+    def _expect(self, data: bytes) -> Future[Command]:
+        answer = Future[Command]()
+        if self._refused is not None:
+            answer.fail(self._refused)
+            return answer
+        self._expected.append(answer)
+        self._feed(data)
+        return answer
+
+    def _feed(self, data: bytes) -> None:
+        self._frames.receive(data)
+        while self._frames.unfinished and not self._connection.ended:
+            self._frames.receive(b"")
+
+    def _flush(self) -> None:
+        data = self._connection.output.take()
+        start = 0
+        while start < len(data):
+            kind, _, size = FRAME_START.unpack_from(data, start)
+            payload = data[start + FRAME_START.size : start + FRAME_START.size + size]
+            start += size + FRAME_OVERHEAD
+            command = self._assembled(kind, payload)
+            if command is not None:
+                self._hear(command)
+
+    def _assembled(self, kind: int, payload: bytes) -> Command | None:
+        if kind == FRAME_METHOD:
+            return self._assembler.method(methods.DECODERS[int.from_bytes(payload[:4])](payload), payload[4:])
+        if kind == FRAME_HEADER:
+            return self._assembler.header(payload)
+        return self._assembler.body(payload)
+
+    def _hear(self, command: Command) -> None:
+        method = command.method
+        if isinstance(method, methods.BasicReturn):
+            self.returned = True
+        elif isinstance(method, methods.ChannelClose | methods.ConnectionClose):
+            self._refused = Refused(method.reply_code, method.reply_text)
+            while self._expected:
+                self._expected.popleft().fail(self._refused)
+        elif self._expected:
+            self._expected.popleft().resolve(command)
