@@ -12,7 +12,7 @@ import socket
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -26,6 +26,7 @@ Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Text = Annotated[str, Meta(min_length=1)]
+PathPrefix = Annotated[str, Meta(pattern="^(/[^/?#]+)*$")]
 Mechanisms = Annotated[tuple[Literal["PLAIN", "AMQPLAIN", "EXTERNAL"], ...], Meta(min_length=1)]
 
 
@@ -83,16 +84,26 @@ class Tls(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `[http]`: the event log for readers elsewhere."""
+    """Section `[http]`: limits on HTTP clients, of the management API and of Prometheus."""
 
-    listen: tuple[str, ...] = ()
-    tls_listen: tuple[str, ...] = ()
     connections_max: Positive = 64
     reads_max: Positive = 2
     header_bytes_max: Annotated[int, Meta(ge=1024, le=64 * KIBIBYTE)] = 8 * KIBIBYTE
+    body_bytes_max: Positive = 16 * MEBIBYTE
     request_timeout_seconds: Seconds = 10.0
     idle_timeout_seconds: Seconds = 60.0
     send_timeout_seconds: Seconds = 30.0
+
+
+class Management(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[management]`: the HTTP API and the web page."""
+
+    listen: tuple[str, ...] = ("127.0.0.1:15672",)
+    tls_listen: tuple[str, ...] = ()
+    path_prefix: PathPrefix = ""
+    rates_mode: Literal["none", "basic", "detailed"] = "basic"
+    cors_allow_origins: tuple[str, ...] = ()
+    cors_max_age_seconds: Count = 1800
 
     @property
     def addresses(self) -> list[Address]:
@@ -105,12 +116,30 @@ class Http(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return [parse_address(text) for text in self.tls_listen]
 
 
+class Prometheus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[prometheus]`: metrics for scrapers, without credentials."""
+
+    listen: tuple[str, ...] = ("127.0.0.1:15692",)
+    return_per_object_metrics: bool = False
+
+    @property
+    def addresses(self) -> list[Address]:
+        """The parsed `listen`."""
+        return [parse_address(text) for text in self.listen]
+
+
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[identity]`: what clients read in the server's properties, and choose their code paths by."""
 
     product: Text = "RabbitMQ"
     version: Text = "3.13.7"
     cluster_name: str = ""
+    node_name: str = ""
+
+    @property
+    def shown_node_name(self) -> str:
+        """`node_name`, or `rabbit@` and the host's short name, as tools assume."""
+        return self.node_name or f"rabbit@{socket.gethostname().partition('.')[0]}"
 
     @property
     def shown_cluster_name(self) -> str:
@@ -219,6 +248,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     server: Server = Server()
     tls: Tls = Tls()
     http: Http = Http()
+    management: Management = Management()
+    prometheus: Prometheus = Prometheus()
     identity: Identity = Identity()
     limits: Limits = Limits()
     memory: Memory = Memory()
@@ -237,6 +268,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Path(self.events.directory) if self.events.directory else self.server.directory / "events"
 
 
+Section = TypeVar("Section", Management, Prometheus)
+OFF = "off"
 ENVIRONMENT = (
     ("user", ("LEVERET_DEFAULT_USER", "RABBITMQ_DEFAULT_USER")),
     ("password", ("LEVERET_DEFAULT_PASS", "RABBITMQ_DEFAULT_PASS")),
@@ -256,11 +289,13 @@ def load(
     *,
     data_dir: str | None = None,
     listen: Sequence[str] = (),
+    management_listen: Sequence[str] = (),
+    prometheus_listen: Sequence[str] = (),
     definitions: str | None = None,
 ) -> Config:
     """Read the settings: defaults, then the file (None: no file), the environment, the command line's values.
 
-    Raises ConfigError.
+    An address for management or Prometheus may be `off`. Raises ConfigError.
     """
     tree = {} if path is None else _read(path)
     try:
@@ -269,10 +304,14 @@ def load(
         raise ConfigError(f"{path}: {_explain(str(error), tree)}") from error
     _check_addresses(config.server.listen, f"{path}: server.listen")
     _check_addresses(config.tls.listen, f"{path}: tls.listen")
-    _check_addresses(config.http.listen, f"{path}: http.listen")
-    _check_addresses(config.http.tls_listen, f"{path}: http.tls_listen")
+    _check_addresses(config.management.listen, f"{path}: management.listen")
+    _check_addresses(config.management.tls_listen, f"{path}: management.tls_listen")
+    _check_addresses(config.prometheus.listen, f"{path}: prometheus.listen")
     _check_addresses(listen, "--listen")
-    return _overridden(config, environ, data_dir, listen, definitions)
+    config = _overridden(config, environ, data_dir, listen, definitions)
+    management = _replaced_addresses(config.management, management_listen, "--management-listen")
+    prometheus = _replaced_addresses(config.prometheus, prometheus_listen, "--prometheus-listen")
+    return msgspec.structs.replace(config, management=management, prometheus=prometheus)
 
 
 def parse_address(text: str) -> Address:
@@ -304,6 +343,15 @@ def _check_addresses(texts: Sequence[str], where: str) -> None:
             parse_address(text)
         except ConfigError as error:
             raise ConfigError(f"{where}: {error}") from error
+
+
+def _replaced_addresses(section: Section, given: Sequence[str], option: str) -> Section:
+    """A section with the addresses of the command line, if there are any; `off` is for none."""
+    if not given:
+        return section
+    wanted = () if tuple(given) == (OFF,) else tuple(given)
+    _check_addresses(wanted, option)
+    return msgspec.structs.replace(section, listen=wanted)
 
 
 def _overridden(

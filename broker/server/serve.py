@@ -20,6 +20,7 @@ import traceback
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +31,7 @@ from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.admin.protocol import AdministrationError
-from broker.config import Config, ConfigError, Defaults
+from broker.config import Address, Config, ConfigError, Defaults
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.future import Future
 from broker.entities.scheduling.invariants import BrokenInvariant
@@ -75,13 +76,18 @@ class Listeners(NamedTuple):
 
     plain: list[socket.socket]
     secured: list[socket.socket]
-    http: list[socket.socket]
-    https: list[socket.socket]
+    management: list[socket.socket]
+    management_tls: list[socket.socket]
+    prometheus: list[socket.socket]
     security: Security | None
 
     @property
+    def http(self) -> list[socket.socket]:
+        return self.management + self.management_tls + self.prometheus
+
+    @property
     def all(self) -> list[socket.socket]:
-        return self.plain + self.secured + self.http + self.https
+        return self.plain + self.secured + self.http
 
 
 SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
@@ -123,6 +129,8 @@ class Server:
         self.addresses: list[tuple[str, int]] = []
         self.tls_addresses: list[tuple[str, int]] = []
         self.http_addresses: list[tuple[str, int]] = []
+        self.https_addresses: list[tuple[str, int]] = []
+        self.metrics_addresses: list[tuple[str, int]] = []
         self.started = time.time()
         broker.alarms.observe(self._unblock)
         reserved = DESCRIPTORS_RESERVED + _descriptors_of_http(config)
@@ -219,6 +227,8 @@ class Server:
             "listeners": [f"{host}:{port}" for host, port in self.addresses],
             "tls_listeners": [f"{host}:{port}" for host, port in self.tls_addresses],
             "http_listeners": [f"{host}:{port}" for host, port in self.http_addresses],
+            "https_listeners": [f"{host}:{port}" for host, port in self.https_addresses],
+            "metrics_listeners": [f"{host}:{port}" for host, port in self.metrics_addresses],
             "cluster_name": self.config.identity.shown_cluster_name,
             "boot": self.broker.boot,
             "alarms": [name for name in (MEMORY, DISK) if alarms.is_raised(name)],
@@ -314,22 +324,36 @@ def _starting() -> Iterator[None]:
 
 def _bind_listeners(config: Config) -> Listeners:
     """Read the certificates and listen. Raises ConfigError and ListenError, with nothing open."""
-    security = Security(config.tls) if config.tls.listen or config.http.tls_listen else None
-    kinds = {
-        "server.listen or --listen": config.server.addresses,
-        "tls.listen": config.tls.addresses,
-        "http.listen": config.http.addresses,
-        "http.tls_listen": config.http.tls_addresses,
-    }
+    security = Security(config.tls) if config.tls.listen or config.management.tls_listen else None
+    default = Config()
+    kinds = [
+        ("server.listen or --listen", config.server.addresses, False),
+        ("tls.listen", config.tls.addresses, False),
+        ("management.listen", config.management.addresses, config.management.listen == default.management.listen),
+        ("management.tls_listen", config.management.tls_addresses, False),
+        ("prometheus.listen", config.prometheus.addresses, config.prometheus.listen == default.prometheus.listen),
+    ]
     with ExitStack() as opened:
         bound = list[list[socket.socket]]()
-        for setting, addresses in kinds.items():
-            bound.append(listeners.bind(addresses, config.server.backlog, setting))
+        for setting, addresses, dispensable in kinds:
+            bound.append(_bound(setting, addresses, config.server.backlog, dispensable=dispensable))
             for listener in bound[-1]:
                 opened.callback(listener.close)
         opened.pop_all()
-    plain, secured, http, https = bound
-    return Listeners(plain, secured, http, https, security)
+    plain, secured, management, management_tls, prometheus = bound
+    return Listeners(plain, secured, management, management_tls, prometheus, security)
+
+
+def _bound(setting: str, addresses: list[Address], backlog: int, *, dispensable: bool) -> list[socket.socket]:
+    """Sockets that listen. A default address that is taken, perhaps by another broker, does not keep this one from
+    serving AMQP. Raises ListenError."""
+    try:
+        return listeners.bind(addresses, backlog, setting)
+    except listeners.ListenError as error:
+        if not dispensable:
+            raise
+        log.warning("%s; going on without (%s = [] or another address ends this warning)", error, setting)
+        return []
 
 
 def _wants_default_user(config: Config, imported: DefinitionsFile | None) -> bool:
@@ -364,10 +388,9 @@ async def _run(
         with admin_socket.listening(config.server.directory) as operators:
             clients.start_soon(admin_socket.serve, server.administration, operators)
             server.listen(bound)
-            if bound.http or bound.https:
-                with _starting():
-                    _open_http(server, bound)
             _announce(server)
+            if bound.http:
+                clients.start_soon(_open_http, server, bound)
             async for number in signals:
                 if number != signal.SIGHUP:
                     log.info("stopping on %s", signal.Signals(number).name)
@@ -386,19 +409,21 @@ async def _finish_import(server: Server, unfinished: bytes) -> None:
         log.error("the import that was cut short cannot be finished, import the file again: %s", error)
 
 
-def _open_http(server: Server, bound: Listeners) -> None:
-    # Imported here: a broker without HTTP does not pay for loading it.
-    from broker.server.http.event_log_routes import EventPages
-    from broker.server.http.http_server import WebServer
-    from broker.server.http.segment_files import SegmentFiles
+async def _open_http(server: Server, bound: Listeners) -> None:
+    """Serve HTTP. AMQP clients are served already: what HTTP needs is loaded now, in a thread."""
+    await trio.to_thread.run_sync(import_module, "broker.server.http.http_services")
+    from broker.server.http.http_services import HttpServices
 
-    files = SegmentFiles(server.config.events_directory, server.config.http.reads_max)
-    web = WebServer(server.config.http, EventPages(server.registry, files).answer, server.nursery)
-    for scheme, sockets, security in (("http", bound.http, None), ("https", bound.https, bound.security)):
+    services = HttpServices(server.config, server.registry, server.administration, server.nursery)
+    for sockets, scheme, security, listen, addresses in (
+        (bound.management, "http", None, services.listen_management, server.http_addresses),
+        (bound.management_tls, "https", bound.security, services.listen_management, server.https_addresses),
+        (bound.prometheus, "http", None, services.listen_prometheus, server.metrics_addresses),
+    ):
         for listener in sockets:
             host, port = listener.getsockname()[:2]
-            web.listen(listener, security)
-            server.http_addresses.append((host, port))
+            listen(listener, security)
+            addresses.append((host, port))
             log.info("listening for HTTP on %s://%s:%d", scheme, _host(host), port)
 
 
@@ -467,7 +492,9 @@ def _announce(server: Server) -> None:
 
 def _descriptors_of_http(config: Config) -> int:
     """A socket and a file for each connection."""
-    return 2 * config.http.connections_max if config.http.listen or config.http.tls_listen else 0
+    management = config.management
+    served = management.listen or management.tls_listen or config.prometheus.listen
+    return 2 * config.http.connections_max if served else 0
 
 
 def _host(host: str) -> str:

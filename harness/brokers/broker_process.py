@@ -41,6 +41,8 @@ class BrokerProcess:
         self.ready_line = ""
         self.tls_address = ("127.0.0.1", 0)
         self._process: subprocess.Popen[str] | None = None
+        self.http: tuple[str, ...] = ("--management-listen", "off", "--prometheus-listen", "off")
+        """What is served by HTTP: nothing, unless a test wants it, and never on the ports of the defaults."""
         self.prefix: tuple[str, ...] = ()
         """What the command is run by, where it needs something of the system."""
         self.program: tuple[str, ...] = (sys.executable, "-m", "broker")
@@ -71,7 +73,7 @@ class BrokerProcess:
     def launch(self) -> None:
         """Start the process and wait for nothing; see `await_ready`."""
         listen = f"{self.address[0]}:{self.address[1]}"
-        command = [*self.program, "serve", "--data-dir", str(self.data_dir), "--listen", listen]
+        command = [*self.program, "serve", "--data-dir", str(self.data_dir), "--listen", listen, *self.http]
         environment = dict(os.environ if self.environment is None else self.environment)
         if self.check_invariants:
             environment.setdefault(CHECK_INVARIANTS, "1")

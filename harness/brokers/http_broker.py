@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 import http.client
-import re
 import socket
 import ssl
 from base64 import b64encode
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.admin.administration import Administration
+from broker.config import Config
+from broker.entities.scheduling.future import Future
+from broker.management.application import application
+from broker.management.call import Management
+from broker.management.segment_files import SegmentFiles
+from broker.server.http.asgi_exchange import Application
+from broker.server.http.http_services import management_settings
+from broker.session.registry import Registry
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.wire_client import Address
+from harness.waiting import eventually
+from storage.definitions.definition_changes import Change, Definitions
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part
 
 GUEST = "guest:guest"
 SECONDS = 15.0
-LISTENING = re.compile(r"listening for HTTP on (https?)://([\w.]+):(\d+)")
+WITHOUT_METRICS = ("--prometheus-listen", "off")
+"""For a broker whose configuration file says where the API is."""
 BOOT = 1
 """The kind of record that stands for one event and holds a name."""
 
@@ -52,19 +63,55 @@ def web_broker(
     """A broker that serves the segments in `directory/events`, with further lines of two sections, and further ones."""
     listen = 'tls_listen = ["127.0.0.1:0"]\n' if tls is not None else ""
     sections = [
-        f'[http]\nlisten = ["127.0.0.1:0"]\n{listen}{http}',
+        f'[management]\nlisten = ["127.0.0.1:0"]\n{listen}',
+        f"[http]\n{http}",
         f"[events]\ndirectory = '{directory / 'events'}'\n{events}",
         settings,
         "" if tls is None else tls.read_text(),
     ]
     config = directory / "web.toml"
     config.write_text("\n".join(sections))
-    return BrokerProcess(directory / "data", "--config", str(config))
+    process = BrokerProcess(directory / "data", "--config", str(config))
+    process.http = WITHOUT_METRICS
+    return process
+
+
+class NoDefinitions:
+    """The definitions store where nothing is to be changed."""
+
+    def write(self, *changes: Change) -> Future[None]:
+        raise AssertionError(f"a change: {changes}")
+
+    async def load(self) -> Definitions:
+        raise AssertionError("definitions are read")
+
+
+def event_log_application(registry: Registry, directory: Path) -> Application:
+    """The API inside a test, with the segments in a directory; nothing can be changed by it."""
+    administration = Administration(
+        registry.broker,
+        registry,
+        NoDefinitions(),
+        end_turn=registry.broker.turn.end,
+        copy_stores=_no_copies,
+        status=dict,
+    )
+    api = Management(registry, administration, SegmentFiles(directory, 2), management_settings(Config()))
+    return application(api)
+
+
+async def _no_copies(directory: Path) -> None:
+    raise AssertionError(f"a backup to {directory}")
 
 
 def web_address(process: BrokerProcess, scheme: str = "http") -> Address:
-    """Where a broker listens for HTTP since its last start."""
-    host, port = [(host, port) for found, host, port in LISTENING.findall(process.log()) if found == scheme][-1]
+    """Where a broker listens for HTTP, or for https or metrics; that comes a moment after it is ready."""
+
+    def listening() -> list[str]:
+        found: list[str] = process.tell("status")[f"{scheme}_listeners"]
+        return found
+
+    host, _, port = eventually(listening, f"{scheme} to be served")[0].rpartition(":")
     return host, int(port)
 
 

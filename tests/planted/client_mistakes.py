@@ -9,7 +9,7 @@ from typing import Any
 
 from broker.config import Config
 from broker.server import serve
-from broker.server.http.http_server import HttpConnection
+from broker.server.http.http_connection import HttpConnection
 from broker.server.net import heartbeats
 from broker.session.connection import Connection
 from broker.session.session_settings import SessionSettings
@@ -50,7 +50,7 @@ def slow_readers_stay(patch: Patch) -> None:
     async def send_all(connection: HttpConnection, data: bytes) -> None:
         await connection._stream.send_all(data)
 
-    patch(HttpConnection, "_send_all", send_all)
+    patch(HttpConnection, "send_all", send_all)
 
 
 @mistake("a client whose bytes lie unread stays", Process("tests/durability/faults/test_pauses.py"), Simulation(2))

@@ -11,6 +11,7 @@ import pytest
 from harness.brokers.broker_core import Core
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.certificate_authority import Authority
+from harness.brokers.http_broker import WITHOUT_METRICS
 from harness.clients.session_client import SessionLayer
 from harness.clients.wire_client import Client
 
@@ -52,9 +53,12 @@ def configured(tmp_path: Path) -> Iterator[Configured]:
     def start(settings: str) -> BrokerProcess:
         config = tmp_path / "leveret.toml"
         config.write_text(settings)
-        started.append(BrokerProcess(tmp_path / "data", "--config", str(config)))
-        started[-1].start()
-        return started[-1]
+        process = BrokerProcess(tmp_path / "data", "--config", str(config))
+        if "management" in settings:
+            process.http = WITHOUT_METRICS
+        started.append(process)
+        process.start()
+        return process
 
     yield start
     for process in started:

@@ -3,90 +3,94 @@
 from __future__ import annotations
 
 import re
-from functools import partial
+from collections.abc import Mapping
 from urllib.parse import urlencode
 
-from broker.server.http import http_access
-from broker.server.http.http_messages import Answer, Request, in_json, problem
-from broker.server.http.segment_files import Segment, SegmentFiles
-from broker.session.registry import Registry
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from broker.management.access import Tag
+from broker.management.answers import Problem, bad_request, in_json, not_found
+from broker.management.call import Call
+from broker.management.resources import Resource, resource
+from broker.management.segment_files import FileSlice, Segment
 from storage.events.event_format import SegmentName, parse_name
 
 LISTED = 100
 LISTED_MAX = 1000
 
-NOT_FOUND = problem(404, "Object Not Found", "Not Found")
-_METHODS = ("GET", "HEAD")
-_RANGE = re.compile(rb"bytes=([0-9]{0,18})-([0-9]{0,18})")
+_RANGE = re.compile("bytes=([0-9]{0,18})-([0-9]{0,18})")
 
 
 class UnsatisfiableRange(Exception):
     """A range that lies behind the end."""
 
 
-class EventPages:
-    """The routes of the event log, with the access each needs."""
+class FileAnswer(Response):
+    """Bytes of a segment, read a chunk at a time while they are sent."""
 
-    def __init__(self, registry: Registry, files: SegmentFiles) -> None:
-        self._registry = registry
-        self._files = files
+    def __init__(self, status: int, headers: Mapping[str, str], content: FileSlice) -> None:
+        super().__init__(None, status, {**headers, "content-length": str(len(content))})
+        self._content = content
 
-    async def answer(self, request: Request) -> Answer:
-        """Answer a request. Raises OSError when the disk does."""
-        match request.path:
-            case ("api", "events"):
-                resource = self._list
-            case ("api", "events", name):
-                resource = partial(self._segment, name)
-            case _:
-                return NOT_FOUND
-        if request.method not in _METHODS:
-            allow = ("Allow", ", ".join(_METHODS))
-            return problem(405, "method_not_allowed", "Method Not Allowed", allow)
-        refused = http_access.refusal(self._registry, request)
-        return refused or (await resource(request))._replace(admitted=True)
-
-    async def _list(self, request: Request) -> Answer:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            after, limit = _place(request.parameters)
-        except ValueError as error:
-            return problem(400, "bad_request", str(error))
-        found, more = await self._files.behind(after, limit)
-        headers = [("Cache-Control", "no-cache")]
-        if more:
-            after |= {segment.name.node: segment.name for segment in found}
-            query = urlencode([*(("after", str(name)) for name in after.values()), ("limit", limit)])
-            headers.append(("Link", f'</api/events?{query}>; rel="next"'))
-        return in_json([_shown(segment) for segment in found], *headers)
-
-    async def _segment(self, name: str, request: Request) -> Answer:
-        parsed = parse_name(name)
-        segment = None if parsed is None else await self._files.find(parsed)
-        if segment is None:
-            return NOT_FOUND
-        tag = f'"{segment.sha256}"'
-        if _matches(request.headers.get(b"if-none-match", b""), tag):
-            return Answer(304, (("ETag", tag),))
-        try:
-            wanted = _range(request, segment.size, tag)
-        except UnsatisfiableRange:
-            size = ("Content-Range", f"bytes */{segment.size}")
-            return problem(416, "range_not_satisfiable", f"The segment has {segment.size} bytes", size)
-        start, end = wanted or (0, segment.size)
-        headers = [("Content-Type", "application/octet-stream"), ("Accept-Ranges", "bytes"), ("ETag", tag)]
-        if wanted:
-            headers.append(("Content-Range", f"bytes {start}-{end - 1}/{segment.size}"))
-        try:
-            return Answer(206 if wanted else 200, tuple(headers), await self._files.open(segment, start, end))
-        except FileNotFoundError:
-            return NOT_FOUND
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            if scope["method"] != "HEAD":
+                while chunk := await self._content.read():
+                    await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._content.close()
 
 
-def _place(parameters: list[tuple[str, str]]) -> tuple[dict[str, SegmentName], int]:
+async def list_segments(call: Call) -> Response:
+    """Sealed segments in their order, a page at a time. Raises OSError when the disk does."""
+    try:
+        after, limit = _place(call.request)
+    except ValueError as error:
+        raise bad_request(str(error)) from None
+    found, more = await call.api.segments.behind(after, limit)
+    headers = {}
+    if more:
+        after |= {segment.name.node: segment.name for segment in found}
+        query = urlencode([*(("after", str(name)) for name in after.values()), ("limit", limit)])
+        headers["link"] = f'</api/events?{query}>; rel="next"'
+    return in_json([_shown(segment) for segment in found], headers)
+
+
+async def show_segment(call: Call) -> Response:
+    """A segment as it is on disk, or a range of it. Raises OSError when the disk does."""
+    parsed = parse_name(call.names["segment"])
+    segment = None if parsed is None else await call.api.segments.find(parsed)
+    if segment is None:
+        raise not_found()
+    tag = f'"{segment.sha256}"'
+    given = call.request.headers
+    if _matches(given.get("if-none-match", ""), tag):
+        return Response(None, 304, {"etag": tag})
+    try:
+        wanted = _range(given, segment.size, tag)
+    except UnsatisfiableRange:
+        size = {"content-range": f"bytes */{segment.size}"}
+        raise Problem(416, "range_not_satisfiable", f"The segment has {segment.size} bytes", size) from None
+    start, end = wanted or (0, segment.size)
+    headers = {"content-type": "application/octet-stream", "accept-ranges": "bytes", "etag": tag}
+    if wanted:
+        headers["content-range"] = f"bytes {start}-{end - 1}/{segment.size}"
+    try:
+        content = await call.api.segments.open(segment, start, end)
+    except FileNotFoundError:
+        raise not_found() from None
+    return FileAnswer(206 if wanted else 200, headers, content)
+
+
+def _place(request: Request) -> tuple[dict[str, SegmentName], int]:
     """Which segments are known, by node, and how many more are wanted. Raises ValueError."""
     after: dict[str, SegmentName] = {}
     limit = LISTED
-    for key, value in parameters:
+    for key, value in request.query_params.multi_items():
         if key == "after":
             name = parse_name(value)
             if name is None:
@@ -106,20 +110,20 @@ def _shown(segment: Segment) -> dict[str, str | int]:
     return {"name": str(name), **name._asdict(), "bytes": segment.size, "sha256": segment.sha256}
 
 
-def _matches(tags: bytes, tag: str) -> bool:
+def _matches(tags: str, tag: str) -> bool:
     """One of the tags of If-None-Match is this one."""
-    listed = [each.strip().removeprefix("W/") for each in tags.decode("latin-1").split(",")]
+    listed = [each.strip().removeprefix("W/") for each in tags.split(",")]
     return tag in listed or listed == ["*"]
 
 
-def _range(request: Request, size: int, tag: str) -> tuple[int, int] | None:
+def _range(headers: Mapping[str, str], size: int, tag: str) -> tuple[int, int] | None:
     """The first byte that is wanted, and the one behind the last; None for all of them.
 
     So it is also for what we need not understand (RFC 9110, 14.2): other units, several ranges, one of another content.
     Raises UnsatisfiableRange.
     """
-    found = _RANGE.fullmatch(request.headers.get(b"range", b""))
-    if found is None or request.headers.get(b"if-range", tag.encode()) != tag.encode():
+    found = _RANGE.fullmatch(headers.get("range", ""))
+    if found is None or headers.get("if-range", tag) != tag:
         return None
     first, last = found[1], found[2]
     if first:
@@ -133,3 +137,9 @@ def _range(request: Request, size: int, tag: str) -> tuple[int, int] | None:
     if start >= end:
         raise UnsatisfiableRange
     return start, end
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/events", GET=(Tag.MONITORING, list_segments)),
+    resource("/api/events/{segment}", GET=(Tag.MONITORING, show_segment)),
+]

@@ -117,8 +117,11 @@ def expect_refusal(
     data_dir: Path, *words: str, address: str = "127.0.0.1:0", options: Sequence[str] = (), prefix: Sequence[str] = ()
 ) -> None:
     """`serve` ends with exit code 1 and one line that has these words; nothing looks like a start."""
+    without = () if options else ("--management-listen", "off", "--prometheus-listen", "off")
     command = [*prefix, sys.executable, "-m", "broker", "serve", "--data-dir", str(data_dir), "--listen", address]
-    result = subprocess.run([*command, *options], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    result = subprocess.run(
+        [*command, *(options or without)], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
     errors = [line for line in result.stderr.splitlines() if line]
     assert (result.returncode, result.stdout, len(errors)) == (1, "", 1), errors
     assert errors[0].startswith("leveret: error: ")
@@ -150,9 +153,13 @@ def test_a_second_broker_on_the_same_data_or_port(fresh_broker: BrokerProcess, d
     assert drain(dial(), "q") == [b"1"]
 
 
-HTTP, TLS = "[http]\n", '[tls]\nlisten = ["127.0.0.1:0"]\n'
+HTTP, TLS = "[management]\n", '[tls]\nlisten = ["127.0.0.1:0"]\n'
 REFUSED_SETTINGS = {
-    "HTTP on a port in use": (HTTP + 'listen = ["{taken}"]', "{taken}: another program listens there", "(http.listen)"),
+    "HTTP on a port in use": (
+        HTTP + 'listen = ["{taken}"]',
+        "{taken}: another program listens there",
+        "(management.listen)",
+    ),
     "HTTPS without a certificate": (HTTP + 'tls_listen = ["127.0.0.1:0"]', "tls.certificate_file: expected the file"),
     "no such certificate": (TLS + 'certificate_file = "{tmp}/none.pem"', "{tmp}/none.pem: cannot be read: "),
     "a path that is none": (TLS + 'certificate_file = "a\\u0000b"', "null"),
@@ -162,7 +169,7 @@ REFUSED_SETTINGS = {
         HTTP + 'listen = ["no.such.host.invalid:0"]',
         "expected an address of this machine, or",
     ),
-    "a name that is none": (HTTP + f'listen = ["{"x" * 70}:1"]', "not a host's name", "(http.listen)"),
+    "a name that is none": (HTTP + f'listen = ["{"x" * 70}:1"]', "not a host's name", "(management.listen)"),
 }
 """Settings, and words of the line that refuses them. Certificates: tests/unit/net/test_tls_broker.py."""
 

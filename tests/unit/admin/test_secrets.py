@@ -32,7 +32,7 @@ from harness.waiting import eventually
 from tests.unit.conftest import Configured
 
 SECRET = "hunter2hunter2"
-LOGGED = 'logs = {level = "debug"}\nhttp = {listen = ["127.0.0.1:0"]}\n'
+LOGGED = 'logs = {level = "debug"}\nmanagement = {listen = ["127.0.0.1:0"]}\n'
 
 
 def shows(text: str) -> list[str]:

@@ -15,10 +15,9 @@ import trio.testing
 
 from broker.config import Http
 from broker.entities.vhosts.users import User
-from broker.server.http import segment_files
-from broker.server.http.event_log_routes import EventPages
-from broker.server.http.http_server import HttpConnection
-from broker.server.http.segment_files import SegmentFiles
+from broker.management import segment_files
+from broker.management.segment_files import SegmentFiles
+from broker.server.http.http_connection import HttpConnection
 from broker.session.login import authenticate
 from broker.session.login.login_throttle import ThrottleLimits
 from broker.session.login.passwords import SHA256, hash_password
@@ -27,7 +26,7 @@ from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from harness.brokers.broker_core import Core
-from harness.brokers.http_broker import Reply, request, write_segments
+from harness.brokers.http_broker import Reply, event_log_application, request, write_segments
 
 FAR = Peer("192.0.2.7", 50000, "192.0.2.1", 15672, loopback=False)
 NEAR = FAR._replace(host="127.0.0.1", loopback=True)
@@ -46,12 +45,12 @@ class Visitor:
     """A client at some address; each request over a connection of its own."""
 
     def __init__(self, registry: Registry, directory: Path, peer: Peer) -> None:
-        self._pages = EventPages(registry, SegmentFiles(directory, 2))
+        self._application = event_log_application(registry, directory)
         self._peer = peer
 
     async def ask(self, user: str) -> Reply:
         ours, theirs = trio.testing.memory_stream_pair()
-        connection = HttpConnection(theirs, self._peer, Http(), self._pages.answer)
+        connection = HttpConnection(theirs, self._peer, Http(), self._application)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(connection.serve)
             await ours.send_all(request(PAGE, "GET", "Connection: close", user=user))

@@ -10,7 +10,6 @@ import json
 import random
 import re
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -123,7 +122,7 @@ def test_after_names_the_last_segment_of_each_node(site: Site) -> None:
 
 def test_parameters_that_mean_nothing_are_refused(site: Site) -> None:
     limits = ("limit=0", "limit=1001", "limit=x", "limit=-1", "limit=%D9%A3")
-    for query in ("after=notes.txt", "after=", *limits, "afterr=x", "after", "&&"):
+    for query in ("after=notes.txt", "after=", *limits, "afterr=x", "after"):
         assert site.ask(f"/api/events?{query}").status == 400, query
 
 
@@ -187,7 +186,6 @@ def test_what_is_no_segment_is_not_found(site: Site) -> None:
     name = "-00000001-0000000000000001-0000000000000001.events"
     for path in (
         "/api/events/notes.txt",
-        "/api/events/",
         "/api/events/_tmp.one-00000011-0000000000000001",
         "/api/events/one-00000099-0000000000000001-0000000000000001.events",
         *(f"/api/events/{up}outside{name}" for up in ("../", "..%2F", "%2e%2e%2f", "..%5c")),
@@ -218,10 +216,11 @@ def test_a_segment_that_is_removed_while_it_is_fetched(site: Site, caller: Calle
 
 
 def test_nothing_can_be_changed(site: Site) -> None:
-    """RabbitMQ names OPTIONS too, and has 501 for a method that nobody knows."""
+    """RabbitMQ has 501 for a method that nobody knows."""
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "FOO"):
         reply = site.ask("/api/events", method=method)
-        assert (reply.status, reply.headers["allow"]) == (405, "GET, HEAD"), method
+        status = 200 if method == "OPTIONS" else 405
+        assert (reply.status, reply.headers["allow"], reply.body) == (status, "HEAD, GET, OPTIONS", b""), method
 
 
 @pytest.mark.parametrize(
@@ -242,14 +241,27 @@ def test_other_ways_to_ask(caller: Caller, said: bytes, status: int, ends: bool)
         assert caller.ended()
 
 
-def test_a_body_is_not_wanted(site: Site) -> None:
-    for method, status in (("GET", 413), ("HEAD", 413), ("POST", 405)):
-        reply = site.ask("/api/events", method=method, body=bytes(1 << 18))
-        assert (reply.status, reply.headers["connection"]) == (status, "close")
-    for framing in ("Content-Length: 5", "Transfer-Encoding: chunked", "Expect: 100-continue"):
-        with closing(Caller(site.address)) as caller:
-            caller.request("/api/events", "GET", framing)
-            assert caller.hear().status == (200 if framing.startswith("Expect") else 413), framing
+@pytest.mark.parametrize(
+    ("size", "lines", "status", "connection"),
+    [
+        (100, ["Content-Length: 100"], 200, None),
+        (0, ["Transfer-Encoding: chunked"], 200, None),
+        (0, ["Content-Length: 100", "Expect: 100-continue"], 200, "close"),
+        (1 << 18, [f"Content-Length: {1 << 18}"], 200, "close"),
+    ],
+    ids=["short", "chunked", "not asked for", "long"],
+)
+def test_a_body_that_nothing_reads(
+    caller: Caller, size: int, lines: list[str], status: int, connection: str | None
+) -> None:
+    """A short one is passed over, and the connection goes on; behind another one it ends."""
+    caller.request("/api/events", "GET", *lines)
+    caller.say(bytes(size) if size else b"0\r\n\r\n" if "chunked" in lines[0] else b"")
+    answer = caller.hear()
+    assert (answer.status, answer.headers.get("connection")) == (status, connection)
+    if connection is None:
+        caller.request("/api/events")
+        assert caller.hear().status == 200
 
 
 @pytest.mark.parametrize(
@@ -265,7 +277,6 @@ def test_a_body_is_not_wanted(site: Site) -> None:
         b"GET nowhere HTTP/1.1\r\nHost: a\r\n\r\n",
         b"GET http://[ HTTP/1.1\r\nHost: a\r\n\r\n",
         b"GET /\xff HTTP/1.1\r\nHost: a\r\n\r\n",
-        b"GET /api/events?" + b"a=&" * 500 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
         bytes(range(256)),
     ],
@@ -307,11 +318,13 @@ def test_a_wrong_login(site: Site, caller: Caller) -> None:
     for user in ("guest:wrong", "nobody:guest", "guest:", ":", "mon:p"):
         reply = site.ask("/api/events", user=user)
         assert reason(reply) == refused("Login failed")
-        assert reply.headers["www-authenticate"] == 'Basic realm="Leveret"'
+        assert reply.headers["www-authenticate"] == 'Basic realm="RabbitMQ Management"'
         logged = f"login refused: user '{user.partition(':')[0]}' - invalid credentials"
         eventually(lambda logged=logged: logged in site.broker.log(), "the log")  # type: ignore[misc]
-    assert reason(site.ask("/api/events", user=None)) == refused("Login failed")
-    assert reason(site.ask("/api/events", user=None, Authorization="Bearer abc")) == refused("Login failed")
+    for headers in ({}, {"Authorization": "Bearer abc"}):
+        reply = site.ask("/api/events", user=None, **headers)
+        assert (reply.status, reply.body) == (401, b"")
+        assert reply.headers["www-authenticate"] == 'Basic realm="RabbitMQ Management"'
     for credentials in ("", " !!!", " Z3Vlc3Q", " Z3Vlc3Q=", " Z3Vlc3Q6 Z3Vlc3Q=", " "):
         assert site.ask("/api/events", user=None, Authorization=f"Basic{credentials}").status == 400, credentials
     caller.request("/api/events", "GET", "Authorization: Basic Z3Vlc3Q6Z3Vlc3Q=")

@@ -127,7 +127,7 @@ def of_https(address: Address) -> bytes:
 
 def test_a_hangup_reloads_for_new_connections(tmp_path: Path, configured: Configured) -> None:
     authority = Authority(tmp_path)
-    process = configured(authority.config().read_text() + '[http]\ntls_listen = ["127.0.0.1:0"]\n')
+    process = configured(authority.config().read_text() + '[management]\ntls_listen = ["127.0.0.1:0"]\n')
     https = web_address(process, "https")
     before = fingerprint(process, authority)
     assert of_https(https) == before

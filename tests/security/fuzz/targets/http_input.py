@@ -12,16 +12,15 @@ import trio.testing
 
 from broker.config import Http
 from broker.entities.vhosts.users import User
-from broker.server.http.event_log_routes import EventPages
-from broker.server.http.http_server import HttpConnection
-from broker.server.http.segment_files import SegmentFiles
+from broker.server.http.asgi_exchange import Application
+from broker.server.http.http_connection import HttpConnection
 from broker.session.login.login_throttle import ThrottleLimits
 from broker.session.login.passwords import SHA256, hash_password
 from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from harness.brokers.broker_core import Core
-from harness.brokers.http_broker import write_segments
+from harness.brokers.http_broker import event_log_application, write_segments
 from tests.security.fuzz.broker_under_test import scratch_directory, watching_logs
 from tests.security.fuzz.choices import Choices, once_in, pick
 
@@ -111,10 +110,10 @@ def said(choices: Choices) -> list[bytes]:
     return [*pieces, whole]
 
 
-async def converse(pages: EventPages, pieces: list[bytes]) -> bytes:
+async def converse(application: Application, pieces: list[bytes]) -> bytes:
     """What the broker answers to some pieces, and then the end."""
     ours, theirs = trio.testing.memory_stream_pair()
-    connection = HttpConnection(theirs, PEER, Http(), pages.answer)
+    connection = HttpConnection(theirs, PEER, Http(), application)
     heard = bytearray()
 
     async def speak() -> None:
@@ -155,11 +154,11 @@ def opened() -> Iterator[Callable[[Choices], None]]:
     """The target, ready for inputs."""
     with scratch_directory() as directory, watching_logs(SECRET) as failures:
         with closing(Core(directory / "messages")) as core:
-            pages = _pages(core, directory)
+            application = _application(core, directory)
 
             def take(choices: Choices) -> None:
                 clock = trio.testing.MockClock(autojump_threshold=0)
-                heard = trio.run(converse, pages, said(choices), clock=clock)
+                heard = trio.run(converse, application, said(choices), clock=clock)
                 assert SECRET.encode() not in heard
                 check(heard)
                 failures.check()
@@ -167,11 +166,11 @@ def opened() -> Iterator[Callable[[Choices], None]]:
             yield take
 
 
-def _pages(core: Core, directory: Path) -> EventPages:
+def _application(core: Core, directory: Path) -> Application:
     write_segments(directory / "events", "one", 1, 2, 1)
     (directory / OUTSIDE).write_text(SECRET)
     users = core.broker.users.by_name
     for name, tags in (("mon", ("monitoring",)), ("plain", ())):
         users[name] = User(name, hash_password(SECRET.encode()), SHA256, tags)
     registry = Registry(core.broker, SessionSettings(throttle=ThrottleLimits(0, 1.0, 1.0)))
-    return EventPages(registry, SegmentFiles(directory / "events", 2))
+    return event_log_application(registry, directory / "events")

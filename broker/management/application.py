@@ -1,0 +1,187 @@
+"""The API as one ASGI application: the tables of routes put together, and what holds for all of them.
+
+A request passes, in this order: the route is found (404), the method is one of its own (405, and OPTIONS is answered),
+the answer's form is wanted (406), a browser's request comes from no other site (403), the credentials are right (401,
+429), the user has the tag and sees the virtual host (401). Then the route's handler has it. So what RabbitMQ answers
+without credentials is answered without them here too, and nothing else is.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import trio
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route, Router
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from broker.admin.protocol import AdministrationError
+from broker.management import access
+from broker.management.access import Account, Tag
+from broker.management.answers import Problem, bad_request, empty, not_found, problem_answer
+from broker.management.call import Call, Management, names_of, visitor_of
+from broker.management.resources import Operation, Resource
+from broker.management.routes.route_table import RESOURCES
+from broker.session.direct_session import Refused
+from broker.wire.constants import ReplyCode
+
+log = logging.getLogger("leveret.http")
+
+PAGE = Path(__file__).parent / "page"
+CHANGES = frozenset({"PUT", "POST", "DELETE", "PATCH"})
+JSON_RANGES = frozenset({"*/*", "application/*", "application/json"})
+
+
+def application(api: Management) -> ASGIApp:
+    """The API and the web page."""
+    routes: list[Route | Mount] = [Route(each.path, Endpoint(api, each)) for each in RESOURCES]
+    if PAGE.is_dir():
+        routes.append(Mount("/", decoding(StaticFiles(directory=PAGE, html=True))))
+    app: ASGIApp = with_prefix(api.settings.path_prefix, Router(routes, redirect_slashes=False, default=unknown_route))
+    if api.settings.cors_origins:
+        app = CORSMiddleware(
+            app,
+            allow_origins=api.settings.cors_origins,
+            allow_credentials="*" not in api.settings.cors_origins,
+            allow_methods=["GET", "HEAD", "PUT", "DELETE", "POST", "OPTIONS"],
+            allow_headers=["*"],
+            max_age=api.settings.cors_max_age_seconds,
+        )
+    return app
+
+
+class Endpoint:
+    """A resource as an ASGI application."""
+
+    def __init__(self, api: Management, resource: Resource) -> None:
+        self._api = api
+        self._resource = resource
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            response = await self._answer(Request(scope, receive))
+        except Problem as problem:
+            await trio.sleep(problem.delay)
+            response = problem_answer(problem)
+        await response(scope, receive, send)
+
+    async def _answer(self, request: Request) -> Response:
+        operation = self._operation(request)
+        if operation is None:
+            return empty(200, {"allow": self._resource.allow})
+        account = access.ANYBODY if operation.tag is None else self._admitted(request, operation.tag)
+        try:
+            return await operation.handler(Call(self._api, request, account))
+        except Refused as refused:
+            raise problem_of(refused) from None
+        except AdministrationError as error:
+            raise problem_of_administration(error) from None
+
+    def _operation(self, request: Request) -> Operation | None:
+        """What is asked for; None for OPTIONS. Raises Problem."""
+        method = request.method
+        if method == "OPTIONS":
+            return None
+        operation = self._resource.operations.get("GET" if method == "HEAD" else method)
+        if operation is None:
+            raise Problem(405, headers={"allow": self._resource.allow})
+        if not takes_json(request):
+            raise Problem(406)
+        if method in CHANGES:
+            self._assert_same_site(request)
+        return operation
+
+    def _assert_same_site(self, request: Request) -> None:
+        """Browsers send a user's credentials with what other sites have them ask, and say which site it was."""
+        origin = request.headers.get("origin", "")
+        allowed = self._api.settings.cors_origins
+        if not origin or origin in allowed or "*" in allowed:
+            return
+        if urlsplit(origin).netloc != request.headers.get("host"):
+            raise Problem(
+                403, "forbidden", "a change that another site's page asks for (management.cors_allow_origins)"
+            )
+
+    def _admitted(self, request: Request, tag: Tag) -> Account:
+        """The user whose request it is, who may make it. Raises Problem 400, 401 or 429."""
+        visitor = visitor_of(request)
+        account = access.account(self._api.registry, visitor.peer, authorization_of(request))
+        visitor.admit()
+        account.require(tag)
+        vhost = names_of(request).get("vhost") if self._resource.in_vhost else None
+        if vhost in self._api.broker.vhosts:
+            allowed = account.sees if request.method in ("GET", "HEAD") else account.enters
+            if not allowed(vhost):
+                raise access.denied(account.name, "User not authorised to access virtual host")
+        return account
+
+
+def authorization_of(request: Request) -> str:
+    """The credentials of a request; two of them are none that can be read. Raises Problem 400."""
+    given = request.headers.getlist("authorization")
+    if len(given) > 1:
+        raise Problem(400)
+    return given[0] if given else ""
+
+
+def takes_json(request: Request) -> bool:
+    """The client takes JSON by its header Accept."""
+    ranges = [part.partition(";q=")[0].strip() for part in request.headers.get("accept", "*/*").split(",")]
+    return not JSON_RANGES.isdisjoint(ranges)
+
+
+def problem_of(refused: Refused) -> Problem:
+    """What was refused over AMQP, in the API's terms."""
+    if refused.code == ReplyCode.ACCESS_REFUSED:
+        return Problem(401, "not_authorised", refused.text)
+    if refused.code == ReplyCode.NOT_FOUND:
+        return Problem(404, "not_found", refused.explanation)
+    return bad_request(refused.explanation)
+
+
+def problem_of_administration(error: AdministrationError) -> Problem:
+    """What the administration refused, in the API's terms."""
+    if error.kind == "not_found":
+        return not_found()
+    if error.kind == "failed":
+        return Problem(500, "internal_error", str(error))
+    return bad_request(str(error))
+
+
+async def unknown_route(scope: Scope, receive: Receive, send: Send) -> None:
+    """404 for anybody; OPTIONS is answered wherever it is sent, as by RabbitMQ."""
+    if scope["method"] == "OPTIONS":
+        response = empty(200, {"allow": "HEAD, GET, OPTIONS"})
+    else:
+        response = problem_answer(not_found())
+    await response(scope, receive, send)
+
+
+def with_prefix(prefix: str, app: ASGIApp) -> ASGIApp:
+    """An application below a path; a slash at the end of a route is passed over."""
+
+    async def below(scope: Scope, receive: Receive, send: Send) -> None:
+        path: str = scope["path"]
+        if not path.startswith(prefix):
+            await unknown_route(scope, receive, send)
+            return
+        path = path.removeprefix(prefix) or "/"
+        if path.startswith("/api/") and path != "/api/":
+            path = path.removesuffix("/")
+        await app({**scope, "path": path}, receive, send)
+
+    return below
+
+
+def decoding(app: ASGIApp) -> ASGIApp:
+    """An application that wants paths decoded."""
+
+    async def decoded(scope: Scope, receive: Receive, send: Send) -> None:
+        await app({**scope, "path": unquote(scope["path"])}, receive, send)
+
+    return decoded

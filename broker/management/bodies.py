@@ -1,0 +1,122 @@
+"""Bodies of requests: JSON objects, read up to a limit, large ones few at a time."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import trio
+from starlette.requests import ClientDisconnect, Request
+
+from broker.management.answers import Problem, bad_request
+
+LARGE_BYTES = 256 * 1024
+
+
+class Bodies:
+    """Reads bodies of at most `bytes_max`; two large ones at a time, so that memory stays bounded."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._large = trio.CapacityLimiter(2)
+
+    async def read(self, request: Request) -> bytes:
+        """A request's body. Raises Problem 413 or 408."""
+        announced = request.headers.get("content-length", "")
+        if announced.isdecimal() and int(announced) <= LARGE_BYTES:
+            return await self._read(request)
+        async with self._large:
+            return await self._read(request)
+
+    async def _read(self, request: Request) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        try:
+            async for part in request.stream():
+                size += len(part)
+                if size > self._bytes_max:
+                    raise Problem(413, "content_too_large", f"the body is larger than {self._bytes_max} bytes")
+                parts.append(part)
+        except ClientDisconnect:
+            raise Problem(408, "request_timeout", "the request did not arrive in time") from None
+        return b"".join(parts)
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """The object that a body is; nothing, and null, are an empty one. Raises Problem 400."""
+    if not body.strip():
+        return {}
+    try:
+        value = msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        value = _with_escapes(body)
+    if value is None:
+        return {}
+    if isinstance(value, str):
+        raise Problem(400, "not_json", "body is not a JSON object. Was the input doubly-JSON-encoded?")
+    if not isinstance(value, dict):
+        raise Problem(400, "not_json", "body is not a JSON object")
+    return value
+
+
+def _with_escapes(body: bytes) -> Any:
+    """The same by another reader, which takes escapes of lone surrogates: that is how names that are not UTF-8 come."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise Problem(400, "not_json", "body is not valid JSON") from None
+
+
+class Fields:
+    """The values of a body, read and checked one by one. What cannot be used raises Problem 400."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self.values = values
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
+
+    def require(self, *names: str) -> None:
+        """All of these are there."""
+        missing = [name for name in names if name not in self.values]
+        if missing:
+            raise bad_request(
+                [{"key_missing": name} for name in missing] if len(missing) > 1 else f"key_missing: {missing[0]}"
+            )
+
+    def text(self, name: str, default: str = "") -> str:
+        """A text."""
+        value = self.values.get(name, default)
+        if not isinstance(value, str):
+            raise bad_request(["not_string", name])
+        return value
+
+    def flag(self, name: str, *, default: bool = False) -> bool:
+        """True or false, which may be written as texts."""
+        value = self.values.get(name, default)
+        value = {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+        if not isinstance(value, bool):
+            raise bad_request(["not_boolean", value])
+        return value
+
+    def number(self, name: str, default: int = 0) -> int:
+        """A whole number, which may be written as a text."""
+        value = self.values.get(name, default)
+        if isinstance(value, str):
+            try:
+                return int(value)
+            except ValueError:
+                raise bad_request(["not_integer", value]) from None
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise bad_request(["not_int", name])
+        return value
+
+    def table(self, name: str) -> dict[str, Any]:
+        """Names with values; an empty list is an empty table."""
+        value = self.values.get(name, {})
+        if value == []:
+            return {}
+        if not isinstance(value, dict):
+            raise bad_request(["not_a_table", name])
+        return value

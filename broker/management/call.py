@@ -1,0 +1,153 @@
+"""What the API works on, and one request to it whose user has logged in."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+from urllib.parse import unquote
+
+import trio
+from starlette.requests import Request
+
+from broker.admin.administration import Administration
+from broker.entities.scheduling.future import Future
+from broker.entities.vhosts.vhost import VHost
+from broker.management.access import Account
+from broker.management.answers import Problem, not_found
+from broker.management.bodies import Bodies, Fields, json_object
+from broker.management.list_query import ListQuery, read_list_query
+from broker.management.segment_files import SegmentFiles
+from broker.management.visitor import SCOPE_KEY, Visitor
+from broker.session.direct_session import DirectSession, Refused
+from broker.session.registry import Registry
+from broker.wire.assembler import Command
+
+BLOCKED_SECONDS = 10.0
+"""How long a publish may wait for an alarm to end."""
+
+
+class ManagementSettings(NamedTuple):
+    """What the API takes from the configuration, and says of the broker.
+
+    `version` is the RabbitMQ version whose behaviour is claimed; `product_version` is the broker's own.
+    """
+
+    node: str
+    cluster_name: str
+    version: str
+    product_version: str
+    rates_mode: str
+    path_prefix: str
+    body_bytes_max: int
+    cors_origins: tuple[str, ...]
+    cors_max_age_seconds: int
+
+
+class Management:
+    """What the API works on. `status` is how the process does: see `Administration`."""
+
+    def __init__(
+        self, registry: Registry, administration: Administration, segments: SegmentFiles, settings: ManagementSettings
+    ) -> None:
+        self.broker = registry.broker
+        self.registry = registry
+        self.administration = administration
+        self.segments = segments
+        self.settings = settings
+        self.bodies = Bodies(settings.body_bytes_max)
+
+    @property
+    def status(self) -> Callable[[], dict[str, Any]]:
+        """How the process does."""
+        return self.administration.status
+
+
+class Call:
+    """One request, and the user whose it is. `names` are the parts of its path, decoded."""
+
+    def __init__(self, api: Management, request: Request, account: Account) -> None:
+        self.api = api
+        self.broker = api.broker
+        self.request = request
+        self.account = account
+        self.names: Mapping[str, str] = names_of(request)
+        self.parameters: Mapping[str, str] = request.query_params
+
+    @property
+    def visitor(self) -> Visitor:
+        """The client."""
+        return visitor_of(self.request)
+
+    async def fields(self) -> Fields:
+        """The request's body, an object. Raises Problem 400, 408 or 413."""
+        return Fields(json_object(await self.api.bodies.read(self.request)))
+
+    def list_query(self, *, paged: bool = False) -> ListQuery:
+        """What is asked of a list. Raises Problem 400."""
+        return read_list_query(self.parameters, paged=paged)
+
+    def flag(self, name: str) -> bool:
+        """A query parameter is `true`."""
+        return self.parameters.get(name) == "true"
+
+    @property
+    def vhost(self) -> VHost:
+        """The virtual host that the path names. Raises Problem 404."""
+        vhost = self.broker.vhosts.get(self.names["vhost"])
+        if vhost is None:
+            raise not_found()
+        return vhost
+
+    def vhosts(self) -> list[VHost]:
+        """The virtual hosts that the path names, or all that the user sees, by name. Raises Problem 404."""
+        if "vhost" in self.names:
+            return [self.vhost]
+        return [vhost for name, vhost in sorted(self.broker.vhosts.items()) if self.account.sees(name)]
+
+    @asynccontextmanager
+    async def session(self) -> AsyncIterator[DirectSession]:
+        """An AMQP channel of the user in the virtual host that the path names. Raises Problem 404 if there is none."""
+        if self.names["vhost"] not in self.broker.vhosts:
+            raise Problem(404, "not_found", "vhost_not_found")
+        session = DirectSession(self.api.registry, self.visitor.peer, self.account.name, self.names["vhost"])
+        try:
+            yield session
+        finally:
+            session.close()
+            self.api.administration.end_turn()
+
+    async def answered(self, answer: Future[Command]) -> Command:
+        """The answer of a session. Raises Refused, and Problem 503 where a publish waits for an alarm too long."""
+        administration = self.api.administration
+        administration.end_turn()
+        with trio.move_on_after(BLOCKED_SECONDS):
+            while not answer.done and self.broker.alarms.raised:
+                await _settled_or_changed(answer)
+        if not answer.done and self.broker.alarms.raised:
+            raise Problem(503, "blocked", f"publishers are blocked: {self.broker.alarms.reason}")
+        return await administration.settled(answer)
+
+
+LOOK_SECONDS = 0.1
+
+
+async def _settled_or_changed(answer: Future[Command]) -> None:
+    settled = trio.Event()
+    answer.then(lambda _: settled.set())
+    with trio.move_on_after(LOOK_SECONDS):
+        await settled.wait()
+
+
+def names_of(request: Request) -> dict[str, str]:
+    """The parts of a path that are names, decoded once. Bytes that are not UTF-8 become single surrogates."""
+    return {key: unquote(value, errors="surrogateescape") for key, value in request.path_params.items()}
+
+
+def visitor_of(request: Request) -> Visitor:
+    """The client behind a request."""
+    visitor: Visitor = request.scope["extensions"][SCOPE_KEY]
+    return visitor
+
+
+__all__ = ["BLOCKED_SECONDS", "Call", "Management", "ManagementSettings", "Refused", "names_of", "visitor_of"]

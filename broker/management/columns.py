@@ -1,0 +1,59 @@
+"""What the API shows of one kind of thing: a table of columns, each worked out by itself.
+
+A list of 10,000 things is sorted by one column and cut to a page before the other columns of any of them are worked
+out, and of those only the ones that were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+ABSENT: Any = object()
+"""The value of a column that this one has not got: it is left out."""
+
+
+class Columns(Generic[T]):
+    """Columns by name, in the order in which they are shown."""
+
+    def __init__(self, table: Mapping[str, Callable[[T], Any]]) -> None:
+        self._table = dict(table)
+
+    def row(self, thing: T, wanted: Iterable[str] = ()) -> dict[str, Any]:
+        """What is shown of a thing: all of it, or the columns that are `wanted`, where a dot leads into a column."""
+        paths = [path.split(".") for path in wanted]
+        names = {path[0] for path in paths}
+        row = {}
+        for name, column in self._table.items():
+            if not names or name in names:
+                value = column(thing)
+                if value is not ABSENT:
+                    row[name] = value
+        return pruned(row, paths) if paths else row
+
+    def value(self, thing: T, path: str) -> Any:
+        """One value; ABSENT if there is none."""
+        name, _, rest = path.partition(".")
+        column = self._table.get(name)
+        value = ABSENT if column is None else column(thing)
+        for key in rest.split(".") if rest else ():
+            value = value.get(key, ABSENT) if isinstance(value, Mapping) else ABSENT
+        return value
+
+
+def pruned(value: Any, paths: list[list[str]]) -> Any:
+    """What these paths lead to in a value. Paths that lead nowhere are left out."""
+    if not isinstance(value, Mapping):
+        return value
+    kept: dict[str, Any] = {}
+    for name in dict.fromkeys(path[0] for path in paths):
+        if name not in value:
+            continue
+        below = [path[1:] for path in paths if path[0] == name and len(path) > 1]
+        whole = any(path == [name] for path in paths)
+        part = value[name] if whole or not below else pruned(value[name], below)
+        if part != {} or whole:
+            kept[name] = part
+    return kept

@@ -1,0 +1,45 @@
+"""Routes: a path, what each method does there, and the tag that its user needs."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import NamedTuple
+
+from starlette.responses import Response
+
+from broker.management.access import Tag
+from broker.management.call import Call
+
+Handler = Callable[[Call], Awaitable[Response]]
+ORDER = ("HEAD", "GET", "PUT", "DELETE", "POST", "OPTIONS")
+"""In which methods are listed in the header Allow."""
+
+
+class Operation(NamedTuple):
+    """What a method does. With no tag anybody may ask, without credentials."""
+
+    tag: Tag | None
+    handler: Handler
+
+
+class Resource(NamedTuple):
+    """A path with names in braces, and its operations by method.
+
+    With `in_vhost` the path has a virtual host that the user has to see, or to have a permission in for anything but
+    reading.
+    """
+
+    path: str
+    operations: Mapping[str, Operation]
+    in_vhost: bool
+
+    @property
+    def allow(self) -> str:
+        """The methods that there are, as the header Allow lists them."""
+        methods = {*self.operations, "OPTIONS", *(["HEAD"] if "GET" in self.operations else [])}
+        return ", ".join(method for method in ORDER if method in methods)
+
+
+def resource(path: str, *, in_vhost: bool = False, **operations: tuple[Tag | None, Handler]) -> Resource:
+    """A row of a table of routes: `resource("/api/whoami", GET=(Tag.ANY, whoami))`."""
+    return Resource(path, {method: Operation(*operation) for method, operation in operations.items()}, in_vhost)

@@ -1,0 +1,163 @@
+"""One request and its answer, between h11 and an ASGI application.
+
+What a client has sent is never logged: h11's complaints quote it, and there may be a password in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, MutableMapping
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import Any, Protocol
+from urllib.parse import unquote
+
+import h11
+import trio
+
+from broker.config import Http
+from broker.management.visitor import SCOPE_KEY, Visitor
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+BODY_STEP_BYTES = 1 << 20
+"""For each such part of a body a client has the time that a request may take."""
+PIECE_BYTES = 256 * 1024
+"""For each such piece of an answer a client has the time that sending may take."""
+UNREAD_BYTES_MAX = 64 * 1024
+"""A body that nothing has read is read up to this size, so that the connection can go on after the answer."""
+
+
+class Wire(Protocol):
+    """The connection that carries an exchange."""
+
+    async def receive(self) -> bytes:
+        """What the client sends next; empty at its end."""
+
+    async def send_all(self, data: bytes) -> None:
+        """Send bytes. Raises trio.TooSlowError when the client does not take them."""
+
+
+class Exchange:
+    """A request whose head has come, and what the application answers. `status` is 0 until it has answered."""
+
+    def __init__(self, http: h11.Connection, head: h11.Request, wire: Wire, visitor: Visitor, settings: Http) -> None:
+        self.status = 0
+        self._http = http
+        self._head = head
+        self._wire = wire
+        self._visitor = visitor
+        self._request_seconds = settings.request_timeout_seconds
+        self._deadline = float("inf")
+        self._body_bytes = 0
+        self._whole = False
+        self._start: Message | None = None
+
+    @property
+    def ended(self) -> bool:
+        """The answer is sent to its end."""
+        return self._http.our_state in (h11.DONE, h11.MUST_CLOSE)
+
+    def scope(self, *, secured: bool) -> Message:
+        """The request as ASGI describes it (specification 2.4: a client that goes is an OSError of `send`).
+
+        `path` is as it came, percent-encoded: a name in it may have a slash. Raises ValueError for a target that is
+        no path.
+        """
+        path, _, query = _origin_form(self._head.target.decode("ascii")).partition("?")
+        unquote(path, errors="strict")
+        return {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.4"},
+            "http_version": self._head.http_version.decode(),
+            "method": self._head.method.decode(),
+            "scheme": "https" if secured else "http",
+            "path": path,
+            "raw_path": path.encode(),
+            "query_string": query.encode(),
+            "root_path": "",
+            "headers": list(self._head.headers),
+            "client": (self._visitor.peer.host, self._visitor.peer.port),
+            "server": (self._visitor.peer.local_host, self._visitor.peer.local_port),
+            "extensions": {SCOPE_KEY: self._visitor},
+        }
+
+    # The request's body
+
+    async def receive(self) -> Message:
+        """The next part of the body. A client that is gone, or takes too long for it, has disconnected."""
+        if self._whole:
+            return {"type": "http.request", "body": b"", "more_body": False}
+        try:
+            event = await self._next_event()
+        except (h11.RemoteProtocolError, trio.TooSlowError):
+            return {"type": "http.disconnect"}
+        if isinstance(event, h11.Data):
+            return {"type": "http.request", "body": bytes(event.data), "more_body": True}
+        if isinstance(event, h11.EndOfMessage):
+            self._whole = True
+            return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.disconnect"}
+
+    async def _next_event(self) -> Any:
+        if self._deadline == float("inf"):
+            self._deadline = trio.current_time() + self._request_seconds
+        if self._http.they_are_waiting_for_100_continue:
+            go_on = h11.InformationalResponse(status_code=100, headers=[], reason=b"Continue")
+            await self._wire.send_all(self._http.send(go_on) or b"")
+        with trio.fail_at(self._deadline):
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                self._http.receive_data(await self._wire.receive())
+        if isinstance(event, h11.Data):
+            steps = self._body_bytes // BODY_STEP_BYTES
+            self._body_bytes += len(event.data)
+            self._deadline += (self._body_bytes // BODY_STEP_BYTES - steps) * self._request_seconds
+        return event
+
+    async def _read_rest(self) -> None:
+        """Read a short body that the application did not read: else the client might wait for its next answer."""
+        while not self._whole and self._body_bytes <= UNREAD_BYTES_MAX:
+            if self._http.they_are_waiting_for_100_continue or (await self.receive())["type"] == "http.disconnect":
+                return
+
+    # The answer
+
+    async def send(self, message: Message) -> None:
+        """Send the next part of the answer. A body that is given to HEAD is not sent."""
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        body = message.get("body", b"")
+        head = b""
+        if self._start is not None:
+            await self._read_rest()
+            head, self._start = self._answer_head(self._start), None
+        silent = self._head.method == b"HEAD" or self.status in (204, 304)
+        data = (self._http.send(h11.Data(body)) or b"") if body and not silent else b""
+        if not message.get("more_body", False):
+            data += self._http.send(h11.EndOfMessage()) or b""
+        data = head + data
+        for start in range(0, len(data), PIECE_BYTES):
+            await self._wire.send_all(data[start : start + PIECE_BYTES])
+
+    def _answer_head(self, start: Message) -> bytes:
+        self.status = start["status"]
+        headers = [(b"date", formatdate(usegmt=True).encode()), (b"server", b"Leveret"), *start.get("headers", ())]
+        if self._http.their_state is not h11.DONE:  # the rest of the request will not be read
+            headers.append((b"connection", b"close"))
+        reason = HTTPStatus(self.status).phrase.encode()
+        return self._http.send(h11.Response(status_code=self.status, headers=headers, reason=reason)) or b""
+
+
+def _origin_form(target: str) -> str:
+    """The target from its path on: a proxy may send a whole URL (RFC 9112, 3.2.2). Raises ValueError for others."""
+    if target.lower().startswith(("http://", "https://")):
+        host, slash, rest = target.partition("://")[2].partition("/")
+        if not host or ("[" in host and "]" not in host):
+            raise ValueError("a URL without a host")
+        return slash + rest or "/"
+    if not target.startswith("/"):
+        raise ValueError("no path")
+    return target

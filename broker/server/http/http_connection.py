@@ -1,0 +1,207 @@
+"""One HTTP connection: h11 knows the protocol, trio the waiting; here is the time that each step may take.
+
+What a client has sent is never logged: h11's complaints quote it, and there may be a password in it.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+
+import h11
+import msgspec
+import trio
+
+from broker.config import Http
+from broker.management.visitor import Visitor
+from broker.server.http.asgi_exchange import Application, Exchange
+from broker.server.net.tls_transport import words
+from broker.session.peer import Peer
+
+log = logging.getLogger("leveret.http")
+
+HEAD_BYTES = 8 * 1024
+BODY_BYTES = 64 * 1024
+"""How much is read at a time. Of a head no more: 8 KiB with 2,000 headers take h11 3.5 ms."""
+LINGER_SECONDS = 2.0
+LINGER_BYTES = 1 << 20
+"""How long, and for how much, a client is listened to that has been answered and is to go: if the socket were closed on
+what it still sends, it might not get the answer."""
+
+REFUSALS = {
+    400: ("bad_request", "the request is malformed"),
+    408: ("request_timeout", "the request did not arrive in time"),
+    413: ("content_too_large", "the request is too large"),
+    431: ("request_header_fields_too_large", "the request is too large"),
+    500: ("internal_error", "internal error, the broker's log has the details"),
+    501: ("not_implemented", "this is not understood"),
+    505: ("http_version_not_supported", "HTTP version not supported"),
+}
+
+
+class HttpConnection:
+    """One client's connection, one request after the other.
+
+    `busy`: it answers a user with valid credentials. `admitted`: they came with its last request. `since`: when it last
+    began to wait; without credentials, when it was accepted.
+    """
+
+    def __init__(self, stream: trio.abc.Stream, peer: Peer, settings: Http, application: Application) -> None:
+        self.peer = peer
+        self.busy = False
+        self.admitted = False
+        self.since = trio.current_time()
+        self._stream = stream
+        self._settings = settings
+        self._application = application
+        self._http = h11.Connection(h11.SERVER, settings.header_bytes_max)
+        self._life = trio.CancelScope()
+        self._fresh = True
+        self._method = ""
+
+    def drop(self) -> None:
+        """Close the connection as it is."""
+        self._life.cancel()
+
+    async def serve(self) -> None:
+        """Serve the client until either side has had enough."""
+        try:
+            with self._life:
+                if await self._shake_hands():
+                    while await self._serve_request():
+                        if self.admitted:
+                            self.since = trio.current_time()
+                    await self._part()
+        except trio.TooSlowError:
+            log.warning("closing HTTP connection %s: the client reads its answer too slowly", self.peer)
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            log.debug("HTTP connection %s: the client has gone", self.peer)
+        finally:
+            await trio.aclose_forcefully(self._stream)
+
+    async def _shake_hands(self) -> bool:
+        if not isinstance(self._stream, trio.SSLStream):
+            return True
+        with trio.move_on_after(self._settings.request_timeout_seconds):
+            try:
+                await self._stream.do_handshake()
+            except trio.BrokenResourceError as error:
+                reason = words(error.__cause__) if isinstance(error.__cause__, ssl.SSLError) else "the client has gone"
+                log.warning("closing HTTP connection %s: TLS handshake failed: %s", self.peer, reason)
+                return False
+            return True
+        log.warning("closing HTTP connection %s: no TLS handshake in time", self.peer)
+        return False
+
+    # Requests
+
+    async def _serve_request(self) -> bool:
+        """Have the next request answered; False when there is to be no further one."""
+        try:
+            head = await self._next_request()
+        except h11.RemoteProtocolError as error:
+            return await self._refuse(error.error_status_hint)
+        if head is None:
+            return False
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in head.headers}:
+            return await self._refuse(400)  # a proxy may have seen another end of it (RFC 9112, 6.1)
+        if not head.http_version.startswith(b"1."):
+            return await self._refuse(505)
+        self.admitted = False
+        exchange = Exchange(self._http, head, self, Visitor(self.peer, self._admit), self._settings)
+        try:
+            scope = exchange.scope(secured=isinstance(self._stream, trio.SSLStream))
+        except ValueError:
+            return await self._refuse(400)
+        try:
+            await self._application(scope, exchange.receive, exchange.send)
+        except (trio.TooSlowError, trio.BrokenResourceError, trio.ClosedResourceError):
+            raise
+        except Exception:
+            log.exception("error in an answer to %s", self.peer)
+        finally:
+            self.busy = False
+        if not exchange.status:
+            await self._answer_briefly(500)
+        return exchange.ended and self._next_cycle()
+
+    def _admit(self) -> None:
+        self.busy = self.admitted = True
+
+    def _next_cycle(self) -> bool:
+        if self._http.our_state is not h11.DONE or self._http.their_state is not h11.DONE:
+            return False
+        self._http.start_next_cycle()
+        return True
+
+    async def _next_request(self) -> h11.Request | None:
+        """The head of the next request; None when there is none, or not in time."""
+        self._method = ""
+        idle = not self._fresh and not self._http.trailing_data[0]
+        settings = self._settings
+        with trio.move_on_after(settings.idle_timeout_seconds if idle else settings.request_timeout_seconds) as limit:
+            while (event := self._http.next_event()) is h11.NEED_DATA:
+                data = bytes(await self._stream.receive_some(HEAD_BYTES))
+                if idle:
+                    idle = False
+                    limit.deadline = trio.current_time() + settings.request_timeout_seconds
+                if self._fresh and data.startswith(b"AMQP"):
+                    log.warning("closing HTTP connection %s: an AMQP client on an HTTP port", self.peer)
+                    return None
+                self._fresh = False
+                self._http.receive_data(data)
+        if limit.cancelled_caught:
+            if self._http.trailing_data[0]:
+                await self._refuse(408)
+            return None
+        if not isinstance(event, h11.Request):
+            return None
+        self._method = event.method.decode("ascii")
+        return event
+
+    async def _refuse(self, status: int) -> bool:
+        """Answer what is no request. False: behind it no next request can be found."""
+        log.warning("closing HTTP connection %s: %d %s", self.peer, status, _reason(status))
+        if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            await self._answer_briefly(status if status in REFUSALS else 400)
+        return False
+
+    async def _answer_briefly(self, status: int) -> None:
+        """Say what is wrong, in the form of RabbitMQ's management plugin."""
+        error, reason = REFUSALS[status]
+        body = msgspec.json.encode({"error": error, "reason": reason})
+        headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
+        data = self._http.send(h11.Response(status_code=status, headers=headers)) or b""
+        if self._method != "HEAD":
+            data += self._http.send(h11.Data(body)) or b""
+        self._http.send(h11.EndOfMessage())
+        await self.send_all(data)
+
+    # Bytes
+
+    async def receive(self) -> bytes:
+        """What the client sends next of a body; empty at its end."""
+        return bytes(await self._stream.receive_some(BODY_BYTES))
+
+    async def send_all(self, data: bytes) -> None:
+        """Send a piece of an answer. Raises trio.TooSlowError when the client does not take it in time."""
+        with trio.fail_after(self._settings.send_timeout_seconds):
+            await self._stream.send_all(data)
+
+    async def _part(self) -> None:
+        """Say that nothing more comes, and listen to the rest."""
+        with trio.move_on_after(LINGER_SECONDS):
+            if isinstance(self._stream, trio.abc.HalfCloseableStream):
+                await self._stream.send_eof()
+            left = LINGER_BYTES
+            while left > 0 and (data := await self._stream.receive_some(BODY_BYTES)):
+                left -= len(data)
+            await self._stream.aclose()
+
+
+def _reason(status: int) -> str:
+    return {
+        400: "a request that is none",
+        408: "a request that does not come to its end",
+        431: "a request that is too large",
+    }.get(status, "a request that is not understood")

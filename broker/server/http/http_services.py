@@ -1,0 +1,51 @@
+"""What is served by HTTP: the management API with the web page, and metrics, each on addresses of its own."""
+
+from __future__ import annotations
+
+import socket
+
+import trio
+
+from broker import __version__
+from broker.admin.administration import Administration
+from broker.config import Config
+from broker.management.application import application
+from broker.management.call import Management, ManagementSettings
+from broker.management.segment_files import SegmentFiles
+from broker.server.http.http_server import WebServer
+from broker.server.net.tls_context import Security
+from broker.session.registry import Registry
+
+
+class HttpServices:
+    """The applications, each with its server; both have the limits of section `[http]`."""
+
+    def __init__(
+        self, config: Config, registry: Registry, administration: Administration, nursery: trio.Nursery
+    ) -> None:
+        segments = SegmentFiles(config.events_directory, config.http.reads_max)
+        self.management = Management(registry, administration, segments, management_settings(config))
+        self._management = WebServer(config.http, application(self.management), nursery)
+
+    def listen_management(self, listener: socket.socket, security: Security | None) -> None:
+        """Serve the API and the web page on a socket."""
+        self._management.listen(listener, security)
+
+    def listen_prometheus(self, listener: socket.socket, security: Security | None) -> None:
+        """Serve metrics on a socket."""
+
+
+def management_settings(config: Config) -> ManagementSettings:
+    """The part of the configuration that the API sees."""
+    management = config.management
+    return ManagementSettings(
+        node=config.identity.shown_node_name,
+        cluster_name=config.identity.shown_cluster_name,
+        version=config.identity.version,
+        product_version=__version__,
+        rates_mode=management.rates_mode,
+        path_prefix=management.path_prefix,
+        body_bytes_max=config.http.body_bytes_max,
+        cors_origins=management.cors_allow_origins,
+        cors_max_age_seconds=management.cors_max_age_seconds,
+    )
