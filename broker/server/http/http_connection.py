@@ -121,6 +121,7 @@ class HttpConnection:
             log.exception("error in an answer to %s", self.peer)
         finally:
             self.busy = False
+        log.debug("HTTP %s for %s: %d", self._method, self.peer, exchange.status)
         if not exchange.status:
             await self._answer_briefly(500)
         return exchange.ended and self._next_cycle()
