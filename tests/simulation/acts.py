@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
 from broker.wire import methods
 from broker.wire.field_tables import Table, from_python
 from broker.wire.frames import method_frame
+from broker.wire.method import Method
 from tests.simulation.copies import Copy, Place, Publication
 from tests.simulation.routing_rules import BINDING_KEYS, DELAYED, FANOUT, HEADERS, HEADERS_OF, TOPIC, TOPIC_KEYS
 from tests.simulation.simulated_client import Channel, Client, Consumer, nothing
@@ -51,7 +53,7 @@ def publish(client: Client, channel: Channel, chance: Random) -> None:
     late = [publications.pop()] if chance.random() < 0.05 else []
     _send(client, channel, publications)
     if late:
-        _in_halves(client, channel, late, chance)
+        _in_halves(client, channel, late[0], chance)
 
 
 def publish_large(client: Client, channel: Channel, chance: Random) -> None:
@@ -65,8 +67,9 @@ def publish_large(client: Client, channel: Channel, chance: Random) -> None:
 
 
 def _send(client: Client, channel: Channel, publications: list[Publication]) -> None:
-    data = b"".join(client.publish_frames(channel, publication) for publication in publications)
-    client.line.send(data, lambda: client.took_publishes(channel, publications))
+    client.line.send_together(
+        [(client.publish_frames(channel, each), partial(client.took_publish, channel, each)) for each in publications]
+    )
 
 
 def _destination(client: Client, chance: Random) -> tuple[str, str]:
@@ -85,9 +88,9 @@ def _destination(client: Client, chance: Random) -> tuple[str, str]:
     return "", chance.choice(names)
 
 
-def _in_halves(client: Client, channel: Channel, publications: list[Publication], chance: Random) -> None:
+def _in_halves(client: Client, channel: Channel, publication: Publication, chance: Random) -> None:
     """Send the first part of a publish, and the rest later, or never."""
-    data = client.publish_frames(channel, publications[0])
+    data = client.publish_frames(channel, publication)
     at = chance.randrange(1, len(data))
     client.line.send(data[:at])
     if chance.random() < 0.2:
@@ -98,7 +101,7 @@ def _in_halves(client: Client, channel: Channel, publications: list[Publication]
     def rest() -> None:
         client.busy = False
         if not client.gone:
-            client.line.send(data[at:], lambda: client.took_publishes(channel, publications))
+            client.line.send(data[at:], lambda: client.took_publish(channel, publication))
 
     client.world.agenda.after(chance.choice((1, 40, 3_000)), rest)
 
@@ -110,23 +113,23 @@ def ack(client: Client, channel: Channel, chance: Random) -> None:
         return
     if chance.random() < 0.3 and not (channel.read_tags or channel.readings):
         last = chance.choice(tags)
-        _settle(client, channel, [tag for tag in tags if tag <= last], [methods.BasicAck(last, True)], _acked)
+        _settle(client, channel, [(methods.BasicAck(last, True), _up_to(last, tags))], client.world.promises.acked)
         return
     picked = chance.sample(tags, min(len(tags), chance.choice((1, 1, 3, 8))))
-    _settle(client, channel, picked, [methods.BasicAck(tag, False) for tag in picked], _acked)
+    _settle(client, channel, [(methods.BasicAck(tag, False), [tag]) for tag in picked], client.world.promises.acked)
 
 
 def give_back(client: Client, channel: Channel, chance: Random) -> None:
     """Have some deliveries put back into their queues."""
-    tags = list(channel.out)
+    tags, returned = list(channel.out), client.world.promises.returned
     if not tags or channel.mode == "tx":
         return
     if chance.random() < 0.3 and not (channel.read_tags or channel.readings):
         last = chance.choice(tags)
-        _settle(client, channel, [tag for tag in tags if tag <= last], [methods.BasicNack(last, True, True)], _returned)
+        _settle(client, channel, [(methods.BasicNack(last, True, True), _up_to(last, tags))], returned)
         return
     picked = chance.sample(tags, min(len(tags), chance.choice((1, 3))))
-    _settle(client, channel, picked, [methods.BasicReject(tag, True) for tag in picked], _returned)
+    _settle(client, channel, [(methods.BasicReject(tag, True), [tag]) for tag in picked], returned)
 
 
 def reject(client: Client, channel: Channel, chance: Random) -> None:
@@ -135,39 +138,38 @@ def reject(client: Client, channel: Channel, chance: Random) -> None:
     if not tags or channel.mode == "tx":
         return
     picked = chance.sample(tags, min(len(tags), chance.choice((1, 3))))
-    _settle(client, channel, picked, [methods.BasicNack(tag, False, False) for tag in picked], _rejected)
+    said = [(methods.BasicNack(tag, False, False), [tag]) for tag in picked]
+    _settle(client, channel, said, client.world.promises.rejected)
 
 
-def _acked(client: Client, copies: Sequence[Copy]) -> None:
-    client.world.promises.acked(copies)
-
-
-def _returned(client: Client, copies: Sequence[Copy]) -> None:
-    client.world.promises.returned(copies)
-
-
-def _rejected(client: Client, copies: Sequence[Copy]) -> None:
-    client.world.promises.rejected(copies)
+def _up_to(last: int, tags: Sequence[int]) -> list[int]:
+    return [tag for tag in tags if tag <= last]
 
 
 def _settle(
-    client: Client,
-    channel: Channel,
-    tags: Sequence[int],
-    said: Sequence[methods.BasicAck | methods.BasicNack | methods.BasicReject],
-    effect: Callable[[Client, Sequence[Copy]], None],
+    client: Client, channel: Channel, said: Sequence[tuple[Method, list[int]]], effect: Callable[[Sequence[Copy]], None]
 ) -> None:
+    """Send methods together, each with the tags that it settles."""
     if not client.settles(channel):
         return
-    client.world.note(f"{client.name}.{channel.number} > {said[0].NAME} {list(tags)}")
-    data = b"".join(method_frame(channel.number, method) for method in said)
+    tags = [tag for _, settled in said for tag in settled]
+    client.world.note(f"{client.name}.{channel.number} > {said[0][0].NAME} {tags}")
+    frames = [method_frame(channel.number, method) for method, _ in said]
     if channel.mode == "tx":
         if client.free(channel):
             for tag in sorted(tags):
                 channel.acked[tag] = channel.out.pop(tag)
                 channel.acked_since[tag] = channel.out_since.pop(tag)
-            client.line.send(data)
+            client.line.send(b"".join(frames))
         return
+    effects = [_effect(client, channel, settled, effect) for _, settled in said]
+    client.line.send_together(list(zip(frames, effects, strict=True)))
+
+
+def _effect(
+    client: Client, channel: Channel, tags: list[int], effect: Callable[[Sequence[Copy]], None]
+) -> Callable[[], None]:
+    """Take deliveries off the list; what to call when the broker has handled the frame that settles them."""
     copies = channel.strike(tags)
     channel.limbo += copies
 
@@ -175,9 +177,9 @@ def _settle(
         if client.listening(channel):
             channel.limbo = [copy for copy in channel.limbo if copy not in copies]
             channel.shed_load(tags)
-            effect(client, [copy for copy in copies if copy.out is channel])
+            effect([copy for copy in copies if copy.out is channel])
 
-    client.line.send(data, handled)
+    return handled
 
 
 def commit(client: Client, channel: Channel, chance: Random) -> None:
@@ -276,15 +278,11 @@ def read_on_stream(client: Client, channel: Channel, chance: Random) -> None:
     if not tags or not client.settles(channel) or channel.mode == "tx":
         channel.read_tags = tags
         return
-    data = b"".join(method_frame(channel.number, methods.BasicAck(tag, False)) for tag in tags)
     for tag in tags:
         channel.out_since.pop(tag, None)
-
-    def handled() -> None:
-        for reading in tags.values():
-            reading.out -= 1
-
-    client.line.send(data, handled)
+    client.line.send_together(
+        [(method_frame(channel.number, methods.BasicAck(tag, False)), each.settled) for tag, each in tags.items()]
+    )
 
 
 def cancel(client: Client, channel: Channel, chance: Random) -> None:

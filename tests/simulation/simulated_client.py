@@ -6,7 +6,7 @@ It speaks the protocol in bytes, and passes on to the promises what the broker h
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from broker.wire import methods
@@ -271,24 +271,22 @@ class Client:
             headers={"x-delay": publication.delay} if publication.delay else HEADERS_OF.get(key),
         )
 
-    def took_publishes(self, channel: Channel, publications: Sequence[Publication]) -> None:
-        """The broker has taken publishes in: at once, or to be held while publishers wait."""
+    def took_publish(self, channel: Channel, publication: Publication) -> None:
+        """The broker has taken a publish in: at once, or to be held while publishers wait."""
         if not self.listening(channel):
             return
+        publication.held = not self.line.connection.channels[channel.number].free
+        if publication.held:
+            channel.held.append(publication)
+        targets = self.world.targets(*publication.target)
         if channel.mode == "tx":
-            channel.sent += publications
-        theirs = self.line.connection.channels[channel.number]
-        for publication in publications:
-            publication.held = not theirs.free or not self.line.taken_in_so_far
-            if publication.held:
-                channel.held.append(publication)
-            if channel.mode == "tx":
-                publication.reached = {place.recipe.name for place in self.world.targets(*publication.target)}
-                continue
-            channel.published += 1
-            if channel.mode == "confirm":
-                channel.unconfirmed[channel.published] = publication
-            self.world.promises.published(publication, self.world.targets(*publication.target))
+            channel.sent.append(publication)
+            publication.reached = {place.recipe.name for place in targets}
+            return
+        channel.published += 1
+        if channel.mode == "confirm":
+            channel.unconfirmed[channel.published] = publication
+        self.world.promises.published(publication, targets)
 
     def committed(self, channel: Channel) -> list[Publication]:
         """The broker has taken in tx.commit: the transaction holds, and is on its way to disk as one."""

@@ -61,3 +61,7 @@ class Reading:
         if self.out > self.prefetch:
             raise Broken(f"a reader holds {self.out} messages, its prefetch is {self.prefetch}")
         self._stream.seen(offset, body)
+
+    def settled(self) -> None:
+        """The broker has taken in that one of its messages is acknowledged."""
+        self.out -= 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from broker.server.net import heartbeats
 from broker.session.connection import Connection
@@ -16,20 +16,25 @@ from tests.simulation.world.process import TURNS_MAX, Process
 PEER = Peer("127.0.0.1", 50000, "127.0.0.1", 5672, loopback=True)
 SOCKET_BYTES = 4096
 
+Handled = Callable[[], None]
+
 
 class SimulatedSocket:
     """Bytes between a client and a connection, as broker/server/net/transport.py moves them.
 
     `on_bytes` is given what the broker sends when its side of the socket takes it, `on_end` is called when the broker
-    closes. A piece that is sent may have a word to say when the broker has just taken all of it, before the turn ends.
+    closes. The `handled` of a piece that is sent is called when the broker has just taken all of it, before the turn
+    ends. Pieces sent together are read as one; the broker may handle some of them and keep the others for a later turn.
     """
 
     def __init__(self, process: Process, on_bytes: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
         self._process = process
         self._on_bytes = on_bytes
         self._on_end = on_end
-        self._sending: deque[tuple[bytes, Callable[[], None] | None]] = deque()
-        self._told_when_taken: Callable[[], None] | None = None
+        self._sending: deque[bytes] = deque()
+        self._sent_bytes = 0
+        self._marks: deque[tuple[int, Handled]] = deque()
+        """What is called when the broker has taken so many bytes of all that was sent."""
         self._buffered = 0
         self._unsent = b""
         self._pumping = False
@@ -70,22 +75,25 @@ class SimulatedSocket:
         return not (self._sending or self._frames.unfinished)
 
     @property
-    def taken_in_so_far(self) -> bool:
-        """Nothing of what the broker has read waits to be handled."""
-        return not self._frames.unfinished
-
-    @property
     def stuck(self) -> bool:
         """Something was sent that the broker would read now, had it been asked again."""
         return not self.taken_in and not self._pumping and self.readable()
 
     # To the broker
 
-    def send(self, data: bytes, handled: Callable[[], None] | None = None) -> None:
+    def send(self, data: bytes, handled: Handled | None = None) -> None:
         """Send; `handled` is called when the broker has taken the last of these bytes, or holds what it took."""
+        self.send_together([(data, handled)])
+
+    def send_together(self, pieces: Sequence[tuple[bytes, Handled | None]]) -> None:
+        """Send pieces that arrive as one; each has its own `handled`, called when the broker has taken that piece."""
         if self.taken_in:
             self.sent_at = self._process.agenda.times.now
-        self._sending.append((data, handled))
+        for data, handled in pieces:
+            self._sent_bytes += len(data)
+            if handled is not None:
+                self._marks.append((self._sent_bytes, handled))
+        self._sending.append(b"".join(data for data, _ in pieces))
         self.said_at = self._process.agenda.times.monotonic()
         self.pump()
 
@@ -102,13 +110,16 @@ class SimulatedSocket:
             if self._frames.unfinished:
                 self._frames.receive(b"")
             else:
-                data, self._told_when_taken = self._sending.popleft()
-                self._frames.receive(data)
-            handled, self._told_when_taken = self._told_when_taken, None
-            if handled is not None and not self.closed:
-                handled()
+                self._frames.receive(self._sending.popleft())
+            self._tell_what_is_taken()
             self._process.end_turn()
         self._pumping = False
+
+    def _tell_what_is_taken(self) -> None:
+        """The broker has handled all that it was given but the bytes that it keeps for later."""
+        taken = self._sent_bytes - self._unread() - len(self._frames._rest)
+        while self._marks and self._marks[0][0] <= taken and not self.closed:
+            self._marks.popleft()[1]()
 
     def readable(self) -> bool:
         """The broker takes in at once what is sent."""
@@ -134,7 +145,7 @@ class SimulatedSocket:
             self._ended()
 
     def _unread(self) -> int:
-        return sum(len(data) for data, _ in self._sending)
+        return sum(map(len, self._sending))
 
     # From the broker
 

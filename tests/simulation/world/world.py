@@ -236,8 +236,7 @@ class World:
             if not channel.held:
                 continue
             theirs = client.line.connection.channels.get(channel.number)
-            free = theirs is not None and not theirs.held and not theirs.closing
-            if free and client.line.taken_in_so_far:
+            if theirs is not None and not theirs.held and not theirs.closing:
                 channel.release_held()
             elif not self.process.short:
                 channel.obey_some_held()
