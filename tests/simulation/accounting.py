@@ -28,7 +28,8 @@ def survive(promises: Promises, found: dict[int, str], committed: int = EVERYTHI
         doubted, group.open = group.open, group.open or group.batch > committed
         group.open &= not any(copy.confirmed for copy in group.came)
         owed = any(copy.confirmed or (copy.sure and copy.came <= committed) for copy in group.left)
-        group.owed = owed or (doubted and group.owed)  # nobody has looked since the crash before this one
+        group.over |= group.vague and any(copy.fate for copy in group.came)
+        group.owed = not group.over and (owed or (doubted and group.owed))  # or in doubt since the crash before
         group.batch = 0
     for copy in copies:
         _survive(copy, committed, promises)

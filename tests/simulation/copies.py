@@ -113,7 +113,7 @@ class Publication:
 class Group:
     """What reaches the disk as one: copies that came and copies that left. `batch` is the one it is in."""
 
-    __slots__ = ("batch", "came", "left", "open", "owed")
+    __slots__ = ("batch", "came", "left", "open", "over", "owed", "vague")
 
     def __init__(self, batch: int) -> None:
         self.batch = batch
@@ -123,6 +123,10 @@ class Group:
         """A crash has left in doubt whether it happened."""
         self.owed = False
         """One of its sides must be there: what left had been on disk for certain."""
+        self.vague = False
+        """It is in `batch` at the latest: what came had to wait for the disk, and was seen later."""
+        self.over = False
+        """What came had been settled before the crash, and a full disk may have that already: neither side is owed."""
 
     def happened(self, *, happened: bool) -> None:
         """One of its copies has been seen, here or there: that decides about the others."""

@@ -320,7 +320,7 @@ class Promises:
         """A dead letter is in this batch, at the latest, or in one that is not known, and the end of its message is."""
         letter.came = batch
         if letter.group is not None:
-            letter.group.batch = batch
+            letter.group.batch, letter.group.vague = batch, True
         if letter.origin is not None:
             letter.origin.left = batch
 
