@@ -1,7 +1,8 @@
 """Settings: what they are, their defaults and limits, and where they come from.
 
-A setting comes from, last wins: the default here, the TOML file, the environment (default user, password and vhost,
-as container images set them, and few others that say so), the command line. Names carry their unit. A setting that
+A setting comes from, last wins: the default here, the TOML file, files of RabbitMQ's format (broker/rabbitmq_conf), the
+environment (default user, password and vhost, as container images set them, and few others that say so), the command
+line. Names carry their unit. A setting that
 does not exist or does not fit is refused with the file, the key and what was expected; nothing is guessed.
 """
 
@@ -270,6 +271,20 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 Section = TypeVar("Section", Management, Prometheus)
 OFF = "off"
+class Origin(NamedTuple):
+    """Where a setting was translated from, and its value there, as they are shown in messages."""
+
+    place: str
+    shown: str
+
+
+class Translated(NamedTuple):
+    """Settings that stand in a file of another format: sections with their fields, and where each comes from."""
+
+    tree: dict[str, dict[str, Any]]
+    origins: dict[tuple[str, str], Origin]
+
+
 ENVIRONMENT = (
     ("user", ("LEVERET_DEFAULT_USER", "RABBITMQ_DEFAULT_USER")),
     ("password", ("LEVERET_DEFAULT_PASS", "RABBITMQ_DEFAULT_PASS")),
@@ -287,13 +302,15 @@ def load(
     path: Path | None,
     environ: Mapping[str, str],
     *,
+    translated: Translated | None = None,
     data_dir: str | None = None,
     listen: Sequence[str] = (),
     management_listen: Sequence[str] = (),
     prometheus_listen: Sequence[str] = (),
     definitions: str | None = None,
 ) -> Config:
-    """Read the settings: defaults, then the file (None: no file), the environment, the command line's values.
+    """Read the settings: defaults, then the file (None: no file), settings of another format, the environment, the
+    command line's values.
 
     An address for management or Prometheus may be `off`. Raises ConfigError.
     """
@@ -302,6 +319,8 @@ def load(
         config = msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {_explain(str(error), tree)}") from error
+    if translated is not None:
+        config = _with_translated(tree, translated)
     _check_addresses(config.server.listen, f"{path}: server.listen")
     _check_addresses(config.tls.listen, f"{path}: tls.listen")
     _check_addresses(config.management.listen, f"{path}: management.listen")
@@ -335,6 +354,16 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not UTF-8 text") from error
     except (ValueError, RecursionError) as error:  # numbers of thousands of digits, nesting without end
         raise ConfigError(f"{path}: is not TOML: {error}") from error
+
+
+def _with_translated(tree: dict[str, Any], translated: Translated) -> Config:
+    sections = {name: {**tree.get(name, {}), **fields} for name, fields in translated.tree.items()}
+    try:
+        return msgspec.convert({**tree, **sections}, Config)
+    except msgspec.ValidationError as error:
+        keys = _place(str(error))
+        origin = translated.origins[keys[0], keys[1]]
+        raise ConfigError(f"{origin.place}: expected {_expected(keys)}, got {origin.shown}") from error
 
 
 def _check_addresses(texts: Sequence[str], where: str) -> None:
@@ -377,8 +406,7 @@ def _overridden(
 
 
 def _explain(message: str, tree: dict[str, Any]) -> str:
-    place = re.search(r" - at `\$\.?([^`]*)`$", message)
-    keys = re.findall(r"[^.\[\]]+", place.group(1)) if place else []
+    keys = _place(message)
     unknown = re.search(r"unknown field `([^`]*)`", message)
     if unknown:
         return f"{'.'.join([*keys, unknown.group(1)])}: there is no such setting{_suggest(keys, unknown.group(1))}"
@@ -387,6 +415,11 @@ def _explain(message: str, tree: dict[str, Any]) -> str:
         value = value[int(key)] if isinstance(value, list) else value[key]
     shown = "something else" if keys[-1:] and keys[-1] in SECRETS else _shown(value)
     return f"{'.'.join(keys)}: expected {_expected(keys)}, got {shown}"
+
+
+def _place(message: str) -> list[str]:
+    place = re.search(r" - at `\$\.?([^`]*)`$", message)
+    return re.findall(r"[^.\[\]]+", place.group(1)) if place else []
 
 
 def _shown(value: object) -> str:

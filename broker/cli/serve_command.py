@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,9 +13,19 @@ from broker.cli.target_broker import data_directory_options
 from broker.config import load
 from broker.logs import set_up
 
+if TYPE_CHECKING:
+    from broker.rabbitmq_conf.conf_translation import Conf
+
 
 @click.command()
 @data_directory_options
+@click.option(
+    "--rabbitmq-conf",
+    type=click.Path(path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Settings in the format of rabbitmq.conf, over those of --config; may be repeated.",
+)
 @click.option("--listen", multiple=True, metavar="HOST:PORT", help="Address to accept connections on; may be repeated.")
 @click.option(
     "--management-listen",
@@ -29,6 +40,7 @@ from broker.logs import set_up
 def serve(
     config: Path | None,
     data_dir: str | None,
+    rabbitmq_conf: tuple[Path, ...],
     listen: tuple[str, ...],
     management_listen: tuple[str, ...],
     prometheus_listen: tuple[str, ...],
@@ -40,9 +52,11 @@ def serve(
 
     Exit codes: 0 after a clean stop, 1 when it could not start or had to stop, 2 for wrong usage.
     """
+    conf = _read(rabbitmq_conf)
     loaded = load(
         config,
         os.environ,
+        translated=None if conf is None else conf.settings,
         data_dir=data_dir,
         listen=listen,
         management_listen=management_listen,
@@ -50,7 +64,18 @@ def serve(
         definitions=definitions,
     )
     set_up(loaded.logs)
+    if conf is not None:
+        conf.warn()
     # Imported last: a wrong setting is reported without loading the broker.
     from broker.server.serve import run
 
     sys.exit(run(loaded))
+
+
+def _read(files: tuple[Path, ...]) -> Conf | None:
+    if not files:
+        return None
+    # Imported here: most brokers have no such file.
+    from broker.rabbitmq_conf.conf_translation import read_conf
+
+    return read_conf(files, os.environ)

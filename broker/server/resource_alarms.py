@@ -76,8 +76,12 @@ def memory_limit(config: Config) -> int:
     """From how many bytes of anonymous memory on publishers have to wait."""
     if config.memory.high_watermark_bytes:
         return config.memory.high_watermark_bytes
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return int(min([total, *_cgroup_limits()]) * config.memory.high_watermark)
+    return int(memory_total() * config.memory.high_watermark)
+
+
+def memory_total() -> int:
+    """Bytes of memory of the machine, or of the container where that is less."""
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *_cgroup_limits()])
 
 
 def _cgroup_limits() -> Iterator[int]:
