@@ -271,6 +271,8 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 Section = TypeVar("Section", Management, Prometheus)
 OFF = "off"
+
+
 class Origin(NamedTuple):
     """Where a setting was translated from, and its value there, as they are shown in messages."""
 

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
@@ -45,6 +45,7 @@ from broker.server.net.heartbeats import beat_forever
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport, TransportSettings
+from broker.server.readiness import Readiness, url
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
 from broker.server.store_copies import StoreCopies
@@ -90,6 +91,7 @@ class Listeners(NamedTuple):
         return self.plain + self.secured + self.http
 
 
+STOP_SIGNALS = signal.SIGTERM, signal.SIGINT
 SHUTDOWN = "broker forced connection closure with reason 'shutdown'"
 
 
@@ -253,18 +255,18 @@ class Server:
             self.engine.end_turn()
 
 
-def run(config: Config) -> int:
-    """Run the broker until a signal to stop; the process's exit code.
+def run(config: Config, on_ready: Callable[[], None] | None = None) -> int:
+    """Run the broker until a signal to stop; the process's exit code. `on_ready` is called when all is open.
 
     Raises StoreError and ListenError for what keeps it from starting.
     """
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
     sys.setswitchinterval(SWITCH_SECONDS)
-    return trio.run(_serve, config)
+    return trio.run(_serve, config, Readiness(os.environ, on_ready))
 
 
-async def _serve(config: Config) -> int:
+async def _serve(config: Config, readiness: Readiness) -> int:
     directory = config.server.directory
     os.umask(0o077)  # whatever is made in the data directory is its owner's alone
     with _starting():
@@ -293,10 +295,10 @@ async def _serve(config: Config) -> int:
             gc.enable()
             # Until the stores are closed, so that a second signal does not cut the end short.
             with (
-                trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as signals,
+                trio.open_signal_receiver(*STOP_SIGNALS, signal.SIGHUP) as signals,
                 closing_log(events),
             ):
-                await _run(config, stores, recovered, wakeup, bound, imported, signals, events)
+                await _run(config, stores, recovered, wakeup, bound, imported, signals, events, readiness)
         finally:
             with _limited(config):
                 stores.definitions.close()
@@ -371,6 +373,7 @@ async def _run(
     imported: DefinitionsFile | None,
     signals: AsyncIterator[int],
     events: Events | None,
+    readiness: Readiness,
 ) -> None:
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
         server = Server(config, stores, recovered, wakeup, clients)
@@ -388,12 +391,13 @@ async def _run(
         with admin_socket.listening(config.server.directory) as operators:
             clients.start_soon(admin_socket.serve, server.administration, operators)
             server.listen(bound)
-            _announce(server)
-            if bound.http:
-                clients.start_soon(_open_http, server, bound)
+            readiness.accepting(server.addresses, server.tls_addresses, config.server.directory)
+            clients.start_soon(_open_http, server, bound, readiness)
+            clients.start_soon(readiness.feed_watchdog)
             async for number in signals:
-                if number != signal.SIGHUP:
+                if number in STOP_SIGNALS:
                     log.info("stopping on %s", signal.Signals(number).name)
+                    readiness.stopping()
                     break
                 _reload(bound)
             await _stop(server, bound, events)
@@ -409,8 +413,11 @@ async def _finish_import(server: Server, unfinished: bytes) -> None:
         log.error("the import that was cut short cannot be finished, import the file again: %s", error)
 
 
-async def _open_http(server: Server, bound: Listeners) -> None:
-    """Serve HTTP. AMQP clients are served already: what HTTP needs is loaded now, in a thread."""
+async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> None:
+    """Serve HTTP, if it has addresses. AMQP clients are served already: what it needs is loaded now, in a thread."""
+    if not bound.http:
+        readiness.ready()
+        return
     await trio.to_thread.run_sync(import_module, "broker.server.http.http_services")
     from broker.server.http.http_services import HttpServices
 
@@ -424,7 +431,8 @@ async def _open_http(server: Server, bound: Listeners) -> None:
             host, port = listener.getsockname()[:2]
             listen(listener, security)
             addresses.append((host, port))
-            log.info("listening for HTTP on %s://%s:%d", scheme, _host(host), port)
+            log.info("listening for HTTP on %s", url(scheme, host, port))
+    readiness.ready()
 
 
 def _reload(bound: Listeners) -> None:
@@ -482,23 +490,11 @@ async def _settled(future: Future[None]) -> None:
     await settled.wait()
 
 
-def _announce(server: Server) -> None:
-    plain = [f"amqp://{_host(host)}:{port}" for host, port in server.addresses]
-    urls = ",".join(plain + [f"amqps://{_host(host)}:{port}" for host, port in server.tls_addresses])
-    data, age = server.config.server.directory, resource_alarms.process_age_seconds()
-    sys.stdout.write(f"leveret ready: {urls} data={data} pid={os.getpid()} start={age:.2f}s\n")
-    sys.stdout.flush()
-
-
 def _descriptors_of_http(config: Config) -> int:
     """A socket and a file for each connection."""
     management = config.management
     served = management.listen or management.tls_listen or config.prometheus.listen
     return 2 * config.http.connections_max if served else 0
-
-
-def _host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
 
 
 def session_settings(config: Config) -> SessionSettings:
