@@ -214,6 +214,7 @@ class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     form: Literal["text", "json"] = "text"
+    file: str = ""
 
 
 class Defaults(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

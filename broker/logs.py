@@ -1,4 +1,4 @@
-"""Logging goes to standard error, one line an event, as text or as JSON."""
+"""Logging goes to standard error or to a file, one line an event, as text or as JSON."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from broker.config import ConfigError, Logs
 NOISY = ("aiosqlite", "asyncio")
 """Libraries whose debug lines say nothing about the broker."""
 
+log = logging.getLogger("leveret.logs")
 
 LINE_CHARACTERS_MAX = 4096
 """Names of users and the like come from clients, and may be as long as a frame."""
@@ -44,18 +45,50 @@ def _escaped(found: re.Match[str]) -> str:
     return found.group().encode("unicode_escape").decode("ascii")
 
 
-def set_up(logs: Logs) -> None:
-    """Send every logger's records of the chosen level to standard error.
+class LogFile(logging.FileHandler):
+    """A file that is opened anew when it was moved away, as programs that rotate logs do it."""
 
-    Raises ConfigError when JSON was chosen and its library is not installed.
+    def reopen(self) -> None:
+        """Go on in a file of the same name; in the one in use if that cannot be opened."""
+        try:
+            fresh = self._open()
+        except OSError as error:
+            log.error("cannot reopen %s, the file in use stays: %s", self.baseFilename, error.strerror)
+            return
+        used = self.setStream(fresh)
+        if used is not None:
+            used.close()
+        log.info("log file reopened")
+
+
+def set_up(logs: Logs) -> None:
+    """Send every logger's records of the chosen level to standard error, or to the file that the settings name.
+
+    Raises ConfigError when the file cannot be opened, or JSON was chosen and its library is not installed.
     """
-    handler = logging.StreamHandler(sys.stderr)
+    handler = _file(logs.file) if logs.file else logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if logs.form == "text" else _json_formatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(logs.level.upper())
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def reopen() -> None:
+    """Open the log file anew."""
+    files = [handler for handler in logging.getLogger().handlers if isinstance(handler, LogFile)]
+    for file in files:
+        file.reopen()
+    if not files:
+        log.info("no log file to reopen: the log goes to standard error")
+
+
+def _file(name: str) -> LogFile:
+    try:
+        return LogFile(name, encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise ConfigError(f"logs.file: {name}: cannot be opened: {error.strerror}") from error
 
 
 def _json_formatter() -> logging.Formatter:

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 
 import trio
 
-from broker import __version__
+from broker import __version__, logs
 from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
@@ -263,6 +263,7 @@ def run(config: Config, on_ready: Callable[[], None] | None = None) -> int:
     gc.freeze()
     gc.set_threshold(*COLLECT_AFTER)
     sys.setswitchinterval(SWITCH_SECONDS)
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a log that is rotated during the start ends nothing
     return trio.run(_serve, config, Readiness(os.environ, on_ready))
 
 
@@ -295,7 +296,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
             gc.enable()
             # Until the stores are closed, so that a second signal does not cut the end short.
             with (
-                trio.open_signal_receiver(*STOP_SIGNALS, signal.SIGHUP) as signals,
+                trio.open_signal_receiver(*STOP_SIGNALS, signal.SIGHUP, signal.SIGUSR1) as signals,
                 closing_log(events),
             ):
                 await _run(config, stores, recovered, wakeup, bound, imported, signals, events, readiness)
@@ -399,7 +400,10 @@ async def _run(
                     log.info("stopping on %s", signal.Signals(number).name)
                     readiness.stopping()
                     break
-                _reload(bound)
+                if number == signal.SIGUSR1:
+                    logs.reopen()
+                else:
+                    _reload(bound)
             await _stop(server, bound, events)
         clients.cancel_scope.cancel()
         writers.cancel_scope.cancel()

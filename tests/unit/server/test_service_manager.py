@@ -1,15 +1,20 @@
-"""What a service manager sees: readiness by sd_notify(3) and the watchdog."""
+"""What a service manager sees: readiness by sd_notify(3), the watchdog, a log file that is rotated."""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import time
 from pathlib import Path
 
 import pytest
 
+from broker.config import ConfigError, Logs
+from broker.logs import set_up
 from harness.brokers.broker_process import BrokerProcess
+from harness.waiting import eventually
+from tests.unit.conftest import Configured
 
 SECONDS = 20.0
 
@@ -48,3 +53,28 @@ def test_without_a_watchdog_of_its_own_none_is_fed_and_a_socket_that_is_gone_sto
     assert process.stop() == 0
     said = [line for line in process.log().splitlines() if "systemd cannot be notified" in line]
     assert len(said) == 3, "the address, ready, stopping"
+
+
+def test_a_rotated_log_goes_on_in_a_new_file(configured: Configured, tmp_path: Path) -> None:
+    log, rotated = tmp_path / "leveret.log", tmp_path / "leveret.log.1"
+    process = configured(f'[logs]\nfile = "{log}"\n')
+    process.signal(signal.SIGHUP)
+    eventually(lambda: "nothing to reload on SIGHUP" in log.read_text(), "the log file")
+    log.rename(rotated)
+    process.signal(signal.SIGUSR1)
+    eventually(lambda: log.exists() and "log file reopened" in log.read_text(), "the new log file")
+    log.rename(rotated)
+    log.mkdir()
+    process.signal(signal.SIGUSR1)
+    eventually(lambda: "cannot reopen" in rotated.read_text(), "the file in use")
+    assert process.log() == ""
+
+
+def test_without_a_log_file_there_is_nothing_to_reopen(fresh_broker: BrokerProcess) -> None:
+    fresh_broker.signal(signal.SIGUSR1)
+    eventually(lambda: "no log file to reopen: the log goes to standard error" in fresh_broker.log(), "the log")
+
+
+def test_a_log_file_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"logs\.file: .*none/x: cannot be opened: No such file or directory"):
+        set_up(Logs(file=str(tmp_path / "none" / "x")))
