@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 @click.option(
     "--prometheus-listen", multiple=True, metavar="HOST:PORT", help="Address of metrics, or `off`; may be repeated."
 )
-@click.option("--definitions", metavar="FILE", help="Definitions in RabbitMQ's JSON, imported before listening.")
+@click.option("--definitions", metavar="FILE|URL", help="Definitions in RabbitMQ's JSON, imported before listening.")
 def serve(
     config: Path | None,
     data_dir: str | None,

@@ -271,7 +271,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
     directory = config.server.directory
     os.umask(0o077)  # whatever is made in the data directory is its owner's alone
     with _starting():
-        imported = read_file(Path(config.definitions.file)) if config.definitions.file else None
+        imported = await _read_definitions(config.definitions.file)
         resource_alarms.raise_open_files_limit()
         resource_alarms.keep_freed_memory()
         bound = _bind_listeners(config)
@@ -323,6 +323,15 @@ def _starting() -> Iterator[None]:
         place = traceback.extract_tb(error.__traceback__)[-1]
         what = " ".join(f"{type(error).__name__}: {error}".split())
         raise AdministrationError("failed", f"the start failed: {what} ({place.filename}:{place.lineno})") from error
+
+
+async def _read_definitions(where: str) -> DefinitionsFile | None:
+    if "://" not in where:
+        return read_file(Path(where)) if where else None
+    # Imported here: hardly any broker asks another one, and HTTP with TLS takes time to load.
+    from broker.admin.definitions.definitions_url import read_url
+
+    return await read_url(where)
 
 
 def _bind_listeners(config: Config) -> Listeners:

@@ -151,13 +151,20 @@ class DefinitionsFile(msgspec.Struct, frozen=True):
 def read_file(path: Path) -> DefinitionsFile:
     """Read a file. Raises AdministrationError `invalid` with its name and what is wrong with it."""
     try:
-        return convert(json.loads(path.read_bytes()))
+        content = path.read_bytes()
     except OSError as error:
         raise invalid(f"{path}: cannot be read: {error.strerror}") from error
+    return parse(content, str(path))
+
+
+def parse(content: bytes, where: str) -> DefinitionsFile:
+    """Definitions from JSON. Raises AdministrationError `invalid` with where they are from and what is wrong."""
+    try:
+        return convert(json.loads(content))
     except (ValueError, RecursionError) as error:
-        raise invalid(f"{path}: is not JSON: {error}") from error
+        raise invalid(f"{where}: is not JSON: {error}") from error
     except AdministrationError as error:
-        raise invalid(f"{path}: {error}") from error
+        raise invalid(f"{where}: {error}") from error
 
 
 def convert(definitions: object) -> DefinitionsFile:
