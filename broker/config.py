@@ -13,6 +13,7 @@ import socket
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -305,6 +306,7 @@ def load(
     path: Path | None,
     environ: Mapping[str, str],
     *,
+    beneath: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     translated: Translated | None = None,
     data_dir: str | None = None,
     listen: Sequence[str] = (),
@@ -312,8 +314,8 @@ def load(
     prometheus_listen: Sequence[str] = (),
     definitions: str | None = None,
 ) -> Config:
-    """Read the settings: defaults, then the file (None: no file), settings of another format, the environment, the
-    command line's values.
+    """Read the settings: defaults (`beneath` in place of them), then the file (None: no file), settings of another
+    format, the environment, the command line's values.
 
     An address for management or Prometheus may be `off`. Raises ConfigError.
     """
@@ -322,8 +324,8 @@ def load(
         config = msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
         raise ConfigError(f"{path}: {_explain(str(error), tree)}") from error
-    if translated is not None:
-        config = _with_translated(tree, translated)
+    if beneath or translated is not None:
+        config = _put_together(beneath, tree, translated or Translated({}, {}))
     _check_addresses(config.server.listen, f"{path}: server.listen")
     _check_addresses(config.tls.listen, f"{path}: tls.listen")
     _check_addresses(config.management.listen, f"{path}: management.listen")
@@ -359,10 +361,14 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
 
 
-def _with_translated(tree: dict[str, Any], translated: Translated) -> Config:
-    sections = {name: {**tree.get(name, {}), **fields} for name, fields in translated.tree.items()}
+def _put_together(
+    beneath: Mapping[str, Mapping[str, Any]], tree: dict[str, dict[str, Any]], translated: Translated
+) -> Config:
+    layers = beneath, tree, translated.tree
+    sections = dict.fromkeys(name for layer in layers for name in layer)
+    merged = {name: {key: layer[name][key] for layer in layers for key in layer.get(name, {})} for name in sections}
     try:
-        return msgspec.convert({**tree, **sections}, Config)
+        return msgspec.convert(merged, Config)
     except msgspec.ValidationError as error:
         keys = _place(str(error))
         origin = translated.origins[keys[0], keys[1]]

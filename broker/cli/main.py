@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import TextIOWrapper
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import click
 
@@ -80,14 +80,19 @@ def leveret() -> None:
     """
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command line, that of this process if none is given, and exit."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # Names are bytes; those that are not UTF-8 are printed as they are.
             stream.reconfigure(errors="surrogateescape")
+    end_with(lambda: leveret.main(arguments, prog_name="leveret"))
+
+
+def end_with(command: Callable[[], int]) -> NoReturn:
+    """Carry out a command and exit with its code; what may be expected to go wrong is one line and code 1."""
     try:
-        leveret.main(arguments, prog_name="leveret")
+        sys.exit(command())
     except Exception as error:
         causes = list(_causes(error))
         if not all(isinstance(cause, EXPECTED) for cause in causes):

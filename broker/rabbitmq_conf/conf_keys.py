@@ -158,6 +158,6 @@ ROWS = (
     Row(("management.rates_mode",), "management.rates_mode", _only("basic", "detailed", "none")),
     Row(("management.cors.allow_origins.*",), "management.cors_allow_origins", values.text, _every),
     Row(("management.cors.allow_origins",), "management.cors_allow_origins", NONE),
-    Row(("management.cors.max_age",), "management.cors_max_age", values.integer),
+    Row(("management.cors.max_age",), "management.cors_max_age_seconds", values.integer),
     Row(("prometheus.tcp.ip", "prometheus.tcp.port"), "prometheus.listen", IP_AND_PORT, partial(_address, 15692)),
 )

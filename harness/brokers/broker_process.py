@@ -72,8 +72,7 @@ class BrokerProcess:
 
     def launch(self) -> None:
         """Start the process and wait for nothing; see `await_ready`."""
-        listen = f"{self.address[0]}:{self.address[1]}"
-        command = [*self.program, "serve", "--data-dir", str(self.data_dir), "--listen", listen, *self.http]
+        command = [*self.program, *self.arguments()]
         environment = dict(os.environ if self.environment is None else self.environment)
         if self.check_invariants:
             environment.setdefault(CHECK_INVARIANTS, "1")
@@ -88,6 +87,11 @@ class BrokerProcess:
                 text=True,
                 process_group=self.process_group,
             )
+
+    def arguments(self) -> list[str]:
+        """What the program is given before the options."""
+        listen = f"{self.address[0]}:{self.address[1]}"
+        return ["serve", "--data-dir", str(self.data_dir), "--listen", listen, *self.http]
 
     def await_ready(self) -> None:
         """Return when a process that was launched says that it is ready. Fails with its log when it ends before."""

@@ -1,0 +1,140 @@
+"""The entry point of the image, which stands in for the one of `rabbitmq:3-management`.
+
+It reads what RabbitMQ's image reads: variables of the environment, /etc/rabbitmq with rabbitmq.conf, conf.d and
+enabled_plugins, the volume /var/lib/rabbitmq. Every path is below LEVERET_ROOT where that is set. A command other than
+`rabbitmq-server` is run as it is.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+from broker.cli.main import end_with
+from broker.config import Config, load
+from broker.container.enabled_plugins import EVENTS, MANAGEMENT, PROMETHEUS, Plugins, read_plugins
+from broker.container.image_environment import ImageEnvironment, read_environment
+from broker.container.own_user import find_own_user
+from broker.logs import set_up
+from broker.rabbitmq_conf.conf_translation import SETTINGS, Conf, read_conf
+from broker.rabbitmq_conf.conf_values import addresses
+
+log = logging.getLogger("leveret.container")
+
+SERVER = "rabbitmq-server"
+ROOT = "LEVERET_ROOT"
+DATA = "LEVERET_DATA_DIR"
+VOLUME, OWN_VOLUME = "/var/lib/rabbitmq", "/var/lib/leveret"
+
+
+class Image(NamedTuple):
+    """All that says how the broker is to run."""
+
+    environment: ImageEnvironment
+    conf: Conf
+    plugins: Plugins
+    config: Config
+
+
+def main() -> NoReturn:
+    """Run what the command line of the container says, `rabbitmq-server` where it says nothing."""
+    called = Path(sys.argv[0]).name
+    command = [called, *sys.argv[1:]] if called == SERVER else sys.argv[1:] or [SERVER]
+    end_with(lambda: _run(command))
+
+
+def _run(command: list[str]) -> int:
+    root = Path(os.environ.get(ROOT) or "/")
+    user = find_own_user(root) if command[0].startswith("rabbitmq") else None
+    if command[0] != SERVER:
+        if user is not None:
+            user.become()
+        os.execvp(command[0], command)
+    # Process 1 is not ended by a signal that it does not handle; from here to the broker's own handling it may be.
+    signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+    data = data_directory(root)
+    if user is not None:
+        user.own(data.resolve())
+        user.become()
+    return _serve(read_image(read_environment(os.environ, root), data), command[1:])
+
+
+def data_directory(root: Path) -> Path:
+    """Where the data are, once it is there: in RabbitMQ's volume, or in our own where one is mounted.
+
+    Commands look for it in RabbitMQ's volume, where a link leads to our own.
+    """
+    volume, own = root / VOLUME.lstrip("/"), root / OWN_VOLUME.lstrip("/")
+    data = Path(os.environ.get(DATA) or volume / "leveret")
+    if data.parent == volume and own.is_dir() and not data.exists():
+        volume.mkdir(parents=True, exist_ok=True)
+        data.unlink(missing_ok=True)
+        data.symlink_to(own)
+    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return data
+
+
+def read_image(environment: ImageEnvironment, data: Path) -> Image:
+    """Put together what the files and the environment say. Raises ConfigError."""
+    conf = read_conf(environment.conf_files, environment.variables, environment.root)
+    plugins = read_plugins(environment.plugins_file)
+    settings = {"server.listen": environment.listen, **_of_plugins(plugins)}
+    own = environment.variables.get("LEVERET_CONFIG")
+    config = load(
+        Path(own) if own else None,
+        environment.variables,
+        beneath=_tree(settings),
+        translated=conf.settings,
+        data_dir=str(data),
+    )
+    return Image(environment, conf, plugins, config)
+
+
+def _of_plugins(plugins: Plugins) -> dict[str, object]:
+    """Settings that stand for plugins being enabled or not."""
+    return {
+        "management.listen": addresses(None, 15672) if MANAGEMENT in plugins.started else [],
+        "prometheus.listen": addresses(None, 15692) if PROMETHEUS in plugins.started else [],
+        "event_exchange.enabled": EVENTS in plugins.started,
+    }
+
+
+def _tree(settings: dict[str, object]) -> dict[str, dict[str, object]]:
+    tree = dict[str, dict[str, object]]()
+    for setting, value in settings.items():
+        if setting in SETTINGS:
+            section, field = setting.split(".")
+            tree.setdefault(section, {})[field] = value
+    return tree
+
+
+def _serve(image: Image, arguments: Sequence[str]) -> int:
+    set_up(image.config.logs)
+    image.conf.warn([*map(str, image.environment.erlang_files), *image.environment.without_effect, *arguments])
+    if image.plugins.unknown:
+        log.warning("plugins without a counterpart here: %s", ", ".join(image.plugins.unknown))
+    _warn_of_other_data(image)
+    # Imported last: a wrong setting is reported without loading the broker.
+    from broker.server.serve import run
+
+    return run(image.config, lambda: _announce(image.plugins.started))
+
+
+def _warn_of_other_data(image: Image) -> None:
+    data, own = image.config.server.directory, image.environment.below_root(OWN_VOLUME)
+    if own.is_dir() and data.resolve() != own.resolve():
+        log.warning("%s is mounted and not used: the data are in %s", own, data)
+    if image.environment.below_root(f"{VOLUME}/mnesia").is_dir():
+        log.warning("RabbitMQ's own data in %s are not read: import its definitions", VOLUME)
+
+
+def _announce(plugins: Sequence[str]) -> None:
+    """Log the lines that tools wait for, as RabbitMQ does."""
+    log.info("Server startup complete; %d plugins started.", len(plugins))
+    for plugin in plugins:
+        log.info(" * %s", plugin)
