@@ -138,7 +138,8 @@ def takes_json(request: Request) -> bool:
 def problem_of(refused: Refused) -> Problem:
     """What was refused over AMQP, in the API's terms."""
     if refused.code == ReplyCode.ACCESS_REFUSED:
-        return Problem(401, "not_authorised", refused.text)
+        log.warning("HTTP request: access denied: %s", refused)
+        return Problem(401, "not_authorised", "Access refused.")
     if refused.code == ReplyCode.NOT_FOUND:
         return Problem(404, "not_found", refused.explanation)
     return bad_request(refused.explanation)

@@ -12,6 +12,9 @@ from starlette.requests import ClientDisconnect, Request
 from broker.management.answers import Problem, bad_request
 
 LARGE_BYTES = 256 * 1024
+NOT_JSON = "not_json"
+ERLANG_LINE = 80
+"""How long a term may be that Erlang prints on one line."""
 
 
 class Bodies:
@@ -54,9 +57,11 @@ def json_object(body: bytes) -> dict[str, Any]:
     if value is None:
         return {}
     if isinstance(value, str):
-        raise Problem(400, "not_json", "body is not a JSON object. Was the input doubly-JSON-encoded?")
+        raise bad_request(
+            "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
+        )
     if not isinstance(value, dict):
-        raise Problem(400, "not_json", "body is not a JSON object")
+        raise bad_request(NOT_JSON)
     return value
 
 
@@ -65,7 +70,7 @@ def _with_escapes(body: bytes) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        raise Problem(400, "not_json", "body is not valid JSON") from None
+        raise bad_request(NOT_JSON) from None
 
 
 class Fields:
@@ -81,9 +86,9 @@ class Fields:
         """All of these are there."""
         missing = [name for name in names if name not in self.values]
         if missing:
-            raise bad_request(
-                [{"key_missing": name} for name in missing] if len(missing) > 1 else f"key_missing: {missing[0]}"
-            )
+            terms = [f"{{key_missing,{name}}}" for name in missing]
+            line = "[" + ",".join(terms) + "]"
+            raise bad_request(line if len(line) <= ERLANG_LINE else "[" + ",\n ".join(terms) + "]")
 
     def text(self, name: str, default: str = "") -> str:
         """A text."""
@@ -101,16 +106,14 @@ class Fields:
         return value
 
     def number(self, name: str, default: int = 0) -> int:
-        """A whole number, which may be written as a text."""
+        """A whole number, which may be written as a text; a fraction is cut off, as by RabbitMQ."""
         value = self.values.get(name, default)
-        if isinstance(value, str):
-            try:
-                return int(value)
-            except ValueError:
-                raise bad_request(["not_integer", value]) from None
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise bad_request(["not_int", name])
-        return value
+        if not isinstance(value, int | float | str) or isinstance(value, bool):
+            raise bad_request(["not_integer", value])
+        try:
+            return int(value)
+        except (ValueError, OverflowError):
+            raise bad_request(["not_integer", value]) from None
 
     def table(self, name: str) -> dict[str, Any]:
         """Names with values; an empty list is an empty table."""
