@@ -23,15 +23,20 @@ class Columns(Generic[T]):
 
     def row(self, thing: T, wanted: Iterable[str] = ()) -> dict[str, Any]:
         """What is shown of a thing: all of it, or the columns that are `wanted`, where a dot leads into a column."""
+        return self.view(wanted)(thing)
+
+    def view(self, wanted: Iterable[str] = ()) -> Callable[[T], dict[str, Any]]:
+        """The same as a function, for many things."""
         paths = [path.split(".") for path in wanted]
         names = {path[0] for path in paths}
-        row = {}
-        for name, column in self._table.items():
-            if not names or name in names:
-                value = column(thing)
-                if value is not ABSENT:
-                    row[name] = value
-        return pruned(row, paths) if paths else row
+        chosen = [(name, column) for name, column in self._table.items() if not names or name in names]
+
+        def row(thing: T) -> dict[str, Any]:
+            return {name: value for name, column in chosen if (value := column(thing)) is not ABSENT}
+
+        if all(len(path) == 1 for path in paths):
+            return row
+        return lambda thing: pruned(row(thing), paths)
 
     def value(self, thing: T, path: str) -> Any:
         """One value; ABSENT if there is none."""

@@ -5,8 +5,11 @@ Lists are worked out in bounded steps: between two of them other clients have a 
 
 from __future__ import annotations
 
+import heapq
 import math
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from operator import itemgetter
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
@@ -22,6 +25,7 @@ T = TypeVar("T")
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 500
 ROWS_JOINED = 1000
+SORTED_AT_ONCE = 1000
 STEP_SECONDS = 0.001
 """How long a list is worked on before others have a turn."""
 
@@ -52,36 +56,40 @@ def read_list_query(parameters: Mapping[str, str], *, paged: bool) -> ListQuery:
 
 
 def _page(parameters: Mapping[str, str]) -> Page:
+    asked = parameters.get("page_size")
     try:
-        number, size = int(parameters["page"]), int(parameters.get("page_size") or PAGE_SIZE)
+        number, size = int(parameters["page"]), int(asked or PAGE_SIZE)
     except ValueError:
         raise bad_request("Pagination parameters are invalid") from None
     if number < 1 or not 1 <= size <= PAGE_SIZE_MAX:
-        text = f"page and page_size must be numbers from 1, page_size up to {PAGE_SIZE_MAX}"
+        text = f"Invalid pagination parameters: page number {number}, page size {asked or 'undefined'}"
         raise Problem(400, "invalid_pagination_parameters", text)
     return Page(number, size, parameters.get("name", ""), parameters.get("use_regex") == "true")
 
 
-async def list_answer(things: Sequence[T], columns: Columns[T], query: ListQuery, name: Callable[[T], str]) -> Response:
-    """The list, or a page of it. `name` is what it is filtered by. Raises Problem 400."""
+async def list_answer(
+    things: Sequence[T],
+    columns: Columns[T],
+    query: ListQuery,
+    name: Callable[[T], str],
+    order: Callable[[T], Any] | None = None,
+) -> Response:
+    """The list, or a page of it. Raises Problem 400.
+
+    `name` is what it is filtered by; `order` is what its usual order goes by, without one things come in that order.
+    """
     total = len(things)
     page = query.page
-    if page is not None and page.name:
-        things = await _filtered(things, page, name)
-    if query.sort:
-        things = await _sorted(things, columns, query)
-    elif query.reverse:
-        things = list(reversed(things))
     if page is None:
+        things = await _ordered(things, columns, query, order, total)
         return JsonAnswer(_array(await _rows(things, columns, query.columns)))
-    count = math.ceil(len(things) / page.size)
+    if page.name:
+        things = await _filtered(things, page, name)
+    count, end = math.ceil(len(things) / page.size), page.number * page.size
     if page.number > max(1, count):
-        raise Problem(
-            400,
-            "page_out_of_range",
-            f"page out of range, page: {page.number} page size: {page.size}, len: {len(things)}",
-        )
-    shown = things[(page.number - 1) * page.size : page.number * page.size]
+        text = f"Page out of range, page: {page.number} page size: {page.size}, len: {len(things)}"
+        raise Problem(400, "page_out_of_range", text)
+    shown = (await _ordered(things, columns, query, order, end))[end - page.size : end]
     head = {
         "filtered_count": len(things),
         "item_count": len(shown),
@@ -106,10 +114,33 @@ async def _filtered(things: Sequence[T], page: Page, name: Callable[[T], str]) -
         raise bad_request("Pagination parameters are invalid") from None
 
 
-async def _sorted(things: Sequence[T], columns: Columns[T], query: ListQuery) -> list[T]:
-    keyed = [(_sort_key(columns.value(thing, query.sort)), thing) async for thing in in_steps(things)]
-    keyed.sort(key=_first, reverse=query.reverse)
-    return [thing for _, thing in keyed]
+async def _ordered(
+    things: Sequence[T], columns: Columns[T], query: ListQuery, order: Callable[[T], Any] | None, end: int
+) -> Sequence[T]:
+    """The first `end` things in the order that was asked for, others in the usual one among equals."""
+    if query.sort:
+        value, path = columns.value, query.sort
+        if order is None:
+            return await first_in_order(things, lambda thing: _sort_key(value(thing, path)), end, reverse=query.reverse)
+        return await first_in_order(
+            things, lambda thing: (_sort_key(value(thing, path)), order(thing)), end, reverse=query.reverse
+        )
+    if order is not None:
+        return await first_in_order(things, order, end, reverse=query.reverse)
+    return things[::-1] if query.reverse else things
+
+
+async def first_in_order(
+    things: Iterable[T], key: Callable[[T], Any], end: int, *, reverse: bool = False
+) -> Sequence[T]:
+    """The first `end` of the things sorted by a key: in parts first, which are then merged in steps."""
+    keyed = [(key(thing), thing) async for thing in in_steps(things)]
+    parts = []
+    for start in range(0, len(keyed), SORTED_AT_ONCE):
+        parts.append(sorted(keyed[start : start + SORTED_AT_ONCE], key=_first, reverse=reverse))
+        await trio.lowlevel.checkpoint()
+    merged = parts[0] if len(parts) == 1 else heapq.merge(*parts, key=_first, reverse=reverse)
+    return [thing async for _, thing in in_steps(islice(merged, end))]
 
 
 def _sort_key(value: Any) -> tuple[int, Any]:
@@ -121,13 +152,13 @@ def _sort_key(value: Any) -> tuple[int, Any]:
     return 2, value if isinstance(value, str) else str(value)
 
 
-def _first(pair: tuple[tuple[int, Any], Any]) -> tuple[int, Any]:
-    return pair[0]
+_first = itemgetter(0)
 
 
 async def _rows(things: Sequence[T], columns: Columns[T], wanted: tuple[str, ...]) -> list[bytes]:
     """Each thing as JSON. One of which nothing is left is an empty list, as in RabbitMQ."""
-    return [encoded(columns.row(thing, wanted) or []) async for thing in in_steps(things)]
+    row = columns.view(wanted)
+    return [encoded(row(thing) or []) async for thing in in_steps(things)]
 
 
 def _array(rows: list[bytes]) -> list[bytes]:
@@ -138,7 +169,7 @@ def _array(rows: list[bytes]) -> list[bytes]:
     return [*pieces, b"]"]
 
 
-async def in_steps(things: Sequence[T]) -> AsyncIterator[T]:
+async def in_steps(things: Iterable[T]) -> AsyncIterator[T]:
     """One thing after the other; others have a turn after each millisecond of what is done with them."""
     began = perf_counter()
     for thing in things:
