@@ -16,6 +16,7 @@ from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Account
 from broker.management.answers import Problem, not_found
 from broker.management.bodies import Bodies, Fields, json_object
+from broker.management.columns import pruned
 from broker.management.list_query import ListQuery, read_list_query
 from broker.management.segment_files import SegmentFiles
 from broker.management.visitor import SCOPE_KEY, Visitor
@@ -86,6 +87,11 @@ class Call:
     def list_query(self, *, paged: bool = False) -> ListQuery:
         """What is asked of a list. Raises Problem 400."""
         return read_list_query(self.parameters, paged=paged)
+
+    def chosen(self, row: dict[str, Any]) -> Any:
+        """Of one thing, the columns that are wanted; an empty list where nothing is left, as in RabbitMQ."""
+        columns = self.list_query().columns
+        return pruned(row, [path.split(".") for path in columns]) or [] if columns else row
 
     def flag(self, name: str) -> bool:
         """A query parameter is `true`."""

@@ -44,7 +44,7 @@ def value(field: Field) -> Term:
         case "A":
             return [typed(item) for item in found]
         case "F":
-            return _entries(found)
+            return entries(found)
         case "D" | "S" | "x":
             return tuple(found) if field.kind == "D" else bytes(found)
         case "f" | "d":
@@ -53,11 +53,12 @@ def value(field: Field) -> Term:
             return int(found)
 
 
-def _entries(table: Table) -> Term:
-    entries: list[Term] = []
+def entries(table: Table) -> Term:
+    """A table: each name with its value and the value's type."""
+    found: list[Term] = []
     for name, field in table.items():
-        entries.append((name.encode("utf-8", "surrogateescape"), _TYPES[field.kind], value(field)))
-    return entries
+        found.append((name.encode("utf-8", "surrogateescape"), _TYPES[field.kind], value(field)))
+    return found
 
 
 def printed(term: Term) -> str:

@@ -29,9 +29,9 @@ _OF_NIL = 3468870702
 _NIL_TAG = 2
 
 
-def phash2(term: Term) -> int:
-    """Erlang's portable hash of a term: a number below 2 to the power of 27."""
-    return _hashed(term, 0) % _RANGE
+def phash2(term: Term, below: int = _RANGE) -> int:
+    """Erlang's portable hash of a term: a number below 2 to the power of 27, or of 32."""
+    return _hashed(term, 0) % below
 
 
 def _hashed(term: Term, seed: int) -> int:

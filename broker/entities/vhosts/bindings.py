@@ -66,6 +66,10 @@ class Bindings:
             return self._definitions.unbound(self._vhost, binding)
         return Future.resolved(None)
 
+    def leading_to(self, destination: Destination) -> list[Binding]:
+        """The bindings of a queue, or those that an exchange is the destination of."""
+        return list(self._inbound.get(destination, ()))
+
     def add(self, binding: Binding, arguments: Table) -> None:
         """Have a binding match from now on, in memory."""
         binding.source.bind(binding, arguments)

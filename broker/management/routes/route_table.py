@@ -3,9 +3,20 @@
 from __future__ import annotations
 
 from broker.management.resources import Resource
-from broker.management.routes import event_log_routes, node_routes
+from broker.management.routes import (
+    binding_routes,
+    consumer_routes,
+    event_log_routes,
+    exchange_routes,
+    node_routes,
+    queue_routes,
+)
 
 RESOURCES: list[Resource] = [
     *node_routes.RESOURCES,
+    *queue_routes.RESOURCES,
+    *exchange_routes.RESOURCES,
+    *binding_routes.RESOURCES,
+    *consumer_routes.RESOURCES,
     *event_log_routes.RESOURCES,
 ]

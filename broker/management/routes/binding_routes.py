@@ -1,0 +1,167 @@
+"""Bindings: listed, made, removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.responses import Response
+
+from broker.entities.exchanges.exchange import Destination
+from broker.entities.queues.queue import Queue
+from broker.entities.vhosts.vhost import VHost
+from broker.management.access import Tag
+from broker.management.answers import bad_request, empty, in_json, not_found
+from broker.management.call import Call
+from broker.management.list_query import in_steps, list_answer
+from broker.management.resources import Resource, resource
+from broker.management.routes.exchange_routes import exchange_in_path
+from broker.management.routes.queue_routes import arguments_of
+from broker.management.rows.binding_columns import (
+    BINDING_COLUMNS,
+    BindingOf,
+    all_bindings,
+    implied,
+    matches,
+    properties_key,
+    quoted,
+    shown,
+)
+from broker.wire import methods
+from broker.wire.field_tables import decode_table, encode_table
+from broker.wire.method import Method
+
+ROUTING_KEY_BYTES_MAX = 255
+
+
+async def list_bindings(call: Call) -> Response:
+    """All bindings, those of the default exchange included."""
+    return await _answer(call, [each for vhost in call.vhosts() async for each in all_bindings(vhost)])
+
+
+async def list_of_queue(call: Call) -> Response:
+    """The bindings of a queue; none of one that is not there."""
+    queue = call.vhost.queues.get(call.names["queue"])
+    return await _answer(call, [] if queue is None else await _leading_to(call.vhost, queue))
+
+
+async def list_from_exchange(call: Call) -> Response:
+    """The bindings that an exchange is the source of."""
+    vhost, name = call.vhost, exchange_in_path(call)
+    if not name:
+        return await _answer(call, [implied(vhost.name, queue) for queue in vhost.queues])
+    exchange = vhost.exchanges.get(name)
+    bindings = [] if exchange is None else list(exchange.bindings)
+    return await _answer(call, [shown(vhost.name, binding) async for binding in in_steps(bindings)])
+
+
+async def list_to_exchange(call: Call) -> Response:
+    """The bindings that an exchange is the destination of."""
+    exchange = call.vhost.exchanges.get(exchange_in_path(call))
+    return await _answer(call, [] if exchange is None else await _leading_to(call.vhost, exchange))
+
+
+async def list_between(call: Call) -> Response:
+    """The bindings between an exchange and a queue or another exchange."""
+    return await _answer(call, await _between(call))
+
+
+async def _answer(call: Call, bindings: list[BindingOf]) -> Response:
+    return await list_answer(bindings, BINDING_COLUMNS, call.list_query(), _key, _itself)
+
+
+def _key(binding: BindingOf) -> str:
+    return binding.routing_key
+
+
+def _itself(binding: BindingOf) -> BindingOf:
+    return binding
+
+
+async def _leading_to(vhost: VHost, destination: Destination) -> list[BindingOf]:
+    found = [shown(vhost.name, binding) async for binding in in_steps(vhost.bindings.leading_to(destination))]
+    if isinstance(destination, Queue):
+        found.append(implied(vhost.name, destination.name))
+    return found
+
+
+async def _between(call: Call) -> list[BindingOf]:
+    """The bindings between the ends that the path names. Raises Problem 404 if there is no such virtual host."""
+    source, destination = exchange_in_path(call, "source"), _destination(call)
+    if destination is None:
+        return []
+    return [binding for binding in await _leading_to(call.vhost, destination) if binding.source == source]
+
+
+def _destination(call: Call) -> Destination | None:
+    if "queue" in call.names:
+        return call.vhost.queues.get(call.names["queue"])
+    return call.vhost.exchanges.get(exchange_in_path(call))
+
+
+async def show_binding(call: Call) -> Response:
+    """One binding."""
+    return in_json(call.chosen(BINDING_COLUMNS.row(await _binding(call))))
+
+
+async def _binding(call: Call) -> BindingOf:
+    """The binding that the path names. Raises Problem 404."""
+    properties = call.names["properties"]
+    for binding in await _between(call):
+        if matches(binding, properties):
+            return binding
+    raise not_found()
+
+
+async def bind(call: Call) -> Response:
+    """Make a binding, if it is not there; the answer says where it is."""
+    fields = await call.fields()
+    key, arguments = fields.text("routing_key"), arguments_of(fields)
+    if len(key.encode("utf-8", "surrogateescape")) > ROUTING_KEY_BYTES_MAX:
+        raise bad_request(f"routing_key should be less than {ROUTING_KEY_BYTES_MAX} bytes")
+    source = exchange_in_path(call, "source")
+    method: Method
+    if "queue" in call.names:
+        destination = call.names["queue"]
+        method = methods.QueueBind(destination, source, key, False, arguments)
+    else:
+        destination = exchange_in_path(call)
+        method = methods.ExchangeBind(destination, source, key, False, arguments)
+    async with call.session() as session:
+        await call.answered(session.ask(method))
+    properties = properties_key(key, encode_table(dict(sorted(arguments.items()))))
+    return empty(201, {"location": f"{quoted(destination)}/{quoted(properties)}"})
+
+
+async def unbind(call: Call) -> Response:
+    """Remove a binding."""
+    binding = await _binding(call)
+    arguments = decode_table(binding.arguments)[0]
+    method: Method
+    if binding.destination_type == "queue":
+        method = methods.QueueUnbind(binding.destination, binding.source, binding.routing_key, arguments)
+    else:
+        method = methods.ExchangeUnbind(binding.destination, binding.source, binding.routing_key, False, arguments)
+    async with call.session() as session:
+        await call.answered(session.ask(method))
+    return empty(204)
+
+
+def _between_ends(ends: Iterable[str]) -> list[Resource]:
+    found = []
+    for path in ends:
+        place = f"/api/bindings/{{vhost}}/e/{{source}}/{path}"
+        found += [
+            resource(place, in_vhost=True, GET=(Tag.ANY, list_between), POST=(Tag.ANY, bind)),
+            resource(place + "/{properties}", in_vhost=True, GET=(Tag.ANY, show_binding), DELETE=(Tag.ANY, unbind)),
+        ]
+    return found
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/bindings", GET=(Tag.ANY, list_bindings)),
+    resource("/api/bindings/{vhost}", in_vhost=True, GET=(Tag.ANY, list_bindings)),
+    *_between_ends(["q/{queue}", "e/{exchange}"]),
+    resource("/api/queues/{vhost}/{queue}/bindings", in_vhost=True, GET=(Tag.ANY, list_of_queue)),
+    resource("/api/exchanges/{vhost}/{exchange}/bindings/source", in_vhost=True, GET=(Tag.ANY, list_from_exchange)),
+    resource("/api/exchanges/{vhost}/{exchange}/bindings/destination", in_vhost=True, GET=(Tag.ANY, list_to_exchange)),
+]

@@ -1,0 +1,31 @@
+"""Consumers: listed."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from broker.management.access import Tag
+from broker.management.call import Call
+from broker.management.list_query import in_steps, list_answer
+from broker.management.resources import Resource, resource
+from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns, consumer_order
+
+
+async def list_consumers(call: Call) -> Response:
+    """Consumers. Of a virtual host that the user may not see there are none, as in RabbitMQ."""
+    query = call.list_query()
+    consumers = [
+        ConsumerOf(vhost.name, consumer)
+        for vhost in call.vhosts()
+        if call.account.sees(vhost.name)
+        async for queue in in_steps(list(vhost.queues.values()))
+        for consumer in queue.consumers.members
+    ]
+    columns = consumer_columns(call.api.settings.node)
+    return await list_answer(consumers, columns, query, lambda listed: listed.consumer.tag, consumer_order)
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/consumers", GET=(Tag.ANY, list_consumers)),
+    resource("/api/consumers/{vhost}", GET=(Tag.ANY, list_consumers)),
+]

@@ -1,0 +1,98 @@
+"""Exchanges: listed, declared, deleted."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from broker.admin.command_arguments import NAME_BYTES_MAX
+from broker.entities.exchanges.exchange import Exchange
+from broker.management.access import Tag
+from broker.management.answers import bad_request, empty, in_json, not_found
+from broker.management.call import Call
+from broker.management.list_query import in_steps, list_answer
+from broker.management.resources import Resource, resource
+from broker.management.routes.queue_routes import arguments_of
+from broker.management.rows.exchange_columns import ExchangeOf, exchange_columns, exchange_name, exchange_order
+from broker.wire import methods
+
+DEFAULT = "amq.default"
+"""The default exchange in a path: its own name is empty."""
+
+
+async def list_exchanges(call: Call) -> Response:
+    """Exchanges, a page of them if asked for."""
+    query = call.list_query(paged=True)
+    exchanges = [
+        ExchangeOf(vhost.name, exchange)
+        for vhost in call.vhosts()
+        async for exchange in in_steps(list(vhost.exchanges.values()))
+    ]
+    return await list_answer(exchanges, exchange_columns(), query, exchange_name, exchange_order)
+
+
+async def show_exchange(call: Call) -> Response:
+    """One exchange."""
+    row = exchange_columns().row(ExchangeOf(call.vhost.name, exchange_of(call)))
+    return in_json(call.chosen(row | {"incoming": [], "outgoing": []}))
+
+
+def exchange_in_path(call: Call, part: str = "exchange") -> str:
+    """The name of an exchange in the path."""
+    name = call.names[part]
+    return "" if name == DEFAULT else name
+
+
+def exchange_of(call: Call) -> Exchange:
+    """The exchange that the path names. Raises Problem 404."""
+    exchange = call.vhost.exchanges.get(exchange_in_path(call))
+    if exchange is None:
+        raise not_found()
+    return exchange
+
+
+async def declare_exchange(call: Call) -> Response:
+    """Declare an exchange: answered when it is on disk."""
+    fields, name = await call.fields(), exchange_in_path(call)
+    if (size := len(name.encode("utf-8", "surrogateescape"))) > NAME_BYTES_MAX:
+        raise bad_request(f"exchange should be less than {NAME_BYTES_MAX} bytes, actually was {size}\n")
+    method = methods.ExchangeDeclare(
+        name,
+        _type(fields.text("type", "direct")),
+        fields.flag("passive"),
+        fields.flag("durable"),
+        fields.flag("auto_delete"),
+        fields.flag("internal"),
+        False,
+        arguments_of(fields),
+    )
+    async with call.session() as session:
+        existed = name in call.vhost.exchanges
+        await call.answered(session.ask(method))
+    return empty(204 if existed else 201)
+
+
+def _type(name: str) -> str:
+    if len(name.encode("utf-8", "surrogateescape")) > NAME_BYTES_MAX:
+        raise bad_request(f"unknown exchange type '{name}'")
+    return name
+
+
+async def delete_exchange(call: Call) -> Response:
+    """Delete an exchange: answered when the disk has followed."""
+    name = exchange_of(call).name
+    async with call.session() as session:
+        await call.answered(session.ask(methods.ExchangeDelete(name, call.flag("if-unused"), False)))
+    return empty(204)
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/exchanges", GET=(Tag.ANY, list_exchanges)),
+    resource("/api/exchanges/{vhost}", in_vhost=True, GET=(Tag.ANY, list_exchanges)),
+    resource(
+        "/api/exchanges/{vhost}/{exchange}",
+        in_vhost=True,
+        GET=(Tag.ANY, show_exchange),
+        PUT=(Tag.ANY, declare_exchange),
+        DELETE=(Tag.ANY, delete_exchange),
+    ),
+]

@@ -1,0 +1,136 @@
+"""Queues: listed, declared, deleted, purged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from broker.admin.command_arguments import NAME_BYTES_MAX
+from broker.admin.json_tables import table
+from broker.entities.queues.queue import Queue
+from broker.management.access import Tag
+from broker.management.answers import bad_request, empty, in_json, not_found
+from broker.management.bodies import Fields
+from broker.management.call import Call
+from broker.management.columns import Columns
+from broker.management.list_query import in_steps, list_answer
+from broker.management.resources import Resource, resource
+from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns
+from broker.management.rows.queue_columns import QueueOf, queue_columns, queue_name, queue_order
+from broker.wire import methods
+from broker.wire.field_tables import Table
+
+ACTIONS = ("sync", "cancel_sync")
+"""What RabbitMQ does with mirrored queues. On one node there is nothing to synchronize."""
+
+
+async def list_queues(call: Call) -> Response:
+    """Queues, a page of them if asked for."""
+    query = call.list_query(paged=True)
+    queues = [
+        QueueOf(vhost.name, queue) for vhost in call.vhosts() async for queue in in_steps(list(vhost.queues.values()))
+    ]
+    return await list_answer(queues, _columns(call), query, queue_name, queue_order)
+
+
+async def show_queue(call: Call) -> Response:
+    """One queue, with its consumers."""
+    listed = QueueOf(call.vhost.name, queue_of(call))
+    row = _columns(call).row(listed)
+    if not call.flag("disable_stats"):
+        row |= {"consumer_details": _consumers(call, listed), "incoming": [], "deliveries": []}
+    return in_json(call.chosen(row))
+
+
+def _consumers(call: Call, listed: QueueOf) -> list[dict[str, Any]]:
+    row = consumer_columns(call.api.settings.node).view()
+    return [row(ConsumerOf(listed.vhost, consumer)) for consumer in listed.queue.consumers.members]
+
+
+def _columns(call: Call) -> Columns[QueueOf]:
+    node = call.api.settings.node
+    return queue_columns(node, statistics=not call.flag("disable_stats"), totals=call.flag("enable_queue_totals"))
+
+
+def queue_of(call: Call) -> Queue:
+    """The queue that the path names. Raises Problem 404."""
+    queue = call.vhost.queues.get(call.names["queue"])
+    if queue is None:
+        raise not_found()
+    return queue
+
+
+async def declare_queue(call: Call) -> Response:
+    """Declare a queue: answered when it is on disk."""
+    fields, name = await call.fields(), call.names["queue"]
+    _check_node(call, fields)
+    if (size := len(name.encode("utf-8", "surrogateescape"))) > NAME_BYTES_MAX:
+        raise bad_request(f"queue should be less than {NAME_BYTES_MAX} bytes, actually was {size}\n")
+    # A queue that is exclusive to a request would end with it: it becomes a transient one, as in RabbitMQ.
+    durable = fields.flag("durable") and not fields.flag("exclusive")
+    method = methods.QueueDeclare(
+        name, fields.flag("passive"), durable, False, fields.flag("auto_delete"), False, arguments_of(fields)
+    )
+    async with call.session() as session:
+        existed = name in call.vhost.queues
+        await call.answered(session.ask(method))
+    return empty(204 if existed else 201)
+
+
+def _check_node(call: Call, fields: Fields) -> None:
+    node = fields.text("node", call.api.settings.node)
+    if node != call.api.settings.node:
+        raise bad_request(f"Node {node} could not be contacted")
+
+
+def arguments_of(fields: Fields) -> Table:
+    """The arguments of a declaration or a binding. Raises Problem 400."""
+    try:
+        return table(fields.table("arguments"))
+    except (OverflowError, ValueError) as error:
+        raise bad_request(str(error)) from None
+
+
+async def delete_queue(call: Call) -> Response:
+    """Delete a queue: answered when the disk has followed."""
+    name = queue_of(call).name
+    async with call.session() as session:
+        await call.answered(
+            session.ask(methods.QueueDelete(name, call.flag("if-unused"), call.flag("if-empty"), False))
+        )
+    return empty(204)
+
+
+async def purge_queue(call: Call) -> Response:
+    """Drop what is ready in a queue."""
+    name = queue_of(call).name
+    async with call.session() as session:
+        await call.answered(session.ask(methods.QueuePurge(name, False)))
+    return empty(204)
+
+
+async def act_on_queue(call: Call) -> Response:
+    """Synchronize a mirrored queue, or stop to: here it always is."""
+    fields = await call.fields()
+    queue_of(call)
+    fields.require("action")
+    if fields.values["action"] not in ACTIONS:
+        raise bad_request(["unknown", fields.values["action"]])
+    return empty(204)
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/queues", GET=(Tag.ANY, list_queues)),
+    resource("/api/queues/detailed", GET=(Tag.ANY, list_queues)),
+    resource("/api/queues/{vhost}", in_vhost=True, GET=(Tag.ANY, list_queues)),
+    resource(
+        "/api/queues/{vhost}/{queue}",
+        in_vhost=True,
+        GET=(Tag.ANY, show_queue),
+        PUT=(Tag.ANY, declare_queue),
+        DELETE=(Tag.ANY, delete_queue),
+    ),
+    resource("/api/queues/{vhost}/{queue}/contents", in_vhost=True, DELETE=(Tag.ANY, purge_queue)),
+    resource("/api/queues/{vhost}/{queue}/actions", in_vhost=True, POST=(Tag.ADMINISTRATOR, act_on_queue)),
+]

@@ -1,0 +1,52 @@
+"""What is shown of an exchange."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from broker.admin.json_tables import plain
+from broker.entities.exchanges.exchange import Exchange
+from broker.management.columns import ABSENT, Columns
+
+
+class ExchangeOf(NamedTuple):
+    """An exchange, and the virtual host it is in."""
+
+    vhost: str
+    exchange: Exchange
+
+
+def exchange_order(listed: ExchangeOf) -> tuple[str, str]:
+    """What lists of exchanges are ordered by."""
+    return listed.vhost, listed.exchange.name
+
+
+def exchange_name(listed: ExchangeOf) -> str:
+    """What lists of exchanges are filtered by."""
+    return listed.exchange.name
+
+
+def exchange_columns() -> Columns[ExchangeOf]:
+    """The columns of exchanges."""
+    return Columns(
+        {
+            "name": lambda listed: listed.exchange.name,
+            "vhost": lambda listed: listed.vhost,
+            "type": lambda listed: listed.exchange.type,
+            "durable": lambda listed: listed.exchange.durable,
+            "auto_delete": lambda listed: listed.exchange.auto_delete,
+            "internal": lambda listed: listed.exchange.internal,
+            "arguments": lambda listed: plain(listed.exchange.arguments),
+            "policy": lambda listed: _policy(listed.exchange),
+            "messages_delayed": lambda listed: _delayed(listed.exchange),
+        }
+    )
+
+
+def _policy(exchange: Exchange) -> str:
+    policy = exchange.policies.policy
+    return ABSENT if policy is None else policy.name
+
+
+def _delayed(exchange: Exchange) -> int:
+    return ABSENT if exchange.delays is None else exchange.delays.messages
