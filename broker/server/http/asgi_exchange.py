@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Protocol
-from urllib.parse import unquote
 
 import h11
 import trio
@@ -67,7 +66,6 @@ class Exchange:
         no path.
         """
         path, _, query = _origin_form(self._head.target.decode("ascii")).partition("?")
-        unquote(path, errors="strict")
         return {
             "type": "http",
             "asgi": {"version": "3.0", "spec_version": "2.4"},
