@@ -9,7 +9,10 @@ import msgspec
 import trio
 from starlette.requests import ClientDisconnect, Request
 
+from broker.admin.command_arguments import NAME_BYTES_MAX
+from broker.admin.json_tables import table
 from broker.management.answers import Problem, bad_request
+from broker.wire.field_tables import Table
 
 LARGE_BYTES = 256 * 1024
 NOT_JSON = "not_json"
@@ -97,6 +100,10 @@ class Fields:
             raise bad_request(["not_string", name])
         return value
 
+    def short_text(self, name: str, default: str = "") -> str:
+        """A text that fits an AMQP short string."""
+        return short(self.text(name, default), name)
+
     def flag(self, name: str, *, default: bool = False) -> bool:
         """True or false, which may be written as texts."""
         value = self.values.get(name, default)
@@ -123,3 +130,27 @@ class Fields:
         if not isinstance(value, dict):
             raise bad_request(["not_a_table", name])
         return value
+
+    def amqp_table(self, name: str) -> Table:
+        """Names with values as an AMQP table. It may hold no null, as in RabbitMQ."""
+        values = self.table(name)
+        if _has_null(values):
+            raise bad_request("null_not_allowed")
+        try:
+            return table(values)
+        except (OverflowError, ValueError) as error:
+            raise bad_request(str(error)) from None
+
+
+def short(text: str, what: str) -> str:
+    """A text, if it fits an AMQP short string. Raises Problem 400."""
+    size = len(text.encode("utf-8", "surrogateescape"))
+    if size > NAME_BYTES_MAX:
+        raise bad_request(f"{what} should be less than {NAME_BYTES_MAX} bytes, actually was {size}\n")
+    return text
+
+
+def _has_null(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_null, value.values()))
+    return any(map(_has_null, value)) if isinstance(value, list) else value is None

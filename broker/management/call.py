@@ -15,7 +15,7 @@ from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Account
 from broker.management.answers import Problem, not_found
-from broker.management.bodies import Bodies, Fields, json_object
+from broker.management.bodies import Bodies, Fields, json_object, short
 from broker.management.columns import pruned
 from broker.management.list_query import ListQuery, read_list_query
 from broker.management.segment_files import SegmentFiles
@@ -79,6 +79,10 @@ class Call:
     def visitor(self) -> Visitor:
         """The client."""
         return visitor_of(self.request)
+
+    def short_name(self, part: str) -> str:
+        """A name in the path. Raises Problem 400 if AMQP has no room for it."""
+        return short(self.names[part], part)
 
     async def fields(self) -> Fields:
         """The request's body, an object. Raises Problem 400, 408 or 413."""

@@ -82,7 +82,7 @@ async def list_answer(
     page = query.page
     if page is None:
         things = await _ordered(things, columns, query, order, total)
-        return JsonAnswer(_array(await _rows(things, columns, query.columns)))
+        return JsonAnswer(in_array(await _rows(things, columns, query.columns)))
     if page.name:
         things = await _filtered(things, page, name)
     count, end = math.ceil(len(things) / page.size), page.number * page.size
@@ -98,7 +98,7 @@ async def list_answer(
         "page_size": page.size,
         "total_count": total,
     }
-    rows = _array(await _rows(shown, columns, query.columns))
+    rows = in_array(await _rows(shown, columns, query.columns))
     return JsonAnswer([encoded(head)[:-1], b',"items":', *rows, b"}"])
 
 
@@ -161,7 +161,7 @@ async def _rows(things: Sequence[T], columns: Columns[T], wanted: tuple[str, ...
     return [encoded(row(thing) or []) async for thing in in_steps(things)]
 
 
-def _array(rows: list[bytes]) -> list[bytes]:
+def in_array(rows: list[bytes]) -> list[bytes]:
     """JSON of a list, in pieces of a thousand rows: each is one part of what is compressed and sent."""
     pieces = [b"["]
     for start in range(0, len(rows), ROWS_JOINED):

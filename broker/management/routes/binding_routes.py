@@ -10,12 +10,11 @@ from broker.entities.exchanges.exchange import Destination
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
-from broker.management.answers import bad_request, empty, in_json, not_found
+from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call
 from broker.management.list_query import in_steps, list_answer
 from broker.management.resources import Resource, resource
 from broker.management.routes.exchange_routes import exchange_in_path
-from broker.management.routes.queue_routes import arguments_of
 from broker.management.rows.binding_columns import (
     BINDING_COLUMNS,
     BindingOf,
@@ -29,8 +28,6 @@ from broker.management.rows.binding_columns import (
 from broker.wire import methods
 from broker.wire.field_tables import decode_table, encode_table
 from broker.wire.method import Method
-
-ROUTING_KEY_BYTES_MAX = 255
 
 
 async def list_bindings(call: Call) -> Response:
@@ -115,13 +112,11 @@ async def _binding(call: Call) -> BindingOf:
 async def bind(call: Call) -> Response:
     """Make a binding, if it is not there; the answer says where it is."""
     fields = await call.fields()
-    key, arguments = fields.text("routing_key"), arguments_of(fields)
-    if len(key.encode("utf-8", "surrogateescape")) > ROUTING_KEY_BYTES_MAX:
-        raise bad_request(f"routing_key should be less than {ROUTING_KEY_BYTES_MAX} bytes")
+    key, arguments = fields.short_text("routing_key"), fields.amqp_table("arguments")
     source = exchange_in_path(call, "source")
     method: Method
     if "queue" in call.names:
-        destination = call.names["queue"]
+        destination = call.short_name("queue")
         method = methods.QueueBind(destination, source, key, False, arguments)
     else:
         destination = exchange_in_path(call)

@@ -6,8 +6,6 @@ from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.command_arguments import NAME_BYTES_MAX
-from broker.admin.json_tables import table
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
 from broker.management.answers import bad_request, empty, in_json, not_found
@@ -19,7 +17,6 @@ from broker.management.resources import Resource, resource
 from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns
 from broker.management.rows.queue_columns import QueueOf, queue_columns, queue_name, queue_order
 from broker.wire import methods
-from broker.wire.field_tables import Table
 
 ACTIONS = ("sync", "cancel_sync")
 """What RabbitMQ does with mirrored queues. On one node there is nothing to synchronize."""
@@ -63,14 +60,12 @@ def queue_of(call: Call) -> Queue:
 
 async def declare_queue(call: Call) -> Response:
     """Declare a queue: answered when it is on disk."""
-    fields, name = await call.fields(), call.names["queue"]
+    fields, name = await call.fields(), call.short_name("queue")
     _check_node(call, fields)
-    if (size := len(name.encode("utf-8", "surrogateescape"))) > NAME_BYTES_MAX:
-        raise bad_request(f"queue should be less than {NAME_BYTES_MAX} bytes, actually was {size}\n")
     # A queue that is exclusive to a request would end with it: it becomes a transient one, as in RabbitMQ.
     durable = fields.flag("durable") and not fields.flag("exclusive")
     method = methods.QueueDeclare(
-        name, fields.flag("passive"), durable, False, fields.flag("auto_delete"), False, arguments_of(fields)
+        name, fields.flag("passive"), durable, False, fields.flag("auto_delete"), False, fields.amqp_table("arguments")
     )
     async with call.session() as session:
         existed = name in call.vhost.queues
@@ -82,14 +77,6 @@ def _check_node(call: Call, fields: Fields) -> None:
     node = fields.text("node", call.api.settings.node)
     if node != call.api.settings.node:
         raise bad_request(f"Node {node} could not be contacted")
-
-
-def arguments_of(fields: Fields) -> Table:
-    """The arguments of a declaration or a binding. Raises Problem 400."""
-    try:
-        return table(fields.table("arguments"))
-    except (OverflowError, ValueError) as error:
-        raise bad_request(str(error)) from None
 
 
 async def delete_queue(call: Call) -> Response:

@@ -8,6 +8,7 @@ from broker.management.routes import (
     consumer_routes,
     event_log_routes,
     exchange_routes,
+    message_routes,
     node_routes,
     queue_routes,
 )
@@ -18,5 +19,6 @@ RESOURCES: list[Resource] = [
     *exchange_routes.RESOURCES,
     *binding_routes.RESOURCES,
     *consumer_routes.RESOURCES,
+    *message_routes.RESOURCES,
     *event_log_routes.RESOURCES,
 ]

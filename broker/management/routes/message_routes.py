@@ -1,0 +1,141 @@
+"""Messages: published to an exchange, taken from a queue."""
+
+from __future__ import annotations
+
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import trio
+from starlette.responses import Response
+
+from broker.management.access import Tag
+from broker.management.answers import JsonAnswer, Problem, bad_request, encoded, in_json
+from broker.management.bodies import Fields
+from broker.management.call import Call
+from broker.management.list_query import STEP_SECONDS, in_array
+from broker.management.message_form import (
+    payload_in_json,
+    payload_of,
+    properties_in_json,
+    properties_of,
+)
+from broker.management.resources import Resource, resource
+from broker.management.routes.exchange_routes import exchange_in_path
+from broker.session.direct_session import DirectSession, Refused
+from broker.wire import methods
+from broker.wire.assembler import Command
+from broker.wire.constants import ReplyCode
+from broker.wire.properties import decode_properties, encode_header
+
+TAKEN_BYTES_MAX = 16 << 20
+"""How much one answer takes from a queue: no further message after so many bytes, MESSAGE_BYTES for each included."""
+MESSAGE_BYTES = 1024
+"""What a message costs beside its body, roughly."""
+
+ACKMODES = {
+    "ack_requeue_true": True,
+    "reject_requeue_true": True,
+    "reject_requeue_false": False,
+    "ack_requeue_false": None,
+}
+"""Whether messages that were taken come back, or are rejected; None: they are taken for good."""
+ENCODINGS = ("auto", "base64")
+
+
+class Wanted(NamedTuple):
+    """What is to be taken: so many messages, a negative number for all; payloads are cut to `truncate` bytes."""
+
+    messages: int
+    ackmode: str
+    encoding: str
+    truncate: int | None
+
+
+async def publish(call: Call) -> Response:
+    """Publish a message; the answer says, after its confirm, whether it was routed to a queue."""
+    fields = await call.fields()
+    fields.require("routing_key", "properties", "payload", "payload_encoding")
+    key, body = fields.short_text("routing_key"), payload_of(fields)
+    header = encode_header(len(body), properties_of(fields))
+    async with call.session() as session:
+        try:
+            await call.answered(session.ask(methods.ConfirmSelect(False)))
+            confirmed = await call.answered(session.publish(exchange_in_path(call), key, header, body))
+        except Refused as refused:
+            raise bad_request(f"{refused.code} {refused.text}") from None
+    if not isinstance(confirmed.method, methods.BasicAck):
+        raise bad_request("rejected Unable to publish message. Check queue limits.")
+    return in_json({"routed": not session.returned})
+
+
+async def take(call: Call) -> Response:
+    """Take messages from a queue, and give them back if that is wanted, once all of them are taken."""
+    wanted = _wanted(await call.fields())
+    async with call.session() as session:
+        try:
+            pieces = await _taken(call, session, wanted)
+        except Refused as refused:
+            raise _refusal(refused) from None
+        requeue = ACKMODES[wanted.ackmode]
+        if pieces and requeue is not None:
+            session.send(methods.BasicNack(0, True, requeue))
+    return JsonAnswer(in_array(pieces))
+
+
+def _wanted(fields: Fields) -> Wanted:
+    fields.require("ackmode", "count", "encoding")
+    ackmode, encoding = fields.values["ackmode"], fields.values["encoding"]
+    count = fields.number("count")
+    if encoding not in ENCODINGS:
+        raise bad_request("Unsupported encoding. Please use auto or base64.")
+    if not isinstance(ackmode, str) or ackmode not in ACKMODES:
+        raise bad_request(f"Invalid ackmode value: {ackmode}. Valid values are: {', '.join(ACKMODES)}")
+    truncate = fields.number("truncate") if "truncate" in fields else None
+    if truncate is not None and truncate < 0:
+        raise bad_request(["not_a_length", truncate])
+    return Wanted(count, ackmode, encoding, truncate)
+
+
+def _refusal(refused: Refused) -> Problem:
+    if refused.code == ReplyCode.NOT_FOUND:
+        return Problem(404, "not_found", refused.text)
+    if refused.code == ReplyCode.ACCESS_REFUSED:
+        return Problem(401, "not_authorised", refused.text)
+    return bad_request(f"{refused.code} {refused.explanation}")
+
+
+async def _taken(call: Call, session: DirectSession, wanted: Wanted) -> list[bytes]:
+    """Messages as JSON, as many as are wanted and there, and no more than one answer may hold."""
+    pieces: list[bytes] = []
+    size, began = 0, perf_counter()
+    get = methods.BasicGet(call.short_name("queue"), ACKMODES[wanted.ackmode] is None)
+    while len(pieces) != wanted.messages and size < TAKEN_BYTES_MAX:
+        found = await call.answered(session.ask(get))
+        if not isinstance(found.method, methods.BasicGetOk):
+            break
+        pieces.append(encoded(_shown(found, found.method, wanted)))
+        size += len(found.body) + len(pieces[-1]) + MESSAGE_BYTES
+        if perf_counter() - began > STEP_SECONDS:
+            await trio.lowlevel.checkpoint()
+            began = perf_counter()
+    return pieces
+
+
+def _shown(found: Command, got: methods.BasicGetOk, wanted: Wanted) -> dict[str, Any]:
+    assert found.header_payload is not None, "a message has a header"
+    payload = found.body if wanted.truncate is None else found.body[: wanted.truncate]
+    return {
+        "payload_bytes": len(found.body),
+        "redelivered": got.redelivered,
+        "exchange": got.exchange,
+        "routing_key": got.routing_key,
+        "message_count": got.message_count,
+        "properties": properties_in_json(decode_properties(found.header_payload)),
+        **payload_in_json(payload, as_base64=wanted.encoding == "base64"),
+    }
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/exchanges/{vhost}/{exchange}/publish", in_vhost=True, POST=(Tag.ANY, publish)),
+    resource("/api/queues/{vhost}/{queue}/get", in_vhost=True, POST=(Tag.ANY, take)),
+]
