@@ -103,12 +103,12 @@ async def list_answer(
 
 
 async def _filtered(things: Sequence[T], page: Page, name: Callable[[T], str]) -> list[T]:
-    """Those whose names have the text in them; case counts in regular expressions alone, as in RabbitMQ."""
+    """Those whose names have the text in them, or match the regular expression; case does not count, as in RabbitMQ."""
     if not page.use_regex:
         wanted = page.name.lower()
         return [thing async for thing in in_steps(things) if wanted in name(thing).lower()]
     try:
-        pattern = compiled(page.name)
+        pattern = compiled("(?i)" + page.name)
         return [thing async for thing in in_steps(things) if pattern.search(name(thing))]
     except (InvalidPattern, PatternError):
         raise bad_request("Pagination parameters are invalid") from None

@@ -20,9 +20,9 @@ from broker.management.rows.binding_columns import (
     BindingOf,
     all_bindings,
     implied,
+    location,
     matches,
     properties_key,
-    quoted,
     shown,
 )
 from broker.wire import methods
@@ -124,7 +124,7 @@ async def bind(call: Call) -> Response:
     async with call.session() as session:
         await call.answered(session.ask(method))
     properties = properties_key(key, encode_table(dict(sorted(arguments.items()))))
-    return empty(201, {"location": f"{quoted(destination)}/{quoted(properties)}"})
+    return empty(201, {"location": location(destination, properties)})
 
 
 async def unbind(call: Call) -> Response:

@@ -34,9 +34,9 @@ MESSAGE_BYTES = 1024
 
 ACKMODES = {
     "ack_requeue_true": True,
+    "ack_requeue_false": None,
     "reject_requeue_true": True,
     "reject_requeue_false": False,
-    "ack_requeue_false": None,
 }
 """Whether messages that were taken come back, or are rejected; None: they are taken for good."""
 ENCODINGS = ("auto", "base64")

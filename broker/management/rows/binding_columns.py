@@ -71,15 +71,20 @@ BINDING_COLUMNS = Columns[BindingOf](
 
 def properties_key(routing_key: str, arguments: bytes) -> str:
     """What tells a binding from others between the same ends."""
-    key = quoted(routing_key)
+    key = _quoted(routing_key).replace("~", "%7E")
     if arguments == NO_ARGUMENTS:
         return key or "~"
     return f"{key}~{_hashed(arguments)}"
 
 
-def quoted(text: str) -> str:
-    """A text with everything encoded but letters, digits and `_.-`; a blank becomes `+`."""
-    return quote_plus(text, safe="", errors="surrogateescape").replace("~", "%7E")
+def location(destination: str, properties: str) -> str:
+    """Where a binding is, from the address that it was posted to."""
+    return f"{_quoted(destination)}/{_quoted(properties)}"
+
+
+def _quoted(text: str) -> str:
+    """A text with everything encoded but letters, digits and `_.-~`; a blank becomes `+`."""
+    return quote_plus(text, safe="", errors="surrogateescape")
 
 
 def matches(binding: BindingOf, properties: str) -> bool:

@@ -1,0 +1,86 @@
+"""The API of the broker under test, ours or a RabbitMQ's, and a virtual host in it for each test."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+
+import pytest
+
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import Reply, ask, web_address, web_broker
+from harness.brokers.rabbitmq_reference import REFERENCE
+from harness.clients.wire_client import Address
+from tests.conformance.http.request_table import Request, Send
+
+REFERENCE_HTTP = os.environ.get("LEVERET_REFERENCE_HTTP", "")
+"""`host:port` of the API of the RabbitMQ in LEVERET_REFERENCE."""
+VHOST = "v/1"
+LONG = "l" * 256
+"""What `{long}` stands for in a table: one byte more than a name may have."""
+TAGS = {"lim": ["management"], "no": ["management"], "plain": []}
+"""Users of the tables. `lim` may enter the virtual host and do nothing there, `no` may not enter it."""
+NOTHING = "^$"
+
+
+@pytest.fixture(scope="package")
+def web_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with the API, for all tests of this folder."""
+    process = web_broker(tmp_path_factory.mktemp("web"))
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Address:
+    """Where clients find the broker that has the API."""
+    if REFERENCE:
+        host, _, port = REFERENCE.rpartition(":")
+        return host, int(port)
+    process: BrokerProcess = request.getfixturevalue("web_process")
+    return process.address
+
+
+@pytest.fixture
+def send(request: pytest.FixtureRequest) -> Send:
+    """A function that sends a request of a table, in a virtual host that is empty at first."""
+    if REFERENCE:
+        host, _, port = REFERENCE_HTTP.rpartition(":")
+        address = host, int(port)
+        _prepare_by_http(address)
+    else:
+        process: BrokerProcess = request.getfixturevalue("web_process")
+        address = web_address(process)
+        _prepare(process)
+
+    def sent(asked: Request) -> Reply:
+        path = asked.path.replace("{long}", LONG)
+        user = f"{asked.user}:{asked.user}" if asked.user else None
+        return ask(address, f"/api/{path}", method=asked.method, user=user, body=asked.body)
+
+    return sent
+
+
+def _prepare(process: BrokerProcess) -> None:
+    if any(vhost["name"] == VHOST for vhost in process.tell("list_vhosts")):
+        process.tell("delete_vhost", name=VHOST)
+    process.tell("add_vhost", name=VHOST, description="", tags=[], default_queue_type="")
+    process.tell("set_permissions", user="guest", vhost=VHOST, configure=".*", write=".*", read=".*")
+    known = {user["name"] for user in process.tell("list_users")}
+    for name, tags in TAGS.items():
+        if name not in known:
+            process.tell("add_user", name=name, password=name, tags=tags)
+    process.tell("set_permissions", user="lim", vhost=VHOST, configure=NOTHING, write=NOTHING, read=NOTHING)
+
+
+def _prepare_by_http(address: Address) -> None:
+    def change(method: str, path: str, **body: object) -> None:
+        ask(address, f"/api/{path}", method=method, body=json.dumps(body).encode())
+
+    change("DELETE", "vhosts/v%2F1")
+    change("PUT", "vhosts/v%2F1")
+    for name, tags in TAGS.items():
+        change("PUT", f"users/{name}", password=name, tags=",".join(tags))
+    change("PUT", "permissions/v%2F1/lim", configure=NOTHING, write=NOTHING, read=NOTHING)

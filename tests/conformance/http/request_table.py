@@ -1,0 +1,111 @@
+"""Tables of HTTP requests, and what a RabbitMQ 3.10.8 answered to them.
+
+    PUT queues/v%2F1/q1 {"durable":true} -> 201
+    lim: GET queues/v%2F1/none -> 404 {"error":"Object Not Found","reason":"Not Found"}
+
+A request is sent below /api/, as guest or as the user before the colon, whose password is its name. Of the answer are
+compared: the status, a header that is named after it (`allow: GET, OPTIONS`), and JSON as a value. A text that ends in
+`...` stands for any that begins so; `"...":"..."` in an object allows further keys. An indented line that begins with
+`leveret` says what Leveret answers where it differs on purpose.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from harness.brokers.http_broker import Reply
+
+ANY = "..."
+REQUEST = re.compile(r"(?:(?P<user>\w*): )?(?P<method>[A-Z]+) (?P<path>\S+)(?: (?P<body>.+))?")
+ANSWER = re.compile(
+    r"(?P<status>\d{3})(?: (?P<header>[a-z-]+): (?P<value>.+?)(?= [\[{\"]|$))?(?: (?P<body>[\[{\"].*))?"
+)
+
+
+class Answer(NamedTuple):
+    """What an answer has to be; `header` and `body` where they are said."""
+
+    status: int
+    header: str | None
+    value: str | None
+    body: Any
+
+    def differs(self, reply: Reply) -> bool:
+        """A reply is another one."""
+        if reply.status != self.status or (self.header and reply.headers.get(self.header) != self.value):
+            return True
+        if self.body is None:
+            return self.status not in (200, 405) and reply.body != b""
+        return not reply.body or not alike(self.body, json.loads(reply.body))
+
+
+class Request(NamedTuple):
+    """A request, RabbitMQ's answer, and Leveret's."""
+
+    line: int
+    user: str
+    method: str
+    path: str
+    body: bytes | None
+    of_rabbitmq: Answer
+    of_leveret: Answer
+
+
+Send = Callable[[Request], Reply]
+
+
+def sections(file: Path) -> dict[str, list[Request]]:
+    """The requests of a table by the titles above them, `== title`."""
+    found: dict[str, list[list[str]]] = {}
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        if line.startswith("== "):
+            title = line[3:]
+            found[title] = []
+        elif line.startswith("    leveret "):
+            found[title][-1].append(line.strip().removeprefix("leveret "))
+        elif line and not line.startswith("#"):
+            found[title].append([str(number), *line.split(" -> ")])
+    return {title: [_request(*parts) for parts in requests] for title, requests in found.items()}
+
+
+def _request(number: str, line: str, first: str, other: str = "") -> Request:
+    asked = REQUEST.fullmatch(line)
+    assert asked, f"line {number} is no request: {line}"
+    body = None if asked["body"] is None else asked["body"].encode()
+    user = "guest" if asked["user"] is None else asked["user"]
+    return Request(int(number), user, asked["method"], asked["path"], body, _answer(first), _answer(other or first))
+
+
+def _answer(text: str) -> Answer:
+    found = ANSWER.fullmatch(text)
+    assert found, f"no answer: {text}"
+    body = None if found["body"] is None else json.loads(found["body"])
+    return Answer(int(found["status"]), found["header"], found["value"], body)
+
+
+def alike(expected: Any, found: Any) -> bool:
+    """A value is the one that was expected, or one of those."""
+    if isinstance(expected, str) and expected.endswith(ANY):
+        return expected == ANY or (isinstance(found, str) and found.startswith(expected.removesuffix(ANY)))
+    if isinstance(expected, dict) and isinstance(found, dict):
+        if ANY not in expected and expected.keys() != found.keys():
+            return False
+        return all(key in found and alike(value, found[key]) for key, value in expected.items() if key != ANY)
+    if isinstance(expected, list) and isinstance(found, list):
+        return len(expected) == len(found) and all(map(alike, expected, found))
+    return bool(expected == found) and isinstance(expected, bool) == isinstance(found, bool)
+
+
+def differences(requests: list[Request], send: Send, *, reference: bool) -> list[str]:
+    """What was answered otherwise than the table says."""
+    found = []
+    for request in requests:
+        reply = send(request)
+        if (request.of_rabbitmq if reference else request.of_leveret).differs(reply):
+            body = reply.body.decode(errors="replace")
+            found.append(f"line {request.line}: {request.method} {request.path}: {reply.status} {body}")
+    return found
