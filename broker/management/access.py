@@ -23,6 +23,8 @@ ADMINISTRATOR, MONITORING, POLICYMAKER, MANAGEMENT = "administrator", "monitorin
 CHALLENGE = {"www-authenticate": 'Basic realm="RabbitMQ Management"'}
 """Programs depend on the realm."""
 
+NOT_IN_VHOST = "User not authorised to access virtual host"
+
 
 class Tag(Enum):
     """What a route asks of its user: one of these tags, or else the refusal."""
@@ -31,6 +33,11 @@ class Tag(Enum):
     POLICYMAKER = ((ADMINISTRATOR, POLICYMAKER), "User not authorised to access object")
     MONITORING = ((ADMINISTRATOR, MONITORING), "Not monitor user")
     ADMINISTRATOR = ((ADMINISTRATOR,), "Not administrator user")
+
+    @property
+    def refusal_in_vhost(self) -> str:
+        """What a user hears who has the tag, and no permission in the virtual host."""
+        return NOT_IN_VHOST if self is not Tag.POLICYMAKER else str(self.value[1])
 
 
 class Account:
@@ -54,6 +61,10 @@ class Account:
     def sees(self, vhost: str) -> bool:
         """The user sees what is in a virtual host."""
         return self.administrates or self.enters(vhost)
+
+    def lists(self, vhost: str) -> bool:
+        """The user knows that a virtual host exists; monitors know all of them, and not what is in them."""
+        return self.monitors or self.enters(vhost)
 
     def enters(self, vhost: str) -> bool:
         """The user has permissions of some kind in a virtual host; an administrator needs them to change things."""

@@ -74,7 +74,7 @@ class Endpoint:
         operation = self._operation(request)
         if operation is None:
             return empty(200, {"allow": self._resource.allow})
-        account = access.ANYBODY if operation.tag is None else self._admitted(request, operation.tag)
+        account = self._admitted(request, operation.tag)
         try:
             return await operation.handler(Call(self._api, request, account))
         except Refused as refused:
@@ -107,22 +107,32 @@ class Endpoint:
                 403, "forbidden", "a change that another site's page asks for (management.cors_allow_origins)"
             )
 
-    def _admitted(self, request: Request, tag: Tag) -> Account:
+    def _admitted(self, request: Request, tag: Tag | None) -> Account:
         """The user whose request it is, who may make it. Raises Problem 400, 401 or 429."""
+        if tag is None:
+            return access.ANYBODY
         visitor = visitor_of(request)
-        account = access.account(self._api.registry, visitor.peer, authorization_of(request))
+        authorization = authorization_of(request, in_query=self._resource.query_credentials)
+        account = access.account(self._api.registry, visitor.peer, authorization)
         visitor.admit()
         account.require(tag)
-        vhost = names_of(request).get("vhost") if self._resource.in_vhost else None
-        if vhost in self._api.broker.vhosts:
-            allowed = account.sees if request.method in ("GET", "HEAD") else account.enters
-            if not allowed(vhost):
-                raise access.denied(account.name, "User not authorised to access virtual host")
+        self._assert_enters(request, account, tag)
         return account
 
+    def _assert_enters(self, request: Request, account: Account, tag: Tag) -> None:
+        """A virtual host that does not exist is the handler's to refuse."""
+        vhost = names_of(request).get("vhost") if self._resource.in_vhost else None
+        if vhost in self._api.broker.vhosts:
+            changes = request.method not in ("GET", "HEAD") and not self._resource.setting
+            if not (account.enters(vhost) if changes else account.sees(vhost)):
+                raise access.denied(account.name, tag.refusal_in_vhost)
 
-def authorization_of(request: Request) -> str:
+
+def authorization_of(request: Request, *, in_query: bool = False) -> str:
     """The credentials of a request; two of them are none that can be read. Raises Problem 400."""
+    linked = request.query_params.get("auth") if in_query else None
+    if linked is not None:
+        return f"Basic {linked.replace(' ', '+')}"
     given = request.headers.getlist("authorization")
     if len(given) > 1:
         raise Problem(400)

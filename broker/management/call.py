@@ -13,7 +13,7 @@ from starlette.requests import Request
 from broker.admin.administration import Administration
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.vhost import VHost
-from broker.management.access import Account
+from broker.management.access import NOT_IN_VHOST, Account, denied
 from broker.management.answers import Problem, not_found
 from broker.management.bodies import Bodies, Fields, json_object, short
 from broker.management.columns import pruned
@@ -104,16 +104,30 @@ class Call:
     @property
     def vhost(self) -> VHost:
         """The virtual host that the path names. Raises Problem 404."""
-        vhost = self.broker.vhosts.get(self.names["vhost"])
+        return self._vhost(self.names["vhost"])
+
+    def _vhost(self, name: str) -> VHost:
+        vhost = self.broker.vhosts.get(name)
         if vhost is None:
             raise not_found()
         return vhost
 
     def vhosts(self) -> list[VHost]:
-        """The virtual hosts that the path names, or all that the user sees, by name. Raises Problem 404."""
+        """The virtual hosts of a list, by name: the one that the path names, or else the header X-Vhost (RabbitMQ's
+        page sends it), or all that the user sees. Raises Problem 404, or 401 for one that the user does not see."""
         if "vhost" in self.names:
             return [self.vhost]
-        return [vhost for name, vhost in sorted(self.broker.vhosts.items()) if self.account.sees(name)]
+        if not self.chosen_vhost:
+            return [vhost for name, vhost in sorted(self.broker.vhosts.items()) if self.account.sees(name)]
+        vhost = self._vhost(self.chosen_vhost)
+        if not self.account.sees(vhost.name):
+            raise denied(self.account.name, NOT_IN_VHOST)
+        return [vhost]
+
+    @property
+    def chosen_vhost(self) -> str:
+        """What the header X-Vhost says; empty for all virtual hosts."""
+        return self.request.headers.get("x-vhost", "").encode("latin-1").decode("utf-8", "surrogateescape")
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[DirectSession]:

@@ -26,12 +26,15 @@ class Resource(NamedTuple):
     """A path with names in braces, and its operations by method.
 
     With `in_vhost` the path has a virtual host that the user has to see, or to have a permission in for anything but
-    reading.
+    reading. What an administrator changes as a `setting` needs no permission there. With `query_credentials` a link
+    may carry the credentials in its query: `?auth=`.
     """
 
     path: str
     operations: Mapping[str, Operation]
     in_vhost: bool
+    setting: bool
+    query_credentials: bool
 
     @property
     def allow(self) -> str:
@@ -40,6 +43,14 @@ class Resource(NamedTuple):
         return ", ".join(method for method in ORDER if method in methods)
 
 
-def resource(path: str, *, in_vhost: bool = False, **operations: tuple[Tag | None, Handler]) -> Resource:
+def resource(
+    path: str,
+    *,
+    in_vhost: bool = False,
+    setting: bool = False,
+    query_credentials: bool = False,
+    **operations: tuple[Tag | None, Handler],
+) -> Resource:
     """A row of a table of routes: `resource("/api/whoami", GET=(Tag.ANY, whoami))`."""
-    return Resource(path, {method: Operation(*operation) for method, operation in operations.items()}, in_vhost)
+    by_method = {method: Operation(*operation) for method, operation in operations.items()}
+    return Resource(path, by_method, in_vhost, setting, query_credentials)
