@@ -5,20 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
-from broker.admin import (
-    limit_admin,
-    listing,
-    maintenance,
-    permission_admin,
-    policy_admin,
-    tracing_admin,
-    user_admin,
-    vhost_admin,
-)
+from broker.admin import listing, maintenance, permission_admin, tracing_admin, user_admin, vhost_admin
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.definitions import definitions_export, definitions_import
 from broker.admin.protocol import AdministrationError
+from broker.admin.settings import limit_admin, policy_admin
 from broker.wire.amqp_errors import AmqpError
 from storage.storage_errors import StoreError
 

@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from broker.admin.apply_changes import take_effect
 from broker.admin.definitions.definitions_import import UNFINISHED_IMPORT
-from broker.admin.policy_check import checked
 from broker.admin.protocol import AdministrationError
+from broker.admin.settings.policy_check import checked
 from broker.config import Config
 from broker.entities.exchanges.exchange import Binding, Destination
 from broker.entities.queues.event_recording import Recorder

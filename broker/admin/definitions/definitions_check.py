@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from broker.admin import policy_check
 from broker.admin.command_arguments import NAME_BYTES_MAX, check_pattern, invalid
 from broker.admin.definitions.definitions_export import OPERATOR_POLICY, VHOST_LIMITS
 from broker.admin.definitions.definitions_file import (
@@ -22,8 +21,9 @@ from broker.admin.definitions.definitions_file import (
     operator_policy,
 )
 from broker.admin.json_tables import table
-from broker.admin.limit_admin import checked
 from broker.admin.protocol import AdministrationError
+from broker.admin.settings import policy_check
+from broker.admin.settings.limit_admin import checked
 from broker.entities.arguments import queue_arguments, queue_types
 from broker.entities.arguments.queue_types import type_of
 from broker.entities.exchanges.exchange_type_table import CHANCE, ROUTERS

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid, not_found
-from broker.admin.policy_check import checked
+from broker.admin.settings.policy_check import checked
 from broker.entities.arguments.policies import Policy
 from storage.definitions.definition_changes import DeletePolicy, PolicyRow, PutPolicy
 

@@ -1,0 +1,1 @@
+"""What holds for what exists: policies, limits, parameters."""
