@@ -1,4 +1,4 @@
-"""What a change of users, virtual hosts, permissions, limits and policies means for the broker in memory.
+"""What a change of users, virtual hosts, permissions, limits, policies and parameters means for the broker in memory.
 
 The same table serves a start, which replays what the definitions store holds, and a command, which has the
 store make the change first. So a change can mean only one thing. Exchanges, queues and bindings are not here:
@@ -18,6 +18,8 @@ from broker.entities.vhosts.users import Permission, TopicPermission, User
 from broker.entities.vhosts.vhost import VHostDescription
 from storage.definitions.definition_changes import (
     Change,
+    DeleteGlobalParameter,
+    DeleteParameter,
     DeletePermission,
     DeletePolicy,
     DeleteTopicPermission,
@@ -25,6 +27,8 @@ from storage.definitions.definition_changes import (
     DeleteUserLimit,
     DeleteVhost,
     DeleteVhostLimit,
+    PutGlobalParameter,
+    PutParameter,
     PutPermission,
     PutPolicy,
     PutTopicPermission,
@@ -111,6 +115,23 @@ def _delete_policy(broker: Broker, change: DeletePolicy) -> None:
     broker.vhosts[change.vhost].policy_application.remove(change.name, operator=change.operator)
 
 
+def _put_parameter(broker: Broker, change: PutParameter) -> None:
+    row = change.row
+    broker.parameters.of_vhosts[row.vhost, row.component, row.name] = json.loads(row.value)
+
+
+def _delete_parameter(broker: Broker, change: DeleteParameter) -> None:
+    broker.parameters.of_vhosts.pop((change.vhost, change.component, change.name), None)
+
+
+def _put_global_parameter(broker: Broker, change: PutGlobalParameter) -> None:
+    broker.parameters.everywhere[change.row.name] = json.loads(change.row.value)
+
+
+def _delete_global_parameter(broker: Broker, change: DeleteGlobalParameter) -> None:
+    broker.parameters.everywhere.pop(change.name, None)
+
+
 _EFFECTS: dict[type[Any], Callable[[Broker, Any], None]] = {
     PutVhost: _put_vhost,
     DeleteVhost: _delete_vhost,
@@ -126,4 +147,8 @@ _EFFECTS: dict[type[Any], Callable[[Broker, Any], None]] = {
     DeleteVhostLimit: _delete_vhost_limit,
     PutPolicy: _put_policy,
     DeletePolicy: _delete_policy,
+    PutParameter: _put_parameter,
+    DeleteParameter: _delete_parameter,
+    PutGlobalParameter: _put_global_parameter,
+    DeleteGlobalParameter: _delete_global_parameter,
 }

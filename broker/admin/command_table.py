@@ -10,7 +10,7 @@ from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.definitions import definitions_export, definitions_import
 from broker.admin.protocol import AdministrationError
-from broker.admin.settings import limit_admin, policy_admin
+from broker.admin.settings import limit_admin, parameter_admin, policy_admin
 from broker.wire.amqp_errors import AmqpError
 from storage.storage_errors import StoreError
 
@@ -27,6 +27,8 @@ QUESTIONS: dict[str, Callable[[Administration, Arguments], object]] = {
     "list_topic_permissions": listing.list_topic_permissions,
     "list_policies": policy_admin.list_policies,
     "list_operator_policies": policy_admin.list_operator_policies,
+    "list_parameters": parameter_admin.list_parameters,
+    "list_global_parameters": parameter_admin.list_global_parameters,
     "list_queues": listing.list_queues,
     "list_exchanges": listing.list_exchanges,
     "list_bindings": listing.list_bindings,
@@ -62,6 +64,11 @@ CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "clear_policy": policy_admin.clear_policy,
     "set_operator_policy": policy_admin.set_operator_policy,
     "clear_operator_policy": policy_admin.clear_operator_policy,
+    "set_parameter": parameter_admin.set_parameter,
+    "clear_parameter": parameter_admin.clear_parameter,
+    "set_global_parameter": parameter_admin.set_global_parameter,
+    "clear_global_parameter": parameter_admin.clear_global_parameter,
+    "set_cluster_name": parameter_admin.set_cluster_name,
     "import_definitions": definitions_import.import_definitions,
     "delete_queue": maintenance.delete_queue,
     "purge_queue": maintenance.purge_queue,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+from base64 import urlsafe_b64encode
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,6 +26,7 @@ from broker.entities.queues.queue import QueueSpec
 from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.clock import SteadyClock
 from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
+from broker.entities.vhosts.parameters import CLUSTER_ID
 from broker.entities.vhosts.vhost import VHost
 from broker.server import directory_lock
 from broker.server.definition_writer import DefinitionLog
@@ -38,6 +40,8 @@ from storage.definitions.definition_changes import (
     ExchangeRow,
     PermissionRow,
     PolicyRow,
+    PutGlobalParameter,
+    PutParameter,
     PutPermission,
     PutPolicy,
     PutTopicPermission,
@@ -136,8 +140,9 @@ def recover(
         recorder=recorder,
         disk_free=stores.messages.space.room_bytes,
     )
-    for change in _access_of(found):
+    for change in _settings_of(found):
         take_effect(broker, change)
+    broker.parameters.everywhere.setdefault(CLUSTER_ID, _cluster_id(stores.definitions.uuid))
     for exchange in found.exchanges:
         _restore_exchange(broker.vhosts[exchange.vhost], exchange, lanes.get(exchange.queue_id, {}))
     for queue in found.queues:
@@ -162,8 +167,13 @@ def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Def
     return stores.definitions.load()
 
 
-def _access_of(found: Definitions) -> Iterator[Change]:
-    """The changes that make virtual hosts, users, permissions, limits and policies what the store says they are."""
+def _cluster_id(uuid: bytes) -> str:
+    """What the broker is known by, in the form of RabbitMQ's."""
+    return f"rabbitmq-cluster-id-{urlsafe_b64encode(uuid).decode().rstrip('=')}"
+
+
+def _settings_of(found: Definitions) -> Iterator[Change]:
+    """The changes that make everything but exchanges, queues and bindings what the store says it is."""
     yield from map(PutVhost, found.vhosts)
     yield from map(PutUser, found.users)
     yield from map(PutPermission, found.permissions)
@@ -171,6 +181,8 @@ def _access_of(found: Definitions) -> Iterator[Change]:
     yield from map(PutVhostLimit, found.vhost_limits)
     yield from map(PutUserLimit, found.user_limits)
     yield from map(PutPolicy, filter(_understood, found.policies))
+    yield from map(PutParameter, found.parameters)
+    yield from map(PutGlobalParameter, found.global_parameters)
 
 
 def _understood(row: PolicyRow) -> bool:

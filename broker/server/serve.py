@@ -231,7 +231,7 @@ class Server:
             "http_listeners": [f"{host}:{port}" for host, port in self.http_addresses],
             "https_listeners": [f"{host}:{port}" for host, port in self.https_addresses],
             "metrics_listeners": [f"{host}:{port}" for host, port in self.metrics_addresses],
-            "cluster_name": self.config.identity.shown_cluster_name,
+            "cluster_name": self.registry.cluster_name,
             "boot": self.broker.boot,
             "alarms": [name for name in (MEMORY, DISK) if alarms.is_raised(name)],
             "memory": {"used_bytes": resource_alarms.memory_used(), "limit_bytes": self.resources.memory_limit},

@@ -44,6 +44,11 @@ class Registry:
         return routes
 
     @property
+    def cluster_name(self) -> str:
+        """What the broker is called: by its operator, or else by its settings."""
+        return self.broker.parameters.cluster_name or self.settings.cluster_name
+
+    @property
     def network_connections(self) -> list[Connection]:
         """The connections of clients, from the moment their sockets are accepted."""
         return [connection for connection in self.connections if not connection.direct]

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from broker.admin.command_arguments import NAME_BYTES_MAX, check_pattern, invalid
-from broker.admin.definitions.definitions_export import OPERATOR_POLICY, VHOST_LIMITS
 from broker.admin.definitions.definitions_file import (
     BindingEntry,
     DefinitionsFile,
@@ -24,6 +23,7 @@ from broker.admin.json_tables import table
 from broker.admin.protocol import AdministrationError
 from broker.admin.settings import policy_check
 from broker.admin.settings.limit_admin import checked
+from broker.admin.settings.parameter_admin import OPERATOR_POLICY, VHOST_LIMITS
 from broker.entities.arguments import queue_arguments, queue_types
 from broker.entities.arguments.queue_types import type_of
 from broker.entities.exchanges.exchange_type_table import CHANCE, ROUTERS

@@ -11,13 +11,10 @@ from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
 from broker.admin.json_tables import plain
 from broker.admin.listing import Row, binding_row, bindings
+from broker.admin.settings.parameter_admin import LIMITS, OPERATOR_POLICY, VHOST_LIMITS
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, VHost
 from broker.session.connection import Connection
 from storage.definitions.definition_changes import Definitions, PolicyRow
-
-OPERATOR_POLICY = "operator_policy"
-VHOST_LIMITS = "vhost-limits"
-"""Components of parameters under which RabbitMQ exports what is no parameter."""
 
 
 async def export_definitions(administration: Administration, arguments: Arguments) -> dict[str, Any]:
@@ -30,7 +27,7 @@ async def export_definitions(administration: Administration, arguments: Argument
         "product_name": "Leveret",
         "product_version": __version__,
         "rabbitmq_definition_format": "cluster",
-        "original_cluster_name": settings.cluster_name,
+        "original_cluster_name": administration.registry.cluster_name,
         "users": _users(administration),
         "vhosts": [_vhost(vhost) for vhost in vhosts],
         "permissions": [row._asdict() for row in stored.permissions],
@@ -67,7 +64,7 @@ def _parameters(administration: Administration, stored: Definitions) -> Iterator
         yield {**row._asdict(), "value": json.loads(row.value)}
     for vhost, limits in administration.broker.user_limits.vhosts.items():
         if limits:
-            yield {"vhost": vhost, "component": VHOST_LIMITS, "name": "limits", "value": limits}
+            yield {"vhost": vhost, "component": VHOST_LIMITS, "name": LIMITS, "value": limits}
     for policy in stored.policies:
         if policy.operator:
             yield {"vhost": policy.vhost, "component": OPERATOR_POLICY, "name": policy.name, "value": _policy(policy)}

@@ -17,7 +17,6 @@ import msgspec
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
 from broker.admin.definitions.definitions_check import check
-from broker.admin.definitions.definitions_export import OPERATOR_POLICY, VHOST_LIMITS
 from broker.admin.definitions.definitions_file import (
     BindingEntry,
     DefinitionsFile,
@@ -34,6 +33,7 @@ from broker.admin.definitions.definitions_file import (
 from broker.admin.json_tables import plain, table
 from broker.admin.listing import binding_row, bindings
 from broker.admin.protocol import AdministrationError
+from broker.admin.settings.parameter_admin import OPERATOR_POLICY, VHOST_LIMITS
 from broker.entities.exchanges.exchange import Destination
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.scheduling.future import Future

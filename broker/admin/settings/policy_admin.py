@@ -20,12 +20,10 @@ async def _set(administration: Administration, arguments: Arguments, *, operator
     name, definition, priority = arguments.text("name"), arguments.value("definition"), arguments.value("priority")
     if not isinstance(definition, dict):
         raise invalid("expected a definition as names with values")
-    if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) >= 1 << 63:
-        raise invalid("priority must be a number")
     pattern, apply_to = arguments.text("pattern"), arguments.text("apply_to")
     policy = checked(name, pattern, apply_to, definition, priority, operator=operator)
     if vhost.policy_application.policies.of(operator=operator).get(name) != policy:
-        row = PolicyRow(vhost.name, name, pattern, apply_to, json.dumps(definition), priority, operator)
+        row = PolicyRow(vhost.name, name, pattern, apply_to, json.dumps(definition), policy.priority, operator)
         await administration.change(PutPolicy(row))
 
 
@@ -46,15 +44,15 @@ def _list(administration: Administration, arguments: Arguments, *, operator: boo
     name = arguments.optional("vhost")
     vhosts = list(administration.broker.vhosts.values()) if name is None else [administration.vhost(name)]
     return [
-        {"vhost": vhost.name, **_row(policy)}
+        {"vhost": vhost.name, "name": policy.name, **policy_value(policy)}
         for vhost in vhosts
         for policy in sorted(vhost.policy_application.policies.of(operator=operator).values(), key=_priority)
     ]
 
 
-def _row(policy: Policy) -> dict[str, Any]:
+def policy_value(policy: Policy) -> dict[str, Any]:
+    """A policy without its name, as RabbitMQ's parameters have it."""
     return {
-        "name": policy.name,
         "pattern": policy.pattern.pattern,
         "apply-to": policy.apply_to,
         "definition": policy.definition,

@@ -6,11 +6,11 @@ The texts are its own; what is wrong with a regular expression says PCRE2, which
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from broker.admin.command_arguments import invalid
 from broker.admin.erlang_notation import pairs, term
+from broker.admin.protocol import AdministrationError
 from broker.entities.arguments.name_patterns import InvalidPattern, compiled
 from broker.entities.arguments.policies import APPLY_TO, Policy
 from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX
@@ -20,10 +20,18 @@ Check = Callable[[Any], bool]
 _AGE = re.compile(r"0*[1-9][0-9]*[YMDhms]")
 
 
+class ValidationFailed(AdministrationError):
+    """Values that RabbitMQ's validation of parameters does not take; `problems` are its lines."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("invalid", f"Validation failed: {'; '.join(problems)}")
+        self.problems = problems
+
+
 def checked(
-    name: str, pattern: str, apply_to: str, definition: Mapping[str, Any], priority: int, *, operator: bool
+    name: str, pattern: str, apply_to: str, definition: Mapping[str, Any], priority: Any, *, operator: bool
 ) -> Policy:
-    """A policy of these parts. Raises AdministrationError `invalid` with everything that is wrong with them."""
+    """A policy of these parts. Raises ValidationFailed with everything that is wrong with them."""
     problems = []
     problem = _problem_of_definition(definition, _OF_OPERATORS if operator else _KEYS)
     if problem:
@@ -35,8 +43,10 @@ def checked(
     except InvalidPattern as error:
         why = f'{{"{error.reason}",{error.position}}}'
         problems.append(f"pattern should be regular expression but is invalid: {why}")
+    if not isinstance(priority, int) or isinstance(priority, bool) or abs(priority) >= 1 << 63:
+        problems.append(f"priority should be a number, actually was {term(priority)}")
     if problems:
-        raise invalid(f"Validation failed: {'; '.join(problems)}")
+        raise ValidationFailed(problems)
     return Policy(name, read, apply_to, definition, priority)
 
 

@@ -21,6 +21,7 @@ from broker.entities.scheduling.invariants import Invariants
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.vhosts.durable_definitions import Definitions
+from broker.entities.vhosts.parameters import Parameters
 from broker.entities.vhosts.user_limits import UserLimits
 from broker.entities.vhosts.users import Users
 from broker.entities.vhosts.vhost import VHost, new_transient_ids
@@ -78,6 +79,7 @@ class Broker:
         self.cache_epoch = CacheEpoch()
         self.users = Users(self.cache_epoch)
         self.user_limits = UserLimits()
+        self.parameters = Parameters()
         self.batches = BatchQueue(settings.batch_bytes_max, settings.lazy_bytes_max, recorder)
         self.definitions = definitions
         self.vhosts: dict[str, VHost] = {}
@@ -133,3 +135,4 @@ class Broker:
         self.background_work.begin(vhost.end())
         self.users.forget_vhost(name)
         self.user_limits.vhosts.pop(name, None)
+        self.parameters.forget_vhost(name)

@@ -76,7 +76,7 @@ def server_properties(connection: Connection) -> Table:
     settings = connection.settings
     return {
         "capabilities": Field("F", {name: Field("t", True) for name in CAPABILITIES}),
-        "cluster_name": _string(settings.cluster_name),
+        "cluster_name": _string(connection.registry.cluster_name),
         "copyright": _string("Copyright the Leveret authors. Apache License 2.0."),
         "information": _string(f"Leveret {__version__}, a durable AMQP 0-9-1 broker."),
         "platform": _string(f"Leveret {__version__}, Python {platform.python_version()}"),

@@ -1,0 +1,122 @@
+"""Runtime parameters: of virtual hosts, where policies and limits are known as such too, and of the whole broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from broker.admin.administration import Administration
+from broker.admin.command_arguments import Arguments, invalid, not_found
+from broker.admin.settings import limit_admin, policy_admin
+from broker.admin.settings.policy_admin import policy_value
+from broker.admin.settings.policy_check import ValidationFailed
+from broker.entities.vhosts.parameters import CLUSTER_ID, CLUSTER_NAME
+from broker.entities.vhosts.vhost import VHost
+from storage.definitions.definition_changes import (
+    DeleteGlobalParameter,
+    DeleteParameter,
+    GlobalParameterRow,
+    PutGlobalParameter,
+)
+
+POLICY, OPERATOR_POLICY, VHOST_LIMITS = "policy", "operator_policy", "vhost-limits"
+"""Components of parameters under which RabbitMQ knows policies and limits."""
+LIMITS = "limits"
+"""The one name that a parameter with limits has."""
+
+
+class Parameter(NamedTuple):
+    """A parameter of a virtual host; the value is what JSON can hold."""
+
+    vhost: str
+    component: str
+    name: str
+    value: Any
+
+
+def parameters_of(administration: Administration, vhost: VHost, component: str | None = None) -> Iterator[Parameter]:
+    """The parameters of a virtual host, of one component or of all but policies."""
+    broker, name = administration.broker, vhost.name
+    if component in (None, VHOST_LIMITS) and broker.user_limits.vhosts.get(name):
+        yield Parameter(name, VHOST_LIMITS, LIMITS, broker.user_limits.vhosts[name])
+    for kind, operator in ((POLICY, False), (OPERATOR_POLICY, True)):
+        if component == kind or (component is None and operator):
+            policies = vhost.policy_application.policies.of(operator=operator).values()
+            yield from (Parameter(name, kind, policy.name, policy_value(policy)) for policy in policies)
+    for (of, kind, parameter), value in broker.parameters.of_vhosts.items():
+        if of == name and component in (None, kind):
+            yield Parameter(name, kind, parameter, value)
+
+
+def list_parameters(administration: Administration, arguments: Arguments) -> list[dict[str, Any]]:
+    """Parameters of virtual hosts, operator policies and limits among them; policies have a list of their own."""
+    name = arguments.optional("vhost")
+    vhosts = list(administration.broker.vhosts.values()) if name is None else [administration.vhost(name)]
+    return [row._asdict() for vhost in vhosts for row in parameters_of(administration, vhost)]
+
+
+def list_global_parameters(administration: Administration, arguments: Arguments) -> list[dict[str, Any]]:
+    """Parameters of the whole broker."""
+    return [{"name": name, "value": value} for name, value in administration.broker.parameters.everywhere.items()]
+
+
+async def set_parameter(administration: Administration, arguments: Arguments) -> None:
+    """Set a parameter of a component that there is: RabbitMQ's others belong to plugins."""
+    vhost, component = arguments.text("vhost"), arguments.text("component")
+    name, value = arguments.name("name"), arguments.value("value")
+    if component == POLICY:
+        raise invalid("policies may not be set using this method")
+    if component == OPERATOR_POLICY:
+        if not isinstance(value, Mapping):
+            raise ValidationFailed([f"{name} not a list"])
+        missing = [key for key in ("priority", "pattern", "definition") if key not in value]
+        if missing:
+            raise ValidationFailed([f'Key "{key}" not found in {name}' for key in missing])
+        policy = {"apply_to": value.get("apply-to", "all"), **{key: value[key] for key in _OF_POLICIES}}
+        await policy_admin.set_operator_policy(administration, Arguments({"vhost": vhost, "name": name, **policy}))
+    elif component == VHOST_LIMITS and name == LIMITS:
+        await limit_admin.set_vhost_limits(administration, Arguments({"name": vhost, "limits": value}))
+    else:
+        raise ValidationFailed([f"component {component} not found"])
+
+
+async def clear_parameter(administration: Administration, arguments: Arguments) -> None:
+    """Remove a parameter; one that came with a definitions file, too."""
+    vhost = administration.vhost(arguments.text("vhost"))
+    component, name = arguments.text("component"), arguments.text("name")
+    if component == POLICY:
+        raise invalid("policies may not be cleared using this method")
+    if not any(row.name == name for row in parameters_of(administration, vhost, component)):
+        raise not_found("Parameter does not exist")
+    if component == OPERATOR_POLICY:
+        await policy_admin.clear_operator_policy(administration, Arguments({"vhost": vhost.name, "name": name}))
+    elif component == VHOST_LIMITS:
+        await limit_admin.clear_vhost_limits(administration, Arguments({"name": vhost.name, "limits": []}))
+    else:
+        await administration.change(DeleteParameter(vhost.name, component, name))
+
+
+async def set_global_parameter(administration: Administration, arguments: Arguments) -> None:
+    """Set a parameter of the whole broker to any JSON value."""
+    row = GlobalParameterRow(arguments.name("name"), json.dumps(arguments.value("value")))
+    await administration.change(PutGlobalParameter(row))
+
+
+async def clear_global_parameter(administration: Administration, arguments: Arguments) -> None:
+    """Remove a parameter of the whole broker."""
+    name = arguments.text("name")
+    if name == CLUSTER_ID:
+        raise invalid(f"{CLUSTER_ID} cannot be cleared: the broker is known by it")
+    if name not in administration.broker.parameters.everywhere:
+        raise not_found("Parameter does not exist")
+    await administration.change(DeleteGlobalParameter(name))
+
+
+async def set_cluster_name(administration: Administration, arguments: Arguments) -> None:
+    """Call the broker something else than its settings do."""
+    row = GlobalParameterRow(CLUSTER_NAME, json.dumps(arguments.name("name")))
+    await administration.change(PutGlobalParameter(row))
+
+
+_OF_POLICIES = ("pattern", "definition", "priority")
