@@ -5,7 +5,7 @@ Errors name an argument and never repeat its value: it may be a password.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from broker.admin.protocol import AdministrationError
 from broker.entities.arguments.name_patterns import InvalidPattern, compiled
@@ -53,11 +53,42 @@ class Arguments:
             raise invalid(f"argument {name}: expected a list of texts")
         return tuple(dict.fromkeys(values))
 
+    def tags(self, name: str) -> tuple[str, ...]:
+        """Tags, as a list of texts or as a text with commas between, without repetitions and blanks; null is none."""
+        value = self.value(name)
+        if value is None:
+            return ()
+        return separated(self.text(name) if isinstance(value, str) else self.texts(name))
+
+    def flag(self, name: str) -> bool | None:
+        """True or false, or None where there is neither."""
+        value = self._given.get(name)
+        if value is not None and not isinstance(value, bool):
+            raise invalid(f"argument {name}: expected true or false")
+        return value
+
+    def table(self, name: str) -> Mapping[str, object]:
+        """An object; nothing, and null, are an empty one."""
+        value = self._given.get(name)
+        if not isinstance(value, Mapping | None):
+            raise invalid(f"argument {name}: expected names with values")
+        return value or {}
+
+    def has(self, name: str) -> bool:
+        """Whether there is a value, if only null."""
+        return name in self._given
+
     def pattern(self, name: str) -> str:
         """A regular expression."""
         value = self.text(name)
         check_pattern(value)
         return value
+
+
+def separated(tags: Iterable[str] | str) -> tuple[str, ...]:
+    """Tags, written as a list or with commas between."""
+    listed = tags.split(",") if isinstance(tags, str) else tags
+    return tuple(dict.fromkeys(tag.strip() for tag in listed if tag.strip()))
 
 
 def check_pattern(pattern: str) -> None:

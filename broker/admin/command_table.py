@@ -46,6 +46,8 @@ COPIES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
 
 CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "add_user": user_admin.add_user,
+    "put_user": user_admin.put_user,
+    "delete_users": user_admin.delete_users,
     "delete_user": user_admin.delete_user,
     "change_password": user_admin.change_password,
     "clear_password": user_admin.clear_password,
@@ -53,8 +55,10 @@ CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "set_user_limits": limit_admin.set_user_limits,
     "clear_user_limits": limit_admin.clear_user_limits,
     "add_vhost": vhost_admin.add_vhost,
+    "put_vhost": vhost_admin.put_vhost,
     "delete_vhost": vhost_admin.delete_vhost,
     "set_vhost_limits": limit_admin.set_vhost_limits,
+    "set_vhost_limit": limit_admin.set_vhost_limit,
     "clear_vhost_limits": limit_admin.clear_vhost_limits,
     "set_permissions": permission_admin.set_permissions,
     "clear_permissions": permission_admin.clear_permissions,

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.protocol import AdministrationError
-from broker.session.login.passwords import SHA256, hash_password, verify
-from storage.definitions.definition_changes import DeleteUser, PutUser, UserRow
+from broker.admin.settings.limit_admin import checked
+from broker.entities.vhosts.user_limits import OF_USERS
+from broker.session.login.passwords import ALGORITHMS, SHA256, hash_password, is_hash, verify
+from storage.definitions.definition_changes import (
+    Change,
+    DeleteUser,
+    PermissionRow,
+    PutPermission,
+    PutUser,
+    PutUserLimit,
+    UserLimitRow,
+    UserRow,
+)
+
+_DELETED = "user '{}' is deleted"
 
 
 async def add_user(administration: Administration, arguments: Arguments) -> None:
@@ -17,11 +32,62 @@ async def add_user(administration: Administration, arguments: Arguments) -> None
     await administration.change(PutUser(UserRow(name, _hashed(arguments), SHA256, arguments.texts("tags"))))
 
 
+async def put_user(administration: Administration, arguments: Arguments) -> None:
+    """Create a user, or describe it anew, as RabbitMQ's API does: with a password, a hash of one, or neither, which no
+    login takes. Permissions are for a user that is new."""
+    name = arguments.name("name")
+    password_hash, algorithm = _given_hash(arguments)
+    limits = checked(arguments.table("limits"), OF_USERS, "user-limits")
+    changes: list[Change] = [PutUser(UserRow(name, password_hash, algorithm, _given_tags(arguments)))]
+    changes += (PutUserLimit(UserLimitRow(name, *limit)) for limit in limits.items())
+    if name not in administration.users.by_name:
+        changes += (PutPermission(row) for row in _given_permissions(administration, name, arguments))
+    await administration.change(*changes)
+
+
+def _given_tags(arguments: Arguments) -> tuple[str, ...]:
+    if not arguments.has("tags"):
+        raise invalid("tags_not_present")
+    return arguments.tags("tags")
+
+
+def _given_hash(arguments: Arguments) -> tuple[str, str]:
+    """The hash to be stored, and its algorithm."""
+    if arguments.has("password") and arguments.has("password_hash"):
+        raise invalid("both_password_and_password_hash_are_provided")
+    if arguments.has("password_hash"):
+        password_hash = arguments.text("password_hash")
+        if not is_hash(password_hash):
+            raise invalid("argument password_hash: is not base64")
+        algorithm = arguments.optional("hashing_algorithm") or SHA256
+        if algorithm not in ALGORITHMS:
+            raise invalid(f"argument hashing_algorithm: known are {', '.join(ALGORITHMS)}")
+        return password_hash, algorithm
+    empty = not arguments.has("password") or not arguments.text("password")
+    return "" if empty else _hashed(arguments), SHA256
+
+
+def _given_permissions(administration: Administration, user: str, arguments: Arguments) -> Iterator[PermissionRow]:
+    given = arguments.table("permissions")
+    for vhost in given:
+        patterns = Arguments(Arguments(given).table(vhost))
+        row = administration.vhost(vhost).name, *(patterns.pattern(action) for action in ("configure", "write", "read"))
+        yield PermissionRow(user, *row)
+
+
+async def delete_users(administration: Administration, arguments: Arguments) -> None:
+    """Delete several users, or none of them if one does not exist."""
+    names = [administration.user(name).name for name in arguments.texts("names")]
+    await administration.change(*map(DeleteUser, names))
+    for name in names:
+        administration.registry.close_connections(_DELETED.format(name), user=name)
+
+
 async def delete_user(administration: Administration, arguments: Arguments) -> None:
     """Delete a user with everything permitted to it, and send its connections away, as RabbitMQ does."""
     name = administration.user(arguments.text("name")).name
     await administration.change(DeleteUser(name))
-    administration.registry.close_connections(f"user '{name}' is deleted", user=name)
+    administration.registry.close_connections(_DELETED.format(name), user=name)
 
 
 async def change_password(administration: Administration, arguments: Arguments) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from broker.admin import tracing_admin
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
-from storage.definitions.definition_changes import DeleteVhost, PutVhost, VhostRow
+from storage.definitions.definition_changes import Change, DeleteVhost, PermissionRow, PutPermission, PutVhost, VhostRow
 
 QUEUE_TYPES = ("classic", "quorum", "stream")
 
@@ -12,11 +13,33 @@ QUEUE_TYPES = ("classic", "quorum", "stream")
 async def add_vhost(administration: Administration, arguments: Arguments) -> None:
     """Create a virtual host; one that is there already is described anew, as in RabbitMQ."""
     queue_type = arguments.text("default_queue_type")
-    if queue_type not in ("", *QUEUE_TYPES):
-        raise invalid(f"Unsupported default queue type '{queue_type}'; known: {', '.join(QUEUE_TYPES)}")
+    _check_queue_type(queue_type)
     row = VhostRow(arguments.name("name"), arguments.text("description"), arguments.texts("tags"), queue_type)
     if row.name not in administration.broker.vhosts or any(row[1:]):
         await administration.change(PutVhost(row))
+
+
+async def put_vhost(administration: Administration, arguments: Arguments) -> None:
+    """Create a virtual host in which `user` may do everything, or describe it anew, as RabbitMQ's API does.
+
+    What is not given is empty afterwards; tracing stays as it is.
+    """
+    queue_type = arguments.optional("default_queue_type") or ""
+    _check_queue_type(queue_type)
+    tags = arguments.tags("tags") if arguments.has("tags") else ()
+    row = VhostRow(arguments.name("name"), arguments.optional("description") or "", tags, queue_type)
+    tracing, user = arguments.flag("tracing"), administration.user(arguments.text("user")).name
+    changes: list[Change] = [PutVhost(row)]
+    if row.name not in administration.broker.vhosts:
+        changes.append(PutPermission(PermissionRow(user, row.name, ".*", ".*", ".*")))
+    await administration.change(*changes)
+    if tracing is not None:
+        tracing_admin.switch(administration.vhost(row.name), on=tracing)
+
+
+def _check_queue_type(queue_type: str) -> None:
+    if queue_type not in ("", *QUEUE_TYPES):
+        raise invalid(f"Unsupported default queue type '{queue_type}'; known: {', '.join(QUEUE_TYPES)}")
 
 
 async def delete_vhost(administration: Administration, arguments: Arguments) -> None:

@@ -189,12 +189,6 @@ def _converted(value: object, kind: type[Entry]) -> Entry:
         raise invalid("definitions: a key, or a type of destination, is not UTF-8") from None
 
 
-def tags(given: list[str] | str) -> tuple[str, ...]:
-    """Tags, written as a list or with commas between."""
-    listed = given.split(",") if isinstance(given, str) else given
-    return tuple(dict.fromkeys(tag.strip() for tag in listed if tag.strip()))
-
-
 def _check_texts(value: object, depth: int) -> None:
     """JSON can hold half surrogate pairs, which no encoding can; and nesting without end."""
     if isinstance(value, str):

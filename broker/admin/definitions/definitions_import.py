@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments
+from broker.admin.command_arguments import Arguments, separated
 from broker.admin.definitions.definitions_check import check
 from broker.admin.definitions.definitions_file import (
     BindingEntry,
@@ -28,7 +28,6 @@ from broker.admin.definitions.definitions_file import (
     VhostEntry,
     convert,
     operator_policy,
-    tags,
 )
 from broker.admin.json_tables import plain, table
 from broker.admin.listing import binding_row, bindings
@@ -194,7 +193,7 @@ def _vhost(entry: VhostEntry, known: VhostRow | None) -> VhostRow:
     return VhostRow(
         entry.name,
         entry.description or more.description,
-        tags(entry.tags) or tags(more.tags),
+        separated(entry.tags) or separated(more.tags),
         queue_type if known is None else known.default_queue_type,
     )
 
@@ -204,9 +203,9 @@ def _user(entry: UserEntry, known: UserRow | None) -> UserRow:
     if entry.password and not entry.password_hash:
         given = entry.password.encode("utf-8", "surrogateescape")
         if known is not None and verify(given, known.password_hash, known.hashing_algorithm):
-            return known._replace(tags=tags(entry.tags))
-        return UserRow(entry.name, hash_password(given), SHA256, tags(entry.tags))
-    return UserRow(entry.name, entry.password_hash, entry.hashing_algorithm, tags(entry.tags))
+            return known._replace(tags=separated(entry.tags))
+        return UserRow(entry.name, hash_password(given), SHA256, separated(entry.tags))
+    return UserRow(entry.name, entry.password_hash, entry.hashing_algorithm, separated(entry.tags))
 
 
 def _policy(entry: PolicyEntry, *, operator: bool) -> PolicyRow:

@@ -42,6 +42,13 @@ async def set_vhost_limits(administration: Administration, arguments: Arguments)
     )
 
 
+async def set_vhost_limit(administration: Administration, arguments: Arguments) -> None:
+    """Set one limit of a virtual host; the others stay."""
+    name = administration.vhost(arguments.text("name")).name
+    limits = checked({arguments.text("limit"): arguments.value("value")}, OF_VHOSTS, "limits")
+    await administration.change(*(PutVhostLimit(VhostLimitRow(name, *limit)) for limit in limits.items()))
+
+
 async def clear_vhost_limits(administration: Administration, arguments: Arguments) -> None:
     """Lift some of a virtual host's limits, or all."""
     name = administration.vhost(arguments.text("name")).name

@@ -1,7 +1,8 @@
 """Passwords as RabbitMQ keeps them: a four-byte salt and a hash of salt and password, in base64.
 
-The formats are RabbitMQ's `rabbit_password_hashing_sha256` (its default) and `rabbit_password_hashing_sha512`, so
-hashes move between the two brokers in definitions files. A user with an empty hash cannot log in with a password.
+The formats are RabbitMQ's `rabbit_password_hashing_sha256` (its default), `rabbit_password_hashing_sha512` and, of its
+versions before 3.6, `rabbit_password_hashing_md5`: so hashes move between the two brokers in definitions files. A user
+with an empty hash cannot log in with a password.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from collections.abc import Callable
 
 SHA256 = "rabbit_password_hashing_sha256"
 SHA512 = "rabbit_password_hashing_sha512"
+MD5 = "rabbit_password_hashing_md5"
 
 ALGORITHMS: dict[str, Callable[[bytes], bytes]] = {
     SHA256: lambda data: hashlib.sha256(data).digest(),
     SHA512: lambda data: hashlib.sha512(data).digest(),
+    MD5: lambda data: hashlib.md5(data, usedforsecurity=False).digest(),
 }
 
 SALT_BYTES = 4
@@ -46,6 +49,11 @@ def verify(password: bytes, stored: str, algorithm: str = SHA256) -> bool:
         raw, algorithm = _decoded(NOBODYS[0]), NOBODYS[1]
     digest = ALGORITHMS[algorithm](raw[:SALT_BYTES] + password)
     return hmac.compare_digest(digest, raw[SALT_BYTES:]) and usable
+
+
+def is_hash(text: str) -> bool:
+    """Whether a text can be stored as a hash: base64, or nothing."""
+    return not text or bool(_decoded(text))
 
 
 def _decoded(stored: str) -> bytes:
