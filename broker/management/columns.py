@@ -48,6 +48,12 @@ class Columns(Generic[T]):
         return value
 
 
+def chosen(row: dict[str, Any], wanted: Iterable[str]) -> Any:
+    """A row that is there already, or the columns of it that are `wanted`; an empty list where none is there."""
+    paths = [path.split(".") for path in wanted]
+    return (pruned(row, paths) or []) if paths else row
+
+
 def pruned(value: Any, paths: list[list[str]]) -> Any:
     """What these paths lead to in a value. Paths that lead nowhere are left out."""
     if not isinstance(value, Mapping):

@@ -231,6 +231,7 @@ class Server:
             "http_listeners": [f"{host}:{port}" for host, port in self.http_addresses],
             "https_listeners": [f"{host}:{port}" for host, port in self.https_addresses],
             "metrics_listeners": [f"{host}:{port}" for host, port in self.metrics_addresses],
+            "sockets": {"used": len(self.transports), "limit": self._sockets_max},
             "cluster_name": self.registry.cluster_name,
             "boot": self.broker.boot,
             "alarms": [name for name in (MEMORY, DISK) if alarms.is_raised(name)],

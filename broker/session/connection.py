@@ -65,6 +65,8 @@ class Connection:
         self.frame_max = registry.settings.initial_frame_max
         self.channel_max = 0
         self.heartbeat = 0
+        self.mechanism = ""
+        """The SASL mechanism by which the user has logged in."""
         self.channels: dict[int, Channel] = {}
         self.reply_channels = registry.reply_channels
         self.handling = 0

@@ -5,16 +5,20 @@ from __future__ import annotations
 from broker.management.resources import Resource
 from broker.management.routes import (
     binding_routes,
+    connection_routes,
     consumer_routes,
     event_log_routes,
     exchange_routes,
     message_routes,
     node_routes,
+    overview_routes,
     queue_routes,
 )
 
 RESOURCES: list[Resource] = [
     *node_routes.RESOURCES,
+    *overview_routes.RESOURCES,
+    *connection_routes.RESOURCES,
     *queue_routes.RESOURCES,
     *exchange_routes.RESOURCES,
     *binding_routes.RESOURCES,

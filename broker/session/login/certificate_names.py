@@ -72,18 +72,32 @@ def login_name(certificate: bytes, naming: Naming) -> str | None:
 def subject(certificate: bytes) -> str:
     """The distinguished name of the certificate's owner. Raises DecodeError."""
     with _readable():
-        parts = [[f"{_keyword(part)}={_escaped(part.value)}" for part in some] for some in _subject(certificate)]
-    return ",".join("+".join(some) for some in reversed(parts))
+        return _distinguished(_subject(certificate))
+
+
+def issuer(certificate: bytes) -> str:
+    """The distinguished name of the authority that signed it. Raises DecodeError."""
+    with _readable():
+        return _distinguished(_names(_fields(certificate)[2]))
+
+
+def valid_from(certificate: bytes) -> datetime:
+    """When the certificate begins to hold. Raises DecodeError."""
+    with _readable():
+        return _time(_fields(certificate)[3].inside[0])
 
 
 def valid_until(certificate: bytes) -> datetime:
     """When the certificate expires. Raises DecodeError."""
     with _readable():
-        last = _fields(certificate)[3].inside[1]
-        digits = last.content.decode("ascii", "replace").removesuffix("Z")
-        if last.tag == der.UTC_TIME:
-            digits = ("19" if digits >= "50" else "20") + digits
-        return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+        return _time(_fields(certificate)[3].inside[1])
+
+
+def _time(element: Element) -> datetime:
+    digits = element.content.decode("ascii", "replace").removesuffix("Z")
+    if element.tag == der.UTC_TIME:
+        digits = ("19" if digits >= "50" else "20") + digits
+    return datetime.strptime(digits, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
 
 
 def alternative_names(certificate: bytes, kind: str) -> list[str]:
@@ -119,7 +133,16 @@ def _fields(certificate: bytes) -> list[Element]:
 
 
 def _subject(certificate: bytes) -> list[list[Attribute]]:
-    return [[_attribute(part) for part in parts.inside] for parts in _fields(certificate)[4].inside]
+    return _names(_fields(certificate)[4])
+
+
+def _names(element: Element) -> list[list[Attribute]]:
+    return [[_attribute(part) for part in parts.inside] for parts in element.inside]
+
+
+def _distinguished(names: list[list[Attribute]]) -> str:
+    parts = [[f"{_keyword(part)}={_escaped(part.value)}" for part in some] for some in names]
+    return ",".join("+".join(some) for some in reversed(parts))
 
 
 def _attribute(part: Element) -> Attribute:

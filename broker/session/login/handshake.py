@@ -129,7 +129,7 @@ def _log_in(connection: Connection, mechanism: str, login: sasl.Login) -> None:
     if refused is not None:
         _refuse_login(connection, mechanism, f"user '{login.user}' - {refused.reason}", refused.longer)
         return
-    connection.user = login.user
+    connection.user, connection.mechanism = login.user, mechanism
     connection.phase = Phase.TUNE
     settings = connection.settings
     connection.send(methods.ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))

@@ -1,0 +1,178 @@
+"""Connections and channels: everybody's for those who monitor, their own for others."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from starlette.responses import Response
+
+from broker.management.access import Tag, denied
+from broker.management.answers import bad_request, empty, in_json, not_found
+from broker.management.call import Call
+from broker.management.columns import Columns
+from broker.management.list_query import in_steps, list_answer
+from broker.management.resources import Resource, resource
+from broker.management.rows.channel_row import channel_columns, channel_name
+from broker.management.rows.connection_row import brief_columns, connection_columns, connection_name
+from broker.session.channel.channel import Channel
+from broker.session.connection import Connection
+
+T = TypeVar("T")
+
+CLOSED = "Closed via management plugin"
+"""The reason that a client is sent where the request has none."""
+_PEER_PORT = re.compile(":([0-9]{1,5}) -> ")
+
+
+# Connections
+
+
+async def list_connections(call: Call) -> Response:
+    """Open connections, of a virtual host if the path names one."""
+    columns = brief_columns(call.api.settings.node) if call.flag("disable_stats") else _columns(call, None)
+    return await _connections(call, _seen(call, _open(call)), columns, paged="vhost" not in call.names)
+
+
+async def list_connections_of_user(call: Call) -> Response:
+    """The connections of one user: their names."""
+    of_user = [connection for connection in _open(call) if connection.user == call.names["user"]]
+    return await _connections(call, _seen(call, of_user), brief_columns(call.api.settings.node), paged=False)
+
+
+async def show_connection(call: Call) -> Response:
+    """One connection."""
+    connection = _connection(call)
+    if not (call.account.monitors or connection.user == call.account.name):
+        raise denied(call.account.name, "User not authorised to access object")
+    return in_json(_columns(call, "").row(connection, call.list_query().columns))
+
+
+async def close_connection(call: Call) -> Response:
+    """Send a client away; it reads the reason that the header X-Reason has."""
+    connection = _connection(call)
+    if not (call.account.administrates or connection.user == call.account.name):
+        raise denied(call.account.name, "User not authorised to access object")
+    return _closed(call, [connection])
+
+
+async def close_connections_of_user(call: Call) -> Response:
+    """Send all clients of one user away."""
+    return _closed(call, [connection for connection in _open(call) if connection.user == call.names["user"]])
+
+
+def _closed(call: Call, connections: Iterable[Connection]) -> Response:
+    reason = call.request.headers.get("x-reason") or CLOSED
+    for connection in connections:
+        connection.force_close(reason)
+    call.api.administration.end_turn()
+    return empty(204)
+
+
+def _columns(call: Call, without_tls: str | None) -> Columns[Connection]:
+    return connection_columns(call.api.settings.node, without_tls=without_tls)
+
+
+def _open(call: Call) -> list[Connection]:
+    """Connections that have been let into a virtual host: the one that the path names, or any. Raises Problem 404."""
+    of_all = (connection for connection in call.api.registry.network_connections if connection.vhost_name)
+    if "vhost" not in call.names:
+        return list(of_all)
+    vhost = call.vhost
+    return [connection for connection in of_all if connection.vhost is vhost]
+
+
+def _seen(call: Call, connections: list[Connection]) -> list[Connection]:
+    """Those of the connections that the user may see."""
+    if call.account.monitors:
+        return connections
+    return [connection for connection in connections if connection.user == call.account.name]
+
+
+def _connection(call: Call) -> Connection:
+    """The connection that the path names. Raises Problem 404."""
+    name = call.names["name"]
+    port = _PEER_PORT.search(name)
+    for connection in _open(call):
+        if port and connection.peer.port == int(port[1]) and connection_name(connection) == name:
+            return connection
+    raise not_found()
+
+
+async def _connections(
+    call: Call, connections: list[Connection], columns: Columns[Connection], *, paged: bool
+) -> Response:
+    ordered = await _in_order(connections, lambda each: (each.vhost_name, connection_name(each)))
+    return await list_answer(ordered, columns, call.list_query(paged=paged), connection_name)
+
+
+# Channels
+
+
+async def list_channels(call: Call) -> Response:
+    """Channels of all connections, or of those in the virtual host that the path names."""
+    return await _channels(call, _seen(call, _open(call)), paged="vhost" not in call.names)
+
+
+async def list_channels_of_connection(call: Call) -> Response:
+    """The channels of one connection."""
+    connection = _connection(call)
+    if not (call.account.monitors or connection.user == call.account.name):
+        raise denied(call.account.name, "User not authorised to access object")
+    return await _channels(call, [connection], paged=False)
+
+
+async def show_channel(call: Call) -> Response:
+    """One channel, and its consumers."""
+    _assert_statistics(call)
+    name = call.names["name"]
+    port = _PEER_PORT.search(name)
+    for connection in _open(call):
+        if port and connection.peer.port == int(port[1]):
+            for channel in connection.channels.values():
+                if channel_name(channel) == name:
+                    return _shown(call, channel)
+    raise not_found()
+
+
+def _shown(call: Call, channel: Channel) -> Response:
+    if not (call.account.monitors or channel.connection.user == call.account.name):
+        raise denied(call.account.name, "User not authorised to access object")
+    return in_json(channel_columns(call.api.settings.node, single=True).row(channel, call.list_query().columns))
+
+
+async def _channels(call: Call, connections: list[Connection], *, paged: bool) -> Response:
+    _assert_statistics(call)
+    channels = [channel for connection in connections for channel in connection.channels.values()]
+    ordered = await _in_order(channels, lambda each: (each.vhost.name, str(each.connection.peer), each.number))
+    columns = channel_columns(call.api.settings.node)
+    return await list_answer(ordered, columns, call.list_query(paged=paged), channel_name)
+
+
+def _assert_statistics(call: Call) -> None:
+    """RabbitMQ knows nothing of channels but statistics."""
+    if call.flag("disable_stats"):
+        raise bad_request("Stats in management UI are disabled on this node")
+
+
+async def _in_order(things: list[T], key: Callable[[T], Any]) -> list[T]:
+    """Things sorted by a key, which is worked out in steps."""
+    keys = {id(thing): key(thing) async for thing in in_steps(things)}
+    return sorted(things, key=lambda thing: keys[id(thing)])
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/connections", GET=(Tag.ANY, list_connections)),
+    resource(
+        "/api/connections/username/{user}",
+        GET=(Tag.MONITORING, list_connections_of_user),
+        DELETE=(Tag.ADMINISTRATOR, close_connections_of_user),
+    ),
+    resource("/api/connections/{name}", GET=(Tag.ANY, show_connection), DELETE=(Tag.ANY, close_connection)),
+    resource("/api/connections/{name}/channels", GET=(Tag.ANY, list_channels_of_connection)),
+    resource("/api/vhosts/{vhost}/connections", GET=(Tag.ANY, list_connections), in_vhost=True),
+    resource("/api/channels", GET=(Tag.ANY, list_channels)),
+    resource("/api/channels/{name}", GET=(Tag.ANY, show_channel)),
+    resource("/api/vhosts/{vhost}/channels", GET=(Tag.ANY, list_channels), in_vhost=True),
+]

@@ -1,0 +1,156 @@
+"""The broker as a whole, and its node."""
+
+from __future__ import annotations
+
+import platform
+from typing import Any
+
+from starlette.responses import Response
+
+from broker.entities.vhosts.vhost import VHost
+from broker.management.access import Tag
+from broker.management.answers import in_json, not_found
+from broker.management.call import Call
+from broker.management.columns import chosen
+from broker.management.list_query import in_steps
+from broker.management.resources import Resource, resource
+from broker.management.rows.listener_rows import contexts, listeners
+from broker.management.rows.memory_row import memory_row, relative
+from broker.management.rows.node_row import exchange_types, node_row
+from broker.session.connection import Connection
+
+PRODUCT = "Leveret"
+RETENTION = {"global": [600, 3600, 28800, 86400], "basic": [600, 3600], "detailed": [600]}
+"""How long samples are kept, in seconds: RabbitMQ's policies."""
+
+
+async def overview(call: Call) -> Response:
+    """What the broker is, and how much there is of everything that the user sees."""
+    api, monitors = call.api, call.account.monitors
+    row = _identity(call)
+    if call.flag("disable_stats"):
+        row |= {"node": api.settings.node, "object_totals": _brief_totals(call)}
+    else:
+        row |= {"object_totals": _object_totals(call), "queue_totals": await _queue_totals(_vhosts(call))}
+        row["statistics_db_event_queue"] = 0
+        if monitors:
+            node, status = api.settings.node, api.status()
+            row |= {"node": node, "listeners": listeners(status, node)}
+            row["contexts"] = [{"node": node, "ssl_opts": [], **context} for context in contexts(status)]
+    return in_json(chosen(row, call.list_query().columns))
+
+
+def _identity(call: Call) -> dict[str, Any]:
+    settings = call.api.settings
+    return {
+        "management_version": settings.version,
+        "rates_mode": settings.rates_mode,
+        "sample_retention_policies": RETENTION,
+        "exchange_types": exchange_types(),
+        "product_version": settings.product_version,
+        "product_name": PRODUCT,
+        "rabbitmq_version": settings.version,
+        "cluster_name": settings.cluster_name,
+        "erlang_version": "n/a",
+        "erlang_full_version": f"n/a ({platform.python_implementation()} {platform.python_version()})",
+        "release_series_support_status": "supported",
+        "disable_stats": call.flag("disable_stats"),
+        "is_op_policy_updating_enabled": True,
+        "enable_queue_totals": call.flag("enable_queue_totals"),
+    }
+
+
+def _connections(call: Call) -> list[Connection]:
+    """The connections that the user sees."""
+    account = call.account
+    return [
+        connection
+        for connection in call.api.registry.network_connections
+        if connection.vhost_name and (account.monitors or connection.user == account.name)
+    ]
+
+
+def _object_totals(call: Call) -> dict[str, int]:
+    vhosts = _vhosts(call)
+    connections = _connections(call)
+    channels = [channel for connection in connections for channel in connection.channels.values()]
+    return {
+        "channels": len(channels),
+        "connections": len(connections),
+        "consumers": sum(len(channel.consumers) for channel in channels),
+        "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
+        "queues": sum(len(vhost.queues) for vhost in vhosts),
+    }
+
+
+def _brief_totals(call: Call) -> dict[str, int]:
+    totals = _object_totals(call)
+    names = ("queues", "exchanges", *(["connections"] if call.account.monitors else []))
+    return {name: totals[name] for name in names}
+
+
+def _vhosts(call: Call) -> list[VHost]:
+    """All virtual hosts for a user who monitors, else those that the user sees."""
+    return list(call.broker.vhosts.values()) if call.account.monitors else call.vhosts()
+
+
+async def _queue_totals(vhosts: list[VHost]) -> dict[str, int]:
+    """The messages in all queues; nothing where there is no queue."""
+    ready = unacked = 0
+    queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+    async for queue in in_steps(queues):
+        ready += queue.ready
+        unacked += queue.unacked
+    if not queues:
+        return {}
+    return {"messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked}
+
+
+# Nodes
+
+
+async def list_nodes(call: Call) -> Response:
+    """The only node."""
+    return in_json([await _node(call)])
+
+
+async def show_node(call: Call) -> Response:
+    """The only node."""
+    _assert_here(call)
+    return in_json(await _node(call))
+
+
+async def _node(call: Call) -> Any:
+    if call.flag("disable_stats"):
+        row: dict[str, Any] = {"name": call.api.settings.node, "running": True, "type": "disc"}
+    else:
+        row = node_row(call.api)
+    if call.flag("memory"):
+        row["memory"] = await memory_row(call.api)
+    return chosen(row, call.list_query().columns)
+
+
+async def show_memory(call: Call) -> Response:
+    """What the node's memory is used for, in bytes."""
+    _assert_here(call)
+    return in_json({"memory": await memory_row(call.api)})
+
+
+async def show_relative_memory(call: Call) -> Response:
+    """The same in per cent."""
+    _assert_here(call)
+    return in_json({"memory": relative(await memory_row(call.api))})
+
+
+def _assert_here(call: Call) -> None:
+    if call.names["node"] != call.api.settings.node:
+        raise not_found()
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/overview", GET=(Tag.ANY, overview)),
+    resource("/api/nodes", GET=(Tag.MONITORING, list_nodes)),
+    resource("/api/nodes/{node}", GET=(Tag.MONITORING, show_node)),
+    resource("/api/nodes/{node}/memory", GET=(Tag.MONITORING, show_memory)),
+    resource("/api/nodes/{node}/memory/relative", GET=(Tag.MONITORING, show_relative_memory)),
+]

@@ -1,0 +1,86 @@
+"""What is shown of a connection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from broker.admin.json_tables import plain
+from broker.management.columns import ABSENT, Columns
+from broker.management.rows.tls_row import TLS_COLUMNS
+from broker.session.connection import Connection
+from broker.session.login.phase import Phase
+from broker.wire.field_tables import Table
+
+Column = Callable[[Connection], Any]
+
+
+def connection_name(connection: Connection) -> str:
+    """The name of a connection: both of its ends."""
+    return str(connection.peer)
+
+
+def brief_columns(node: str) -> Columns[Connection]:
+    """What is shown of connections without statistics, and of those of one user."""
+    return Columns(
+        {
+            "name": connection_name,
+            "node": lambda connection: node,
+            "user": lambda connection: connection.user,
+            "vhost": lambda connection: connection.vhost_name,
+        }
+    )
+
+
+def connection_columns(node: str, *, without_tls: str | None) -> Columns[Connection]:
+    """All that is shown of connections. `without_tls` stands for what TLS says where there is none."""
+    return Columns(
+        {
+            "auth_mechanism": lambda connection: connection.mechanism,
+            "channel_max": lambda connection: connection.channel_max,
+            "channels": lambda connection: len(connection.channels),
+            "client_properties": lambda connection: plain(connection.client_properties),
+            "frame_max": lambda connection: connection.frame_max,
+            "host": lambda connection: connection.peer.local_host,
+            "name": connection_name,
+            "node": lambda connection: node,
+            "peer_host": lambda connection: connection.peer.host,
+            "peer_port": lambda connection: connection.peer.port,
+            "port": lambda connection: connection.peer.local_port,
+            "protocol": lambda connection: "AMQP 0-9-1",
+            "ssl": lambda connection: connection.peer.secured is not None,
+            **{name: _of_tls(column, without_tls) for name, column in TLS_COLUMNS.items()},
+            "state": connection_state,
+            "timeout": lambda connection: connection.heartbeat,
+            "type": lambda connection: "network",
+            "user": lambda connection: connection.user,
+            "user_provided_name": lambda connection: _given_name(connection.client_properties),
+            "user_who_performed_action": lambda connection: connection.user,
+            "vhost": lambda connection: connection.vhost_name,
+        }
+    )
+
+
+def connection_state(connection: Connection) -> str:
+    """`running`, or why not.
+
+    Publishing is `blocked` by an alarm, or would be (`blocking`); in `flow` it waits for the disk, or for the client to
+    read.
+    """
+    if connection.phase is not Phase.OPEN:
+        return "closing"
+    if connection.broker.alarms.raised:
+        return "blocked" if connection.blocked else "blocking"
+    return "flow" if connection.publishes or not connection.readable else "running"
+
+
+def _of_tls(column: Callable[..., Any], without: str | None) -> Column:
+    def value(connection: Connection) -> Any:
+        secured = connection.peer.secured
+        return without if secured is None else column(secured)
+
+    return value
+
+
+def _given_name(properties: Table) -> Any:
+    return plain(properties).get("connection_name", ABSENT)

@@ -1,0 +1,45 @@
+"""Where clients come in: listeners by protocol, and what is served by HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+PROTOCOLS = {
+    "listeners": "amqp",
+    "tls_listeners": "amqp/ssl",
+    "http_listeners": "http",
+    "https_listeners": "https",
+    "metrics_listeners": "http/prometheus",
+}
+"""How RabbitMQ calls what is spoken at the addresses of a status."""
+
+
+def listeners(status: Mapping[str, Any], node: str) -> list[dict[str, Any]]:
+    """Every address that is listened on."""
+    rows = [
+        {"node": node, "protocol": protocol, "ip_address": host, "port": int(port), "socket_opts": {}}
+        for key, protocol in PROTOCOLS.items()
+        for host, port in _addresses(status, key)
+    ]
+    return sorted(rows, key=lambda row: (row["protocol"], row["port"]))
+
+
+def contexts(status: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What is served by HTTP. The port is a text, as in RabbitMQ."""
+    rows = []
+    for key, description in (
+        ("http_listeners", "RabbitMQ Management"),
+        ("https_listeners", "RabbitMQ Management"),
+        ("metrics_listeners", "RabbitMQ Prometheus"),
+    ):
+        for host, port in _addresses(status, key):
+            row = {"description": description, "path": "/", "ip": host, "port": port, "cowboy_opts": "[]"}
+            rows.append(row | ({"ssl": "true"} if key == "https_listeners" else {}))
+    return rows
+
+
+def _addresses(status: Mapping[str, Any], key: str) -> Iterator[tuple[str, str]]:
+    for address in status[key]:
+        host, _, port = address.rpartition(":")
+        yield host, port

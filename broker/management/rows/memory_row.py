@@ -1,0 +1,95 @@
+"""What the node's memory is used for, as far as that can be told apart."""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from broker.management.call import Management
+from broker.management.rows import process_facts
+
+STORE_FILE = "data.mdb"
+
+
+async def memory_row(api: Management) -> dict[str, Any]:
+    """Bytes by what they are for; together they are what is resident.
+
+    `msg_index` are pages of the message store that are mapped, `code` those of other files, `allocated_unused` is what
+    was freed and is kept for what comes next, `other_system` the rest: Python's objects, with messages among them.
+    """
+    connections = api.registry.connections
+    readers = api.registry.held_bytes + sum(connection.incomplete_bytes for connection in connections)
+    writers = sum(connection.output.pending for connection in connections)
+    resident = process_facts.resident_bytes() or api.status()["memory"]["used_bytes"]
+    store, code = await trio.to_thread.run_sync(_mapped)
+    unused = _freed_bytes()
+    parts = {
+        "connection_readers": readers,
+        "connection_writers": writers,
+        "msg_index": store,
+        "code": code,
+        "allocated_unused": unused,
+    }
+    other = max(0, resident - sum(parts.values()))
+    allocated = resident - store - code
+    total = {"erlang": allocated - unused, "rss": resident, "allocated": allocated}
+    return {**parts, "other_system": other, "strategy": "rss", "total": total}
+
+
+def relative(row: dict[str, Any]) -> dict[str, int]:
+    """The same in per cent of what is resident; 1 at least of what is there at all."""
+    whole = row["total"]["rss"] or 1
+    parts = {name: value for name, value in row.items() if isinstance(value, int)}
+    return {"total": 100} | {name: max(1, round(100 * part / whole)) if part else 0 for name, part in parts.items()}
+
+
+def _mapped() -> tuple[int, int]:
+    """Resident bytes of the message store's file, and of all other files that are mapped."""
+    try:
+        lines = Path("/proc/self/smaps").read_text().splitlines()
+    except OSError:
+        return 0, 0
+    store = code = 0
+    path = ""
+    for line in lines:
+        words = line.split()
+        if not words[0].endswith(":"):
+            path = words[5] if len(words) > 5 else ""
+        elif words[0] == "Rss:" and path.startswith("/"):
+            if path.endswith(STORE_FILE):
+                store += int(words[1]) * 1024
+            else:
+                code += int(words[1]) * 1024
+    return store, code
+
+
+class _MallInfo(ctypes.Structure):
+    """What glibc's mallinfo2 answers."""
+
+    _fields_ = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    ]
+
+
+def _freed_bytes() -> int:
+    """What the C library keeps of what was freed; 0 where it does not say."""
+    ask = getattr(ctypes.CDLL(None), "mallinfo2", None)
+    if ask is None:
+        return 0
+    ask.restype = _MallInfo
+    return int(ask().fordblks)
