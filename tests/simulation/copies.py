@@ -225,6 +225,11 @@ class Copy:
         """It is a dead letter."""
         return bool(self.key[1])
 
+    @property
+    def line(self) -> Place:
+        """The queue that it came back to, and where it waits in line to be dealt with: a dead letter's message's."""
+        return self.place if self.origin is None else self.origin.place
+
     def may_have_gone(self, now: int) -> bool:
         """Its time may be over, or the queue may have dropped it."""
         return self.shaky or (0 < self.expires_at <= now + TOLERANCE)

@@ -102,13 +102,17 @@ class Promises:
 
     def disk_is_behind(self) -> None:
         """Dead letters, and what quorum queues get back, wait for the disk, which has enough to do now."""
-        self._waiting = [copy for copy in self._waiting if copy.waits and not copy.fate]
-        for copy in self._waiting:
+        for copy in self._still_waiting():
             copy.ready_by = self.now + RELEASE
 
+    def _still_waiting(self) -> list[Copy]:
+        self._waiting = [copy for copy in self._waiting if copy.waits and not copy.fate]
+        return self._waiting
+
     def _wait_for_the_disk(self, copy: Copy) -> None:
-        """What puts a copy into its queue writes, and waits while the disk is full or far behind."""
-        if self.behind() or (self._full_at and self.now <= self._full_at + TOLERANCE):
+        """What puts a copy into its queue writes, and waits while the disk is full or far behind, or others wait."""
+        full = self.behind() or (self._full_at and self.now <= self._full_at + TOLERANCE)
+        if full or any(other.line is copy.line and self.now <= other.ready_by for other in self._still_waiting()):
             self._waiting.append(copy)
             copy.waits, copy.ready_by = True, self.now + RELEASE
             if copy.is_letter:  # of what comes back, nothing but the return is still to be written
