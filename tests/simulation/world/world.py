@@ -97,6 +97,8 @@ class World:
         self._pauses: list[tuple[int, int]] = []
         """From when to when there was one, in milliseconds of the monotonic clock."""
         self._counted_from = self._events_before = 0
+        self._cramped_at = -1
+        """When there was last no room on the disk for every message; milliseconds of the monotonic clock."""
 
     def chance(self, name: str) -> Random:
         """Somebody's own generator."""
@@ -190,11 +192,16 @@ class World:
         raised = bool(self.process.short)
         if raised != bool(self.promises.alarm):
             self.promises.alarm = self.next_number() if raised else 0
+        self._look_for_room()
         if self.process.no_room:
             self.promises.disturbed()
         if self.process.broker.batches.crowded:
             self.promises.disk_is_behind()
         self.look()
+
+    def _look_for_room(self) -> None:
+        if self.disk.free - self.process.broker.batches.unstored_bytes < LARGE_MAX + SPARE_BYTES:
+            self._cramped_at = self.times.now
 
     def look(self) -> None:
         """Take note of the queues that exist."""
@@ -418,8 +425,8 @@ class World:
         text = method.reply_text
         if "shutdown" in text or (channel is not None and channel.at_fault and "unknown delivery tag" in text):
             return
-        room = self.disk.free - self.process.broker.batches.unstored_bytes
-        if channel is not None and "larger than the room" in text and room < LARGE_MAX + SPARE_BYTES:
+        self._look_for_room()
+        if channel is not None and "larger than the room" in text and self._cramped_at >= client.line.said_since:
             self.counts["too large"] += 1
             return
         if channel is not None and "timed out" in text:
