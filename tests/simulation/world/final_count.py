@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from broker.wire import methods
 from tests.simulation import accounting
 from tests.simulation.acts import read_from, read_on_stream
-from tests.simulation.copies import Place
+from tests.simulation.copies import Broken, Place
 from tests.simulation.simulated_client import Channel, Client, nothing
+from tests.simulation.world.patience import MINUTE
 from tests.simulation.world.topology_of_seed import GRAVE
 
 if TYPE_CHECKING:
@@ -61,6 +62,10 @@ def _get(world: World, client: Client, channel: Channel, place: Place) -> None:
     empty = place.said_empty
     world.promises.settle()
     place.said_empty = empty
+    if channel.expected:
+        world.wait(MINUTE)  # what has had its time and is in front goes first, and that may wait for the disk
+    if channel.expected:
+        raise Broken(f"basic.get from queue {place.recipe.name} is not answered within a minute")
 
 
 def _read_stream(world: World, client: Client, channel: Channel) -> None:
