@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor
 from itertools import count, islice
 
 from harness.waiting import begun_within
-from tests.simulation.seeds import replay, run, shrink
+from tests.simulation.seeds import replay, shrink
 
 
 def arguments() -> argparse.Namespace:
@@ -54,7 +54,7 @@ def run_many(seeds: Iterator[int], hours: float, jobs: int) -> int:
     started, found = time.monotonic(), 0
     with ProcessPoolExecutor(jobs) as pool:
         while batch := list(islice(seeds, jobs * 5)):
-            for outcome in pool.map(run, batch, [hours] * len(batch)):
+            for outcome in pool.map(replay, batch, [hours] * len(batch)):
                 totals.update(outcome.counts)
                 found += bool(outcome.failure)
                 if outcome.failure:

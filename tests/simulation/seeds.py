@@ -24,18 +24,13 @@ class Outcome(NamedTuple):
         return f"{self.failure}\nseed {self.seed}, hash {self.hash}: {counts}".strip()
 
 
-def run(seed: int, hours: float) -> Outcome:
-    """Run a seed."""
-    return replay(seed, hours)
-
-
 def replay(
     seed: int,
     hours: float,
     without: frozenset[int] = frozenset(),
     tell: Callable[[str], None] | None = None,
 ) -> Outcome:
-    """Run a seed without some of its clients, and tell everything that happens."""
+    """Run a seed, without some of its clients perhaps, and tell everything that happens."""
     logging.disable(logging.CRITICAL)
     world, failure = World(seed, hours, without=without, tell=tell), ""
     try:
