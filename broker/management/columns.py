@@ -38,14 +38,24 @@ class Columns(Generic[T]):
             return row
         return lambda thing: pruned(row(thing), paths)
 
-    def value(self, thing: T, path: str) -> Any:
-        """One value; ABSENT if there is none."""
-        name, _, rest = path.partition(".")
-        column = self._table.get(name)
-        value = ABSENT if column is None else column(thing)
-        for key in rest.split(".") if rest else ():
-            value = value.get(key, ABSENT) if isinstance(value, Mapping) else ABSENT
+    def getter(self, path: str) -> Callable[[T], Any]:
+        """A function that gives one value of a thing; ABSENT if there is none."""
+        name, *rest = path.split(".")
+        column = self._table.get(name, _absent)
+        if not rest:
+            return column
+
+        def value(thing: T) -> Any:
+            found = column(thing)
+            for key in rest:
+                found = found.get(key, ABSENT) if isinstance(found, Mapping) else ABSENT
+            return found
+
         return value
+
+
+def _absent(_: object) -> Any:
+    return ABSENT
 
 
 def chosen(row: dict[str, Any], wanted: Iterable[str]) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from itertools import islice
+from itertools import compress, islice
 from operator import itemgetter
 from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
@@ -21,11 +21,13 @@ from broker.management.answers import JsonAnswer, Problem, bad_request, encoded
 from broker.management.columns import ABSENT, Columns
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 500
 ROWS_JOINED = 1000
 SORTED_AT_ONCE = 1000
+DONE_AT_ONCE = 32
 STEP_SECONDS = 0.001
 """How long a list is worked on before others have a turn."""
 
@@ -106,10 +108,10 @@ async def _filtered(things: Sequence[T], page: Page, name: Callable[[T], str]) -
     """Those whose names have the text in them, or match the regular expression; case does not count, as in RabbitMQ."""
     if not page.use_regex:
         wanted = page.name.lower()
-        return [thing async for thing in in_steps(things) if wanted in name(thing).lower()]
+        return list(compress(things, await mapped(lambda thing: wanted in name(thing).lower(), things)))
     try:
         pattern = compiled("(?i)" + page.name)
-        return [thing async for thing in in_steps(things) if pattern.search(name(thing))]
+        return list(compress(things, await mapped(lambda thing: pattern.search(name(thing)), things)))
     except (InvalidPattern, PatternError):
         raise bad_request("Pagination parameters are invalid") from None
 
@@ -119,28 +121,31 @@ async def _ordered(
 ) -> Sequence[T]:
     """The first `end` things in the order that was asked for, others in the usual one among equals."""
     if query.sort:
-        value, path = columns.value, query.sort
-        if order is None:
-            return await first_in_order(things, lambda thing: _sort_key(value(thing, path)), end, reverse=query.reverse)
+        value = columns.getter(query.sort)
+        usual = order or _same
         return await first_in_order(
-            things, lambda thing: (_sort_key(value(thing, path)), order(thing)), end, reverse=query.reverse
+            things, lambda thing: (_sort_key(value(thing)), usual(thing)), end, reverse=query.reverse
         )
     if order is not None:
         return await first_in_order(things, order, end, reverse=query.reverse)
     return things[::-1] if query.reverse else things
 
 
+def _same(_: object) -> int:
+    return 0
+
+
 async def first_in_order(
-    things: Iterable[T], key: Callable[[T], Any], end: int, *, reverse: bool = False
+    things: Sequence[T], key: Callable[[T], Any], end: int, *, reverse: bool = False
 ) -> Sequence[T]:
     """The first `end` of the things sorted by a key: in parts first, which are then merged in steps."""
-    keyed = [(key(thing), thing) async for thing in in_steps(things)]
+    keyed = list(zip(await mapped(key, things), things, strict=True))
     parts = []
     for start in range(0, len(keyed), SORTED_AT_ONCE):
         parts.append(sorted(keyed[start : start + SORTED_AT_ONCE], key=_first, reverse=reverse))
         await trio.lowlevel.checkpoint()
     merged = parts[0] if len(parts) == 1 else heapq.merge(*parts, key=_first, reverse=reverse)
-    return [thing async for _, thing in in_steps(islice(merged, end))]
+    return await mapped(_second, islice(merged, end))
 
 
 def _sort_key(value: Any) -> tuple[int, Any]:
@@ -152,13 +157,13 @@ def _sort_key(value: Any) -> tuple[int, Any]:
     return 2, value if isinstance(value, str) else str(value)
 
 
-_first = itemgetter(0)
+_first, _second = itemgetter(0), itemgetter(1)
 
 
 async def _rows(things: Sequence[T], columns: Columns[T], wanted: tuple[str, ...]) -> list[bytes]:
     """Each thing as JSON. One of which nothing is left is an empty list, as in RabbitMQ."""
     row = columns.view(wanted)
-    return [encoded(row(thing) or []) async for thing in in_steps(things)]
+    return await mapped(lambda thing: encoded(row(thing) or []), things)
 
 
 def in_array(rows: list[bytes]) -> list[bytes]:
@@ -167,6 +172,18 @@ def in_array(rows: list[bytes]) -> list[bytes]:
     for start in range(0, len(rows), ROWS_JOINED):
         pieces += (b"," if start else b"", b",".join(rows[start : start + ROWS_JOINED]))
     return [*pieces, b"]"]
+
+
+async def mapped(make: Callable[[T], U], things: Iterable[T]) -> list[U]:
+    """What a function makes of each thing; others have a turn after each millisecond of it."""
+    made: list[U] = []
+    rest, began = iter(things), perf_counter()
+    while part := list(islice(rest, DONE_AT_ONCE)):
+        made += map(make, part)
+        if perf_counter() - began > STEP_SECONDS:
+            await trio.lowlevel.checkpoint()
+            began = perf_counter()
+    return made
 
 
 async def in_steps(things: Iterable[T]) -> AsyncIterator[T]:

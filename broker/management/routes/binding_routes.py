@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 from starlette.responses import Response
 
@@ -12,7 +13,7 @@ from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call
-from broker.management.list_query import in_steps, list_answer
+from broker.management.list_query import list_answer, mapped
 from broker.management.resources import Resource, resource
 from broker.management.routes.exchange_routes import exchange_in_path
 from broker.management.rows.binding_columns import (
@@ -32,7 +33,10 @@ from broker.wire.method import Method
 
 async def list_bindings(call: Call) -> Response:
     """All bindings, those of the default exchange included."""
-    return await _answer(call, [each for vhost in call.vhosts() async for each in all_bindings(vhost)])
+    bindings: list[BindingOf] = []
+    for vhost in call.vhosts():
+        bindings += await all_bindings(vhost)
+    return await _answer(call, bindings)
 
 
 async def list_of_queue(call: Call) -> Response:
@@ -45,10 +49,10 @@ async def list_from_exchange(call: Call) -> Response:
     """The bindings that an exchange is the source of."""
     vhost, name = call.vhost, exchange_in_path(call)
     if not name:
-        return await _answer(call, [implied(vhost.name, queue) for queue in vhost.queues])
+        return await _answer(call, await mapped(partial(implied, vhost.name), list(vhost.queues)))
     exchange = vhost.exchanges.get(name)
     bindings = [] if exchange is None else list(exchange.bindings)
-    return await _answer(call, [shown(vhost.name, binding) async for binding in in_steps(bindings)])
+    return await _answer(call, await mapped(partial(shown, vhost.name), bindings))
 
 
 async def list_to_exchange(call: Call) -> Response:
@@ -75,7 +79,7 @@ def _itself(binding: BindingOf) -> BindingOf:
 
 
 async def _leading_to(vhost: VHost, destination: Destination) -> list[BindingOf]:
-    found = [shown(vhost.name, binding) async for binding in in_steps(vhost.bindings.leading_to(destination))]
+    found = await mapped(partial(shown, vhost.name), vhost.bindings.leading_to(destination))
     if isinstance(destination, Queue):
         found.append(implied(vhost.name, destination.name))
     return found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from starlette.responses import Response
 
 from broker.entities.exchanges.exchange import Exchange
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call
-from broker.management.list_query import in_steps, list_answer
+from broker.management.list_query import list_answer, mapped
 from broker.management.resources import Resource, resource
 from broker.management.rows.exchange_columns import ExchangeOf, exchange_columns, exchange_name, exchange_order
 from broker.wire import methods
@@ -20,11 +22,9 @@ DEFAULT = "amq.default"
 async def list_exchanges(call: Call) -> Response:
     """Exchanges, a page of them if asked for."""
     query = call.list_query(paged=True)
-    exchanges = [
-        ExchangeOf(vhost.name, exchange)
-        for vhost in call.vhosts()
-        async for exchange in in_steps(list(vhost.exchanges.values()))
-    ]
+    exchanges: list[ExchangeOf] = []
+    for vhost in call.vhosts():
+        exchanges += await mapped(partial(ExchangeOf, vhost.name), list(vhost.exchanges.values()))
     return await list_answer(exchanges, exchange_columns(), query, exchange_name, exchange_order)
 
 

@@ -101,7 +101,8 @@ def _refusal(refused: Refused) -> Problem:
         return Problem(404, "not_found", refused.text)
     if refused.code == ReplyCode.ACCESS_REFUSED:
         return Problem(401, "not_authorised", refused.text)
-    return bad_request(f"{refused.code} {refused.explanation}")
+    text = refused.explanation if refused.code == ReplyCode.NOT_IMPLEMENTED else refused.text
+    return bad_request(f"{refused.code} {text}")
 
 
 async def _taken(call: Call, session: DirectSession, wanted: Wanted) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from starlette.responses import Response
@@ -12,7 +13,7 @@ from broker.management.answers import bad_request, empty, in_json, not_found
 from broker.management.bodies import Fields
 from broker.management.call import Call
 from broker.management.columns import Columns
-from broker.management.list_query import in_steps, list_answer
+from broker.management.list_query import list_answer, mapped
 from broker.management.resources import Resource, resource
 from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns
 from broker.management.rows.queue_columns import QueueOf, queue_columns, queue_name, queue_order
@@ -25,9 +26,9 @@ ACTIONS = ("sync", "cancel_sync")
 async def list_queues(call: Call) -> Response:
     """Queues, a page of them if asked for."""
     query = call.list_query(paged=True)
-    queues = [
-        QueueOf(vhost.name, queue) for vhost in call.vhosts() async for queue in in_steps(list(vhost.queues.values()))
-    ]
+    queues: list[QueueOf] = []
+    for vhost in call.vhosts():
+        queues += await mapped(partial(QueueOf, vhost.name), list(vhost.queues.values()))
     return await list_answer(queues, _columns(call), query, queue_name, queue_order)
 
 

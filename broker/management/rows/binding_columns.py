@@ -7,7 +7,7 @@ terms, `properties_key`. Programs keep it, so it has to be the same one.
 from __future__ import annotations
 
 from base64 import urlsafe_b64encode
-from collections.abc import AsyncIterator
+from functools import partial
 from typing import NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
@@ -18,7 +18,7 @@ from broker.entities.exchanges.erlang_hash import phash2
 from broker.entities.exchanges.exchange import Binding
 from broker.entities.vhosts.vhost import VHost
 from broker.management.columns import Columns
-from broker.management.list_query import in_steps
+from broker.management.list_query import mapped
 from broker.wire.field_tables import decode_table, encode_table
 
 NO_ARGUMENTS = encode_table({})
@@ -47,13 +47,12 @@ def implied(vhost: str, queue: str) -> BindingOf:
     return BindingOf(vhost, "", queue, "queue", queue, NO_ARGUMENTS)
 
 
-async def all_bindings(vhost: VHost) -> AsyncIterator[BindingOf]:
-    """Every binding of a virtual host, the implied ones among them, in steps."""
-    async for queue in in_steps(list(vhost.queues)):
-        yield implied(vhost.name, queue)
+async def all_bindings(vhost: VHost) -> list[BindingOf]:
+    """Every binding of a virtual host, the implied ones among them."""
+    found = await mapped(partial(implied, vhost.name), list(vhost.queues))
     for exchange in list(vhost.exchanges.values()):
-        async for binding in in_steps(list(exchange.bindings)):
-            yield shown(vhost.name, binding)
+        found += await mapped(partial(shown, vhost.name), list(exchange.bindings))
+    return found
 
 
 BINDING_COLUMNS = Columns[BindingOf](
