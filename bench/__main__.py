@@ -23,6 +23,7 @@ from bench.rows.downloads import downloads
 from bench.rows.event_log_cost import events
 from bench.rows.idle import idle_connections
 from bench.rows.many_queues import many_queues
+from bench.rows.object_lists import object_lists
 from bench.rows.purges import purges
 from bench.rows.rates import rates
 from bench.rows.restarts import restarts, starts
@@ -46,6 +47,7 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "routing": routing,
     "tls": tls,
     "downloads": downloads,
+    "lists": object_lists,
     "events": events,
     "steps": steps,
     "soak": soak,
@@ -54,7 +56,7 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "connections": connections,
     "connection-churn": connection_churn,
 }
-OWN = {"restarts", "starts", "tls", "downloads", "events", "steps", "soak", "turns", "masses", "memory-alarm"}
+OWN = {"restarts", "starts", "tls", "downloads", "lists", "events", "steps", "soak", "turns", "masses", "memory-alarm"}
 """Rows that start brokers, or parts of one, themselves."""
 LONG = {"soak", "attacks", "turns", "masses", "memory-alarm", "connections", "connection-churn"}
 """Rows that take from a quarter of an hour up, and run only when they are named."""
