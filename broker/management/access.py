@@ -11,6 +11,7 @@ import math
 from enum import Enum
 
 from broker.entities.scheduling.cache_epoch import CacheEpoch
+from broker.entities.statistics.totals import HTTP
 from broker.entities.vhosts.users import User, Users
 from broker.management.answers import Problem
 from broker.session.login import authenticate, sasl
@@ -100,7 +101,7 @@ def account(registry: Registry, peer: Peer, authorization: str) -> Account:
     except sasl.Malformed as error:
         log.warning("HTTP request of %s: %s", peer, error)
         raise Problem(400) from None
-    refused = authenticate.refusal(registry, peer, login)
+    refused = authenticate.refusal(registry, peer, login, HTTP)
     if refused is not None:
         log.warning("HTTP request of %s: login refused: user '%s' - %s", peer, login.user, refused.reason)
         raise _refused(refused)

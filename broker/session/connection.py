@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from broker.entities.scheduling.future import Future
+from broker.entities.statistics.totals import Traffic
 from broker.session.channel.channel import Action, Channel
 from broker.session.login.phase import CAN_SAY_CLOSE, Phase
 from broker.session.output.output_buffer import Output
@@ -62,6 +63,10 @@ class Connection:
         self.user = ""
         self.vhost_name = ""
         self.client_properties: Table = {}
+        self.connected_at = registry.broker.clock.now()
+        """When its socket was accepted, in milliseconds since the epoch."""
+        self.traffic = Traffic()
+        """Kept by its transport."""
         self.frame_max = registry.settings.initial_frame_max
         self.channel_max = 0
         self.heartbeat = 0
@@ -237,6 +242,8 @@ class Connection:
             self.registry.connections.pop(self, None)
             if self.vhost_name:
                 self.routes.connection_ended()
+                self.traffic = self.vhost.statistics.traffic_sum.leave(self.traffic)
+                self.broker.statistics.churn.connection_closed += 1
             self.output.refuse_deliveries()
             channels, self.channels = list(self.channels.values()), {}
             for channel in channels:

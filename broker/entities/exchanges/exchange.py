@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.entities.arguments.policies import NONE_IN_FORCE, alternate
+from broker.entities.statistics.counters import ExchangeCounters
 from broker.wire.field_tables import Table, encode_table
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class Exchange:
         "arguments",
         "auto_delete",
         "bindings",
+        "counters",
         "delays",
         "durable",
         "internal",
@@ -74,6 +76,7 @@ class Exchange:
         self.bindings: dict[Binding, None] = {}
         self.version = 0
         self.delays: DelayQueue | None = None
+        self.counters = ExchangeCounters()
 
     def drop_delayed(self) -> None:
         """Drop the store's records of what the exchange delayed. For an exchange that is deleted on disk, too."""

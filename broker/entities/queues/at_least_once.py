@@ -87,7 +87,9 @@ class AtLeastOnce:
         self._store.check(self._ready_messages.resident(), complete=not self._ready_messages.paging)
 
     def _send(self, message: Message, reason: str) -> bool:
-        return self._context.dead_letters.publish_for_certain(self._queue, message, reason)
+        sent = self._context.dead_letters.publish_for_certain(self._queue, message, reason)
+        self._queue.counters.of_type.dead_letters_confirmed += sent
+        return sent
 
     def _wait(self, message: Message, reason: str) -> None:
         waiting = copy(message)

@@ -264,11 +264,17 @@ class OrderedQueue(Queue):
         if written:
             self._context.dead_letters.publish(written)
         self.finish(entries, moved=exchange is not None)
+        self.counters.died(len(entries), reason, self._strategy)
         return len(entries)
+
+    @property
+    def _strategy(self) -> str:
+        return "disabled" if self.arguments.dead_letter_exchange is None else "at_most_once"
 
     def turn_away(self, message: Message, reason: str) -> None:
         """A message that is not taken in goes to the queue's dead-letter exchange, if it has one."""
         exchange = self.arguments.dead_letter_exchange
+        self.counters.died(1, reason, self._strategy)
         if self.events is not None:
             self.events.turned_away(message, reason, exchange)
         if exchange is not None:

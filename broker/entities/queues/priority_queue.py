@@ -149,6 +149,7 @@ class PriorityStore:
 
     def __init__(self, place: StorePlace) -> None:
         self.queue_id = place.queue_id
+        self.counters = place.counters
         self._place = place
         self._lanes = {number: QueueStore(place, number) for number in place.states}
 

@@ -18,6 +18,7 @@ from broker.entities.queues.consumers import Consumers, Outlet
 from broker.entities.queues.queue_events import QueueEvents
 from broker.entities.queues.queue_limits import GONE, Unlimited
 from broker.entities.queues.ready_messages import Window
+from broker.entities.statistics.counters import QueueCounters
 from broker.wire.field_tables import Table
 from storage.batch import COUNTER_BITS, LaneState
 
@@ -105,6 +106,7 @@ class Store(Protocol):
     """The role of the store: the queue's share of what is on disk."""
 
     queue_id: int
+    counters: QueueCounters
 
     @property
     def state(self) -> LaneState:
@@ -156,6 +158,7 @@ class Queue(ABC):
         self._touched = False
         self._holders: dict[Outlet, None] = {}
         self.store = roles.store
+        self.counters: QueueCounters = roles.store.counters
         self.ready_messages = roles.ready_messages(self, context)
         self.limits = roles.limits(self, context)
         self.consumers = roles.consumers(self, context)
@@ -236,7 +239,10 @@ class Queue(ABC):
 
     def settle(self, entries: Sequence[Entry]) -> None:
         """Delivered messages are acknowledged."""
-        self.unacked -= len(entries)
+        count, counters = len(entries), self.counters
+        self.unacked -= count
+        counters.ack += count
+        counters.of_type.ack += count
         if self.events is not None:
             self.events.settled(entries)
         if not self.deleted:

@@ -9,6 +9,7 @@ from typing import NamedTuple, Protocol
 from broker.entities.messages.message import BlindlyCopied, Entry, Holder, Message
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.ready_messages import Window
+from broker.entities.statistics.counters import QueueCounters
 from storage.batch import (
     BLIND,
     PERSISTENT,
@@ -59,24 +60,36 @@ class MessageSource(Protocol):
 
 
 class StorePlace(NamedTuple):
-    """A queue's place in the message store: its number there, and how its lanes stood at the start."""
+    """A queue's place in the message store: its number there, what counts it, and how its lanes stood at the start."""
 
     batches: BatchQueue
     source: MessageSource
     queue_id: int
+    counters: QueueCounters
     states: Mapping[int, LaneState] = MappingProxyType({})
 
 
 class QueueStore:
     """One ordered run of a queue's messages on disk. Priorities have a lane each."""
 
-    __slots__ = ("_batches", "_source", "_writes", "number", "queue_id", "redelivered_up_to", "state", "used")
+    __slots__ = (
+        "_batches",
+        "_source",
+        "_writes",
+        "counters",
+        "number",
+        "queue_id",
+        "redelivered_up_to",
+        "state",
+        "used",
+    )
 
     def __init__(self, place: StorePlace, number: int = 0) -> None:
         self._batches = place.batches
         self._source = place.source
         self._writes: LaneWrites | None = None
         self.queue_id = place.queue_id
+        self.counters = place.counters
         self.number = number
         self.state = place.states.get(number) or LaneState()
         self.redelivered_up_to = 0
@@ -175,6 +188,7 @@ class QueueStore:
         """Stored messages of a queue between two positions, half a window of them."""
         messages, size_bytes = max(1, window.messages // 2), max(1, window.bytes // 2)
         found = self._source.read(self.queue_id, self.number, after, before, messages, size_bytes)
+        self.counters.read(len(found))
         return [self._entry(queue, stored) for stored in found]
 
     def load(self, entries: Iterable[Entry]) -> None:
@@ -182,7 +196,9 @@ class QueueStore:
         wanted = {entry.position: entry for entry in entries}
         if not wanted:
             return
-        for stored in self._source.fetch(self.queue_id, self.number, sorted(wanted)):
+        found = self._source.fetch(self.queue_id, self.number, sorted(wanted))
+        self.counters.read(len(found))
+        for stored in found:
             wanted[stored.position].message = _message(stored)
 
     def waiting(self, after: int, before: int, max_messages: int) -> list[WaitingMessage]:

@@ -346,6 +346,7 @@ class QuorumQueue(OrderedQueue):
             if self._context.turn.dead_letter_copies - copies >= STEP_COPIES:
                 break
         self.finish(entries[:count], moved=True)
+        self.counters.died(count, reason, "at_least_once")
         return count
 
     def delete(self) -> int:

@@ -20,6 +20,7 @@ from broker.entities.scheduling.clock import Clock
 from broker.entities.scheduling.invariants import Invariants
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
+from broker.entities.statistics.totals import BrokerStatistics
 from broker.entities.vhosts.durable_definitions import Definitions
 from broker.entities.vhosts.parameters import Parameters
 from broker.entities.vhosts.user_limits import UserLimits
@@ -84,6 +85,7 @@ class Broker:
         self.definitions = definitions
         self.vhosts: dict[str, VHost] = {}
         self.queues_by_id: dict[int, Queue] = {}
+        self.statistics = BrokerStatistics()
         self._context = VHostContext(
             self.turn,
             self.timers,
@@ -101,6 +103,7 @@ class Broker:
             recorder,
             self.invariants,
             self.background_work,
+            self.statistics,
         )
 
     def disk_room(self) -> float:
@@ -113,6 +116,8 @@ class Broker:
             queue = self.queues_by_id.get(lane.queue_id)
             if queue is not None and lane.puts:
                 queue.stored(lane.lane, lane.puts[-1][0])
+                queue.counters.disk_writes += len(lane.puts)
+                queue.counters.of_type.disk_writes += len(lane.puts)
         for waiter in (*batch.waiters, *batch.removal_waiters):
             waiter.stored(batch.number)
         self.batches.stored(batch)
@@ -132,6 +137,7 @@ class Broker:
         Nothing in it can be found from now on; of very many queues, some go at a time.
         """
         vhost = self.vhosts.pop(name)
+        self.statistics.vhost_ended(vhost.statistics)
         self.background_work.begin(vhost.end())
         self.users.forget_vhost(name)
         self.user_limits.vhosts.pop(name, None)

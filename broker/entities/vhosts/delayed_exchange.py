@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from broker.entities.arguments.queue_types import CLASSIC
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.exchanges.exchange_type_table import DELAYED_TYPE
 from broker.entities.exchanges.routing import Routing, hand_over
@@ -12,7 +13,6 @@ from broker.entities.messages.message import Message
 from broker.entities.queues.delay_queue import DelayQueue
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
 from broker.entities.queues.queue_family import delayed
-from broker.entities.queues.queue_store import StorePlace
 from broker.entities.vhosts.vhost_context import VHostContext
 from storage.batch import LaneState
 
@@ -43,7 +43,7 @@ class DelayedExchanges:
     def _queue(self, exchange: Exchange, queue_id: int, state: LaneState) -> DelayQueue:
         context = self._context
         spec = QueueSpec(f"delayed by exchange {exchange.name}", exchange.durable, False, False, {})
-        roles = delayed(StorePlace(context.batches, context.messages, queue_id, {0: state}))
+        roles = delayed(context.store_place(CLASSIC, queue_id, {0: state}))
         release = partial(self._release, exchange)
         return DelayQueue(spec, roles, self._queue_context, context.batches, release)
 
@@ -57,3 +57,5 @@ class DelayedExchanges:
             if queue not in reached:
                 hand_over(message, queue)
                 reached.add(queue)
+                queue.counters.publish += 1
+                exchange.counters.publish_out += 1

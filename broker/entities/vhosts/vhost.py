@@ -13,13 +13,13 @@ from itertools import count
 from types import MappingProxyType
 from typing import NamedTuple
 
+from broker.entities.arguments.queue_types import type_of
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.exchanges.exchange_type_table import new_exchange
 from broker.entities.exchanges.routing import Routes, Routing
 from broker.entities.messages.message import Message
 from broker.entities.queues.queue import Queue, QueueContext, QueueSpec
 from broker.entities.queues.queue_family import new_queue
-from broker.entities.queues.queue_store import StorePlace
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.bindings import Bindings
 from broker.entities.vhosts.dead_lettering import DeadLettering
@@ -70,6 +70,8 @@ class VHost:
         self.traced = False
         """The firehose is on: everything published or delivered here goes to exchange amq.rabbitmq.trace, too."""
         self.context = context
+        self.statistics = context.statistics.new_vhost()
+        self._churn = context.statistics.churn
         self._owned: dict[object, dict[Queue, None]] = {}
         self.bindings = Bindings(name, context, self.routing, self.delete_exchange)
         self.policy_application = PolicyApplication(context, self.routing, self.bindings, self.delete_queue)
@@ -88,7 +90,7 @@ class VHost:
         )
         self._delays = DelayedExchanges(context, self._queue_context, self.routing)
         self._new_exchange = partial(new_exchange, chance=context.chance)
-        self._new_queues = Creations(self.queues, self._queue_appears)
+        self._new_queues = Creations(self.queues, self._queue_created)
         self._new_exchanges = Creations(self.exchanges, self._exchange_appears)
         for exchange, type_ in DEFAULT_EXCHANGES.items():
             internal = exchange == TRACE_EXCHANGE
@@ -198,6 +200,12 @@ class VHost:
             raise locked(spec.name, self.name)
         assert_queue_equivalent(found, self.name, spec)
         found.use()
+        self._churn.queue_declared += 1
+
+    def _queue_created(self, queue: Queue) -> None:
+        self._queue_appears(queue)
+        self._churn.queue_declared += 1
+        self._churn.queue_created += 1
 
     def _queue_appears(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
@@ -225,7 +233,7 @@ class VHost:
     def _new_queue(
         self, spec: QueueSpec, queue_id: int, states: Mapping[int, LaneState], owner: object | None
     ) -> Queue:
-        place = StorePlace(self.context.batches, self.context.messages, queue_id, states)
+        place = self.context.store_place(type_of(spec.arguments), queue_id, states)
         return new_queue(spec, place, self._queue_context, owner)
 
     # Deleting
@@ -256,6 +264,7 @@ class VHost:
         self._owned.get(queue.owner, {}).pop(queue, None)
         self.bindings.remove_inbound(queue)
         messages = queue.delete()
+        self._churn.queue_deleted += 1
 
         deleted = Future.resolved(None)
         if queue.durable:
@@ -272,6 +281,7 @@ class VHost:
         self.deleted = True
         delays = [exchange.delays for exchange in self.exchanges.values() if exchange.delays is not None]
         queues: list[Queue] = [*self.queues.values(), *delays]
+        self._churn.queue_deleted += len(self.queues)
         self.queues.clear()
         self.exchanges.clear()
         self._owned.clear()

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from random import Random
 from typing import NamedTuple
 
+from broker.entities.arguments.queue_types import QueueType
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.event_recording import Recorder
 from broker.entities.queues.queue import Queue
-from broker.entities.queues.queue_store import MessageSource
+from broker.entities.queues.queue_store import MessageSource, StorePlace
 from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.background_work import BackgroundWork
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 from broker.entities.scheduling.invariants import Invariants
 from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
+from broker.entities.statistics.counters import QueueCounters
+from broker.entities.statistics.totals import BrokerStatistics
 from broker.entities.vhosts.durable_definitions import Definitions
+from storage.batch import LaneState
 
 
 class VHostContext(NamedTuple):
@@ -42,3 +46,9 @@ class VHostContext(NamedTuple):
     invariants: Invariants | None
     """Where invariants are checked, what was changed in this turn."""
     background_work: BackgroundWork
+    statistics: BrokerStatistics
+
+    def store_place(self, queue_type: QueueType, queue_id: int, states: Mapping[int, LaneState]) -> StorePlace:
+        """The place of a queue in the message store, with counters that begin now."""
+        counters = QueueCounters(self.statistics.queues[queue_type.name])
+        return StorePlace(self.batches, self.messages, queue_id, counters, states)

@@ -115,11 +115,13 @@ class SecureTransport(Transport):
         while True:
             await trio.lowlevel.wait_readable(self._socket)
             try:
-                return self._socket.recv_into(_sealed, size)
+                received = self._socket.recv_into(_sealed, size)
             except BlockingIOError:
                 continue
             except OSError:
                 return 0
+            self._count_received(received)
+            return received
 
     def _open(self, size: int) -> bytes:
         """What so many received bytes say, with those that were there before."""
@@ -176,7 +178,7 @@ class SecureTransport(Transport):
         except ValueError:
             pass  # the handshake has not begun
         try:
-            self._socket.send(self._outgoing.read())
+            self._count_sent(self._socket.send(self._outgoing.read()))
         except OSError:
             pass
 

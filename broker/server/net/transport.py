@@ -198,8 +198,14 @@ class Transport:
             except OSError:
                 return b""
             self.last_received, self.lay_unread = trio.current_time(), 0
+            self._count_received(len(data))
             self._busy = len(data) >= BUSY_BYTES
             return data
+
+    def _count_received(self, size: int) -> None:
+        traffic = self.connection.traffic
+        traffic.recv_oct += size
+        traffic.recv_cnt += 1
 
     async def _discard(self, seconds: float) -> None:
         """Throw away what a client that is going has still to say, until it has gone or so much time has passed."""
@@ -254,6 +260,7 @@ class Transport:
             log.warning("connection %s: client unexpectedly closed TCP connection: %s", self.connection.peer, error)
             self.abort()
             return
+        self._count_sent(size)
         self.connection.output.unsent(len(data) - size)
         if size < len(data):
             self._unsent = memoryview(data)[size:]
@@ -263,18 +270,25 @@ class Transport:
         while self._unsent is not None and not self._lost:
             try:
                 await trio.lowlevel.wait_writable(self._socket)
-                self._unsent = self._unsent[self._socket.send(self._unsent) :]
+                size = self._socket.send(self._unsent)
+                self._unsent = self._unsent[size:]
             except BlockingIOError:
                 continue
             except (OSError, trio.ClosedResourceError):
                 self.abort()
                 break
             self.last_sent = trio.current_time()
+            self._count_sent(size)
             if not self._unsent:
                 self._take_more()
         self._sent.set()
         self._sent = trio.Event()
         self._engine.end_turn()
+
+    def _count_sent(self, size: int) -> None:
+        traffic = self.connection.traffic
+        traffic.send_oct += size
+        traffic.send_cnt += 1
 
     def _take_more(self) -> None:
         data = self._take()

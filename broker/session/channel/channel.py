@@ -17,6 +17,7 @@ from broker.entities.messages.message import Entry
 from broker.entities.queues.consumers import UNLIMITED, Consumer
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
+from broker.entities.statistics.counters import ChannelCounters, count_deliveries
 from broker.session.channel import deliveries, firehose
 from broker.session.channel.channel_recording import ChannelRecorder, ConfirmRecorder
 from broker.session.channel.confirms import ConfirmLedger
@@ -106,6 +107,9 @@ class Channel:
         self.number = number
         self.recorder = recorder
         self.vhost = connection.vhost
+        self.counters = ChannelCounters()
+        self.vhost.statistics.channel_sum.join(self.counters)
+        connection.broker.statistics.churn.channel_created += 1
         self.routes = connection.routes
         self.access = connection.routes.access
         self.assembler = Assembler(BODY_BYTES_MAX)
@@ -212,9 +216,11 @@ class Channel:
         if self.vhost.traced:
             firehose.delivered(self.origin, entries)
         sent = entries if recorder is None else recorder.as_sent(entries)
-        self.connection.output.send_all(
-            *content_frames.deliver_batch(self.number, self.prefixes[consumer], first, sent, self.connection.frame_max)
+        pieces, size, again = content_frames.deliver_batch(
+            self.number, self.prefixes[consumer], first, sent, self.connection.frame_max
         )
+        self.connection.output.send_all(pieces, size)
+        count_deliveries(self.counters, consumer.queue.counters, len(entries), again, no_ack=consumer.no_ack)
         if self.prefetch_all:
             self.prefixes.move_to_end(consumer)
         if consumer.no_ack:
@@ -270,7 +276,7 @@ class Channel:
         """Enter confirm mode; no harm where it is on."""
         if self.confirms is None:
             recorder = None if self.recorder is None else ConfirmRecorder(self.recorder)
-            self.confirms = ConfirmLedger(self.number, self.connection.output.answer, recorder)
+            self.confirms = ConfirmLedger(self.number, self.counters, self.connection.output.answer, recorder)
             self.confirmed = True
 
     def _end_confirms(self) -> None:
@@ -297,7 +303,7 @@ class Channel:
 
     def stop(self) -> None:
         """The connection is at its end: nothing more is handled or said, and what the channel holds is about to go."""
-        self.ended = True
+        end(self)
         self._end_confirms()
         self.direct_reply.stop()
 
@@ -344,3 +350,10 @@ def leave_queues(channel: Channel) -> None:
     for queue in list(channel.drawn_from):
         if not any(True for _ in channel.unacked_of(queue)):
             queue.forget(channel)
+
+
+def end(channel: Channel) -> None:
+    """A channel's number is free again, or its connection ends. What it still gives back is counted without it."""
+    channel.ended = True
+    channel.counters = channel.vhost.statistics.channel_sum.leave(channel.counters)
+    channel.connection.broker.statistics.churn.channel_closed += 1

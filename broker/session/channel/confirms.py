@@ -18,6 +18,7 @@ from broker.wire.constants import FRAME_END, FRAME_METHOD
 from broker.wire.methods import BasicAck, BasicNack
 
 if TYPE_CHECKING:
+    from broker.entities.statistics.counters import ChannelCounters
     from broker.session.channel.channel_recording import ConfirmRecorder
 
 _ANSWER = struct.Struct(">BHIIQBB").pack
@@ -38,22 +39,32 @@ class Answer(NamedTuple):
 class ConfirmLedger:
     """The publish numbers of one channel in confirm mode.
 
-    `ready` is called with the ledger when there is something to answer and was nothing before. `recorder` is there
-    where events are recorded: it sees every publish and every answer.
+    `counters` are told of the confirms. `ready` is called with the ledger when there is something to answer and was
+    nothing before. `recorder` is there where events are recorded: it sees every publish and every answer.
     """
 
-    __slots__ = ("_answerable", "_answered", "_channel", "_ready", "_recorder", "_waiting", "last")
+    __slots__ = ("_answerable", "_answered", "_channel", "_counters", "_ready", "_recorder", "_waiting", "last")
 
     def __init__(
-        self, channel: int, ready: Callable[[ConfirmLedger], None], recorder: ConfirmRecorder | None = None
+        self,
+        channel: int,
+        counters: ChannelCounters,
+        ready: Callable[[ConfirmLedger], None],
+        recorder: ConfirmRecorder | None = None,
     ) -> None:
         self._channel = channel
+        self._counters = counters
         self._ready = ready
         self._recorder = recorder
         self.last = 0
         self._answered = 0
         self._waiting: deque[list[int]] = deque()  # [batch, first, last]
         self._answerable: list[list[int]] = []  # [first, last, refused]
+
+    @property
+    def unanswered(self) -> int:
+        """How many publishes have been neither confirmed nor refused."""
+        return self.last - self._answered
 
     def wait_for(self, batch: int, count: int = 1) -> bool:
         """The next publishes are confirmed with a batch; True if they are the channel's first in that batch."""
@@ -94,6 +105,8 @@ class ConfirmLedger:
         covered: list[list[int]] = []
         for first, last, refused in ranges:
             self._answered += last - first + 1
+            if not refused:
+                self._counters.confirm += last - first + 1
             if last < open_from and covered and covered[-1][2] == refused:
                 covered[-1][1] = last
             elif last < open_from:

@@ -13,10 +13,10 @@ import struct
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from broker.session.channel.deliveries import acknowledge
 from broker.session.input.frames_to_commands import LARGE_BYTES, handle_frame
 from broker.session.login import handshake
 from broker.session.login.phase import Phase
+from broker.session.methods.acknowledge import acknowledge
 from broker.session.methods.publish import PublishBatch
 from broker.wire import frames, methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException
@@ -67,7 +67,7 @@ class IncomingFrames:
         if connection.ended:
             return
         if (invariants := connection.broker.invariants) is not None:
-            invariants.touch(connection)
+            invariants.touch_all((connection, connection.broker.statistics))
         rest, self._rest, start = self._rest, b"", 0
         try:
             if rest:
@@ -191,7 +191,7 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
 
 
 def _acknowledge(channel: Channel, settled: list[Entry]) -> None:
-    acknowledge(settled)
+    acknowledge(channel, settled)
     if channel.prefetch_all:
         channel.replenish(settled=True)
 

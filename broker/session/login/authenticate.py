@@ -24,8 +24,14 @@ class Refusal(NamedTuple):
     longer: float = 0.0
 
 
-def refusal(registry: Registry, peer: Peer, login: sasl.Login) -> Refusal | None:
-    """Look at a login, and remember a wrong password; None when it is taken."""
+def refusal(registry: Registry, peer: Peer, login: sasl.Login, protocol: str) -> Refusal | None:
+    """Look at a login, and remember a wrong password; None when it is taken. `protocol` is what it is counted under."""
+    refused = _refusal(registry, peer, login)
+    registry.broker.statistics.logins[protocol].count(succeeded=refused is None)
+    return refused
+
+
+def _refusal(registry: Registry, peer: Peer, login: sasl.Login) -> Refusal | None:
     throttle, now = registry.login_throttle, registry.broker.clock.now()
     wait = throttle.wait(peer.host, login, now)
     if wait:

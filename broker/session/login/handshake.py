@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from broker import __version__
+from broker.entities.statistics.totals import AMQP
 from broker.entities.vhosts.user_limits import MAX_CONNECTIONS
 from broker.session.connection import Connection
 from broker.session.login import authenticate, sasl
@@ -114,6 +115,7 @@ def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None
     except sasl.Malformed as error:
         connection.refuse(str(error))
     except sasl.Unproved as error:
+        connection.broker.statistics.logins[AMQP].count(succeeded=False)
         _refuse_login(connection, mechanism, str(error))
     else:
         _log_in(connection, mechanism, login)
@@ -125,7 +127,7 @@ def _mechanisms(connection: Connection) -> list[str]:
 
 
 def _log_in(connection: Connection, mechanism: str, login: sasl.Login) -> None:
-    refused = authenticate.refusal(connection.registry, connection.peer, login)
+    refused = authenticate.refusal(connection.registry, connection.peer, login, AMQP)
     if refused is not None:
         _refuse_login(connection, mechanism, f"user '{login.user}' - {refused.reason}", refused.longer)
         return
@@ -173,6 +175,8 @@ def _open(connection: Connection, method: methods.ConnectionOpen) -> None:
     connection.routes = connection.registry.routes(user, name)
     connection.phase = Phase.OPEN
     connection.registry.handshaking.pop(connection, None)
+    vhost.statistics.traffic_sum.join(connection.traffic)
+    connection.broker.statistics.churn.connection_created += 1
     connection.send(methods.ConnectionOpenOk())
     log.info("connection %s: user '%s' authenticated and granted access to vhost '%s'", connection.peer, user, name)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from broker.entities.messages.message import Entry
 from broker.entities.queues.clearing import RETURN_BYTES
@@ -24,7 +25,13 @@ SETTLED_AT_ONCE = 1024
 
 def ack(channel: Channel, method: methods.BasicAck) -> None:
     """basic.ack."""
-    settle(channel, method.delivery_tag, deliveries.acknowledge, multiple=method.multiple)
+    settle(channel, method.delivery_tag, partial(acknowledge, channel), multiple=method.multiple)
+
+
+def acknowledge(channel: Channel, entries: Sequence[Entry]) -> None:
+    """The client of a channel has dealt with these messages."""
+    channel.counters.ack += len(entries)
+    deliveries.acknowledge(entries)
 
 
 def nack(channel: Channel, method: methods.BasicNack) -> None:

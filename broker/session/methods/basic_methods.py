@@ -8,6 +8,7 @@ from broker.entities.arguments.queue_types import QUORUM
 from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
+from broker.entities.statistics.counters import count_get, count_get_empty
 from broker.session.channel import firehose
 from broker.session.channel.channel import Channel
 from broker.session.generated_names import generated_name
@@ -152,8 +153,10 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
         return
     entry = queue.get(channel, no_ack=method.no_ack)
     if entry is None:
+        count_get_empty(channel.counters, queue.counters)
         channel.send(methods.BasicGetEmpty())
         return
+    count_get(channel.counters, queue.counters, no_ack=method.no_ack, redelivered=entry.redelivered)
     channel.drawn_from.add(queue)
     if channel.vhost.traced:
         firehose.delivered(channel.origin, (entry,))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.entities.vhosts.user_limits import MAX_CHANNELS
-from broker.session.channel.channel import Channel
+from broker.session.channel.channel import Channel, end
 from broker.session.channel.channel_recording import ChannelRecorder
 from broker.wire import methods
 from broker.wire.amqp_errors import ConnectionException
@@ -56,7 +56,7 @@ def flow(channel: Channel, method: methods.ChannelFlow) -> None:
 def close(channel: Channel, method: methods.ChannelClose) -> None:
     """channel.close: everything the channel held goes back."""
     channel.release()
-    channel.ended = True
+    end(channel)
     del channel.connection.channels[channel.number]
     channel.send(methods.ChannelCloseOk())
 
@@ -66,7 +66,7 @@ def close_ok(channel: Channel, method: methods.ChannelCloseOk) -> None:
     if not channel.closing:
         raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method")
     channel.release()
-    channel.ended = True
+    end(channel)
     del channel.connection.channels[channel.number]
 
 

@@ -25,7 +25,9 @@ LARGE_BYTES = 1 << 20
 """From this size on a message, or a transaction, is looked at before it is taken: is there room on the disk?"""
 
 if TYPE_CHECKING:
+    from broker.entities.exchanges.exchange import Exchange
     from broker.entities.queues.queue import Queue
+    from broker.entities.statistics.counters import ChannelCounters
     from broker.session.channel.channel import Channel
     from broker.session.channel.route_cache import CachedRoute
     from broker.wire.properties import PropertySummary
@@ -52,7 +54,7 @@ class PublishBatch:
     until something needs them to be in their queues: `enqueue` puts them there.
     """
 
-    __slots__ = ("_channel", "_flags", "_found", "_held", "_pending", "_queues", "_route", "_summary")
+    __slots__ = ("_channel", "_exchange", "_flags", "_found", "_held", "_pending", "_queues", "_route", "_summary")
 
     _held: bool
     """Of the publish that was looked at last, as the next three: a resource is short."""
@@ -60,6 +62,8 @@ class PublishBatch:
     _summary: PropertySummary
     _found: tuple[Queue, ...] | None
     """Where it goes; None where it has to be routed by itself."""
+    _exchange: Exchange
+    """Of those that wait, as queues and flags: where they were published to."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -111,10 +115,13 @@ class PublishBatch:
         """Take plain publishes: those with these bodies, otherwise the same as the one that was looked at last."""
         summary = self._summary
         flags = PERSISTENT if summary.persistent else 0
-        if self._pending and (queues != self._queues or flags != self._flags):
+        found = self._route
+        exchange = found.exchange
+        assert exchange is not None, "it has been resolved"
+        if self._pending and (queues != self._queues or flags != self._flags or exchange is not self._exchange):
             self.enqueue()
-        self._queues, self._flags = queues, flags
-        route, priority, pending = self._route.route, summary.priority, self._pending
+        self._queues, self._flags, self._exchange = queues, flags, exchange
+        route, priority, pending = found.route, summary.priority, self._pending
         for body in bodies:
             message = Message(route, header, body, flags)
             if priority:
@@ -125,7 +132,7 @@ class PublishBatch:
         """Put what waits into its queues."""
         if self._pending:
             messages, self._pending = self._pending, []
-            enqueue(self._channel, messages, self._queues)
+            enqueue(self._channel, messages, self._exchange, self._queues)
 
     def publish_special(self, arguments: bytes, header: bytes, body: bytes) -> int:
         """Publish what is not plain, behind what waits; how many copies it made. Raises as `publish` does."""
@@ -136,19 +143,27 @@ class PublishBatch:
             return 1
         route = self._route
         message, queues = special_publish.prepare(channel, route, self._summary, self._found, header, body)
-        transaction = channel.transaction
+        exchange, transaction = route.exchange, channel.transaction
+        assert exchange is not None, "it has been resolved"
         if transaction is None:
-            enqueue(channel, (message,), queues, mandatory=route.mandatory)
+            enqueue(channel, (message,), exchange, queues, mandatory=route.mandatory)
             return len(queues) or 1
         size = len(header) + len(body) + HELD_OVERHEAD_BYTES
         transaction.bytes += size
-        transaction.publishes.append(partial(_enqueue_at_commit, channel, message, queues, mandatory=route.mandatory))
+        transaction.publishes.append(
+            partial(_enqueue_at_commit, channel, message, exchange, queues, mandatory=route.mandatory)
+        )
         channel.connection.count_incomplete(size)
         return 1
 
 
 def enqueue(
-    channel: Channel, messages: Sequence[Message], queues: tuple[Queue, ...], *, mandatory: bool = False
+    channel: Channel,
+    messages: Sequence[Message],
+    exchange: Exchange,
+    queues: tuple[Queue, ...],
+    *,
+    mandatory: bool = False,
 ) -> None:
     """Put messages, alike but for their bodies, into queues, and note what is to be confirmed.
 
@@ -163,32 +178,54 @@ def enqueue(
     if len(queues) > 1:
         for message in messages:
             channel.vhost.share_body(message, queues)
+    count = len(messages)
+    _count(channel.counters, count, exchange, queues, mandatory=mandatory)
     durable = refused = False
     for queue in queues:
+        queue.counters.publish += count
         if queue.limits.on_length and queue.limits.refuses(messages[0]):
             refused = True
             queue.limits.turn_away(messages[0])
-        elif queue.publish(messages[0]) if len(messages) == 1 else queue.publish_all(messages):
+        elif queue.publish(messages[0]) if count == 1 else queue.publish_all(messages):
             durable = True
     if refused and channel.transaction is not None:
         channel.transaction.refused = True
     ledger = channel.confirms
     if ledger is None:
         return
+    channel.counters.publish_confirmed += count
     if refused or not durable:
-        ledger.settle(len(messages), refused=refused)
+        ledger.settle(count, refused=refused)
         return
     batches = channel.connection.broker.batches
-    if ledger.wait_for(batches.current.number, len(messages)):
+    if ledger.wait_for(batches.current.number, count):
         batches.wait(ledger)
 
 
-def _enqueue_at_commit(channel: Channel, message: Message, queues: tuple[Queue, ...], *, mandatory: bool) -> int:
+def _count(
+    counters: ChannelCounters, count: int, exchange: Exchange, queues: tuple[Queue, ...], *, mandatory: bool
+) -> None:
+    counters.publish += count
+    exchange.counters.publish_in += count
+    if queues:
+        copies = count * len(queues)
+        counters.routed += copies
+        if exchange.delays is None:  # else they count when they are in queues
+            exchange.counters.publish_out += copies
+    elif mandatory:
+        counters.return_unroutable += count
+    else:
+        counters.drop_unroutable += count
+
+
+def _enqueue_at_commit(
+    channel: Channel, message: Message, exchange: Exchange, queues: tuple[Queue, ...], *, mandatory: bool
+) -> int:
     """To the queues that have these names by then; to delay it the exchange has to be the same one. How many, or 1."""
     named = channel.vhost.queues
     found = (queue if isinstance(queue, DelayQueue) else named.get(queue.name) for queue in queues)
     there = tuple(queue for queue in found if queue is not None and not queue.deleted)
-    enqueue(channel, (message,), there, mandatory=mandatory)
+    enqueue(channel, (message,), exchange, there, mandatory=mandatory)
     return len(there) or 1
 
 

@@ -36,8 +36,9 @@ def deliver(channel: int, prefix: bytes, tag: int, redelivered: bool, message: M
 
 def deliver_batch(
     channel: int, prefix: bytes, first: int, entries: Sequence[Entry], frame_max: int
-) -> tuple[list[Piece], int]:
-    """The frames of several deliveries with consecutive tags, in pieces, and how many bytes they are.
+) -> tuple[list[Piece], int, int]:
+    """The frames of several deliveries with consecutive tags, in pieces; how many bytes they are, and how many of them
+    are redelivered.
 
     What frames begin with depends on lengths alone, and is written anew only where those change. Nothing else is
     copied here; joining all the pieces of a turn does that once.
@@ -45,14 +46,16 @@ def deliver_batch(
     pieces: list[Piece] = []
     route_size = header_size = size = -1
     method_start = header_start = body_start = b""
-    limit, total = frame_max - FRAME_OVERHEAD, 0
+    limit, total, again = frame_max - FRAME_OVERHEAD, 0, 0
     overhead = 3 * FRAME_OVERHEAD + len(prefix) + 9
     for tag, entry in enumerate(entries, first):
         message = entry.message
         assert message is not None, "a queue hands over what it has loaded"
-        route, header, body = message.route, message.header, message.body
+        route, header, body, redelivered = message.route, message.header, message.body, entry.redelivered
+        if redelivered:
+            again += 1
         if not 0 < len(body) <= limit:
-            large = deliver(channel, prefix, tag, entry.redelivered, message, frame_max)
+            large = deliver(channel, prefix, tag, redelivered, message, frame_max)
             pieces += large
             total += sum(map(len, large))
             continue
@@ -65,9 +68,9 @@ def deliver_batch(
         if len(body) != size:
             size = len(body)
             body_start = END + _FRAME(FRAME_BODY, channel, size)
-        pieces += (method_start, _TAG(tag, entry.redelivered), route, header_start, header, body_start, body, END)
+        pieces += (method_start, _TAG(tag, redelivered), route, header_start, header, body_start, body, END)
         total += overhead + route_size + header_size + size
-    return pieces, total
+    return pieces, total, again
 
 
 def get_ok(channel: int, tag: int, redelivered: bool, remaining: int, message: Message, frame_max: int) -> bytes:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker.entities.statistics.counters import ChannelCounters
 from broker.session.channel.confirms import Answer, ConfirmLedger
 
 WAIT, SETTLE, REFUSE, STORE, ANSWER = range(5)
@@ -31,7 +32,7 @@ WAIT, SETTLE, REFUSE, STORE, ANSWER = range(5)
 )
 def test_in_as_few_words_as_the_rules_allow(actions: list[int], answers: list[Answer]) -> None:
     told: list[ConfirmLedger] = []
-    ledger, batch = ConfirmLedger(1, told.append), 1
+    ledger, batch = ConfirmLedger(1, ChannelCounters(), told.append), 1
     for action in actions:
         if action == WAIT:
             ledger.wait_for(batch)

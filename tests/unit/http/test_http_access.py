@@ -14,6 +14,7 @@ import trio
 import trio.testing
 
 from broker.config import Http
+from broker.entities.statistics.totals import HTTP
 from broker.entities.vhosts.users import User
 from broker.management import segment_files
 from broker.management.segment_files import SegmentFiles
@@ -85,7 +86,7 @@ async def test_who_guesses_has_to_wait(
 ) -> None:
     """Guesses over AMQP and HTTP are one sum."""
     for number in range(2):
-        assert authenticate.refusal(registry, FAR, Login("mon", b"guess%d" % number)) is not None
+        assert authenticate.refusal(registry, FAR, Login("mon", b"guess%d" % number), HTTP) is not None
         assert (await far.ask(f"mon:another guess{number}")).status == 401
     refused = await far.ask("mon:right")
     assert (refused.status, refused.headers["retry-after"]) == (429, "1")

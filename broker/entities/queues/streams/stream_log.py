@@ -68,7 +68,9 @@ class StreamStore(QueueStore):
 
     def between(self, first: int, end: int, window: Window) -> list[StoredMessage]:
         """Stored messages from `first` on and before `end`, as many as a window holds."""
-        return self._source.read(self.queue_id, self.number, first - 1, end, window.messages, window.bytes)
+        found = self._source.read(self.queue_id, self.number, first - 1, end, window.messages, window.bytes)
+        self.counters.read(len(found))
+        return found
 
     def find(self, time: int, first: int, end: int) -> int:
         """The first offset from `first` on, and before `end`, of a message not older than a time; else `end`."""

@@ -1,0 +1,1 @@
+"""What is counted of messages, and kept: plain integers."""
