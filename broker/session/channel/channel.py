@@ -303,8 +303,8 @@ class Channel:
 
     def stop(self) -> None:
         """The connection is at its end: nothing more is handled or said, and what the channel holds is about to go."""
-        end(self)
         self._end_confirms()
+        end(self)
         self.direct_reply.stop()
 
     def release(self, *, failed: bool = False) -> None:

@@ -98,6 +98,7 @@ class ConfirmLedger:
         """The acks and nacks to send to the publisher now, in as few frames as AMQP allows."""
         ranges = sorted(self._answerable)
         self._answerable.clear()
+        self._counters.publish_confirmed = self.last
         if self._recorder is not None:
             self._recorder.answer()
         open_from = self._waiting[0][1] if self._waiting else self.last + 1
@@ -132,6 +133,7 @@ class ConfirmLedger:
     def end(self) -> None:
         """The channel is gone: no publish is answered any more."""
         self._recorder = None
+        self._counters.publish_confirmed = self.last
         self._waiting.clear()
         self._answerable.clear()
         self._answered = self.last

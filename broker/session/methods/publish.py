@@ -25,9 +25,7 @@ LARGE_BYTES = 1 << 20
 """From this size on a message, or a transaction, is looked at before it is taken: is there room on the disk?"""
 
 if TYPE_CHECKING:
-    from broker.entities.exchanges.exchange import Exchange
     from broker.entities.queues.queue import Queue
-    from broker.entities.statistics.counters import ChannelCounters
     from broker.session.channel.channel import Channel
     from broker.session.channel.route_cache import CachedRoute
     from broker.wire.properties import PropertySummary
@@ -54,7 +52,7 @@ class PublishBatch:
     until something needs them to be in their queues: `enqueue` puts them there.
     """
 
-    __slots__ = ("_channel", "_exchange", "_flags", "_found", "_held", "_pending", "_queues", "_route", "_summary")
+    __slots__ = ("_channel", "_flags", "_found", "_held", "_pending", "_queues", "_route", "_summary", "_waiting")
 
     _held: bool
     """Of the publish that was looked at last, as the next three: a resource is short."""
@@ -62,8 +60,8 @@ class PublishBatch:
     _summary: PropertySummary
     _found: tuple[Queue, ...] | None
     """Where it goes; None where it has to be routed by itself."""
-    _exchange: Exchange
-    """Of those that wait, as queues and flags: where they were published to."""
+    _waiting: CachedRoute
+    """Of those that wait, as queues and flags: the route of the last."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -116,11 +114,11 @@ class PublishBatch:
         summary = self._summary
         flags = PERSISTENT if summary.persistent else 0
         found = self._route
-        exchange = found.exchange
-        assert exchange is not None, "it has been resolved"
-        if self._pending and (queues != self._queues or flags != self._flags or exchange is not self._exchange):
+        if self._pending and (
+            queues != self._queues or flags != self._flags or found.exchange is not self._waiting.exchange
+        ):
             self.enqueue()
-        self._queues, self._flags, self._exchange = queues, flags, exchange
+        self._queues, self._flags, self._waiting = queues, flags, found
         route, priority, pending = found.route, summary.priority, self._pending
         for body in bodies:
             message = Message(route, header, body, flags)
@@ -132,7 +130,7 @@ class PublishBatch:
         """Put what waits into its queues."""
         if self._pending:
             messages, self._pending = self._pending, []
-            enqueue(self._channel, messages, self._exchange, self._queues)
+            enqueue(self._channel, messages, self._waiting, self._queues)
 
     def publish_special(self, arguments: bytes, header: bytes, body: bytes) -> int:
         """Publish what is not plain, behind what waits; how many copies it made. Raises as `publish` does."""
@@ -143,43 +141,41 @@ class PublishBatch:
             return 1
         route = self._route
         message, queues = special_publish.prepare(channel, route, self._summary, self._found, header, body)
-        exchange, transaction = route.exchange, channel.transaction
-        assert exchange is not None, "it has been resolved"
+        transaction = channel.transaction
         if transaction is None:
-            enqueue(channel, (message,), exchange, queues, mandatory=route.mandatory)
+            enqueue(channel, (message,), route, queues)
             return len(queues) or 1
         size = len(header) + len(body) + HELD_OVERHEAD_BYTES
         transaction.bytes += size
-        transaction.publishes.append(
-            partial(_enqueue_at_commit, channel, message, exchange, queues, mandatory=route.mandatory)
-        )
+        transaction.publishes.append(partial(_enqueue_at_commit, channel, message, route, queues))
         channel.connection.count_incomplete(size)
         return 1
 
 
-def enqueue(
-    channel: Channel,
-    messages: Sequence[Message],
-    exchange: Exchange,
-    queues: tuple[Queue, ...],
-    *,
-    mandatory: bool = False,
-) -> None:
+def enqueue(channel: Channel, messages: Sequence[Message], route: CachedRoute, queues: tuple[Queue, ...]) -> None:
     """Put messages, alike but for their bodies, into queues, and note what is to be confirmed.
 
-    Only one at a time is `mandatory`, or goes to queues that may refuse it because they are full.
+    Only one at a time goes to no queue, or to queues that may refuse it because they are full. Of the route counts
+    the exchange, and for a message without a queue whether it is mandatory.
     """
     if channel.recorder is not None:
         in_transaction = channel.transaction is not None
-        channel.recorder.published(messages, returned=mandatory and not queues, in_transaction=in_transaction)
-    if mandatory and not queues:
-        connection = channel.connection
-        connection.output.send(content_frames.returned(channel.number, messages[0], connection.frame_max))
+        channel.recorder.published(messages, returned=route.mandatory and not queues, in_transaction=in_transaction)
+    if not queues:
+        _miss(channel, messages[0], mandatory=route.mandatory)
     if len(queues) > 1:
         for message in messages:
             channel.vhost.share_body(message, queues)
-    count = len(messages)
-    _count(channel.counters, count, exchange, queues, mandatory=mandatory)
+    exchange = route.exchange
+    assert exchange is not None, "it has been resolved"
+    counters, of_exchange, count = channel.counters, exchange.counters, len(messages)
+    copies = count * len(queues)
+    counters.publish += count
+    counters.routed += copies
+    of_exchange.publish_in += count
+    of_exchange.publish_out += copies
+    if exchange.delays is not None and exchange.delays in queues:
+        of_exchange.publish_out -= count  # what is delayed goes out when its time has come
     durable = refused = False
     for queue in queues:
         queue.counters.publish += count
@@ -193,7 +189,6 @@ def enqueue(
     ledger = channel.confirms
     if ledger is None:
         return
-    channel.counters.publish_confirmed += count
     if refused or not durable:
         ledger.settle(count, refused=refused)
         return
@@ -202,30 +197,22 @@ def enqueue(
         batches.wait(ledger)
 
 
-def _count(
-    counters: ChannelCounters, count: int, exchange: Exchange, queues: tuple[Queue, ...], *, mandatory: bool
-) -> None:
-    counters.publish += count
-    exchange.counters.publish_in += count
-    if queues:
-        copies = count * len(queues)
-        counters.routed += copies
-        if exchange.delays is None:  # else they count when they are in queues
-            exchange.counters.publish_out += copies
-    elif mandatory:
-        counters.return_unroutable += count
-    else:
-        counters.drop_unroutable += count
+def _miss(channel: Channel, message: Message, *, mandatory: bool) -> None:
+    """A message has reached no queue."""
+    if not mandatory:
+        channel.counters.drop_unroutable += 1
+        return
+    channel.counters.return_unroutable += 1
+    connection = channel.connection
+    connection.output.send(content_frames.returned(channel.number, message, connection.frame_max))
 
 
-def _enqueue_at_commit(
-    channel: Channel, message: Message, exchange: Exchange, queues: tuple[Queue, ...], *, mandatory: bool
-) -> int:
+def _enqueue_at_commit(channel: Channel, message: Message, route: CachedRoute, queues: tuple[Queue, ...]) -> int:
     """To the queues that have these names by then; to delay it the exchange has to be the same one. How many, or 1."""
     named = channel.vhost.queues
     found = (queue if isinstance(queue, DelayQueue) else named.get(queue.name) for queue in queues)
     there = tuple(queue for queue in found if queue is not None and not queue.deleted)
-    enqueue(channel, (message,), exchange, there, mandatory=mandatory)
+    enqueue(channel, (message,), route, there)
     return len(there) or 1
 
 
