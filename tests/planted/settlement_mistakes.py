@@ -83,7 +83,7 @@ def acknowledgement_lost(patch: Patch) -> None:
         if next(calls) % 2:
             settle(queue, entries)
         else:
-            queue.unacked -= len(entries)
+            queue.out.remove(entries)
 
     patch(Queue, "settle", settle_some)
 

@@ -128,22 +128,23 @@ class Clearing:
             self._done = self._background_work.begin(until_done(self._step, self._ended), self._has_to_wait)
         return self._done
 
-    def purge(self) -> int:
-        """Drop what is in line to be ready again; how many messages that are. The rest are to be dead letters."""
-        dropped = 0
+    def purge(self) -> list[Entry]:
+        """Drop what is in line to be ready again. The rest are to be dead letters."""
+        dropped = list[Entry]()
         for returned in self._line:
             if returned.ready:
                 self._leave_line(returned, len(returned.entries))
-                dropped += len(returned.entries)
+                dropped += returned.entries
         self._line = [returned for returned in self._line if not returned.ready]
         return dropped
 
-    def end(self) -> int:
-        """The queue is gone, and what is in line with it; how many messages that are."""
-        size, self.size, self._first = self.size, 0, 0
+    def end(self) -> list[Entry]:
+        """The queue is gone, and what is in line with it."""
+        left = list(self.entries)
+        self.size, self._first = 0, 0
         self._line.clear()
         self._queue = None
-        return size
+        return left
 
     def check(self) -> None:
         """Raise AssertionError unless what is in line is counted, with no consumer, and about to be dealt with."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -99,9 +99,11 @@ class Consumer:
             self.queue.finish(entries)
             return
         self.unacked += len(entries)
+        size = 0
         for entry in entries:
             entry.consumer = self
-        self.queue.hold(self.outlet, entries)
+            size += entry.size
+        self.queue.hold(self.outlet, entries, size)
         self.outlet.deliver(self, entries)
 
     def settled(self, count: int = 1) -> None:
@@ -124,8 +126,11 @@ class Consumers:
     may come back.
     """
 
-    def __init__(self, *, single_active: bool) -> None:
+    def __init__(self, now: Callable[[], int], *, single_active: bool) -> None:
+        self._now = now
         self._single_active = single_active
+        self._stalled_since = 0
+        self._stalled = 0
         self.members: dict[Consumer, None] = {}
         self._active: Consumer | None = None
         self._exclusive: Consumer | None = None
@@ -137,6 +142,11 @@ class Consumers:
 
     def __len__(self) -> int:
         return len(self.members)
+
+    @property
+    def stalled_milliseconds(self) -> int:
+        """For how long messages have waited because no consumer might be given more, all such times together."""
+        return self._stalled + (self._now() - self._stalled_since if self._stalled_since else 0)
 
     @property
     def exclusive(self) -> bool:
@@ -160,6 +170,8 @@ class Consumers:
         consumer.ended = True
         consumer.queue.use()
         self._retire(consumer)
+        if not self.members:
+            self._end_stall()
         if self._active is consumer:
             self._active = None
             if self._single_active:
@@ -208,6 +220,8 @@ class Consumers:
         if consumer.waiting or not self.active(consumer) or (self._leaving and self._waits(consumer)):
             return
         consumer.waiting = True
+        if self._stalled_since:
+            self._end_stall()
         line = self._lines.get(consumer.priority)
         if line is None:
             line = self._lines[consumer.priority] = OrderedDict()
@@ -228,6 +242,13 @@ class Consumers:
                 del line[consumer]
                 consumer.waiting = False
         return None
+
+    def stall(self) -> None:
+        """There are messages, and no consumer may be given one."""
+        self._stalled_since = self._stalled_since or self._now()
+
+    def _end_stall(self) -> None:
+        self._stalled, self._stalled_since = self.stalled_milliseconds, 0
 
     def check(self) -> None:
         """Raise AssertionError unless those in the rotation, and no others, are members that wait for their turn."""

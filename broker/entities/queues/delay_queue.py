@@ -25,6 +25,7 @@ from broker.entities.messages.delay_header import delay_of, delayed
 from broker.entities.messages.message import Entry, Message, headers_of
 from broker.entities.queues.queue import LOAD_BYTES, Queue, QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_store import QueueStore
+from broker.entities.queues.ready_messages import Window
 from storage.batch import COUNTER_BITS
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class NothingReady:
     """The ready messages of a queue without consumers: there are none, because what waits in it has not come due."""
 
     bytes = 0
+    in_memory = Window(0, 0)
+    head = None
 
     def __len__(self) -> int:
         return 0

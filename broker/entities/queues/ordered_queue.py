@@ -113,6 +113,7 @@ class OrderedQueue(Queue):
                     break
             turn = self.consumers.next()
             if turn is None:
+                self.consumers.stall()
                 break
             consumer, credit, alone = turn
             entries = self.take(min(credit, left) if alone else 1)
@@ -145,7 +146,7 @@ class OrderedQueue(Queue):
         if no_ack:
             self.finish((entry,))
         else:
-            self.hold(outlet, (entry,))
+            self.hold(outlet, (entry,), entry.size)
         return entry
 
     def clear_head(self) -> int:
@@ -186,9 +187,9 @@ class OrderedQueue(Queue):
             self.store.load(wanted)
         return entry.message is not None
 
-    def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
-        """Messages, in order, go out to a channel that has to acknowledge them."""
-        self.unacked += len(entries)
+    def hold(self, outlet: Outlet, entries: Sequence[Entry], size: int) -> None:
+        """Messages, in order, whose bodies have `size` bytes, go out to a channel that has to acknowledge them."""
+        self.out.add(len(entries), size)
         self._holders[outlet] = None
         self.store.delivered(entries)
 
@@ -200,7 +201,7 @@ class OrderedQueue(Queue):
         Some types of queue treat those differently that were `abandoned`: not given back, but left by a channel's end.
         """
         if self.deleted:
-            self.unacked -= len(entries)
+            self.out.remove(entries)
             return
         if len(entries) > RUN_MESSAGES:  # so many are put into their places last first, which costs least
             entries = sorted(entries, key=_position, reverse=True)
@@ -210,7 +211,7 @@ class OrderedQueue(Queue):
     def _take_back(self, entries: Sequence[Entry], *, abandoned: bool) -> int:
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
-        self.unacked -= len(entries)
+        self.out.remove(entries)
         self.give_back(entries)
         return len(entries)
 
@@ -227,7 +228,7 @@ class OrderedQueue(Queue):
     def reject(self, entries: Sequence[Entry]) -> None:
         """A consumer does not want messages and does not want them back in the queue."""
         if self.deleted:
-            self.unacked -= len(entries)
+            self.out.remove(entries)
         elif self.arguments.dead_letter_exchange is None:  # as an acknowledgement: a full disk gets room by it
             self._reject(entries)
         else:
@@ -236,9 +237,10 @@ class OrderedQueue(Queue):
     def _reject(self, entries: Sequence[Entry]) -> int:
         if self.arguments.dead_letter_exchange is not None:
             self.store.load([entry for entry in entries if entry.message is None])
-        self.unacked -= len(entries)
+        self.out.remove(entries)
         count = self.discard(entries, "rejected")
-        self.unacked += len(entries) - count
+        left = entries[count:]
+        self.out.add(len(left), sum(entry.size for entry in left))
         return count
 
     @property
@@ -285,15 +287,15 @@ class OrderedQueue(Queue):
     def purge(self) -> int:
         """Drop every ready message, and those that are on their way to be ready again; their number."""
         returned = self.clearing.purge()
-        self.unacked -= returned
+        self.out.remove(returned)
         if self.events is not None:
             self.events.purged(self._position + 1, self.held)
         self.store.purge(self._position + 1, self.held)
-        return returned + self.ready_messages.clear()
+        return len(returned) + self.ready_messages.clear()
 
     def delete(self) -> int:
         """End: no consumers, no messages. The number of ready messages."""
-        self.unacked -= self.clearing.end()
+        self.out.remove(self.clearing.end())
         return super().delete()
 
     def restore(self) -> None:
@@ -317,6 +319,8 @@ class OrderedQueue(Queue):
         self.clearing.check()
         held, resident = list(self.held), self.ready_messages.resident()
         assert self.unacked == len(held), f"{len(held)} messages are out, {self.unacked} are counted"
+        held_bytes = sum(entry.size for entry in held)
+        assert self.out.bytes == held_bytes, f"{held_bytes} bytes are out, {self.out.bytes} are counted"
         both = {entry.position for entry in held} & {entry.position for entry in resident}
         assert not both, f"messages {sorted(both)} are ready and out"
         for entry in (*resident, *held):

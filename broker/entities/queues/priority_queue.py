@@ -44,6 +44,18 @@ class PriorityReadyMessages:
         return sum(level.bytes for level in self._filled_levels())
 
     @property
+    def in_memory(self) -> Window:
+        """How many are in memory, and the bytes of their bodies."""
+        parts = [level.in_memory for level in self._filled_levels()]
+        return Window(sum(part.messages for part in parts), sum(part.bytes for part in parts))
+
+    @property
+    def head(self) -> Entry | None:
+        """The first ready message, if it is in memory."""
+        level = next((level for level in self._filled_levels() if len(level)), None)
+        return None if level is None else level.head
+
+    @property
     def paging(self) -> bool:
         """Some level's messages lie on disk only."""
         return any(level.paging for level in self._levels.values())

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker.entities.arguments.policies import NONE_IN_FORCE
@@ -95,6 +96,14 @@ class Ready(Protocol):
     def bytes(self) -> int:
         """The bodies of all that is ready."""
 
+    @property
+    def in_memory(self) -> Window:
+        """How many of them are in memory, and the bytes of their bodies."""
+
+    @property
+    def head(self) -> Entry | None:
+        """The first, if it is in memory."""
+
     def end(self) -> int:
         """Forget every message, and the queue; how many they were."""
 
@@ -131,6 +140,28 @@ class Roles(NamedTuple):
     consumers: Callable[[Any, QueueContext], Consumers]
 
 
+class Unacknowledged:
+    """How many messages of a queue are out with channels, and the bytes of their bodies."""
+
+    __slots__ = ("bytes", "messages")
+
+    def __init__(self) -> None:
+        self.messages = self.bytes = 0
+
+    def add(self, messages: int, size: int) -> None:
+        """So many go out, with bodies of so many bytes."""
+        self.messages += messages
+        self.bytes += size
+
+    def remove(self, entries: Sequence[Entry]) -> None:
+        """Messages have been dealt with."""
+        self.messages -= len(entries)
+        self.bytes -= sum(map(_size, entries))
+
+
+_size = attrgetter("size")
+
+
 class Queue(ABC):
     """Messages and consumers. Of the roles, ready messages are made first and consumers last."""
 
@@ -149,7 +180,7 @@ class Queue(ABC):
         self.owner = owner
         recorder = context.recorder
         self.events = None if recorder is None else QueueEvents(recorder, context.vhost, spec.name)
-        self.unacked = 0
+        self.out = Unacknowledged()
         self.deleted = False
         self.last_used = context.now()
         self._context = context
@@ -180,6 +211,11 @@ class Queue(ABC):
     def ready(self) -> int:
         """How many messages wait for consumers."""
         return len(self.ready_messages)
+
+    @property
+    def unacked(self) -> int:
+        """How many are out with channels and not acknowledged."""
+        return self.out.messages
 
     @property
     def messages(self) -> int:
@@ -228,9 +264,9 @@ class Queue(ABC):
         """Take the first ready message for a channel that asked for one; None where none can be taken."""
         return None
 
-    def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
-        """Messages, in order, go out to a channel that has to acknowledge them."""
-        self.unacked += len(entries)
+    def hold(self, outlet: Outlet, entries: Sequence[Entry], size: int) -> None:
+        """Messages, in order, whose bodies have `size` bytes, go out to a channel that has to acknowledge them."""
+        self.out.add(len(entries), size)
         self._holders[outlet] = None
 
     def finish(self, entries: Iterable[Entry], *, moved: bool = False) -> None:
@@ -240,7 +276,7 @@ class Queue(ABC):
     def settle(self, entries: Sequence[Entry]) -> None:
         """Delivered messages are acknowledged."""
         count, counters = len(entries), self.counters
-        self.unacked -= count
+        self.out.remove(entries)
         counters.ack += count
         counters.of_type.ack += count
         if self.events is not None:
@@ -252,11 +288,11 @@ class Queue(ABC):
         """Delivered messages come back, given back or `abandoned` by a channel that has ended; here nothing left."""
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
-        self.unacked -= len(entries)
+        self.out.remove(entries)
 
     def reject(self, entries: Sequence[Entry]) -> None:
         """A consumer does not want messages and does not want them back in the queue; here nothing left."""
-        self.unacked -= len(entries)
+        self.out.remove(entries)
 
     def forget(self, outlet: Outlet) -> None:
         """A channel is gone, and everything it held has been given back."""
@@ -303,3 +339,4 @@ class Queue(ABC):
             self.ready_messages.check()
             self.consumers.check()
             assert self.unacked >= 0, f"{self.unacked} messages are out"
+            assert self.out.bytes >= 0, f"{self.out.bytes} bytes are out"

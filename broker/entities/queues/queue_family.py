@@ -77,7 +77,7 @@ def _retention(stream: Stream, context: QueueContext) -> Retention:
 
 
 def _consumers(queue: OrderedQueue, context: QueueContext) -> Consumers:
-    return Consumers(single_active=queue.arguments.single_active_consumer)
+    return Consumers(context.now, single_active=queue.arguments.single_active_consumer)
 
 
 def _readers(stream: Stream, context: QueueContext) -> Readers:
@@ -106,5 +106,5 @@ def delayed(place: StorePlace) -> Roles:
         QueueStore(place),
         lambda queue, context: NothingReady(),
         lambda queue, context: Unlimited(),
-        lambda queue, context: Consumers(single_active=False),
+        lambda queue, context: Consumers(context.now, single_active=False),
     )

@@ -103,6 +103,11 @@ class QuorumReadyMessages(ReadyMessages):
         """The first ready message, left in place."""
         return self._returned[-1] if self._returned else super().peek()
 
+    @property
+    def head(self) -> Entry | None:
+        """The first ready message, if it is in memory."""
+        return self._returned[-1] if self._returned else super().head
+
     def run(self, messages: int, size_bytes: int, now: int) -> list[Entry]:
         """Take the first ready messages in one go: see `ReadyMessages.run`. One that was out before ends the run."""
         fresh = 0
@@ -262,19 +267,19 @@ class QuorumQueue(OrderedQueue):
             self.drop_exhausted(entry)
         return None
 
-    def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
+    def hold(self, outlet: Outlet, entries: Sequence[Entry], size: int) -> None:
         """Messages go out to a channel that has to acknowledge them, and are counted."""
         for entry in entries:
             if entry.hand_out() > 1:
                 self.store.count(entry)
-        super().hold(outlet, entries)
+        super().hold(outlet, entries, size)
 
     # Back
 
     def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         """Delivered messages come back: to the front, to the end, or never to be delivered again."""
         if self.deleted:
-            self.unacked -= len(entries)
+            self.out.remove(entries)
             return
         limited = self.arguments.delivery_limit is not None
         first = abandoned or limited
@@ -287,7 +292,7 @@ class QuorumQueue(OrderedQueue):
             entries = entries[: next((at for at, entry in enumerate(entries, 1) if self.exhausted(entry)), None)]
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
-        self.unacked -= len(entries)
+        self.out.remove(entries)
         returned = []
         for entry in entries:
             entry.conceal()

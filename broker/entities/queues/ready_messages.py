@@ -58,12 +58,26 @@ class ReadyMessages:
         self._head_bytes = 0
         self._tail: deque[Entry] = deque()
         self._paged = 0
+        self._paged_bytes = 0
         self._read_up_to = 0
         self.paging = False
         self.bytes = 0
 
     def __len__(self) -> int:
         return len(self._returned) + len(self._head) + self._paged + len(self._tail)
+
+    @property
+    def in_memory(self) -> Window:
+        """How many are in memory, and the bytes of their bodies; of what came back the bodies may be on disk only."""
+        return Window(len(self) - self._paged, max(0, self.bytes - self._paged_bytes))
+
+    @property
+    def head(self) -> Entry | None:
+        """The first ready message, if it is in memory: nothing is read back."""
+        first = self._head[0] if self._head else None
+        if self._returned and (first is None or self._returned[-1].position < first.position):
+            return self._returned[-1] if first is not None or not self._paged else None
+        return first
 
     def append(self, entry: Entry) -> None:
         """Add a message that was just published."""
@@ -94,6 +108,7 @@ class ReadyMessages:
     def restore(self, messages: int, size_bytes: int, number: int = 0) -> None:
         """Start with messages that are on disk, in the only lane there is."""
         self._paged, self.bytes, self.paging = messages, size_bytes, messages > 0
+        self._paged_bytes = size_bytes
 
     def give_back(self, entries: Sequence[Entry]) -> None:
         """Put messages back in their places. Many are cheapest last first."""
@@ -193,7 +208,7 @@ class ReadyMessages:
         """Everything given to the store up to a position is on disk: the tail lets go of it."""
         tail = self._tail
         while tail and tail[0].position <= up_to:
-            tail.popleft()
+            self._paged_bytes += tail.popleft().size
             self._paged += 1
 
     def clear(self) -> int:
@@ -202,7 +217,7 @@ class ReadyMessages:
         self._returned.clear()
         self._head.clear()
         self._tail.clear()
-        self._paged = self._head_bytes = self.bytes = 0
+        self._paged = self._paged_bytes = self._head_bytes = self.bytes = 0
         self.paging = False
         return count
 
@@ -232,6 +247,7 @@ class ReadyMessages:
         head_bytes, size = sum(map(_size, self._head)), sum(map(_size, resident))
         assert self._head_bytes == head_bytes, f"the head has {head_bytes} bytes, {self._head_bytes} are counted"
         if not self.paging:
+            assert not self._paged_bytes, f"nothing is on disk only, {self._paged_bytes} bytes are counted"
             assert self.bytes == size, f"ready messages have {size} bytes, {self.bytes} are counted"
 
     def _check_returned(self) -> None:
@@ -244,10 +260,12 @@ class ReadyMessages:
         if self._paged and self._read_back is not None:
             entries = self._read_back(self._read_up_to, before, self.window)
         self._paged = max(0, self._paged - len(entries)) if entries else 0
+        size = sum(map(_size, entries))
+        self._paged_bytes = max(0, self._paged_bytes - size) if self._paged else 0
         if entries:
             self._read_up_to = entries[-1].position
             self._head.extend(entries)
-            self._head_bytes += sum(map(_size, entries))
+            self._head_bytes += size
         tail_bytes = 0 if self._paged else sum(map(_size, self._tail))
         if not self._paged and self._has_room_for(tail_bytes):
             self._head.extend(self._tail)

@@ -119,7 +119,7 @@ class ChurnValues(NamedTuple):
     channel_created: int = 0
     channel_closed: int = 0
     queue_declared: int = 0
-    """Declarations that were answered with success, whether they made the queue or found it."""
+    """Declarations, whether they made a queue, found it, or found another than was declared. Passive ones are none."""
     queue_created: int = 0
     queue_deleted: int = 0
 

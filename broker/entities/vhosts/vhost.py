@@ -158,6 +158,7 @@ class VHost:
             write=partial(self._definitions.queue_declared, self.name),
             durable=spec.durable,
         )
+        self._churn.queue_declared += 1
         return self._new_queues.declare(spec.name, plan)
 
     def restore_queue(self, spec: QueueSpec, queue_id: int, states: Mapping[int, LaneState]) -> Queue:
@@ -200,11 +201,9 @@ class VHost:
             raise locked(spec.name, self.name)
         assert_queue_equivalent(found, self.name, spec)
         found.use()
-        self._churn.queue_declared += 1
 
     def _queue_created(self, queue: Queue) -> None:
         self._queue_appears(queue)
-        self._churn.queue_declared += 1
         self._churn.queue_created += 1
 
     def _queue_appears(self, queue: Queue) -> None:

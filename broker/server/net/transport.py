@@ -205,7 +205,7 @@ class Transport:
     def _count_received(self, size: int) -> None:
         traffic = self.connection.traffic
         traffic.recv_oct += size
-        traffic.recv_cnt += 1
+        traffic.recv_cnt += size > 0  # the client's end is no bytes
 
     async def _discard(self, seconds: float) -> None:
         """Throw away what a client that is going has still to say, until it has gone or so much time has passed."""

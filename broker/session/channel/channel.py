@@ -226,7 +226,7 @@ class Channel:
         if consumer.no_ack:
             ledger.skip(len(entries))
         else:
-            ledger.add_all(entries)
+            ledger.add_all(entries, size)
         if recorder is not None:
             recorder.delivered(consumer.queue, consumer.tag, first, entries, no_ack=consumer.no_ack)
 

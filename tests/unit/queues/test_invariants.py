@@ -45,7 +45,8 @@ def channel(core: Core) -> Any:
 
 COUNTERS: dict[str, tuple[Callable[[Core], Any], str]] = {
     "ready bytes": (filled, "ready_messages.bytes"),
-    "unacknowledged": (filled, "unacked"),
+    "unacknowledged": (filled, "out.messages"),
+    "unacknowledged bytes": (filled, "out.bytes"),
     "messages on disk": (filled, "store.state.messages"),
     "offsets of a stream": (lambda core: filled(core, queue_type="stream"), "store.state.messages"),
     "dead letters on disk": (lambda core: filled(core, queue_type="quorum"), "dead_letters._store.state.messages"),
@@ -71,7 +72,7 @@ def test_a_wrong_count_is_noticed(core: Core, counter: str) -> None:
 
 def test_what_a_turn_has_touched_is_checked_at_its_end_if_it_is_wanted(core: Core, tmp_path: Path) -> None:
     queue = filled(core)
-    queue.unacked += 1
+    queue.out.messages += 1
     core.end_turn()  # it was not touched
     queue.touch()
     with pytest.raises(BrokenInvariant, match="0 messages are out, 1 are counted"):
@@ -79,6 +80,6 @@ def test_what_a_turn_has_touched_is_checked_at_its_end_if_it_is_wanted(core: Cor
     careless = Core(tmp_path / "careless", check_invariants=False)
     assert careless.broker.invariants is None
     queue = careless.queue()
-    queue.unacked += 1
+    queue.out.messages += 1
     careless.deposit(queue, b"a")
     careless.close()

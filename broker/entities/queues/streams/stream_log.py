@@ -104,6 +104,15 @@ class StreamLog:
         return self._store.state.bytes
 
     @property
+    def in_memory(self) -> Window:
+        """How many are in memory, and the bytes of their bodies."""
+        return Window(len(self._tail), self._tail_bytes)
+
+    @property
+    def head(self) -> None:
+        """No message is the first to go out: each consumer has a place of its own."""
+
+    @property
     def first(self) -> int:
         """The lowest offset that is kept."""
         return self.segments.first

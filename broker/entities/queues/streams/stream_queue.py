@@ -69,10 +69,9 @@ class Readers(Consumers):
     """The consumers of a stream. Those that are up to date leave the rotation until something new is on disk."""
 
     def __init__(self, log: StreamLog, now: Callable[[], int]) -> None:
-        super().__init__(single_active=False)
+        super().__init__(now, single_active=False)
         self.places: dict[Consumer, Place] = {}
         self._log = log
-        self._now = now
         self._resting: dict[Consumer, None] = {}
 
     def add(self, consumer: Consumer) -> None:
@@ -192,9 +191,9 @@ class Stream(Queue):
         for entry in entries:  # it never comes back, so its content is not needed again
             entry.message = None
 
-    def hold(self, outlet: Outlet, entries: Sequence[Entry]) -> None:
+    def hold(self, outlet: Outlet, entries: Sequence[Entry], size: int) -> None:
         """Messages go out to a channel that has to acknowledge them."""
-        self.unacked += len(entries)
+        self.out.add(len(entries), size)
 
     def restore(self) -> None:
         """Start with what the store says is there."""
