@@ -125,11 +125,6 @@ class ConfirmLedger:
             for tag, multiple, refused in self.answers()
         ]
 
-    @property
-    def unanswered(self) -> int:
-        """How many publishes have no answer yet."""
-        return self.last - self._answered
-
     def end(self) -> None:
         """The channel is gone: no publish is answered any more."""
         self._recorder = None
