@@ -16,7 +16,7 @@ from broker.entities.vhosts.vhost import VHost
 from broker.management.access import NOT_IN_VHOST, Account, denied
 from broker.management.answers import Problem, not_found
 from broker.management.bodies import Bodies, Fields, json_object, short
-from broker.management.columns import pruned
+from broker.management.columns import chosen
 from broker.management.list_query import ListQuery, read_list_query
 from broker.management.segment_files import SegmentFiles
 from broker.management.visitor import SCOPE_KEY, Visitor
@@ -94,8 +94,7 @@ class Call:
 
     def chosen(self, row: dict[str, Any]) -> Any:
         """Of one thing, the columns that are wanted; an empty list where nothing is left, as in RabbitMQ."""
-        columns = self.list_query().columns
-        return pruned(row, [path.split(".") for path in columns]) or [] if columns else row
+        return chosen(row, self.list_query().columns)
 
     def flag(self, name: str) -> bool:
         """A query parameter is `true`."""
