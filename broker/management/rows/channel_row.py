@@ -19,14 +19,14 @@ def channel_columns(node: str, *, single: bool = False) -> Columns[Channel]:
     """What is shown of channels. A `single` one has its consumers, too."""
     return Columns(
         {
-            "acks_uncommitted": _acks_uncommitted,
+            "acks_uncommitted": acks_uncommitted,
             "confirm": lambda channel: channel.confirms is not None,
             "connection_details": _connection_details,
             "consumer_count": lambda channel: len(channel.consumers),
             **({"consumer_details": lambda channel: consumer_details(node, channel)} if single else {}),
             "global_prefetch_count": lambda channel: channel.prefetch_all,
             "messages_unacknowledged": lambda channel: len(channel.deliveries.unacked),
-            "messages_uncommitted": lambda channel: len(channel.transaction.publishes) if channel.transaction else 0,
+            "messages_uncommitted": messages_uncommitted,
             "messages_unconfirmed": lambda channel: channel.confirms.unanswered if channel.confirms else 0,
             "name": channel_name,
             "node": lambda channel: node,
@@ -42,7 +42,13 @@ def channel_columns(node: str, *, single: bool = False) -> Columns[Channel]:
     )
 
 
-def _acks_uncommitted(channel: Channel) -> int:
+def messages_uncommitted(channel: Channel) -> int:
+    """How many publishes the open transaction of a channel has."""
+    return 0 if channel.transaction is None else len(channel.transaction.publishes)
+
+
+def acks_uncommitted(channel: Channel) -> int:
+    """How many acknowledgements it has."""
     transaction = channel.transaction
     return 0 if transaction is None else sum(len(settlement.entries) for settlement in transaction.settlements)
 

@@ -11,6 +11,8 @@ from broker.admin.administration import Administration
 from broker.config import Config
 from broker.management.application import application
 from broker.management.call import Management, ManagementSettings
+from broker.management.prometheus.metrics_application import MetricsApplication
+from broker.management.prometheus.scrapes import Scrapes
 from broker.management.segment_files import SegmentFiles
 from broker.server.http.http_server import WebServer
 from broker.server.net.tls_context import Security
@@ -26,6 +28,8 @@ class HttpServices:
         segments = SegmentFiles(config.events_directory, config.http.reads_max)
         self.management = Management(registry, administration, segments, management_settings(config))
         self._management = WebServer(config.http, application(self.management), nursery)
+        scrapes = Scrapes(self.management, per_object_by_default=config.prometheus.return_per_object_metrics)
+        self._prometheus = WebServer(config.http, MetricsApplication(scrapes), nursery)
 
     def listen_management(self, listener: socket.socket, security: Security | None) -> None:
         """Serve the API and the web page on a socket."""
@@ -33,6 +37,7 @@ class HttpServices:
 
     def listen_prometheus(self, listener: socket.socket, security: Security | None) -> None:
         """Serve metrics on a socket."""
+        self._prometheus.listen(listener, security)
 
 
 def management_settings(config: Config) -> ManagementSettings:

@@ -1,0 +1,42 @@
+"""Metrics of virtual hosts and exchanges: what RabbitMQ has for the whole cluster, in /metrics/detailed alone."""
+
+from __future__ import annotations
+
+from itertools import repeat
+
+from broker.entities.exchanges.exchange import Exchange
+from broker.entities.vhosts.broker import Broker
+from broker.management.prometheus.metric_groups import GAUGE, Group, Labels, Measure
+
+PREFIX = "rabbitmq_cluster_"
+Placed = tuple[str, Exchange]
+"""An exchange behind the name of its virtual host."""
+
+
+def vhost_group(broker: Broker) -> Group[str]:
+    """Which virtual hosts there are: all of them run."""
+    running = Measure[str]("vhost_status", GAUGE, "1: the virtual host runs", lambda _: 1)
+    labels = Labels[str](("vhost",), lambda name: (name,))
+    return Group("vhost_status", lambda: list(broker.vhosts), labels, (running,))
+
+
+def exchange_groups(broker: Broker) -> list[Group[Placed]]:
+    """Exchanges, without the default one and those of the broker itself."""
+
+    def exchanges() -> list[Placed]:
+        return [
+            placed
+            for name, vhost in broker.vhosts.items()
+            for placed in zip(repeat(name), vhost.exchanges.values())
+            if placed[1].name and not placed[1].internal
+        ]
+
+    bindings = Measure[Placed](
+        "exchange_bindings", GAUGE, "Bindings of the exchange", lambda placed: len(placed[1].bindings)
+    )
+    name = Measure[Placed]("exchange_name", GAUGE, "1: there is this exchange", lambda _: 1)
+    labels = Labels[Placed](("vhost", "exchange", "type"), lambda placed: (placed[0], placed[1].name, placed[1].type))
+    return [
+        Group("exchange_bindings", exchanges, labels, (bindings,)),
+        Group("exchange_names", exchanges, labels, (name,)),
+    ]
