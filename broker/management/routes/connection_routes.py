@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Iterable
 
 from starlette.responses import Response
 
@@ -12,14 +11,12 @@ from broker.management.access import Tag, denied
 from broker.management.answers import bad_request, empty, in_json, not_found
 from broker.management.call import Call
 from broker.management.columns import Columns
-from broker.management.list_query import in_steps, list_answer
+from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
-from broker.management.rows.channel_row import channel_columns, channel_name
-from broker.management.rows.connection_row import brief_columns, connection_columns, connection_name
+from broker.management.rows.channel_row import channel_columns, channel_name, channel_order
+from broker.management.rows.connection_row import brief_columns, connection_columns, connection_name, connection_order
 from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
-
-T = TypeVar("T")
 
 CLOSED = "Closed via management plugin"
 """The reason that a client is sent where the request has none."""
@@ -103,8 +100,8 @@ def _connection(call: Call) -> Connection:
 async def _connections(
     call: Call, connections: list[Connection], columns: Columns[Connection], *, paged: bool
 ) -> Response:
-    ordered = await _in_order(connections, lambda each: (each.vhost_name, connection_name(each)))
-    return await list_answer(ordered, columns, call.list_query(paged=paged), connection_name)
+    query = call.list_query(paged=paged)
+    return await list_answer(connections, columns, query, connection_name, connection_order)
 
 
 # Channels
@@ -145,21 +142,14 @@ def _shown(call: Call, channel: Channel) -> Response:
 async def _channels(call: Call, connections: list[Connection], *, paged: bool) -> Response:
     _assert_statistics(call)
     channels = [channel for connection in connections for channel in connection.channels.values()]
-    ordered = await _in_order(channels, lambda each: (each.vhost.name, str(each.connection.peer), each.number))
     columns = channel_columns(call.api.settings.node)
-    return await list_answer(ordered, columns, call.list_query(paged=paged), channel_name)
+    return await list_answer(channels, columns, call.list_query(paged=paged), channel_name, channel_order)
 
 
 def _assert_statistics(call: Call) -> None:
     """RabbitMQ knows nothing of channels but statistics."""
     if call.flag("disable_stats"):
         raise bad_request("Stats in management UI are disabled on this node")
-
-
-async def _in_order(things: list[T], key: Callable[[T], Any]) -> list[T]:
-    """Things sorted by a key, which is worked out in steps."""
-    keys = {id(thing): key(thing) async for thing in in_steps(things)}
-    return sorted(things, key=lambda thing: keys[id(thing)])
 
 
 RESOURCES: list[Resource] = [

@@ -50,7 +50,7 @@ def _identity(call: Call) -> dict[str, Any]:
         "product_version": settings.product_version,
         "product_name": PRODUCT,
         "rabbitmq_version": settings.version,
-        "cluster_name": settings.cluster_name,
+        "cluster_name": call.api.registry.cluster_name,
         "erlang_version": "n/a",
         "erlang_full_version": f"n/a ({platform.python_implementation()} {platform.python_version()})",
         "release_series_support_status": "supported",

@@ -15,6 +15,11 @@ def channel_name(channel: Channel) -> str:
     return f"{channel.connection.peer} ({channel.number})"
 
 
+def channel_order(channel: Channel) -> tuple[str, str, int]:
+    """What lists of channels are ordered by."""
+    return channel.vhost.name, str(channel.connection.peer), channel.number
+
+
 def channel_columns(node: str, *, single: bool = False) -> Columns[Channel]:
     """What is shown of channels. A `single` one has its consumers, too."""
     return Columns(

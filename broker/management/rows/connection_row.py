@@ -20,6 +20,11 @@ def connection_name(connection: Connection) -> str:
     return str(connection.peer)
 
 
+def connection_order(connection: Connection) -> tuple[str, str]:
+    """What lists of connections are ordered by."""
+    return connection.vhost_name, connection_name(connection)
+
+
 def brief_columns(node: str) -> Columns[Connection]:
     """What is shown of connections without statistics, and of those of one user."""
     return Columns(
@@ -40,6 +45,7 @@ def connection_columns(node: str, *, without_tls: str | None) -> Columns[Connect
             "channel_max": lambda connection: connection.channel_max,
             "channels": lambda connection: len(connection.channels),
             "client_properties": lambda connection: plain(connection.client_properties),
+            "connected_at": lambda connection: connection.connected_at,
             "frame_max": lambda connection: connection.frame_max,
             "host": lambda connection: connection.peer.local_host,
             "name": connection_name,
@@ -48,6 +54,11 @@ def connection_columns(node: str, *, without_tls: str | None) -> Columns[Connect
             "peer_port": lambda connection: connection.peer.port,
             "port": lambda connection: connection.peer.local_port,
             "protocol": lambda connection: "AMQP 0-9-1",
+            "recv_cnt": lambda connection: connection.traffic.recv_cnt,
+            "recv_oct": lambda connection: connection.traffic.recv_oct,
+            "send_cnt": lambda connection: connection.traffic.send_cnt,
+            "send_oct": lambda connection: connection.traffic.send_oct,
+            "send_pend": lambda connection: connection.output.pending,
             "ssl": lambda connection: connection.peer.secured is not None,
             **{name: _of_tls(column, without_tls) for name, column in TLS_COLUMNS.items()},
             "state": connection_state,

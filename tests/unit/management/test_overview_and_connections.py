@@ -53,7 +53,8 @@ NODE = table(
 CONNECTION = table(
     str="auth_mechanism host name node peer_host protocol state type user user_who_performed_action vhost",
     bool="ssl",
-    int="channel_max channels frame_max peer_port port timeout",
+    int="channel_max channels connected_at frame_max peer_port port recv_cnt recv_oct send_cnt send_oct send_pend "
+    "timeout",
     dict="client_properties",
 )
 OF_TLS = "ssl_protocol ssl_key_exchange ssl_cipher ssl_hash peer_cert_subject peer_cert_issuer peer_cert_validity"
