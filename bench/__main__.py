@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from bench.load.measured_broker import Wanted, parse_target, report
+from bench.management_reads import management
 from bench.masses import masses
 from bench.memory_alarm import memory_alarm
 from bench.rows.attacks import attacks
@@ -51,14 +52,28 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "events": events,
     "steps": steps,
     "soak": soak,
+    "management": management,
     "attacks": attacks,
     "turns": turns,
     "connections": connections,
     "connection-churn": connection_churn,
 }
-OWN = {"restarts", "starts", "tls", "downloads", "lists", "events", "steps", "soak", "turns", "masses", "memory-alarm"}
+OWN = {
+    "restarts",
+    "starts",
+    "tls",
+    "downloads",
+    "lists",
+    "events",
+    "steps",
+    "soak",
+    "turns",
+    "masses",
+    "memory-alarm",
+    "management",
+}
 """Rows that start brokers, or parts of one, themselves."""
-LONG = {"soak", "attacks", "turns", "masses", "memory-alarm", "connections", "connection-churn"}
+LONG = {"management", "soak", "attacks", "turns", "masses", "memory-alarm", "connections", "connection-churn"}
 """Rows that take from a quarter of an hour up, and run only when they are named."""
 
 

@@ -49,11 +49,16 @@ def environment(**more: str) -> dict[str, str]:
 
 
 @contextmanager
-def own_broker(**more: str) -> Iterator[BrokerProcess]:
-    """A running broker of this checkout, with more in its environment; killed at the end and its data removed."""
+def own_broker(*, serves_http: bool = False, **more: str) -> Iterator[BrokerProcess]:
+    """A running broker of this checkout, with more in its environment; killed at the end and its data removed.
+
+    With `serves_http` it has the management API and metrics, on ports that the system chooses.
+    """
     with tempfile.TemporaryDirectory(prefix="leveret-bench-") as directory:
         data = Path(directory) / "data"
         broker = BrokerProcess(data, environment=environment(**more), own_group=True, check_invariants=False)
+        if serves_http:
+            broker.http = ("--management-listen", "127.0.0.1:0", "--prometheus-listen", "127.0.0.1:0")
         broker.start()
         try:
             yield broker

@@ -1,0 +1,131 @@
+"""Reading the management API and metrics beside a client that publishes, with 10,000 queues and 1,000 connections."""
+
+from __future__ import annotations
+
+import http.client
+import statistics
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from bench.load import generator, loadgen
+from bench.load.generator import Load
+from bench.load.measured_broker import Target, Wanted, own_broker, report, target_of
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import basic, web_address
+from harness.clients.shorthand import consume, queue_declare
+from harness.clients.wire_client import Client
+from harness.process_figures import allow_open_files, cpu_seconds
+
+QUEUES, CONNECTIONS = 10_000, 1000
+RATE = 1000
+SECONDS = 6.0
+ROUNDS = 3
+READS = (
+    ("http", "/api/overview"),
+    ("http", "/api/overview?lengths_age=60&lengths_incr=5&msg_rates_age=60&msg_rates_incr=5"),
+    ("http", "/api/nodes"),
+    ("http", "/api/connections?page=1&page_size=100"),
+    ("http", "/api/connections"),
+    ("http", "/api/channels?page=1&page_size=100"),
+    ("metrics", "/metrics"),
+    ("metrics", "/metrics/per-object"),
+    ("metrics", "/metrics/detailed?family=queue_coarse_metrics"),
+)
+"""Which listener is asked, and what."""
+
+
+def management(wanted: Wanted) -> None:
+    """Milliseconds of each answer and of the CPU that it takes; confirm latencies of 1,000 messages a second beside it.
+
+    Each is asked again and again, without a pause, which is more than any page or scraper does.
+    """
+    allow_open_files()
+    with _broker(wanted) as broker:
+        target, seconds = target_of(broker), wanted.seconds(SECONDS)
+        alone: list[float] = []
+        beside: dict[str, list[float]] = {path: [] for _, path in READS}
+        for _ in range(ROUNDS):
+            alone.append(_others(target, seconds).figures()["confirm_ms"]["p99"])
+            report("undisturbed", confirm_p99_ms=alone[-1])
+            for scheme, path in READS:
+                beside[path].append(_read(broker, scheme, path, seconds))
+        usual = statistics.median(alone)
+        for path, found in beside.items():
+            p99 = statistics.median(found)
+            report(path, confirm_p99_ms=round(p99, 2), times_undisturbed=round(p99 / max(0.001, usual), 2))
+
+
+def _read(broker: BrokerProcess, scheme: str, path: str, seconds: float) -> float:
+    """Ask again and again while others publish; their p99."""
+    target = target_of(broker)
+    with _Reader(web_address(broker, scheme), path) as reader:
+        cpu = cpu_seconds(target.pid)
+        load = _others(target, seconds)
+        figures = load.figures()
+        cpu = cpu_seconds(target.pid) - cpu
+    report(
+        path,
+        answers=len(reader.seconds),
+        median_ms=round(1000 * statistics.median(reader.seconds), 1),
+        highest_ms=round(1000 * max(reader.seconds), 1),
+        kib=reader.size >> 10,
+        cores=round(cpu / seconds, 2),
+        confirm_ms=figures["confirm_ms"],
+    )
+    return float(figures["confirm_ms"]["p99"])
+
+
+def _others(target: Target, seconds: float) -> Load:
+    return Load(target, label="others", key="bench.others", queue="bench.others", rate=RATE, seconds=seconds)
+
+
+@contextmanager
+def _broker(wanted: Wanted) -> Iterator[BrokerProcess]:
+    """A broker that has the queues, and the connections, each with a consumer of a queue of its own."""
+    with own_broker(serves_http=True) as broker:
+        target = target_of(broker)
+        client = generator.connect(target)
+        generator.declare_fresh(client, "bench.others")
+        for number in range(wanted.sized(QUEUES)):
+            client.send(queue_declare(f"bench.management.{number}", no_wait=True))
+        generator.declare(client, "bench.others")
+        clients = [_consumer(target, number) for number in range(wanted.sized(CONNECTIONS))]
+        yield broker
+        for each in (*clients, client):
+            each.close()
+
+
+def _consumer(target: Target, number: int) -> Client:
+    client = loadgen.connect(target.address)
+    client.ask(consume(f"bench.management.{number}"))
+    return client
+
+
+class _Reader:
+    """A thread that asks for one thing, one request after the other on one connection."""
+
+    def __init__(self, address: tuple[str, int], path: str) -> None:
+        self.seconds: list[float] = []
+        self.size = 0
+        self._path = path
+        self._connection = http.client.HTTPConnection(*address)
+        self._over = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> _Reader:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over = True
+        self._thread.join()
+        self._connection.close()
+
+    def _run(self) -> None:
+        while not self._over or not self.seconds:
+            began = time.monotonic()
+            self._connection.request("GET", self._path, headers=basic())
+            self.size = len(self._connection.getresponse().read())
+            self.seconds.append(time.monotonic() - began)
