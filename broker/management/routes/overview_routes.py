@@ -11,7 +11,6 @@ from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
 from broker.management.answers import in_json, not_found
 from broker.management.call import Call
-from broker.management.columns import chosen
 from broker.management.list_query import in_steps
 from broker.management.resources import Resource, resource
 from broker.management.rows.listener_rows import contexts, listeners
@@ -37,7 +36,7 @@ async def overview(call: Call) -> Response:
             node, status = api.settings.node, api.status()
             row |= {"node": node, "listeners": listeners(status, node)}
             row["contexts"] = [{"node": node, "ssl_opts": [], **context} for context in contexts(status)]
-    return in_json(chosen(row, call.list_query().columns))
+    return in_json(call.chosen(row))
 
 
 def _identity(call: Call) -> dict[str, Any]:
@@ -127,7 +126,7 @@ async def _node(call: Call) -> Any:
         row = node_row(call.api)
     if call.flag("memory"):
         row["memory"] = await memory_row(call.api)
-    return chosen(row, call.list_query().columns)
+    return call.chosen(row)
 
 
 async def show_memory(call: Call) -> Response:

@@ -1,12 +1,12 @@
-"""What is shown of a channel, and of the consumers on it."""
+"""What is shown of a channel."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from broker.admin.json_tables import plain
-from broker.entities.queues.consumers import Consumer
 from broker.management.columns import Columns
+from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns
 from broker.session.channel.channel import Channel
 
 
@@ -28,7 +28,7 @@ def channel_columns(node: str, *, single: bool = False) -> Columns[Channel]:
             "confirm": lambda channel: channel.confirms is not None,
             "connection_details": _connection_details,
             "consumer_count": lambda channel: len(channel.consumers),
-            **({"consumer_details": lambda channel: consumer_details(node, channel)} if single else {}),
+            **({"consumer_details": _consumer_details(node)} if single else {}),
             "global_prefetch_count": lambda channel: channel.prefetch_all,
             "messages_unacknowledged": lambda channel: len(channel.deliveries.unacked),
             "messages_uncommitted": messages_uncommitted,
@@ -63,31 +63,8 @@ def _connection_details(channel: Channel) -> dict[str, Any]:
     return {"name": str(peer), "peer_host": peer.host, "peer_port": peer.port}
 
 
-def consumer_details(node: str, channel: Channel) -> list[dict[str, Any]]:
-    """The consumers on a channel."""
-    return [_consumer(node, channel, consumer) for consumer in channel.consumers.values()]
-
-
-def _consumer(node: str, channel: Channel, consumer: Consumer) -> dict[str, Any]:
-    peer, queue = channel.connection.peer, consumer.queue
-    active = queue.consumers.active(consumer)
-    single = queue.arguments.single_active_consumer
-    return {
-        "ack_required": not consumer.no_ack,
-        "active": active,
-        "activity_status": "waiting" if not active else "single_active" if single else "up",
-        "arguments": plain(consumer.arguments),
-        "channel_details": {
-            "connection_name": str(peer),
-            "name": channel_name(channel),
-            "node": node,
-            "number": channel.number,
-            "peer_host": peer.host,
-            "peer_port": peer.port,
-            "user": channel.connection.user,
-        },
-        "consumer_tag": consumer.tag,
-        "exclusive": consumer.exclusive,
-        "prefetch_count": consumer.prefetch,
-        "queue": {"name": queue.name, "vhost": channel.vhost.name},
-    }
+def _consumer_details(node: str) -> Callable[[Channel], list[dict[str, Any]]]:
+    columns = consumer_columns(node)
+    return lambda channel: [
+        columns.row(ConsumerOf(channel.vhost.name, consumer)) for consumer in channel.consumers.values()
+    ]
