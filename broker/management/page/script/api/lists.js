@@ -1,0 +1,42 @@
+/** A page of a list, sorted and filtered by the broker. */
+
+import { get } from "./client.js";
+
+/**
+ * `state` is {page, size, name, regex, sort, reverse}; `columns` are the ones that are wanted. Gives {items, page, pages,
+ * filtered, total}.
+ */
+export async function listPage(parts, state, columns, signal) {
+  const answer = await get(
+    parts,
+    {
+      page: state.page,
+      page_size: state.size,
+      name: state.name,
+      use_regex: state.regex,
+      sort: state.sort,
+      sort_reverse: state.reverse,
+      pagination: true,
+      columns: columns.join(","),
+    },
+    signal,
+  );
+  if (Array.isArray(answer)) {
+    return whole(answer, state);
+  }
+  return {
+    items: answer.items,
+    page: answer.page,
+    pages: answer.page_count,
+    filtered: answer.filtered_count,
+    total: answer.total_count,
+  };
+}
+
+/** A list that is short by its nature comes as a whole. */
+function whole(answer, state) {
+  const pages = Math.ceil(answer.length / state.size);
+  const page = Math.min(state.page, Math.max(1, pages));
+  const items = answer.slice((page - 1) * state.size, page * state.size);
+  return { items, page, pages, filtered: answer.length, total: answer.length };
+}

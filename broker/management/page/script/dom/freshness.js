@@ -1,0 +1,61 @@
+/** How often what is shown is asked for again. Nothing is asked while the tab is hidden, or after a page was left. */
+
+const KEY = "leveret.refresh";
+
+export const INTERVALS = { 5: "5 seconds", 30: "30 seconds", 0: "Never" };
+
+export function interval() {
+  const kept = localStorage.getItem(KEY);
+  return kept in INTERVALS ? Number(kept) : 5;
+}
+
+export function chooseInterval(seconds) {
+  localStorage.setItem(KEY, String(seconds));
+  document.dispatchEvent(new Event("leveret:interval"));
+}
+
+/**
+ * Call `load` now and again and again until `signal` aborts; give what calls it at once. It is not called while it
+ * runs: then it is called once more. `failed` is called with what it raises, and with null when it has worked.
+ */
+export function keepFresh(signal, load, failed) {
+  let [timer, running, again] = [0, false, false];
+
+  async function refresh() {
+    clearTimeout(timer);
+    if (signal.aborted) {
+      return;
+    }
+    if (running) {
+      again = true;
+      return;
+    }
+    running = true;
+    try {
+      await load();
+      failed(null);
+    } catch (error) {
+      if (!signal.aborted && error.name !== "AbortError") {
+        failed(error);
+      }
+    }
+    running = false;
+    plan();
+  }
+
+  function plan() {
+    clearTimeout(timer);
+    if (again) {
+      again = false;
+      refresh();
+    } else if (interval() && !document.hidden && !signal.aborted) {
+      timer = setTimeout(refresh, interval() * 1000);
+    }
+  }
+
+  document.addEventListener("visibilitychange", () => document.hidden || refresh(), { signal });
+  document.addEventListener("leveret:interval", plan, { signal });
+  signal.addEventListener("abort", () => clearTimeout(timer));
+  refresh();
+  return refresh;
+}

@@ -1,0 +1,107 @@
+/** The frame around all pages: the navigation, the virtual host that lists are of, theme and refresh, the way out. */
+
+import { logOut, session } from "./api/session.js";
+import { h } from "./dom/element.js";
+import { INTERVALS, chooseInterval, interval } from "./dom/freshness.js";
+import { THEMES, setTheme, theme } from "./dom/theme.js";
+
+/** Pairs of a title and entries: text, first part of the address, and whether the user may see it. */
+function sections() {
+  const { administrates, monitors } = session;
+  return [
+    ["", [["Overview", "", true]]],
+    ["Traffic", [["Connections", "connections", true], ["Channels", "channels", true]]],
+    ["Messages", [["Queues and streams", "queues", true], ["Exchanges", "exchanges", true]]],
+    ["Durability", [["Commits", "commits", monitors], ["Alarms", "alarms", monitors], ["At a crash", "crash", monitors]]],
+    [
+      "Administration",
+      [
+        ["Virtual hosts", "vhosts", true],
+        ["Users", "users", administrates],
+        ["Permissions", "permissions", administrates],
+        ["Policies", "policies", true],
+        ["Limits", "limits", administrates],
+        ["Definitions", "definitions", administrates],
+        ["Tracing", "tracing", administrates],
+        ["Event log", "event-log", monitors],
+      ],
+    ],
+  ];
+}
+
+/** Show the frame. Gives the element for pages, and what marks the entry of the page that is shown. */
+export function frame() {
+  const main = h("main", { class: "page", id: "page", tabindex: "-1" });
+  const links = new Map();
+  const side = h("header", { class: "side" }, brand(), scope(), menu(links), foot());
+  const skip = h("a", { class: "skip", href: "#page", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip the navigation");
+  document.body.replaceChildren(skip, h("div", { class: "frame" }, side, h("div", { class: "content" }, main)));
+  const mark = (first) => {
+    open(side, false);
+    for (const [name, link] of links) {
+      if (name === first) {
+        link.setAttribute("aria-current", "page");
+      } else {
+        link.removeAttribute("aria-current");
+      }
+    }
+  };
+  return { main, mark };
+}
+
+export function logo() {
+  return h("img", { src: "icon.svg", alt: "", width: 28, height: 28 });
+}
+
+function brand() {
+  const button = h("button", { type: "button", class: "menu-button", "aria-expanded": "false", "aria-controls": "menu" }, "Menu");
+  button.addEventListener("click", () => open(button.closest(".side"), button.getAttribute("aria-expanded") !== "true"));
+  return h("div", { class: "brand" }, h("a", { href: "#/" }, logo(), "Leveret"), button);
+}
+
+function open(side, wanted) {
+  side.classList.toggle("open", wanted);
+  side.querySelector(".menu-button").setAttribute("aria-expanded", String(wanted));
+}
+
+function menu(links) {
+  const shown = sections().map(([title, entries]) => [title, entries.filter(([, , may]) => may)]);
+  return h(
+    "nav",
+    { class: "menu", id: "menu", "aria-label": "Pages" },
+    ...shown.filter(([, entries]) => entries.length).map(([title, entries]) =>
+      h("div", {}, title && h("h2", {}, title), h("ul", {}, ...entries.map(([text, name]) => h("li", {}, entry(links, text, name)))))),
+  );
+}
+
+function entry(links, text, name) {
+  const link = h("a", { href: `#/${name}` }, text);
+  links.set(name, link);
+  return link;
+}
+
+function scope() {
+  const options = [["", "All virtual hosts"], ...session.vhosts.map((name) => [name, name])];
+  const select = choice(options, session.vhost, (name) => {
+    session.vhost = name;
+    dispatchEvent(new HashChangeEvent("hashchange"));
+  });
+  return h("div", { class: "side-scope", hidden: session.vhosts.length < 2 }, h("label", {}, "Virtual host", select));
+}
+
+function foot() {
+  return h(
+    "div",
+    { class: "side-foot" },
+    h("label", {}, "Refresh", choice(Object.entries(INTERVALS), String(interval()), chooseInterval)),
+    h("label", {}, "Theme", choice(Object.entries(THEMES), theme(), setTheme)),
+    h("div", { class: "who" }, h("span", {}, session.name), h("button", { type: "button", class: "plain", onclick: logOut }, "Log out")),
+    h("span", { class: "soft" }, session.product),
+  );
+}
+
+function choice(options, value, chosen) {
+  const select = h("select", { value }, ...options.map(([each, text]) => h("option", { value: each }, text)));
+  select.addEventListener("change", () => chosen(select.value));
+  return select;
+}

@@ -1,0 +1,89 @@
+/** The start: log-in, then the frame around all pages, and which address is which page. */
+
+import { authorization } from "./api/credentials.js";
+import { session } from "./api/session.js";
+import { applyTheme } from "./dom/theme.js";
+import { frame } from "./frame.js";
+import { Router } from "./router.js";
+import { showAlarms } from "./views/durability/alarms.js";
+import { showCommits } from "./views/durability/commits.js";
+import { showCrash } from "./views/durability/crash.js";
+import { showDefinitions } from "./views/admin/definitions.js";
+import { showEventLog } from "./views/admin/event_log.js";
+import { showLimits } from "./views/admin/limits.js";
+import { showPermissions } from "./views/admin/permissions.js";
+import { showPolicies } from "./views/admin/policies.js";
+import { showTracing } from "./views/admin/tracing.js";
+import { showUser } from "./views/admin/user.js";
+import { showUsers } from "./views/admin/users.js";
+import { showVhost } from "./views/admin/vhost.js";
+import { showVhosts } from "./views/admin/vhosts.js";
+import { showExchange } from "./views/objects/exchange.js";
+import { showExchanges } from "./views/objects/exchanges.js";
+import { showQueue } from "./views/objects/queue.js";
+import { showQueues } from "./views/objects/queues.js";
+import { showChannel } from "./views/traffic/channel.js";
+import { showChannels } from "./views/traffic/channels.js";
+import { showConnection } from "./views/traffic/connection.js";
+import { showConnections } from "./views/traffic/connections.js";
+import { showLogin } from "./views/login.js";
+import { showOverview } from "./views/overview.js";
+
+const PAGES = [
+  ["", showOverview],
+  ["connections", showConnections],
+  ["connections/:name", showConnection],
+  ["channels", showChannels],
+  ["channels/:name", showChannel],
+  ["exchanges", showExchanges],
+  ["exchanges/:vhost/:name", showExchange],
+  ["queues", showQueues],
+  ["queues/:vhost/:name", showQueue],
+  ["queues/:vhost/:name/:tab", showQueue],
+  ["commits", showCommits],
+  ["alarms", showAlarms],
+  ["crash", showCrash],
+  ["vhosts", showVhosts],
+  ["vhosts/:name", showVhost],
+  ["users", showUsers],
+  ["users/:name", showUser],
+  ["permissions", showPermissions],
+  ["permissions/:kind", showPermissions],
+  ["policies", showPolicies],
+  ["policies/:kind", showPolicies],
+  ["limits", showLimits],
+  ["limits/:kind", showLimits],
+  ["definitions", showDefinitions],
+  ["tracing", showTracing],
+  ["event-log", showEventLog],
+];
+
+async function start() {
+  applyTheme();
+  if (authorization()) {
+    try {
+      await session.load();
+      enter();
+      return;
+    } catch (problem) {
+      showLogin(enter, problem.message);
+      return;
+    }
+  }
+  showLogin(enter);
+}
+
+function enter() {
+  const { main, mark } = frame();
+  new Router(PAGES, main, mark).start();
+}
+
+document.addEventListener("leveret:logged-out", (event) => {
+  if (session.name) {
+    document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
+    session.name = "";
+    showLogin(() => location.reload(), `${event.detail.message}: log in again.`);
+  }
+});
+
+start();

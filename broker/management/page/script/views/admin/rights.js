@@ -1,0 +1,103 @@
+/** Permissions and topic permissions: tables of them, and forms that set them. */
+
+import { put, remove } from "../../api/client.js";
+import { session } from "../../api/session.js";
+import { h } from "../../dom/element.js";
+import { link } from "../../router.js";
+import { confirmed } from "../../widgets/dialogs.js";
+import { choiceField, form, textField } from "../../widgets/forms.js";
+import { button } from "../../widgets/frame.js";
+import { say } from "../../widgets/notices.js";
+
+const USER = { title: "User", name: true, sort: "user", show: (row) => h("a", { href: link("users", row.user) }, row.user) };
+const VHOST = { title: "Virtual host", name: true, sort: "vhost", show: (row) => h("a", { href: link("vhosts", row.vhost) }, row.vhost) };
+
+function pattern(title, name) {
+  return { title, sort: name, show: (row) => h("span", { class: "mono" }, row[name] === "" ? "(nothing)" : row[name]) };
+}
+
+/** Columns of a table of permissions; `of` is what the page is about, and not shown: "user", "vhost" or nothing. */
+export function permissionColumns(of, changed) {
+  return [...ends(of), pattern("Configure", "configure"), pattern("Write", "write"), pattern("Read", "read"), clearing((row) => clearPermission(row, changed))];
+}
+
+export function topicColumns(of, changed) {
+  const exchange = { title: "Exchange", sort: "exchange", show: (row) => row.exchange || "(default)" };
+  return [...ends(of), exchange, pattern("Write", "write"), pattern("Read", "read"), clearing((row) => clearTopic(row, changed))];
+}
+
+function ends(of) {
+  return [of !== "user" && USER, of !== "vhost" && VHOST].filter(Boolean);
+}
+
+function clearing(clear) {
+  return { title: "", show: (row) => h("div", { class: "actions" }, button("Clear…", () => clear(row), "plain danger")) };
+}
+
+function clearPermission(row, changed) {
+  return confirmed({
+    title: "Clear these permissions?",
+    text: `User ${row.user} may no longer enter the virtual host ${row.vhost}.`,
+    action: "Clear",
+    run: async () => {
+      await remove(["permissions", row.vhost, row.user]);
+      changed();
+    },
+  });
+}
+
+function clearTopic(row, changed) {
+  return confirmed({
+    title: "Clear this topic permission?",
+    text: `User ${row.user} may then use any routing key with the exchange ${row.exchange || "(default)"} of ${row.vhost}.`,
+    action: "Clear",
+    run: async () => {
+      await remove(["topic-permissions", row.vhost, row.user, row.exchange]);
+      changed();
+    },
+  });
+}
+
+/** Who, and where: fields for what the page does not say. */
+function place({ user, vhost }) {
+  return [
+    user === undefined && textField("user", "User", { required: true }),
+    vhost === undefined && choiceField("vhost", "Virtual host", session.vhosts, { value: session.vhost || session.vhosts[0] }),
+  ].filter(Boolean);
+}
+
+export function permissionForm({ user, vhost, changed }) {
+  return form({
+    fields: [
+      ...place({ user, vhost }),
+      textField("configure", "Configure", { value: ".*", kept: true, hint: "Names of what it may declare and delete" }),
+      textField("write", "Write", { value: ".*", kept: true, hint: "What it may publish to, and bind" }),
+      textField("read", "Read", { value: ".*", kept: true, hint: "What it may consume, purge, and bind from" }),
+    ],
+    action: "Set permissions",
+    send: ({ configure, write, read, ...where }) =>
+      put(["permissions", vhost ?? where.vhost, user ?? where.user], { configure, write, read }),
+    done: () => {
+      say("The permissions hold.");
+      changed();
+    },
+  });
+}
+
+export function topicForm({ user, vhost, changed }) {
+  return form({
+    fields: [
+      ...place({ user, vhost }),
+      textField("exchange", "Exchange", { required: true, placeholder: "amq.topic" }),
+      textField("write", "Write", { value: ".*", kept: true, hint: "Routing keys that it may publish with" }),
+      textField("read", "Read", { value: ".*", kept: true, hint: "Routing keys that it may bind with" }),
+    ],
+    action: "Set topic permission",
+    send: ({ exchange, write, read, ...where }) =>
+      put(["topic-permissions", vhost ?? where.vhost, user ?? where.user], { exchange, write, read }),
+    done: () => {
+      say("The topic permission holds.");
+      changed();
+    },
+  });
+}

@@ -1,0 +1,114 @@
+/** Tracing live: what is published and delivered in a virtual host, as it happens, in this page alone. */
+
+import { send } from "../../api/client.js";
+import { session } from "../../api/session.js";
+import { h, show } from "../../dom/element.js";
+import { bytes, clock, counted, number } from "../../dom/format.js";
+import { choiceField, textField } from "../../widgets/forms.js";
+import { showFigures } from "../../widgets/facts.js";
+import { button, card, cardWith, head } from "../../widgets/frame.js";
+import { Table } from "../../widgets/tables.js";
+import { openDialog } from "../../widgets/dialogs.js";
+import { shownMessage } from "../objects/messages.js";
+
+const ROWS_MAX = 200;
+const REMARK =
+  "While it runs each message that comes in or goes out is looked at: the broker does less meanwhile. Of more than this page can take, some are left out and counted.";
+
+const COLUMNS = (look) => [
+  { title: "Time", short: true, show: (row) => clock(row.at) },
+  { title: "What", name: true, short: true, show: (row) => (row.kind === "publish" ? "published" : "delivered") },
+  { title: "Exchange", show: (row) => row.exchange || "(default)" },
+  { title: "Routing key", show: (row) => h("span", { class: "mono" }, row.routing_keys.join(", ")) },
+  { title: "Queues", show: (row) => (row.kind === "publish" ? row.routed_queues.join(", ") || "none" : row.queue) },
+  { title: "User", show: (row) => row.user },
+  { title: "Size", number: true, show: (row) => bytes(row.payload_bytes) },
+  { title: "", show: (row) => h("div", { class: "actions" }, button("Look", () => look(row), "plain")) },
+];
+
+export function showTracing(page) {
+  const vhost = choiceField("vhost", "Virtual host", session.entered(), { value: session.vhost || session.entered()[0] });
+  const pattern = textField("pattern", "Only keys that match", { placeholder: "#", hint: "publish.EXCHANGE or deliver.QUEUE, with * and #" });
+  const toggle = button("Start", () => (running ? stop() : start()), "primary");
+  const figures = h("dl", { class: "figures", hidden: true });
+  const table = new Table(COLUMNS(look), (row) => row.number, { caption: "Traced messages" });
+  const nothing = h("p", { class: "empty" }, "Nothing is traced.");
+  const problem = h("p", { class: "problem", role: "alert", hidden: true });
+  table.element.hidden = true;
+  let running = null;
+  let [rows, seen, dropped] = [[], 0, 0];
+  page.show(
+    head("Tracing", { lead: "What is published and delivered, as it happens." }).element,
+    h(
+      "div",
+      { class: "sections" },
+      cardWith("Trace", { remark: REMARK }, h("div", { class: "fields" }, vhost.element, pattern.element, h("div", { class: "field" }, h("span", { class: "title" }, " "), toggle)), problem),
+      figures,
+      h("section", { class: "card flush" }, table.element, nothing),
+    ),
+  );
+  page.signal.addEventListener("abort", () => stop());
+
+  async function start() {
+    running = new AbortController();
+    const { signal } = running;
+    [rows, seen, dropped] = [[], 0, 0];
+    problem.hidden = true;
+    display();
+    try {
+      const response = await send("POST", ["leveret", "trace", vhost.read()], { query: { pattern: pattern.read() }, signal });
+      await readLines(response.body, take);
+    } catch (error) {
+      if (error.name !== "AbortError") {
+        problem.textContent = error.message;
+        problem.hidden = false;
+      }
+    }
+    if (!signal.aborted) {
+      stop();
+    }
+  }
+
+  function stop() {
+    running?.abort();
+    running = null;
+    display();
+  }
+
+  function take(lines) {
+    for (const line of lines.filter((each) => each.key !== undefined)) {
+      seen += 1;
+      rows.unshift({ ...line, number: seen });
+    }
+    dropped = lines.at(-1)?.dropped ?? dropped;
+    rows.length = Math.min(rows.length, ROWS_MAX);
+    display();
+  }
+
+  function display() {
+    toggle.textContent = running ? "Stop" : "Start";
+    toggle.className = running ? "danger" : "primary";
+    vhost.input.disabled = pattern.input.disabled = running !== null;
+    table.show(rows);
+    table.element.hidden = rows.length === 0;
+    nothing.hidden = rows.length > 0;
+    nothing.textContent = running ? "Waiting for a message…" : "Nothing is traced.";
+    figures.hidden = !running && seen === 0;
+    showFigures(figures, [["Seen", number(seen)], ["Left out", number(dropped), dropped > 0], ["Shown", seen > ROWS_MAX ? `the last ${number(ROWS_MAX)}` : number(seen)]]);
+  }
+
+  function look(row) {
+    openDialog(`${row.kind === "publish" ? "Published" : "Delivered"} ${clock(row.at)}`, h("div", {}, shownMessage({ ...row, routing_key: row.routing_keys.join(", ") }, row.number - 1), h("p", { class: "small soft" }, `Over ${row.connection}, channel ${row.channel}`)));
+  }
+}
+
+/** Give what has come as lists of JSON values, a line each, until the end. */
+async function readLines(body, take) {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (let { value, done } = await reader.read(); !done; { value, done } = await reader.read()) {
+    const lines = (rest + value).split("\n");
+    rest = lines.pop();
+    take(lines.filter(Boolean).map((line) => JSON.parse(line)));
+  }
+}

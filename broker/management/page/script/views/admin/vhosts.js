@@ -1,0 +1,50 @@
+/** The list of virtual hosts, and how one is made. */
+
+import { put } from "../../api/client.js";
+import { session } from "../../api/session.js";
+import { h } from "../../dom/element.js";
+import { byteRate, number } from "../../dom/format.js";
+import { link } from "../../router.js";
+import { badge, badges } from "../../widgets/facts.js";
+import { choiceField, formDialog, textField } from "../../widgets/forms.js";
+import { button, head } from "../../widgets/frame.js";
+import { serverList } from "../../widgets/server_list.js";
+
+const COLUMNS = [
+  { title: "Name", name: true, sort: "name", show: (row) => (session.administrates ? h("a", { href: link("vhosts", row.name) }, row.name) : row.name) },
+  { title: "Description", sort: "description", show: (row) => row.description },
+  { title: "Tags", needs: ["tags", "tracing"], show: (row) => badges(...(row.tags ?? []).map((tag) => badge(tag)), row.tracing && badge("traced", "warning")) },
+  { title: "Ready", number: true, sort: "messages_ready", show: (row) => number(row.messages_ready ?? 0) },
+  { title: "Unacked", number: true, sort: "messages_unacknowledged", show: (row) => number(row.messages_unacknowledged ?? 0) },
+  { title: "Total", number: true, sort: "messages", show: (row) => number(row.messages ?? 0) },
+  { title: "From clients", number: true, sort: "recv_oct_details.rate", show: (row) => byteRate(row.recv_oct_details?.rate) },
+  { title: "To clients", number: true, sort: "send_oct_details.rate", show: (row) => byteRate(row.send_oct_details?.rate) },
+];
+
+export const QUEUE_TYPES = [["", "Classic"], ["quorum", "Quorum"], ["stream", "Stream"]];
+
+export function showVhosts(page) {
+  const top = head("Virtual hosts", { actions: session.administrates ? [button("Add a virtual host…", () => addVhost(() => list.refresh()), "primary")] : [] });
+  const list = serverList(page, { parts: ["vhosts"], columns: COLUMNS, key: (row) => row.name, noun: "virtual host", empty: "You may enter no virtual host." });
+  page.show(top.element, list.element);
+}
+
+function addVhost(done) {
+  formDialog({
+    title: "Add a virtual host",
+    action: "Add",
+    fields: [
+      textField("name", "Name", { required: true, hint: "You get all permissions in it." }),
+      textField("description", "Description", { kept: true }),
+      textField("tags", "Tags", { kept: true, hint: "Separated by commas." }),
+      choiceField("type", "Queues are, unless declared otherwise", QUEUE_TYPES),
+    ],
+    send: ({ name, description, tags, type }) =>
+      put(["vhosts", name], { description, tags, ...(type ? { default_queue_type: type } : {}) }),
+    said: "The virtual host is there.",
+    done: async () => {
+      await session.loadVhosts();
+      done();
+    },
+  });
+}

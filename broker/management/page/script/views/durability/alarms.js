@@ -1,0 +1,64 @@
+/** Alarms of memory and disk, and the publishers that they hold. */
+
+import { get } from "../../api/client.js";
+import { h, svg } from "../../dom/element.js";
+import { bytes, number } from "../../dom/format.js";
+import { link } from "../../router.js";
+import { badge, badges, facts, showFacts, showFigures, showMeter, state } from "../../widgets/facts.js";
+import { card, cardWith, head } from "../../widgets/frame.js";
+import { shortTable } from "../../widgets/tables.js";
+
+const HELD_COLUMNS = [
+  { title: "Connection", name: true, show: (row) => h("a", { href: link("connections", row.name) }, row.client || row.name) },
+  { title: "User", show: (row) => row.user },
+  { title: "Virtual host", show: (row) => row.vhost },
+  { title: "State", show: (row) => badges(state(row.blocked ? "blocked" : "running")) },
+  { title: "Held back", number: true, show: (row) => bytes(row.held_bytes) },
+];
+
+export function showAlarms(page) {
+  const top = head("Alarms", { lead: "When memory or disk run short, publishers are held until there is enough again. Consumers go on: they make room." });
+  const figures = h("dl", { class: "figures" });
+  const [memory, disk] = [gauge("Memory in use"), gauge("Disk that is free")];
+  const held = shortTable(HELD_COLUMNS, (row) => row.name, { caption: "Connections that are held", empty: "Nobody is held." });
+  const rest = h("p", { class: "soft small", hidden: true });
+  page.show(
+    top.element,
+    h("div", { class: "sections" }, figures, h("div", { class: "pair" }, memory.element, disk.element), cardWith("Connections that are held", { remark: "Those that publish while an alarm lasts, and what they have sent that waits." }, held.element, rest)),
+  );
+
+  page.fresh(async () => {
+    const alarms = await get(["leveret", "alarms"], {}, page.signal);
+    top.about(alarms.raised ? badge(`publishers are held: ${alarms.reason}`, "bad") : badge("no alarm", "good"));
+    showFigures(figures, [
+      ["Memory", alarms.memory.raised ? "alarm" : "fine", alarms.memory.raised],
+      ["Disk", alarms.disk.raised ? "alarm" : "fine", alarms.disk.raised],
+      ["Connections held", number(alarms.held_connections), alarms.held_connections > 0],
+      ["Bytes held back", bytes(alarms.held_bytes)],
+    ]);
+    memory.show(alarms.memory.used / alarms.memory.limit, alarms.memory.raised, [
+      ["In use", bytes(alarms.memory.used)],
+      ["Publishers are held from", bytes(alarms.memory.limit)],
+    ]);
+    disk.show(Math.min(1, alarms.disk.limit / Math.max(1, alarms.disk.free)), alarms.disk.raised, [
+      ["Free for messages", bytes(alarms.disk.free)],
+      ["Publishers are held below", bytes(alarms.disk.limit)],
+    ]);
+    held.show(alarms.held);
+    rest.hidden = alarms.held_connections <= alarms.held.length;
+    rest.textContent = `The ${number(alarms.held.length)} of ${number(alarms.held_connections)} that hold most are shown.`;
+  });
+}
+
+/** A bar that fills up as the alarm comes nearer, with the numbers below it. */
+function gauge(title) {
+  const meter = h("div", { class: "meter", role: "meter", "aria-label": `${title}, per cent of the way to the alarm`, "aria-valuemin": "0", "aria-valuemax": "100" }, svg("svg", { viewBox: "0 0 100 1", preserveAspectRatio: "none" }, svg("rect", { height: 1 })));
+  const numbers = facts([]);
+  return {
+    element: card(title, h("div", { class: "sections" }, meter, numbers)),
+    show(share, bad, pairs) {
+      showMeter(meter, share, bad);
+      showFacts(numbers, pairs);
+    },
+  };
+}

@@ -1,0 +1,74 @@
+/** Bindings of one exchange or queue: listed, added, taken away. */
+
+import { post, remove } from "../../api/client.js";
+import { h } from "../../dom/element.js";
+import { link } from "../../router.js";
+import { confirmed } from "../../widgets/dialogs.js";
+import { argumentLines } from "../../widgets/facts.js";
+import { choiceField, form, textField } from "../../widgets/forms.js";
+import { button } from "../../widgets/frame.js";
+import { say } from "../../widgets/notices.js";
+import { tableField } from "../../widgets/table_field.js";
+import { shortTable } from "../../widgets/tables.js";
+import { DEFAULT, shownExchange } from "./exchanges.js";
+
+const KINDS = { queue: "q", exchange: "e" };
+
+/** A table of bindings; `end` is the end that varies: "source" or "destination". `changed` is called after one was removed. */
+export function bindingTable(end, mayUnbind, changed, empty) {
+  const columns = [
+    { title: end === "source" ? "From exchange" : "To", name: true, show: (row) => (end === "source" ? source(row) : destination(row)) },
+    { title: "Routing key", show: (row) => h("span", { class: "mono" }, row.routing_key) },
+    { title: "Arguments", show: (row) => argumentLines(row.arguments) },
+    { title: "", show: (row) => mayUnbind(row) && row.source !== "" && h("div", { class: "actions" }, button("Unbind…", () => unbind(row, changed), "plain danger")) },
+  ];
+  return shortTable(columns, bindingKey, { caption: "Bindings", empty });
+}
+
+function bindingKey(row) {
+  return [row.source, row.destination_type, row.destination, row.properties_key].join("\n");
+}
+
+function source(row) {
+  return h("a", { href: link("exchanges", row.vhost, row.source || DEFAULT) }, shownExchange(row.source));
+}
+
+function destination(row) {
+  const kind = row.destination_type === "queue" ? "queues" : "exchanges";
+  return [h("a", { href: link(kind, row.vhost, row.destination) }, row.destination), h("span", { class: "soft" }, ` ${row.destination_type}`)];
+}
+
+function unbind(row, changed) {
+  const ends = [row.source, KINDS[row.destination_type], row.destination];
+  return confirmed({
+    title: "Take this binding away?",
+    text: `From ${row.source} to ${row.destination_type} ${row.destination}${row.routing_key ? `, key ${row.routing_key}` : ""}. Messages take this way no longer.`,
+    action: "Unbind",
+    run: async () => {
+      await remove(["bindings", row.vhost, "e", ends[0], ends[1], ends[2], row.properties_key]);
+      say("The binding is gone.");
+      changed();
+    },
+  });
+}
+
+/** A form that binds `name`: a queue or exchange from an exchange, or an exchange to either. */
+export function bindingForm({ vhost, name, as, changed }) {
+  const other =
+    as === "source"
+      ? [choiceField("kind", "To", [["queue", "Queue"], ["exchange", "Exchange"]]), textField("other", "Name", { required: true })]
+      : [textField("other", "From exchange", { required: true })];
+  return form({
+    fields: [...other, textField("key", "Routing key", { kept: true }), tableField("arguments", "Arguments")],
+    action: "Bind",
+    send: (values) => {
+      const [from, kind, to] = as === "source" ? [name, KINDS[values.kind], values.other] : [values.other, "q", name];
+      return post(["bindings", vhost, "e", from, kind, to], { routing_key: values.key, arguments: values.arguments });
+    },
+    cleared: ["other", "key"],
+    done: () => {
+      say("The binding is there.");
+      changed();
+    },
+  });
+}

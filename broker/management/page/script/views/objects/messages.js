@@ -1,0 +1,134 @@
+/** Messages of a queue, looked at: those of a queue go back to their places, a stream is read from any of its offsets. */
+
+import { post } from "../../api/client.js";
+import { h, show } from "../../dom/element.js";
+import { bytes, moment, number } from "../../dom/format.js";
+import { save } from "../../dom/download.js";
+import { confirmed } from "../../widgets/dialogs.js";
+import { badge, facts, plain, argumentLines } from "../../widgets/facts.js";
+import { choiceField, form, numberField, textField } from "../../widgets/forms.js";
+import { button } from "../../widgets/frame.js";
+import { shownExchange } from "./exchanges.js";
+
+const SHOWN_BYTES = 50000;
+const MESSAGES_MAX = 1000;
+
+/** The form of a classic or quorum queue, with the messages below it. `taken` is called when some may be gone. */
+export function browseQueue({ vhost, name, taken }) {
+  const list = h("div", { role: "status" });
+  const element = form({
+    fields: [
+      numberField("count", "Messages", { value: 10, min: 1, max: MESSAGES_MAX, required: true }),
+      choiceField("mode", "Afterwards they", [["ack_requeue_true", "stay in the queue"], ["ack_requeue_false", "are gone from the queue"], ["reject_requeue_false", "are dead-lettered, or gone"]]),
+      choiceField("encoding", "Payloads", [["auto", "Text where they are text"], ["base64", "Base64"]]),
+    ],
+    action: "Get messages",
+    send: async ({ count, mode, encoding }) => {
+      const get = () => post(["queues", vhost, name, "get"], { count, ackmode: mode, encoding, truncate: SHOWN_BYTES });
+      let messages = null;
+      if (mode === "ack_requeue_true") {
+        messages = await get();
+      } else {
+        await confirmed({
+          title: "Take messages out of the queue?",
+          text: `Up to ${number(count)} messages leave the queue ${name}; consumers never see them there.`,
+          action: "Take them out",
+          run: async () => (messages = await get()),
+        });
+      }
+      return messages;
+    },
+    done: (messages) => {
+      if (messages) {
+        showMessages(list, messages, "The queue has no message that is ready.");
+        taken();
+      }
+    },
+  });
+  return h("div", {}, element, list);
+}
+
+/** The form of a stream. */
+export function browseStream({ vhost, name }) {
+  const list = h("div", { role: "status" });
+  const element = form({
+    fields: [
+      choiceField("from", "From", [["first", "The first message"], ["last", "The last chunk"], ["offset", "An offset"], ["interval", "A time ago, as 5m or 2h"]]),
+      textField("value", "Offset, or time ago"),
+      numberField("count", "Messages", { value: 10, min: 1, max: MESSAGES_MAX, required: true }),
+    ],
+    action: "Read",
+    send: ({ from, value, count }) =>
+      post(["leveret", "streams", vhost, name], { offset: offsetOf(from, value), count, encoding: "auto", truncate: SHOWN_BYTES }),
+    done: (messages) => showMessages(list, messages, "There is no message from there on."),
+  });
+  return h("div", {}, element, list);
+}
+
+function offsetOf(from, value) {
+  if (from === "offset") {
+    return Number(value);
+  }
+  return from === "interval" ? value : from;
+}
+
+function showMessages(list, messages, empty) {
+  show(list, ...(messages.length ? messages.map(shownMessage) : [h("p", { class: "empty" }, empty)]));
+}
+
+export function shownMessage(message, place) {
+  return h(
+    "article",
+    { class: "message" },
+    h(
+      "header",
+      {},
+      h("span", { class: "number" }, message.offset === undefined ? `Message ${number(place + 1)}` : `Offset ${number(message.offset)}`),
+      h("span", {}, h("span", { class: "soft" }, "exchange "), shownExchange(message.exchange)),
+      h("span", {}, h("span", { class: "soft" }, "key "), h("span", { class: "mono" }, message.routing_key)),
+      h("span", { class: "soft" }, bytes(message.payload_bytes)),
+      message.redelivered && badge("redelivered"),
+    ),
+    facts(Object.entries(Array.isArray(message.properties) ? {} : message.properties ?? {}).map(property)),
+    payload(message),
+  );
+}
+
+function property([name, value]) {
+  if (name === "timestamp") {
+    return [name, moment(value * 1000)];
+  }
+  if (name === "delivery_mode") {
+    return [name, value === 2 ? "2, persistent" : `${value}, transient`];
+  }
+  return [name, typeof value === "object" ? argumentLines(value) : plain(value)];
+}
+
+function payload(message) {
+  const cut = message.payload_encoding === "string" ? new TextEncoder().encode(message.payload).length : (message.payload.length * 3) / 4;
+  const remarks = [
+    message.payload_encoding === "base64" && "Base64.",
+    cut + 3 < message.payload_bytes && `The first ${bytes(cut)} of ${bytes(message.payload_bytes)}.`,
+  ].filter(Boolean);
+  const keep = button("Save", () => save(blobOf(message), "payload"), "plain");
+  return h("div", {}, h("pre", { class: "payload", tabindex: "0" }, pretty(message)), h("p", { class: "small soft" }, remarks.join(" "), " ", keep));
+}
+
+function blobOf(message) {
+  if (message.payload_encoding === "base64") {
+    return new Blob([Uint8Array.from(atob(message.payload), (character) => character.charCodeAt(0))]);
+  }
+  return new Blob([message.payload], { type: "text/plain" });
+}
+
+/** JSON is indented; everything else is shown as it is. */
+function pretty(message) {
+  if (message.payload_encoding === "string" && /^\s*[[{]/.test(message.payload)) {
+    try {
+      return JSON.stringify(JSON.parse(message.payload), null, 2);
+    } catch {
+      return message.payload; // cut off, or no JSON after all
+    }
+  }
+  return message.payload;
+}

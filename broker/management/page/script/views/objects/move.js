@@ -1,0 +1,44 @@
+/** Messages moved from one queue to another, some thousand with each request, until none is left or somebody stops it. */
+
+import { post } from "../../api/client.js";
+import { h } from "../../dom/element.js";
+import { counted } from "../../dom/format.js";
+import { openDialog } from "../../widgets/dialogs.js";
+import { form, numberField, textField } from "../../widgets/forms.js";
+import { say } from "../../widgets/notices.js";
+
+const STEP = 1000;
+
+export function moveMessages(vhost, name, refresh) {
+  let stopped = false;
+  const progress = h("p", { class: "remark calm", role: "status", hidden: true });
+  const cancel = h("button", { type: "button", onclick: () => close() }, "Close");
+  const body = form({
+    fields: [
+      textField("target", "To queue", { required: true, hint: `Of the same virtual host, ${vhost}.` }),
+      numberField("count", "At most", { min: 1, placeholder: "all that are ready" }),
+    ],
+    action: "Move",
+    cancel,
+    send: async ({ target, count = Infinity }) => {
+      stopped = false;
+      let moved = 0;
+      for (let some = 1; some > 0 && moved < count && !stopped; moved += some) {
+        ({ moved: some } = await post(["leveret", "move", vhost, name], { to: target, count: Math.min(STEP, count - moved) }));
+        progress.textContent = `${counted(moved + some, "message")} moved.`;
+        progress.hidden = false;
+      }
+      return { moved, target };
+    },
+    done: ({ moved, target }) => {
+      refresh();
+      if (!stopped) {
+        close();
+      }
+      say(`${counted(moved, "message")} moved to ${target}.`);
+    },
+  });
+  const text = h("p", { class: "soft" }, "A message leaves this queue and enters the other in one write: a crash in between loses and doubles none. They keep their order, headers and properties.");
+  const close = openDialog(`Move messages of ${name}`, h("div", {}, text, body, progress), { narrow: true, onclose: () => (stopped = true) });
+  body.querySelector("input").focus();
+}

@@ -1,0 +1,59 @@
+/** A form that publishes one message. */
+
+import { post } from "../../api/client.js";
+import { areaField, choiceField, form, numberField, textField } from "../../widgets/forms.js";
+import { complain, say } from "../../widgets/notices.js";
+import { tableField } from "../../widgets/table_field.js";
+import { DEFAULT } from "./exchanges.js";
+
+const PROPERTIES = [
+  ["content_encoding", "Text"],
+  ["correlation_id", "Text"],
+  ["reply_to", "Text"],
+  ["expiration", "Text"],
+  ["message_id", "Text"],
+  ["timestamp", "Number"],
+  ["type", "Text"],
+  ["user_id", "Text"],
+  ["app_id", "Text"],
+];
+
+/** `key` is given where messages go to one queue, through the default exchange; else it is asked for. */
+export function publishForm({ vhost, exchange = DEFAULT, key = null, published = () => {} }) {
+  return form({
+    fields: [
+      ...(key === null ? [textField("key", "Routing key", { kept: true })] : []),
+      choiceField("mode", "Survives a restart", [["2", "Yes: persistent"], ["1", "No: transient"]]),
+      textField("type", "Content type", { placeholder: "application/json" }),
+      numberField("priority", "Priority", { min: 0, max: 255 }),
+      areaField("payload", "Payload"),
+      choiceField("encoding", "The payload is", [["string", "Text"], ["base64", "Base64 of bytes"]]),
+      tableField("headers", "Headers"),
+      tableField("properties", "Further properties", { presets: PROPERTIES }),
+    ],
+    action: "Publish",
+    send: (values) => post(["exchanges", vhost, exchange, "publish"], bodyOf(values, key)),
+    done: ({ routed }) => {
+      if (routed) {
+        say("Published and on disk.");
+      } else {
+        complain(new Error("Published, but it reached no queue: nothing is bound with this key."));
+      }
+      published();
+    },
+  });
+}
+
+function bodyOf(values, key) {
+  const properties = { ...values.properties, delivery_mode: Number(values.mode) };
+  const given = { content_type: values.type, priority: values.priority };
+  for (const [name, value] of Object.entries(given)) {
+    if (value !== undefined) {
+      properties[name] = value;
+    }
+  }
+  if (Object.keys(values.headers).length) {
+    properties.headers = values.headers;
+  }
+  return { properties, routing_key: key ?? values.key, payload: values.payload, payload_encoding: values.encoding };
+}

@@ -1,0 +1,124 @@
+/** The overview: what there is, what flows, and how the node does. */
+
+import { get } from "../api/client.js";
+import { session } from "../api/session.js";
+import { h } from "../dom/element.js";
+import { byteRate, bytes, compact, duration, number, rate } from "../dom/format.js";
+import { link } from "../router.js";
+import { lineChart, rangeChoice } from "../widgets/charts.js";
+import { badge, badges, facts, showFacts, showFigures } from "../widgets/facts.js";
+import { card, cardWith, head } from "../widgets/frame.js";
+import { shortTable } from "../widgets/tables.js";
+import { levels, ranges, rates, samplesOf } from "../widgets/samples.js";
+
+export const QUEUED = [
+  { name: "messages_ready", title: "Ready" },
+  { name: "messages_unacknowledged", title: "Unacknowledged" },
+  { name: "messages", title: "Total" },
+];
+
+const MESSAGE_RATES = [
+  { name: "publish", title: "Published" },
+  { name: "deliver_get", title: "Delivered" },
+  { name: "ack", title: "Acknowledged" },
+  { name: "confirm", title: "Confirmed" },
+  { name: "redeliver", title: "Redelivered" },
+  { name: "return_unroutable", title: "Returned" },
+  { name: "drop_unroutable", title: "Dropped, no route" },
+];
+
+const CHURN = [
+  { name: "connection_created", title: "Connections opened" },
+  { name: "connection_closed", title: "Connections closed" },
+  { name: "channel_created", title: "Channels opened" },
+  { name: "channel_closed", title: "Channels closed" },
+  { name: "queue_declared", title: "Queues declared" },
+  { name: "queue_deleted", title: "Queues deleted" },
+];
+
+export function showOverview(page) {
+  const top = head("Overview");
+  const span = rangeChoice(ranges(true), "leveret.overview.range", () => refresh());
+  const figures = h("dl", { class: "figures" });
+  const queued = lineChart("Queued messages", QUEUED, number, compact);
+  const flowing = lineChart("Message rates", MESSAGE_RATES, rate, compact);
+  const churn = lineChart("Connections, channels and queues a second", CHURN, rate, compact);
+  const node = facts([]);
+  const listeners = shortTable(LISTENER_COLUMNS, (row) => `${row.protocol} ${row.ip_address} ${row.port}`, { caption: "Listeners", empty: "None." });
+  const nodeCards = session.monitors && h("div", { class: "pair" }, card("Node", node), card("Listeners", listeners.element));
+  top.actions(span.element);
+  page.show(
+    top.element,
+    h(
+      "div",
+      { class: "sections" },
+      figures,
+      h("div", { class: "pair" }, card("Queued messages", queued.element), card("Message rates", flowing.element)),
+      nodeCards,
+      cardWith("Churn", { remark: "What opens and closes all the time costs more than what stays open." }, churn.element),
+    ),
+  );
+
+  async function load() {
+    const query = samplesOf(span.range, "lengths", "msg_rates");
+    const overview = await get(["overview"], query, page.signal);
+    const { object_totals: totals, queue_totals: messages, message_stats: stats, churn_rates: churned } = overview;
+    showFigures(figures, [
+      ["Queued", compactNumber(messages?.messages ?? 0)],
+      ["Published", rate(stats?.publish_details?.rate ?? 0)],
+      ["Delivered", rate(stats?.deliver_get_details?.rate ?? 0)],
+      ["Connections", totalLink("connections", totals)],
+      ["Channels", totalLink("channels", totals)],
+      ["Consumers", number(totals?.consumers ?? 0)],
+      ["Queues", totalLink("queues", totals)],
+      ["Exchanges", totalLink("exchanges", totals)],
+    ]);
+    queued.update(each(QUEUED, (name) => levels(messages?.[`${name}_details`])));
+    flowing.update(each(MESSAGE_RATES, (name) => rates(stats?.[`${name}_details`])));
+    churn.update(each(CHURN, (name) => rates(churned?.[`${name}_details`])));
+    if (session.monitors) {
+      await loadNode(overview);
+    }
+  }
+
+  async function loadNode(overview) {
+    listeners.show((overview.listeners ?? []).filter((row) => row.protocol !== "clustering"));
+    const [it] = await get(["nodes"], {}, page.signal);
+    showFacts(node, nodeFacts(it, overview));
+  }
+
+  const refresh = page.fresh(load);
+}
+
+/** Points by the names of series. */
+export function each(series, points) {
+  return Object.fromEntries(series.map(({ name }) => [name, points(name)]));
+}
+
+function compactNumber(value) {
+  return h("span", { title: number(value) }, compact(value));
+}
+
+function totalLink(name, totals) {
+  return h("a", { href: link(name) }, number(totals?.[name] ?? 0));
+}
+
+const LISTENER_COLUMNS = [
+  { title: "Protocol", name: true, show: (row) => row.protocol },
+  { title: "Address", show: (row) => row.ip_address },
+  { title: "Port", number: true, show: (row) => String(row.port) },
+];
+
+function nodeFacts(node, overview) {
+  return [
+    ["Name", node.name],
+    ["State", badges(badge(node.running ? "running" : "down", node.running ? "good" : "bad"), node.mem_alarm && badge("memory alarm", "bad"), node.disk_free_alarm && badge("disk alarm", "bad"))],
+    ["Version", `${overview.product_name ?? ""} ${overview.product_version ?? ""}, answers as RabbitMQ ${overview.rabbitmq_version}`],
+    ["Up for", duration(node.uptime)],
+    ["Memory", `${bytes(node.mem_used)} of ${bytes(node.mem_limit)} before publishers are held`],
+    ["Disk", `${bytes(node.disk_free)} free, publishers are held below ${bytes(node.disk_free_limit)}`],
+    ["File descriptors", `${number(node.fd_used)} of ${number(node.fd_total)}`],
+    ["Sockets", `${number(node.sockets_used)} of ${number(node.sockets_total)}`],
+    ["Written", node.io_write_bytes_details && byteRate(node.io_write_bytes_details.rate)],
+  ];
+}

@@ -1,0 +1,59 @@
+/** One channel: what flows through it, what is out with its client, its consumers. */
+
+import { get } from "../../api/client.js";
+import { h } from "../../dom/element.js";
+import { compact, number, rate } from "../../dom/format.js";
+import { link } from "../../router.js";
+import { lineChart, rangeChoice } from "../../widgets/charts.js";
+import { badge, facts, showFacts, state } from "../../widgets/facts.js";
+import { card, cardWith, head } from "../../widgets/frame.js";
+import { ranges, rates, samplesOf } from "../../widgets/samples.js";
+import { shortTable } from "../../widgets/tables.js";
+import { each } from "../overview.js";
+import { CONSUMER_COLUMNS } from "../objects/consumers.js";
+import { prefetch } from "./channels.js";
+
+const FLOWS = [
+  { name: "publish", title: "Published" },
+  { name: "confirm", title: "Confirmed" },
+  { name: "deliver_get", title: "Delivered" },
+  { name: "ack", title: "Acknowledged" },
+  { name: "redeliver", title: "Redelivered" },
+  { name: "return_unroutable", title: "Returned" },
+];
+
+export function showChannel(page) {
+  const { name } = page.names;
+  const top = head(name, { trail: [["Channels", link("channels")]] });
+  const span = rangeChoice(ranges(false), "leveret.channel.range", () => refresh());
+  const chart = lineChart("Message rates", FLOWS, rate, compact);
+  const about = facts([]);
+  const consumers = shortTable(CONSUMER_COLUMNS, (row) => row.consumer_tag, { caption: "Consumers", empty: "It has no consumer." });
+  page.show(
+    top.element,
+    h("div", { class: "sections" }, cardWith("Message rates", { actions: [span.element] }, chart.element), card("Channel", about), card("Consumers", consumers.element)),
+  );
+
+  async function load() {
+    const channel = await get(["channels", name], samplesOf(span.range, "msg_rates"), page.signal);
+    top.about(state(channel.state), channel.confirm && badge("confirms", "accent"), channel.transactional && badge("transactions", "accent"));
+    chart.update(each(FLOWS, (flow) => rates(channel.message_stats?.[`${flow}_details`])));
+    showFacts(about, channelFacts(channel));
+    consumers.show(channel.consumer_details ?? []);
+  }
+
+  const refresh = page.fresh(load);
+}
+
+function channelFacts(channel) {
+  const connection = channel.connection_details?.name;
+  return [
+    ["Connection", connection && h("a", { href: link("connections", connection) }, connection)],
+    ["User", channel.user],
+    ["Virtual host", channel.vhost],
+    ["Prefetch", prefetch(channel)],
+    ["Unacknowledged", number(channel.messages_unacknowledged)],
+    ["Unconfirmed", channel.confirm && number(channel.messages_unconfirmed)],
+    ["Uncommitted", channel.transactional && `${number(channel.messages_uncommitted)} messages, ${number(channel.acks_uncommitted)} acknowledgements`],
+  ];
+}

@@ -1,0 +1,49 @@
+/** The list of channels. */
+
+import { session } from "../../api/session.js";
+import { h } from "../../dom/element.js";
+import { number, rate } from "../../dom/format.js";
+import { link } from "../../router.js";
+import { badge, badges, state } from "../../widgets/facts.js";
+import { head } from "../../widgets/frame.js";
+import { serverList } from "../../widgets/server_list.js";
+
+export const CHANNEL_COLUMNS = [
+  { title: "Channel", name: true, sort: "name", show: (row) => h("a", { href: link("channels", row.name) }, row.name) },
+  { title: "State", sort: "state", needs: ["state", "confirm", "transactional", "idle_since"], show: modes },
+  { title: "Prefetch", number: true, sort: "prefetch_count", needs: ["prefetch_count", "global_prefetch_count"], show: prefetch },
+  { title: "Unacked", number: true, sort: "messages_unacknowledged", show: (row) => number(row.messages_unacknowledged) },
+  { title: "Unconfirmed", number: true, sort: "messages_unconfirmed", show: (row) => number(row.messages_unconfirmed) },
+  { title: "Consumers", number: true, sort: "consumer_count", show: (row) => number(row.consumer_count) },
+  { title: "Publish", number: true, sort: "message_stats.publish_details.rate", show: (row) => rate(row.message_stats?.publish_details?.rate) },
+  { title: "Deliver", number: true, sort: "message_stats.deliver_get_details.rate", show: (row) => rate(row.message_stats?.deliver_get_details?.rate) },
+  { title: "Ack", number: true, sort: "message_stats.ack_details.rate", show: (row) => rate(row.message_stats?.ack_details?.rate) },
+];
+
+const WITH_USER = [
+  CHANNEL_COLUMNS[0],
+  { title: "Virtual host", sort: "vhost", show: (row) => row.vhost },
+  { title: "User", sort: "user", show: (row) => row.user },
+  ...CHANNEL_COLUMNS.slice(1),
+];
+
+function modes(row) {
+  return badges(state(row.state), row.confirm && badge("confirms", "accent"), row.transactional && badge("transactions", "accent"));
+}
+
+export function prefetch(row) {
+  const limits = [row.prefetch_count && number(row.prefetch_count), row.global_prefetch_count && `${number(row.global_prefetch_count)} in all`];
+  return limits.filter(Boolean).join(", ") || "any";
+}
+
+export function showChannels(page) {
+  const top = head("Channels");
+  const list = serverList(page, {
+    parts: session.vhost ? ["vhosts", session.vhost, "channels"] : ["channels"],
+    columns: WITH_USER,
+    key: (row) => row.name,
+    noun: "channel",
+    empty: "No channel is open.",
+  });
+  page.show(top.element, list.element);
+}

@@ -1,0 +1,89 @@
+/** One connection: what flows, its client, its channels, and its end. */
+
+import { get, remove } from "../../api/client.js";
+import { session } from "../../api/session.js";
+import { h } from "../../dom/element.js";
+import { byteRate, bytes, moment, number } from "../../dom/format.js";
+import { link } from "../../router.js";
+import { lineChart, rangeChoice } from "../../widgets/charts.js";
+import { confirmed } from "../../widgets/dialogs.js";
+import { argumentLines, badge, facts, showFacts, state } from "../../widgets/facts.js";
+import { button, card, cardWith, head } from "../../widgets/frame.js";
+import { ranges, rates, samplesOf } from "../../widgets/samples.js";
+import { shortTable } from "../../widgets/tables.js";
+import { CHANNEL_COLUMNS } from "./channels.js";
+
+const FLOWS = [
+  { name: "recv_oct", title: "From the client" },
+  { name: "send_oct", title: "To the client" },
+];
+
+export function showConnection(page) {
+  const { name } = page.names;
+  const top = head(name, { trail: [["Connections", link("connections")]] });
+  const span = rangeChoice(ranges(false), "leveret.connection.range", () => refresh());
+  const chart = lineChart("Bytes a second", FLOWS, byteRate, bytes);
+  const about = facts([]);
+  const client = facts([]);
+  const channels = shortTable(CHANNEL_COLUMNS, (row) => row.name, { caption: "Channels", empty: "It has no channel open." });
+  page.show(
+    top.element,
+    h(
+      "div",
+      { class: "sections" },
+      cardWith("Bytes", { actions: [span.element] }, chart.element),
+      h("div", { class: "pair" }, card("Connection", about), card("What the client says of itself", client)),
+      card("Channels", channels.element),
+    ),
+  );
+
+  async function load() {
+    const [connection, itsChannels] = await Promise.all([
+      get(["connections", name], samplesOf(span.range, "data_rates"), page.signal),
+      get(["connections", name, "channels"], {}, page.signal),
+    ]);
+    top.about(state(connection.state), connection.ssl && badge("TLS", "accent"), badge(connection.vhost));
+    if (session.administrates || connection.user === session.name) {
+      top.actions(closeButton(name));
+    }
+    chart.update({ recv_oct: rates(connection.recv_oct_details), send_oct: rates(connection.send_oct_details) });
+    showFacts(about, connectionFacts(connection));
+    showFacts(client, Object.entries(connection.client_properties ?? {}).map(([key, value]) => [key, typeof value === "object" ? argumentLines(value) : String(value)]));
+    channels.show(itsChannels);
+  }
+
+  const refresh = page.fresh(load);
+}
+
+function closeButton(name) {
+  const ask = () =>
+    confirmed({
+      title: "Close this connection?",
+      text: [`The client at ${name} is sent away.`, "What it has not acknowledged returns to its queues. Most clients connect again by themselves."],
+      action: "Close the connection",
+      run: async () => {
+        await remove(["connections", name], { headers: { "x-reason": "Closed from the management page" } });
+        location.hash = link("connections");
+      },
+    });
+  return button("Close…", ask, "danger");
+}
+
+function connectionFacts(connection) {
+  const tls = connection.ssl && [connection.ssl_protocol, connection.ssl_cipher].filter(Boolean).join(", ");
+  return [
+    ["User", connection.user],
+    ["Virtual host", connection.vhost],
+    ["Logged in by", connection.auth_mechanism],
+    ["Protocol", connection.protocol],
+    ["TLS", tls || ""],
+    ["Certificate", connection.peer_cert_subject],
+    ["Connected", moment(connection.connected_at)],
+    ["Heartbeat", connection.timeout ? `${number(connection.timeout)} s` : "none"],
+    ["Largest frame", bytes(connection.frame_max)],
+    ["Channels", `${number(connection.channels)} of ${connection.channel_max ? number(connection.channel_max) : "any number"}`],
+    ["Received", bytes(connection.recv_oct)],
+    ["Sent", bytes(connection.send_oct)],
+    ["Waiting to be sent", connection.send_pend ? bytes(connection.send_pend) : ""],
+  ];
+}

@@ -1,0 +1,56 @@
+/** Facts about one thing: names with values, numbers in a row, states, tables of arguments. */
+
+import { h, show } from "../dom/element.js";
+
+/** Fill a list of facts: pairs of a name and a value, or null to leave one out. */
+export function showFacts(list, pairs) {
+  const kept = pairs.filter((pair) => pair && pair[1] !== undefined && pair[1] !== null && pair[1] !== "");
+  show(list, ...kept.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, ...[value].flat())]));
+}
+
+export function facts(pairs) {
+  const list = h("dl", { class: "facts" });
+  showFacts(list, pairs);
+  return list;
+}
+
+/** Numbers in a row: triples of a name, a value, and whether it is bad. */
+export function showFigures(list, figures) {
+  show(
+    list,
+    ...figures
+      .filter(Boolean)
+      .map(([name, value, bad]) => h("div", { class: bad ? "bad" : "" }, h("dt", {}, name), h("dd", {}, ...[value].flat()))),
+  );
+}
+
+export function badge(text, kind = "") {
+  return h("span", { class: `badge ${kind}`.trim() }, text);
+}
+
+export function badges(...items) {
+  return h("span", { class: "badges" }, ...items);
+}
+
+const STATES = { running: "good", idle: "", up: "good", flow: "warning", blocking: "warning", blocked: "bad", closing: "warning", down: "bad", stopped: "bad" };
+
+export function state(name) {
+  return name ? badge(name, STATES[name] ?? "") : "";
+}
+
+/** Names with values of any kind, one a line; "" where there is none. */
+export function argumentLines(table) {
+  const entries = Object.entries(table ?? {});
+  return entries.length ? h("ul", {}, ...entries.map(([name, value]) => h("li", {}, h("span", { class: "soft" }, `${name}: `), plain(value)))) : "";
+}
+
+export function plain(value) {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+/** How much of something is used, from 0 to 1. */
+export function showMeter(meter, share, bad) {
+  meter.className = bad ? "meter bad" : "meter";
+  meter.setAttribute("aria-valuenow", String(Math.round(share * 100)));
+  meter.querySelector("rect").setAttribute("width", String(Math.max(0, Math.min(1, share)) * 100));
+}

@@ -1,0 +1,73 @@
+/** Histograms of cumulative buckets `[upper bound, count]`, and what can be said of the time between two of them. */
+
+import { h, show, svg } from "../dom/element.js";
+import { number } from "../dom/format.js";
+
+const WIDTH = 600;
+const HEIGHT = 150;
+const BOTTOM = 22;
+const TOP = 8;
+
+/** What was counted between two answers: {count, sum, buckets: [[bound, count of this bucket alone]]}. */
+export function between(earlier, later) {
+  const before = new Map((earlier?.buckets ?? []).map(([bound, count]) => [String(bound), count]));
+  let below = 0;
+  const buckets = later.buckets.map(([bound, count]) => {
+    const grown = count - (before.get(String(bound)) ?? 0);
+    const own = Math.max(0, grown - below);
+    below = grown;
+    return [bound, own];
+  });
+  return { count: later.count - (earlier?.count ?? 0), sum: later.sum - (earlier?.sum ?? 0), buckets };
+}
+
+export function mean({ count, sum }) {
+  return count > 0 ? sum / count : NaN;
+}
+
+/** The value below which this share of what was counted lies, by straight lines within a bucket; NaN for none. */
+export function quantile({ count, buckets }, share) {
+  if (count <= 0) {
+    return NaN;
+  }
+  let [left, lower] = [count * share, 0];
+  for (const [bound, own] of buckets) {
+    if (left <= own) {
+      return bound === null ? lower : lower + ((bound - lower) * left) / (own || 1);
+    }
+    left -= own;
+    lower = bound ?? lower;
+  }
+  return lower;
+}
+
+/** Bars, one for each bucket that holds something, and those between. `say` names a bound. */
+export class HistogramChart {
+  constructor(title, say) {
+    this.say = say;
+    this.picture = svg("svg", { role: "img", "aria-label": title, viewBox: `0 0 ${WIDTH} ${HEIGHT}` });
+    this.element = h("figure", { class: "chart histogram" }, this.picture);
+  }
+
+  update({ count, buckets }) {
+    const first = buckets.findIndex(([, own]) => own > 0);
+    if (first < 0 || count <= 0) {
+      show(this.picture, svg("text", { class: "tick-text", x: WIDTH / 2, y: HEIGHT / 2, "text-anchor": "middle" }, "Nothing yet"));
+      return;
+    }
+    const last = buckets.findLastIndex(([, own]) => own > 0);
+    const shown = buckets.slice(first, last + 1);
+    const most = Math.max(...shown.map(([, own]) => own));
+    const step = WIDTH / Math.max(shown.length, 6);
+    show(this.picture, svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }), ...shown.flatMap(([bound, own], place) => this._bar(bound, own, place, step, most)));
+  }
+
+  _bar(bound, own, place, step, most) {
+    const height = (own / most) * (HEIGHT - BOTTOM - TOP);
+    const label = bound === null ? "more" : `≤ ${this.say(bound)}`;
+    return [
+      svg("rect", { class: "bar", x: place * step + step * 0.12, width: step * 0.76, y: HEIGHT - BOTTOM - height, height, rx: 2 }, svg("title", {}, `${label}: ${number(own)}`)),
+      svg("text", { class: "tick-text", x: (place + 0.5) * step, y: HEIGHT - 7, "text-anchor": "middle" }, label),
+    ];
+  }
+}

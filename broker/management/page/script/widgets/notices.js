@@ -1,0 +1,39 @@
+/** Short remarks on what was done, in the corner; they go by themselves. Errors stay until they are closed. */
+
+import { h } from "../dom/element.js";
+
+const SECONDS = 5;
+const corner = h("div", { class: "notices" });
+
+function notice(text, bad) {
+  const close = h("button", { class: "plain", type: "button", "aria-label": "Close" }, "✕");
+  const element = h("div", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : "status" }, h("p", {}, text), close);
+  close.addEventListener("click", () => element.remove());
+  document.body.append(corner);
+  corner.append(element);
+  return element;
+}
+
+export function say(text) {
+  const element = notice(text, false);
+  setTimeout(() => element.remove(), SECONDS * 1000);
+}
+
+export function complain(error) {
+  console.info(`refused: ${error.message}`);
+  notice(error.message, true);
+}
+
+/** Do something that the broker may refuse; say that it is done, or why not. True if it is. */
+export async function attempt(action, done) {
+  try {
+    const result = await action();
+    if (done) {
+      say(typeof done === "function" ? done(result) : done);
+    }
+    return true;
+  } catch (error) {
+    complain(error);
+    return false;
+  }
+}

@@ -1,0 +1,88 @@
+/**
+ * Tables whose rows stay where they are when their contents change: so focus, selection and the place on the page last.
+ *
+ * A column is {title, show, number, name, short, sort, needs}: `show` gives text or an element for a row; `sort` is what the
+ * broker sorts by; `needs` are the API's columns that it takes.
+ */
+
+import { h, show } from "../dom/element.js";
+
+export class Table {
+  /** `sorted(column)` is called when the head of a column that can be sorted is pressed. */
+  constructor(columns, key, { caption, sorted = null } = {}) {
+    this.columns = columns;
+    this.key = key;
+    this.rows = new Map();
+    this.heads = columns.map((column) => this._head(column, sorted));
+    this.body = h("tbody");
+    this.element = h(
+      "table",
+      { class: "table" },
+      h("caption", { class: "out-of-sight" }, caption),
+      h("thead", {}, h("tr", {}, ...this.heads)),
+      this.body,
+    );
+  }
+
+  _head(column, sorted) {
+    const title = column.title || h("span", { class: "out-of-sight" }, "Actions");
+    const content = column.sort && sorted ? h("button", { type: "button", onclick: () => sorted(column) }, title) : title;
+    return h("th", { scope: "col", class: column.number ? "number" : "" }, content);
+  }
+
+  /** Say by which column the rows are sorted. */
+  mark(sort, reverse) {
+    this.columns.forEach((column, place) => {
+      if (column.sort && column.sort === sort) {
+        this.heads[place].setAttribute("aria-sort", reverse ? "descending" : "ascending");
+      } else {
+        this.heads[place].removeAttribute("aria-sort");
+      }
+    });
+  }
+
+  show(items) {
+    const rows = new Map();
+    items.forEach((item, place) => {
+      const key = this.key(item);
+      const row = this.rows.get(key) ?? this._row();
+      this._fill(row, item);
+      rows.set(key, row);
+      if (this.body.children[place] !== row) {
+        this.body.insertBefore(row, this.body.children[place] ?? null);
+      }
+    });
+    while (this.body.children.length > items.length) {
+      this.body.lastChild.remove();
+    }
+    this.rows = rows;
+  }
+
+  _row() {
+    return h("tr", {}, ...this.columns.map(cell));
+  }
+
+  _fill(row, item) {
+    this.columns.forEach((column, place) => show(row.children[place], column.show(item)));
+  }
+}
+
+function cell(column) {
+  const kind = [column.number && "number", column.name && "name", column.short && "short"].filter(Boolean).join(" ");
+  return h("td", { class: kind, "data-label": column.title || undefined });
+}
+
+/** A table of what is there as a whole, with a text for none. */
+export function shortTable(columns, key, { caption, empty }) {
+  const table = new Table(columns, key, { caption });
+  const none = h("p", { class: "empty", hidden: true }, empty);
+  const element = h("div", {}, h("div", { class: "inset" }, table.element), none);
+  return {
+    element,
+    show(items) {
+      table.show(items);
+      table.element.parentElement.hidden = items.length === 0;
+      none.hidden = items.length > 0;
+    },
+  };
+}
