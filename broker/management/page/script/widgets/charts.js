@@ -174,13 +174,15 @@ function round(value) {
   return Math.round(value * 10) / 10;
 }
 
-/** A round number at or above the highest value, so that the lines of the grid stand at round numbers too. */
+/** Where the chart ends: at or above the highest value, so that each line of the grid stands at a round number. */
 function ceiling(highest) {
   if (highest <= 0) {
-    return 4;
+    return LINES;
   }
-  const unit = 10 ** Math.floor(Math.log10(highest));
-  return unit * [1, 1.2, 1.6, 2, 2.4, 3.2, 4, 6, 8, 10].find((step) => highest <= step * unit * 1.0000001);
+  const step = highest / LINES;
+  const unit = 10 ** Math.floor(Math.log10(step));
+  const steps = unit === 1 ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10]; // small numbers are counts as a rule
+  return LINES * unit * steps.find((each) => step <= each * unit * 1.0000001);
 }
 
 /** Buttons that choose a time span; `chosen` is called with what `ranges` has for it. */

@@ -28,8 +28,10 @@ export function badge(text, kind = "") {
   return h("span", { class: `badge ${kind}`.trim() }, text);
 }
 
+/** Labels side by side; "" for none. */
 export function badges(...items) {
-  return h("span", { class: "badges" }, ...items);
+  const shown = items.filter(Boolean);
+  return shown.length ? h("span", { class: "badges" }, ...shown) : "";
 }
 
 const STATES = { running: "good", idle: "", up: "good", flow: "warning", blocking: "warning", blocked: "bad", closing: "warning", down: "bad", stopped: "bad" };

@@ -3,10 +3,11 @@
 import { h, show, svg } from "../dom/element.js";
 import { number } from "../dom/format.js";
 
-const WIDTH = 600;
 const HEIGHT = 150;
 const BOTTOM = 22;
 const TOP = 8;
+const BARS_MIN = 6;
+const LABEL_WIDTH = 64;
 
 /** What was counted between two answers: {count, sum, buckets: [[bound, count of this bucket alone]]}. */
 export function between(earlier, later) {
@@ -45,29 +46,43 @@ export function quantile({ count, buckets }, share) {
 export class HistogramChart {
   constructor(title, say) {
     this.say = say;
-    this.picture = svg("svg", { role: "img", "aria-label": title, viewBox: `0 0 ${WIDTH} ${HEIGHT}` });
+    this.shown = { count: 0, buckets: [] };
+    this.picture = svg("svg", { role: "img", "aria-label": title });
     this.element = h("figure", { class: "chart histogram" }, this.picture);
+    new ResizeObserver(() => this._draw()).observe(this.picture);
   }
 
-  update({ count, buckets }) {
+  update(histogram) {
+    this.shown = histogram;
+    this._draw();
+  }
+
+  _draw() {
+    const width = this.picture.clientWidth || 600;
+    this.picture.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
+    const { buckets } = this.shown;
     const first = buckets.findIndex(([, own]) => own > 0);
-    if (first < 0 || count <= 0) {
-      show(this.picture, svg("text", { class: "tick-text", x: WIDTH / 2, y: HEIGHT / 2, "text-anchor": "middle" }, "Nothing yet"));
+    if (first < 0) {
+      show(this.picture, svg("text", { class: "tick-text", x: width / 2, y: HEIGHT / 2, "text-anchor": "middle" }, "Nothing yet"));
       return;
     }
-    const last = buckets.findLastIndex(([, own]) => own > 0);
-    const shown = buckets.slice(first, last + 1);
-    const most = Math.max(...shown.map(([, own]) => own));
-    const step = WIDTH / Math.max(shown.length, 6);
-    show(this.picture, svg("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }), ...shown.flatMap(([bound, own], place) => this._bar(bound, own, place, step, most)));
+    const bars = buckets.slice(first, buckets.findLastIndex(([, own]) => own > 0) + 1);
+    const most = Math.max(...bars.map(([, own]) => own));
+    const step = width / Math.max(bars.length, BARS_MIN);
+    const named = Math.ceil(LABEL_WIDTH / step);
+    show(
+      this.picture,
+      svg("line", { class: "grid", x1: 0, x2: width, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }),
+      ...bars.flatMap((bar, place) => this._bar(bar, place * step, step, most, place % named === 0)),
+    );
   }
 
-  _bar(bound, own, place, step, most) {
+  _bar([bound, own], left, step, most, named) {
     const height = (own / most) * (HEIGHT - BOTTOM - TOP);
     const label = bound === null ? "more" : `≤ ${this.say(bound)}`;
     return [
-      svg("rect", { class: "bar", x: place * step + step * 0.12, width: step * 0.76, y: HEIGHT - BOTTOM - height, height, rx: 2 }, svg("title", {}, `${label}: ${number(own)}`)),
-      svg("text", { class: "tick-text", x: (place + 0.5) * step, y: HEIGHT - 7, "text-anchor": "middle" }, label),
+      svg("rect", { class: "bar", x: left + step * 0.12, width: step * 0.76, y: HEIGHT - BOTTOM - height, height, rx: 2 }, svg("title", {}, `${label}: ${number(own)}`)),
+      named && svg("text", { class: "tick-text", x: left + step / 2, y: HEIGHT - 7, "text-anchor": "middle" }, label),
     ];
   }
 }

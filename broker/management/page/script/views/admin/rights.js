@@ -10,7 +10,7 @@ import { button } from "../../widgets/frame.js";
 import { say } from "../../widgets/notices.js";
 
 const USER = { title: "User", name: true, sort: "user", show: (row) => h("a", { href: link("users", row.user) }, row.user) };
-const VHOST = { title: "Virtual host", name: true, sort: "vhost", show: (row) => h("a", { href: link("vhosts", row.vhost) }, row.vhost) };
+const VHOST = { title: "Virtual host", sort: "vhost", show: (row) => h("a", { href: link("vhosts", row.vhost) }, row.vhost) };
 
 function pattern(title, name) {
   return { title, sort: name, show: (row) => h("span", { class: "mono" }, row[name] === "" ? "(nothing)" : row[name]) };
@@ -27,7 +27,7 @@ export function topicColumns(of, changed) {
 }
 
 function ends(of) {
-  return [of !== "user" && USER, of !== "vhost" && VHOST].filter(Boolean);
+  return [of !== "user" && USER, of !== "vhost" && { ...VHOST, name: of === "user" }].filter(Boolean);
 }
 
 function clearing(clear) {

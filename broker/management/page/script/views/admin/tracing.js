@@ -42,7 +42,7 @@ export function showTracing(page) {
     h(
       "div",
       { class: "sections" },
-      cardWith("Trace", { remark: REMARK }, h("div", { class: "fields" }, vhost.element, pattern.element, h("div", { class: "field" }, h("span", { class: "title" }, " "), toggle)), problem),
+      cardWith("Trace", { remark: REMARK }, h("div", { class: "fields" }, vhost.element, pattern.element, h("div", { class: "field" }, h("span", { class: "title" }, "\u00a0"), h("div", { class: "actions" }, toggle))), problem),
       figures,
       h("section", { class: "card flush" }, table.element, nothing),
     ),

@@ -32,7 +32,7 @@ export async function showUser(page) {
       card("Topic permissions", topics.element),
       card("Set a topic permission", topicForm({ user: name, changed })),
       h("div", { class: "pair" }, card("Tags", tagForm(first, changed)), card("Password", passwordForm(name))),
-      card("Limits", limits, limitForm(USER_LIMITS, ["user-limits", name], changed)),
+      card("Limits", h("div", { class: "sections" }, limits, limitForm(USER_LIMITS, ["user-limits", name], changed))),
     ),
   );
 

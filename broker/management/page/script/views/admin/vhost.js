@@ -8,7 +8,7 @@ import { link } from "../../router.js";
 import { confirmed } from "../../widgets/dialogs.js";
 import { badge, showFigures } from "../../widgets/facts.js";
 import { choiceField, form, textField } from "../../widgets/forms.js";
-import { button, card, cardWith, head } from "../../widgets/frame.js";
+import { button, card, head } from "../../widgets/frame.js";
 import { say } from "../../widgets/notices.js";
 import { shortTable } from "../../widgets/tables.js";
 import { VHOST_LIMITS, limitForm, limitLines } from "./limits.js";
@@ -30,7 +30,7 @@ export async function showVhost(page) {
       "div",
       { class: "sections" },
       figures,
-      h("div", { class: "pair" }, card("Description", descriptionForm(first, changed)), cardWith("Limits", {}, limits, limitForm(VHOST_LIMITS, ["vhost-limits", name], changed))),
+      h("div", { class: "pair" }, card("Description", descriptionForm(first, changed)), card("Limits", h("div", { class: "sections" }, limits, limitForm(VHOST_LIMITS, ["vhost-limits", name], changed)))),
       card("Permissions", permissions.element),
       card("Set permissions", permissionForm({ vhost: name, changed })),
       card("Topic permissions", topics.element),
@@ -48,7 +48,7 @@ export async function showVhost(page) {
     top.about(...(vhost.tags ?? []).map((tag) => badge(tag)), vhost.tracing && badge("traced", "warning"));
     showFigures(figures, [
       ["Ready", number(vhost.messages_ready ?? 0)],
-      ["Unacknowledged", number(vhost.messages_unacknowledged ?? 0)],
+      ["Unacked", number(vhost.messages_unacknowledged ?? 0)],
       ["Total", number(vhost.messages ?? 0)],
       ["May enter", number(may.length)],
     ]);

@@ -32,7 +32,7 @@ export function showCrash(page) {
         "div",
         { class: "pair" },
         cardWith("Confirmed and persistent", { remark: "Messages in durable queues whose publisher has its confirm. They are on disk: that is what the confirm says." }, h("div", { class: "verdict" }, lost, h("span", {}, "would be lost."))),
-        cardWith("Not confirmed yet", { remark: "Their publishers have no answer, and send them again when they have connected again." }, h("div", { class: "verdict open" }, open, h("span", {}, "may be gone."))),
+        cardWith("Not confirmed yet", { remark: "Their publishers have no answer, and send them again when they have connected again." }, h("div", { class: "verdict" }, open, h("span", {}, "may be gone."))),
       ),
       card("What else would not be as it is", more),
       card("Publishers without an answer", publishers.element, rest),
@@ -42,6 +42,7 @@ export function showCrash(page) {
   page.fresh(async () => {
     const now = await get(["leveret", "unconfirmed"], {}, page.signal);
     open.textContent = number(now.unconfirmed);
+    open.parentElement.classList.toggle("open", now.unconfirmed > 0);
     showFacts(more, [
       ["Transient messages", `${counted(now.transient, "message")}: not persistent, or in queues that are not durable. They end with the process, however it ends.`],
       ["In open transactions", `${counted(now.uncommitted, "message")} would be gone, as if never published.`],

@@ -15,7 +15,7 @@ const MESSAGES_MAX = 1000;
 
 /** The form of a classic or quorum queue, with the messages below it. `taken` is called when some may be gone. */
 export function browseQueue({ vhost, name, taken }) {
-  const list = h("div", { role: "status" });
+  const list = h("div", { class: "messages", role: "status" });
   const element = form({
     fields: [
       numberField("count", "Messages", { value: 10, min: 1, max: MESSAGES_MAX, required: true }),
@@ -50,7 +50,7 @@ export function browseQueue({ vhost, name, taken }) {
 
 /** The form of a stream. */
 export function browseStream({ vhost, name }) {
-  const list = h("div", { role: "status" });
+  const list = h("div", { class: "messages", role: "status" });
   const element = form({
     fields: [
       choiceField("from", "From", [["first", "The first message"], ["last", "The last chunk"], ["offset", "An offset"], ["interval", "A time ago, as 5m or 2h"]]),

@@ -107,7 +107,7 @@ function flowTab(page, queue, refresh) {
   const load = (now) => {
     showFigures(figures, [
       ["Ready", number(now.messages_ready ?? 0)],
-      ["Unacknowledged", number(now.messages_unacknowledged ?? 0)],
+      ["Unacked", number(now.messages_unacknowledged ?? 0)],
       ["Total", number(now.messages ?? 0)],
       ["Consumers", number(now.consumers ?? 0)],
       ["Incoming", rate(now.message_stats?.publish_details?.rate ?? 0)],
@@ -163,7 +163,7 @@ function messagesTab(page, { vhost, name, may, type }, refresh) {
     may.write && card("Publish to this queue", publishForm({ vhost, key: name, published: refresh })),
   );
   const load = (now) =>
-    showFigures(figures, [["Ready", number(now.messages_ready ?? 0)], ["Unacknowledged", number(now.messages_unacknowledged ?? 0)], ["Total", number(now.messages ?? 0)]]);
+    showFigures(figures, [["Ready", number(now.messages_ready ?? 0)], ["Unacked", number(now.messages_unacknowledged ?? 0)], ["Total", number(now.messages ?? 0)]]);
   return { element, query: () => ({}), load };
 }
 
