@@ -9,12 +9,14 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import trio
 import trio.testing
 
+from broker.entities.vhosts.broker import Pace
 from broker.entities.vhosts.users import Permission, User
 from broker.server.committer import CommitLimits
 from broker.server.engine import Engine, Wakeup
@@ -65,8 +67,9 @@ class TrioClock(HandClock):
 class BrokerServer:
     """A server without listeners. `settings` and `limits` hold for the clients that come after they were set.
 
-    The processor time of its turns is counted in `turn_seconds`, which only a test moves on: a machine that is busy or
-    collects garbage adds no pause to what a test measures with trio's autojump clock.
+    The processor time of its turns is counted in `turn_seconds`, which only a test moves on, and no turn is cut short
+    for the time that it takes: a machine that is busy or collects garbage adds no pause to what a test measures with
+    trio's autojump clock.
     """
 
     def __init__(self, core: Core, wakeup: Wakeup, nursery: trio.Nursery, session: SessionSettings) -> None:
@@ -131,10 +134,9 @@ async def serving(
     """A server that is running; at the end everything buffered is on disk."""
     async with trio.open_nursery() as nursery:
         wakeup = Wakeup()
-        core = Core(
-            directory, definitions=definitions, pace=wakeup.pace, clock=TrioClock(), check_invariants=check_invariants
-        )
-        server = BrokerServer(core, wakeup, nursery, session or SessionSettings())
+        pace = Pace(wakeup.call, inf, inf)
+        core = Core(directory, definitions=definitions, pace=pace, clock=TrioClock(), check_invariants=check_invariants)
+        server = BrokerServer(core, wakeup, nursery, (session or SessionSettings())._replace(turn_seconds=inf))
         server.committer.start(())
         nursery.start_soon(server.engine.run)
         try:

@@ -245,7 +245,7 @@ async def test_a_client_that_stands_in_line_is_not_called_silent(
     client, count = await beating.connect(heartbeat=10), 4000
     await client.ask(queue_declare("q"))
     async with beating.engine.line:
-        beating.nursery.start_soon(client.say, publish_frames(b"", key="q") * count)
+        beating.nursery.start_soon(client.say, publish_frames(b"x", key="q") * count)
         await eventually(lambda: beating.engine.line.statistics().tasks_waiting, "the client to stand in line")
         await let_pass(100)
         assert not client.connection.ended
