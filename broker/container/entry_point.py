@@ -17,12 +17,12 @@ from typing import NamedTuple, NoReturn
 
 from broker.cli.main import end_with
 from broker.config import Config, load
-from broker.container.enabled_plugins import EVENTS, MANAGEMENT, PROMETHEUS, Plugins, read_plugins
 from broker.container.image_environment import ImageEnvironment, read_environment
 from broker.container.own_user import find_own_user
 from broker.logs import set_up
 from broker.rabbitmq_conf.conf_translation import SETTINGS, Conf, read_conf
 from broker.rabbitmq_conf.conf_values import addresses
+from broker.rabbitmq_conf.enabled_plugins import EVENTS, MANAGEMENT, PROMETHEUS, Plugins, read_plugins
 
 log = logging.getLogger("leveret.container")
 

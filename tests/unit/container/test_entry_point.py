@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from broker.config import ConfigError
-from broker.container.enabled_plugins import read_plugins
 from broker.container.entry_point import read_image
 from broker.container.image_environment import ImageEnvironment
+from broker.rabbitmq_conf.enabled_plugins import read_plugins
 from broker.wire.methods import ConnectionTune
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.contents import PERSISTENT
