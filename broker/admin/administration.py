@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import trio
 
@@ -35,11 +35,61 @@ class DefinitionWriter(Protocol):
         """Everything that is on disk. Raises DefinitionsError."""
 
 
+class Process(Protocol):
+    """The process that the broker runs in. Sizes are bytes."""
+
+    node_name: str
+    memory_total: int
+    """Of the machine, or of the container where that is less."""
+
+    def settings(self) -> dict[str, Any]:
+        """The settings by section, without secrets."""
+
+    def listeners(self) -> list[dict[str, Any]]:
+        """Where clients come in: interface, port, protocol and purpose of each address."""
+
+    def certificates(self) -> list[dict[str, Any]]:
+        """The certificates in use: file, subject, and until when they hold, in seconds since the epoch."""
+
+    def memory(self) -> dict[str, int]:
+        """What takes how much memory."""
+
+    def limit_memory(self, fraction: float | None, size: int) -> None:
+        """Publishers wait from now on above this fraction of all memory or, where it is None, above this size."""
+
+    def limit_disk(self, size: int) -> None:
+        """Publishers wait from now on below so much free disk."""
+
+    def log_files(self) -> list[str]:
+        """Where the log goes."""
+
+    def log_level(self, level: str) -> None:
+        """Log from this level on; `none` is for nothing."""
+
+    def stop(self) -> None:
+        """Have the process end as on SIGTERM."""
+
+
+class NodeIdentity(NamedTuple):
+    """The node's name, `rabbit@host`, and which of its boots this is."""
+
+    name: str
+    boot: int
+
+    def pid(self, number: int, channel: int = 0) -> str:
+        """What stands for an Erlang process id where RabbitMQ shows one: a text of that form, of one thing for good.
+
+        `number` is that of a connection, with the number of a channel on it, or a queue's id.
+        """
+        return f"<{self.name}.{self.boot}.{number}.{channel}>"
+
+
 class Administration:
     """What commands work on: a broker with its connections and its definitions, and what they ask of its server.
 
     `end_turn` delivers and sends what is ready, and sees to the disk; `copy_stores` copies both stores into a new
-    directory; `status` is how the process does, its listeners, memory, disk and message store.
+    directory; `status` is how the process does, its listeners, memory, disk and message store; `process` is what of it
+    can be asked and changed.
     """
 
     def __init__(
@@ -51,6 +101,7 @@ class Administration:
         end_turn: Callable[[], None],
         copy_stores: Callable[[Path], Awaitable[None]],
         status: Callable[[], dict[str, Any]],
+        process: Process,
     ) -> None:
         self.broker = broker
         self.users = broker.users
@@ -59,8 +110,14 @@ class Administration:
         self.end_turn = end_turn
         self.copy_stores = copy_stores
         self.status = status
+        self.process = process
         self.turns = trio.Lock()
         """Changes happen one after the other, so that what one has checked still holds when it is written."""
+
+    @property
+    def node(self) -> NodeIdentity:
+        """What this node is called."""
+        return NodeIdentity(self.process.node_name, self.broker.boot)
 
     async def change(self, *changes: Change) -> None:
         """Have changes written together, and take effect. Raises ConnectionException when they cannot be."""

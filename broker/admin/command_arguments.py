@@ -5,6 +5,7 @@ Errors name an argument and never repeat its value: it may be a password.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 from broker.admin.protocol import AdministrationError
@@ -45,6 +46,18 @@ class Arguments:
     def optional(self, name: str) -> str | None:
         """A text, or None where there is none."""
         return None if self._given.get(name) is None else self.text(name)
+
+    def given(self, name: str) -> bool:
+        """There is a value, and it is not null."""
+        return self._given.get(name) is not None
+
+    def number(self, name: str, highest: float = math.inf) -> float:
+        """A number from 0 up, at most `highest`."""
+        value = self.value(name)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= highest:
+            limit = f"to {highest:g}" if highest < math.inf else "up"
+            raise invalid(f"argument {name}: expected a number from 0 {limit}")
+        return value
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A list of texts, without repetitions."""

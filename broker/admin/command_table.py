@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-from broker.admin import listing, maintenance, permission_admin, tracing_admin, user_admin, vhost_admin
+from broker.admin import maintenance, permission_admin, tracing_admin, user_admin, vhost_admin
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.definitions import definitions_export, definitions_import
+from broker.admin.listing import Listing, Row, rows
+from broker.admin.listings import access_listing, client_listing, queue_listing, topology_listing
+from broker.admin.node import connection_admin, feature_flags, node_admin
 from broker.admin.protocol import AdministrationError
 from broker.admin.settings import limit_admin, parameter_admin, policy_admin
 from broker.wire.amqp_errors import AmqpError
@@ -20,23 +23,35 @@ QUESTIONS: dict[str, Callable[[Administration, Arguments], object]] = {
     "ping": maintenance.ping,
     "status": maintenance.status,
     "authenticate_user": user_admin.authenticate_user,
-    "list_users": listing.list_users,
-    "list_vhosts": listing.list_vhosts,
-    "list_permissions": listing.list_permissions,
-    "list_user_permissions": listing.list_user_permissions,
-    "list_topic_permissions": listing.list_topic_permissions,
+    "environment": node_admin.environment,
+    "memory": node_admin.memory,
+    "enable_feature_flag": feature_flags.enable_feature_flag,
     "list_policies": policy_admin.list_policies,
     "list_operator_policies": policy_admin.list_operator_policies,
     "list_parameters": parameter_admin.list_parameters,
     "list_global_parameters": parameter_admin.list_global_parameters,
-    "list_queues": listing.list_queues,
-    "list_exchanges": listing.list_exchanges,
-    "list_bindings": listing.list_bindings,
-    "list_consumers": listing.list_consumers,
-    "list_connections": listing.list_connections,
-    "list_channels": listing.list_channels,
 }
 """Answered from memory, at once."""
+
+LISTINGS: dict[str, Listing] = {
+    "list_users": access_listing.USERS,
+    "list_vhosts": access_listing.VHOSTS,
+    "list_permissions": access_listing.PERMISSIONS,
+    "list_user_permissions": access_listing.USER_PERMISSIONS,
+    "list_topic_permissions": access_listing.TOPIC_PERMISSIONS,
+    "list_user_topic_permissions": access_listing.USER_TOPIC_PERMISSIONS,
+    "list_queues": queue_listing.QUEUES,
+    "list_exchanges": topology_listing.EXCHANGES,
+    "list_bindings": topology_listing.BINDINGS,
+    "list_consumers": topology_listing.CONSUMERS,
+    "list_connections": client_listing.CONNECTIONS,
+    "list_channels": client_listing.CHANNELS,
+    "list_listeners": node_admin.LISTENERS,
+    "list_certificates": node_admin.CERTIFICATES,
+    "list_alarms": node_admin.ALARMS,
+    "list_feature_flags": feature_flags.FEATURE_FLAGS,
+}
+"""Answered row by row, from memory."""
 
 COPIES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "export_definitions": definitions_export.export_definitions,
@@ -56,6 +71,7 @@ CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "clear_user_limits": limit_admin.clear_user_limits,
     "add_vhost": vhost_admin.add_vhost,
     "put_vhost": vhost_admin.put_vhost,
+    "update_vhost": vhost_admin.update_vhost,
     "delete_vhost": vhost_admin.delete_vhost,
     "set_vhost_limits": limit_admin.set_vhost_limits,
     "set_vhost_limit": limit_admin.set_vhost_limit,
@@ -76,7 +92,12 @@ CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "import_definitions": definitions_import.import_definitions,
     "delete_queue": maintenance.delete_queue,
     "purge_queue": maintenance.purge_queue,
-    "close_connection": maintenance.close_connection,
+    "close_connection": connection_admin.close_connection,
+    "close_connections": connection_admin.close_connections,
+    "set_vm_memory_high_watermark": node_admin.set_vm_memory_high_watermark,
+    "set_disk_free_limit": node_admin.set_disk_free_limit,
+    "set_log_level": node_admin.set_log_level,
+    "stop": node_admin.stop,
     "trace_on": tracing_admin.trace_on,
     "trace_off": tracing_admin.trace_off,
 }
@@ -86,10 +107,17 @@ SUBJECTS = ("vhost", "user", "name", "exchange", "directory")
 """The arguments that a log line repeats; never others, a password may be among them."""
 
 
+def rows_of(administration: Administration, command: str, given: Mapping[str, object]) -> Iterator[Row]:
+    """The rows of a listing, each worked out when it is asked for. Raises AdministrationError at once."""
+    return rows(LISTINGS[command], administration, Arguments(given))
+
+
 async def carry_out(administration: Administration, command: str, given: Mapping[str, object]) -> object:
     """Do what a command says; its answer, as JSON can hold it. Raises AdministrationError."""
     arguments = Arguments(given)
     try:
+        if command in LISTINGS:
+            return list(rows_of(administration, command, given))
         if command in QUESTIONS:
             return QUESTIONS[command](administration, arguments)
         if command in COPIES:

@@ -10,12 +10,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from broker.admin.command_arguments import NAME_BYTES_MAX
-from broker.wire.field_tables import Field, Table, from_python, to_python
+from broker.wire.field_tables import TYPE_NAMES, Field, Table, from_python, to_python
 
 
 def plain(table: Table) -> dict[str, Any]:
     """A table as JSON can hold it."""
     return {name: _plain(value) for name, value in to_python(table).items()}
+
+
+def typed(table: Table) -> list[list[Any]]:
+    """A table with the type of each value, as a list of [name, type, value]; of arrays, of [type, value]."""
+    return [[name, TYPE_NAMES[field.kind], _typed(field)] for name, field in table.items()]
 
 
 def table(values: Mapping[str, Any] | Sequence[Any]) -> Table:
@@ -39,6 +44,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _plain(item) for name, item in value.items()}
     return value
+
+
+def _typed(field: Field) -> Any:
+    if field.kind == "F":
+        return typed(field.value)
+    if field.kind == "A":
+        return [[TYPE_NAMES[item.kind], _typed(item)] for item in field.value]
+    return _plain(field.value)
 
 
 def _widened(value: Any) -> Any:

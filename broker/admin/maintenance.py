@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, invalid, not_found
+from broker.admin.command_arguments import Arguments, invalid
+from broker.admin.protocol import AdministrationError
 
 
 def ping(administration: Administration, arguments: Arguments) -> str:
@@ -35,20 +36,17 @@ def _totals(administration: Administration) -> dict[str, int]:
     }
 
 
-async def close_connection(administration: Administration, arguments: Arguments) -> None:
-    """Send a client away: 320 CONNECTION_FORCED with a reason."""
-    name, reason = arguments.text("name"), arguments.text("reason")
-    found = [connection for connection in administration.registry.network_connections if str(connection.peer) == name]
-    if not found:
-        raise not_found(f"no connection '{name}'")
-    for connection in found:
-        connection.force_close(reason)
-
-
 async def delete_queue(administration: Administration, arguments: Arguments) -> dict[str, int]:
-    """Delete a queue, even one in use; answers with the number of ready messages deleted with it."""
-    queue = administration.queue(arguments.text("vhost"), arguments.text("name"))
+    """Delete a queue; answers with the number of ready messages deleted with it.
+
+    With `if_unused` or `if_empty` raises AdministrationError `refused` for one with consumers, or ready messages.
+    """
     vhost = administration.vhost(arguments.text("vhost"))
+    queue = administration.queue(vhost.name, arguments.text("name"))
+    if arguments.flag("if_unused") and len(queue.consumers):
+        raise AdministrationError("refused", f"queue '{queue.name}' in vhost '{vhost.name}' in use")
+    if arguments.flag("if_empty") and queue.ready:
+        raise AdministrationError("refused", f"queue '{queue.name}' in vhost '{vhost.name}' not empty")
     return {"messages": await administration.settled(vhost.delete_queue(queue))}
 
 

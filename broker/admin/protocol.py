@@ -1,7 +1,8 @@
 """How the command line talks to a running broker: JSON lines over a Unix socket in its data directory.
 
 A request is one line, `{"command": "add_user", "arguments": {"name": ...}}`; the answer is one line, `{"ok": ...}`
-or `{"error": {"kind": "not_found", "message": "..."}}`. A connection may carry many requests, one after another.
+or `{"error": {"kind": "not_found", "message": "..."}}`. Before the last line of a long listing come others,
+`{"rows": [...]}`, with its first rows. A connection may carry many requests, one after another.
 The socket is readable by its owner alone: a process that may open it may do anything. Names that are not UTF-8
 travel as JSON escapes of their surrogates.
 """
@@ -14,7 +15,7 @@ import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 SOCKET_NAME = "leveret.sock"
 
@@ -34,6 +35,13 @@ class AdministrationError(Exception):
         self.kind = kind
 
 
+class TimedOut(AdministrationError):
+    """No answer came in the time that it was given."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("failed", message)
+
+
 class NotRunning(AdministrationError):
     """No broker answers on the data directory."""
 
@@ -41,34 +49,87 @@ class NotRunning(AdministrationError):
         super().__init__("not_running", f"{directory}: no broker is running on this data directory")
 
 
+class Conversation:
+    """One connection to a broker: a question, its answer, and the next one."""
+
+    def __init__(self, directory: Path, peer: socket.socket, answers: BinaryIO) -> None:
+        """Use `connected`."""
+        self._directory = directory
+        self._peer = peer
+        self._answers = answers
+
+    def limit(self, seconds: float | None) -> None:
+        """How long a line of an answer may take from now on; None for any time."""
+        self._peer.settimeout(seconds)
+
+    def ask(self, command: str, **arguments: object) -> Any:
+        """Have the broker carry out a command; its answer, of a listing all rows.
+
+        Raises AdministrationError with the broker's own kind and message.
+        """
+        before: list[Any] = []
+        for part, last in self._parts(command, arguments):
+            if last:
+                return before + part if before else part
+            before += part
+        raise AssertionError("an answer ends with its last part")
+
+    def rows(self, command: str, **arguments: object) -> Iterator[Any]:
+        """The rows of a listing as they come. Raises AdministrationError, perhaps in the midst of them."""
+        for part, _ in self._parts(command, arguments):
+            yield from part
+
+    def _parts(self, command: str, arguments: Mapping[str, object]) -> Iterator[tuple[Any, bool]]:
+        line = json.dumps({"command": command, "arguments": arguments})
+        with _failures(self._directory):
+            self._peer.sendall(line.encode("ascii") + b"\n")
+            while True:
+                answer = self._next()
+                yield answer.get("rows", answer.get("ok")), "rows" not in answer
+                if "rows" not in answer:
+                    return
+
+    def _next(self) -> dict[str, Any]:
+        line = self._answers.readline()
+        if not line.endswith(b"\n"):
+            raise AdministrationError("failed", f"{self._directory}: the broker ended before it answered")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise AdministrationError(answer["error"]["kind"], answer["error"]["message"])
+        return answer
+
+
+@contextmanager
+def connected(directory: Path, timeout_seconds: float | None) -> Iterator[Conversation]:
+    """A conversation with the broker that runs on `directory`. Raises NotRunning."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(timeout_seconds)
+        with _failures(directory), socket_path(directory) as path:
+            peer.connect(path)
+        with peer.makefile("rb") as answers:
+            yield Conversation(directory, peer, answers)
+
+
 def ask(directory: Path, command: str, arguments: Mapping[str, object], timeout_seconds: float | None) -> Any:
-    """Have the broker that runs on `directory` carry out a command; its answer.
+    """Have the broker that runs on `directory` carry out one command; its answer.
 
     Raises NotRunning, or AdministrationError with the broker's own kind and message.
     """
+    with connected(directory, timeout_seconds) as conversation:
+        return conversation.ask(command, **arguments)
+
+
+@contextmanager
+def _failures(directory: Path) -> Iterator[None]:
+    """What goes wrong with the socket, as an AdministrationError that says so."""
     try:
-        with socket_path(directory) as path, socket.socket(socket.AF_UNIX) as peer:
-            peer.settimeout(timeout_seconds)
-            peer.connect(path)
-            line = json.dumps({"command": command, "arguments": arguments})
-            peer.sendall(line.encode("ascii") + b"\n")
-            answer = peer.makefile("rb").readline()
+        yield
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         raise NotRunning(directory) from error
     except TimeoutError as error:
-        raise AdministrationError("failed", f"{directory}: the broker did not answer in time") from error
+        raise TimedOut(f"{directory}: the broker did not answer in time") from error
     except ConnectionError as error:
         raise AdministrationError("failed", f"{directory}: the broker ended before it answered") from error
-    return _answer(directory, answer)
-
-
-def _answer(directory: Path, line: bytes) -> Any:
-    if not line.endswith(b"\n"):
-        raise AdministrationError("failed", f"{directory}: the broker ended before it answered")
-    answer = json.loads(line)
-    if "error" in answer:
-        raise AdministrationError(answer["error"]["kind"], answer["error"]["message"])
-    return answer["ok"]
 
 
 @contextmanager

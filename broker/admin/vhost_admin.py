@@ -37,6 +37,20 @@ async def put_vhost(administration: Administration, arguments: Arguments) -> Non
         tracing_admin.switch(administration.vhost(row.name), on=tracing)
 
 
+async def update_vhost(administration: Administration, arguments: Arguments) -> None:
+    """Describe a virtual host anew: `description`, `tags` and `default_queue_type`, of which any may be left out."""
+    vhost = administration.vhost(arguments.text("name"))
+    said = vhost.description
+    if arguments.given("description"):
+        said = said._replace(description=arguments.text("description"))
+    if arguments.given("tags"):
+        said = said._replace(tags=arguments.texts("tags"))
+    if arguments.given("default_queue_type"):
+        said = said._replace(default_queue_type=arguments.text("default_queue_type"))
+    _check_queue_type(said.default_queue_type)
+    await administration.change(PutVhost(VhostRow(vhost.name, *said)))
+
+
 def _check_queue_type(queue_type: str) -> None:
     if queue_type not in ("", *QUEUE_TYPES):
         raise invalid(f"Unsupported default queue type '{queue_type}'; known: {', '.join(QUEUE_TYPES)}")

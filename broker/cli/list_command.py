@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import click
 
+from broker.admin.protocol import AdministrationError
 from broker.cli.table_output import show_rows
 from broker.cli.target_broker import Target, json_option, targeted
 
@@ -43,6 +44,10 @@ LISTINGS = {
         "list_operator_policies", ("vhost", "name", "pattern", "apply-to", "definition", "priority")
     ),
     "topic-permissions": Listing("list_topic_permissions", ("vhost", "user", "exchange", "write", "read")),
+    "listeners": Listing("list_listeners", ("interface", "port", "protocol", "purpose"), False, True),
+    "alarms": Listing("list_alarms", ("node", "resource"), False, True),
+    "certificates": Listing("list_certificates", ("file", "subject", "until"), False, True),
+    "feature-flags": Listing("list_feature_flags", ("name", "state", "desc"), False),
 }
 
 
@@ -61,8 +66,17 @@ def show(target: Target, kind: str, columns: tuple[str, ...], vhost: str | None,
     """Print a listing; with JSON and no columns named, every column that there is."""
     chosen = LISTINGS[kind]
     carry_out = target.ask if chosen.running_only else target.run
-    rows = carry_out(chosen.command, vhost=vhost) if chosen.in_vhost else carry_out(chosen.command)
-    if vhost is not None and not chosen.in_vhost:
-        rows = [row for row in rows if row.get("vhost") == vhost]
-    everything = tuple(rows[0]) if rows and as_json else chosen.columns
-    show_rows(rows, columns or everything, as_json)
+    narrowed = vhost is not None and not chosen.in_vhost and "vhost" in chosen.columns
+    wanted = columns or (() if as_json else chosen.columns)
+    arguments: dict[str, Any] = {"vhost": vhost} if chosen.in_vhost else {}
+    if wanted:
+        arguments["columns"] = [*wanted, "vhost"] if narrowed else list(wanted)
+    try:
+        rows = carry_out(chosen.command, **arguments)
+    except AdministrationError as error:
+        if error.kind != "invalid":
+            raise
+        raise click.UsageError(str(error)) from error
+    if narrowed:
+        rows = [row for row in rows if row["vhost"] == vhost]
+    show_rows(rows, wanted or (tuple(rows[0]) if rows else chosen.columns), as_json)

@@ -120,17 +120,19 @@ def _read_definitions(file: Path) -> Any:
 @click.argument("name")
 @click.argument("reason", default="Closed via the command line")
 def close_connection(target: Target, name: str, reason: str) -> None:
-    """Close the connection NAME (see `list connections`) with 320 CONNECTION_FORCED and this REASON."""
+    """Close the connection NAME (or pid, see `list connections`) with 320 CONNECTION_FORCED and this REASON."""
     target.ask("close_connection", name=name, reason=reason)
 
 
 @click.command(name="delete-queue")
 @targeted
 @vhost_option
+@click.option("--if-empty", is_flag=True, help="Not when it has ready messages.")
+@click.option("--if-unused", is_flag=True, help="Not when it has consumers.")
 @click.argument("name")
-def delete_queue(target: Target, vhost: str, name: str) -> None:
+def delete_queue(target: Target, vhost: str, if_empty: bool, if_unused: bool, name: str) -> None:
     """Delete the queue NAME with its messages."""
-    target.run("delete_queue", vhost=vhost, name=name)
+    target.run("delete_queue", vhost=vhost, name=name, if_empty=if_empty, if_unused=if_unused)
 
 
 @click.command(name="purge-queue")

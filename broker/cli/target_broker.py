@@ -54,6 +54,20 @@ class Target:
         """Carry out a command that only a running broker can. Raises AdministrationError."""
         return ask(self.directory, command, arguments, timeout_seconds)
 
+    def await_end(self) -> None:
+        """Return when no broker runs on the data directory any more. Raises StoreLocked when that takes too long."""
+        from storage.messages import lmdb_environment
+
+        deadline = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                os.close(lmdb_environment.lock(self.directory / "broker"))
+                return
+            except StoreLocked:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(LOOK_SECONDS)
+
     def run_stopped(self, command: str, **arguments: object) -> Any:
         """Carry out a command on the stores of a stopped broker. Raises AdministrationError and storage errors."""
         from broker.server.offline import run

@@ -138,6 +138,14 @@ def clear_user_limits(target: Target, name: str, limits: tuple[str, ...]) -> Non
     target.run("clear_user_limits", name=name, limits=list(limits))
 
 
+@user.command(name="limits")
+@targeted
+@json_option
+def list_user_limits(target: Target, as_json: bool) -> None:
+    """List the limits of users."""
+    _show_limits(target, "list_users", as_json)
+
+
 @click.group()
 def vhost() -> None:
     """Virtual hosts: add, delete, list, limits."""
@@ -148,11 +156,27 @@ def vhost() -> None:
 @click.argument("name")
 @click.option("--description", default="", help="What it is for.")
 @click.option("--tags", default="", metavar="TAG,...", help="Tags of your own.")
-@click.option("--default-queue-type", default="", metavar="TYPE", help="Kept and exported; all queues are classic.")
+@click.option(
+    "--default-queue-type", default="", metavar="TYPE", help="classic, quorum or stream: of queues that name none."
+)
 def add_vhost(target: Target, name: str, description: str, tags: str, default_queue_type: str) -> None:
     """Create the virtual host NAME."""
     named = [tag for tag in tags.split(",") if tag]
     target.run("add_vhost", name=name, description=description, tags=named, default_queue_type=default_queue_type)
+
+
+@vhost.command(name="set")
+@targeted
+@click.argument("name")
+@click.option("--description", help="What it is for.")
+@click.option("--tags", metavar="TAG,...", help="Tags of your own, in the place of those it has.")
+@click.option("--default-queue-type", metavar="TYPE", help="classic, quorum or stream: of queues that name none.")
+def update_vhost(
+    target: Target, name: str, description: str | None, tags: str | None, default_queue_type: str | None
+) -> None:
+    """Describe the virtual host NAME anew; what is not named stays."""
+    named = None if tags is None else [tag for tag in tags.split(",") if tag]
+    target.run("update_vhost", name=name, description=description, tags=named, default_queue_type=default_queue_type)
 
 
 @vhost.command(name="delete")
@@ -187,6 +211,21 @@ def set_vhost_limits(target: Target, name: str, definition: str) -> None:
 def clear_vhost_limits(target: Target, name: str, limits: tuple[str, ...]) -> None:
     """Lift these LIMITS of the virtual host NAME, or all of them."""
     target.run("clear_vhost_limits", name=name, limits=list(limits))
+
+
+@vhost.command(name="limits")
+@targeted
+@json_option
+def list_vhost_limits(target: Target, as_json: bool) -> None:
+    """List the limits of virtual hosts."""
+    _show_limits(target, "list_vhosts", as_json)
+
+
+def _show_limits(target: Target, command: str, as_json: bool) -> None:
+    from broker.cli.table_output import show_rows
+
+    rows = [row for row in target.run(command, columns=["name", "limits"]) if row["limits"]]
+    show_rows(rows, ("name", "limits"), as_json)
 
 
 @click.group()

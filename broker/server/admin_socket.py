@@ -21,7 +21,8 @@ import trio
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import invalid
-from broker.admin.command_table import carry_out
+from broker.admin.command_table import LISTINGS, carry_out, rows_of
+from broker.admin.listing import Row
 from broker.admin.protocol import SOCKET_NAME, AdministrationError, socket_path
 from broker.server.net.listeners import ListenError
 
@@ -29,6 +30,8 @@ log = logging.getLogger("leveret.administration")
 
 REQUEST_BYTES_MAX = 64 << 20
 RECEIVE_BYTES = 64 << 10
+PART_BYTES = 32 << 10
+"""How much of a listing is worked out before clients have their turn: a millisecond or two."""
 BACKLOG = 16
 
 
@@ -63,44 +66,64 @@ async def serve(administration: Administration, listener: trio.SocketListener) -
 async def _serve_caller(administration: Administration, stream: trio.SocketStream) -> None:
     lines = Lines(stream)
     try:
-        while True:
-            answer, last = await _answer(administration, lines)
-            if answer is not None:
-                await stream.send_all(json.dumps(answer).encode("ascii") + b"\n")
-            if last:
-                break
+        while await _answer_next(administration, lines, stream):
+            pass
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         log.debug("a caller went away before it was answered")
     finally:
         await trio.aclose_forcefully(stream)
 
 
-async def _answer(administration: Administration, lines: Lines) -> tuple[dict[str, Any] | None, bool]:
-    """What to say to the next request, and whether it is the last."""
+async def _answer_next(administration: Administration, lines: Lines, stream: trio.SocketStream) -> bool:
+    """Answer the next request; False where there is no more to be answered."""
     try:
         line = await lines.next()
     except AdministrationError as error:
-        return _refusal(error), True
+        await _say(stream, _refusal(error))
+        return False
     if line is None:
-        return None, True
+        return False
     try:
-        return {"ok": await _handle(administration, line)}, False
+        await _carry_out(administration, line, stream)
     except AdministrationError as error:
-        return _refusal(error), False
+        await _say(stream, _refusal(error))
+    except (trio.BrokenResourceError, trio.ClosedResourceError):
+        raise
     except Exception:
         log.exception("error in an administration command")
-        return _refusal(AdministrationError("failed", "internal error, the broker's log has the details")), False
+        await _say(stream, _refusal(AdministrationError("failed", "internal error, the broker's log has the details")))
+    return True
 
 
-async def _handle(administration: Administration, line: bytes) -> object:
+async def _carry_out(administration: Administration, line: bytes, stream: trio.SocketStream) -> None:
     try:
         request = json.loads(line)
     except (ValueError, RecursionError):
         raise invalid("the request is not JSON") from None
     match request:
+        case {"command": str(command), "arguments": dict(arguments)} if command in LISTINGS:
+            await _list(stream, rows_of(administration, command, arguments))
         case {"command": str(command), "arguments": dict(arguments)}:
-            return await carry_out(administration, command, arguments)
-    raise invalid("expected a request with a command and its arguments")
+            await _say(stream, {"ok": await carry_out(administration, command, arguments)})
+        case _:
+            raise invalid("expected a request with a command and its arguments")
+
+
+async def _list(stream: trio.SocketStream, rows: Iterator[Row]) -> None:
+    """Send rows, so many at a time that clients do not wait long for their turn, and no more than the caller takes."""
+    part: list[str] = []
+    size = 0
+    for row in rows:
+        part.append(json.dumps(row))
+        size += len(part[-1])
+        if size > PART_BYTES:
+            await stream.send_all(b'{"rows": [' + ", ".join(part).encode("ascii") + b"]}\n")
+            part, size = [], 0
+    await stream.send_all(b'{"ok": [' + ", ".join(part).encode("ascii") + b"]}\n")
+
+
+async def _say(stream: trio.SocketStream, answer: dict[str, Any]) -> None:
+    await stream.send_all(json.dumps(answer).encode("ascii") + b"\n")
 
 
 def _refusal(error: AdministrationError) -> dict[str, Any]:

@@ -72,6 +72,15 @@ def raise_open_files_limit() -> int:
     return soft
 
 
+def open_files() -> dict[str, int]:
+    """How many files are open, sockets among them, and how many may be; -1 where none tells."""
+    try:
+        used = sum(1 for _ in Path("/proc/self/fd").iterdir())
+    except OSError:
+        used = -1
+    return {"used": used, "limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0]}
+
+
 def memory_limit(config: Config) -> int:
     """From how many bytes of anonymous memory on publishers have to wait."""
     if config.memory.high_watermark_bytes:
@@ -123,6 +132,17 @@ def memory_used() -> int:
             if line.startswith(b"RssAnon:"):
                 return int(line.split()[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def resident_memory() -> dict[str, int]:
+    """Bytes of this process that are in memory: its own, and of files that are mapped; nothing where none tells."""
+    status = _own_status()
+    if status < 0:
+        return {"anonymous": memory_used(), "mapped": 0}
+    sizes = dict(line.split(b":", 1) for line in os.pread(status, 1 << 14, 0).splitlines() if line.startswith(b"Rss"))
+    kibibytes = {name: int(size.split()[0]) for name, size in sizes.items()}
+    mapped = kibibytes.get(b"RssFile", 0) + kibibytes.get(b"RssShmem", 0)
+    return {"anonymous": kibibytes.get(b"RssAnon", 0) * 1024, "mapped": mapped * 1024}
 
 
 @cache
@@ -188,6 +208,24 @@ class ResourceWatch:
         self._least_reusable = space.reusable_bytes()
         self._idle_since = time.monotonic()
         self.memory_limit = memory_limit(config)
+        self.disk_free_limit = config.disk.free_limit_bytes
+        memory = config.memory
+        self.memory_setting: dict[str, float] = (
+            {"absolute": memory.high_watermark_bytes}
+            if memory.high_watermark_bytes
+            else {"relative": memory.high_watermark}
+        )
+
+    def limit_memory(self, fraction: float | None, size: int) -> None:
+        """Publishers wait from now on above this fraction of all memory or, where it is None, above this size."""
+        self.memory_limit = size if fraction is None else int(memory_total() * fraction)
+        self.memory_setting = {"absolute": size} if fraction is None else {"relative": fraction}
+        self._set(MEMORY, self._memory_taken() > self.memory_limit)
+
+    def limit_disk(self, size: int) -> None:
+        """Publishers wait from now on below so much free disk."""
+        self.disk_free_limit = size
+        self.check_disk()
 
     async def watch_memory(self) -> None:
         """Look at memory again and again. Freed memory is given back before it counts as used."""
@@ -224,12 +262,12 @@ class ResourceWatch:
 
     def check_disk(self) -> None:
         """Look at the disk now."""
-        self._set(DISK, self._disk_full or self._space.room_bytes() < self._config.disk.free_limit_bytes)
+        self._set(DISK, self._disk_full or self._space.room_bytes() < self.disk_free_limit)
 
     def should_shrink(self) -> bool:
         """The store takes room on the disk that others need now, or that it has not needed for SHRINK_SECONDS."""
         reusable, now = self._space.reusable_bytes(), time.monotonic()
-        if self._space.disk_free_bytes() < self._config.disk.free_limit_bytes:
+        if self._space.disk_free_bytes() < self.disk_free_limit:
             return reusable > REUSABLE_BYTES_MIN
         self._least_reusable = min(self._least_reusable, reusable)
         if now < self._idle_since + SHRINK_SECONDS:

@@ -45,6 +45,7 @@ from broker.server.net.heartbeats import beat_forever
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport, TransportSettings
+from broker.server.node_control import Addresses, NodeControl
 from broker.server.readiness import Readiness, url
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
@@ -120,6 +121,7 @@ class Server:
         )
         self.committer = self.engine.committer
         self.transports: dict[Transport, None] = {}
+        self.control = NodeControl(config, self.registry, self.resources, self.listening)
         self.administration = Administration(
             broker,
             self.registry,
@@ -127,6 +129,7 @@ class Server:
             end_turn=self.engine.end_turn,
             copy_stores=self.copies.make,
             status=self.status,
+            process=self.control,
         )
         self.addresses: list[tuple[str, int]] = []
         self.tls_addresses: list[tuple[str, int]] = []
@@ -144,6 +147,7 @@ class Server:
         """Take clients in, and look after memory, disk and heartbeats from now on."""
         self.addresses = [listener.getsockname()[:2] for listener in bound.plain]
         self.tls_addresses = [listener.getsockname()[:2] for listener in bound.secured]
+        self.control.security = bound.security
         self.nursery.start_soon(self.resources.watch_memory)
         self.nursery.start_soon(self.resources.watch_disk, self.committer)
         self.nursery.start_soon(beat_forever, self.transports, self.engine)
@@ -218,11 +222,23 @@ class Server:
         for transport in list(self.transports):
             transport.abort()
 
+    def listening(self) -> Addresses:
+        """Where each protocol is listened for."""
+        return {
+            "amqp": self.addresses,
+            "amqp/ssl": self.tls_addresses,
+            "http": self.http_addresses,
+            "https": self.https_addresses,
+            "http/prometheus": self.metrics_addresses,
+        }
+
     def status(self) -> dict[str, Any]:
         """What this broker is and how it does. Sizes are bytes, times seconds."""
         directory, alarms = self.config.server.directory, self.broker.alarms
         return {
             "version": __version__,
+            "rabbitmq_version": self.config.identity.version,
+            "node": self.control.node_name,
             "pid": os.getpid(),
             "uptime_seconds": round(time.time() - self.started, 1),
             "data_directory": str(directory.absolute()),
@@ -232,13 +248,19 @@ class Server:
             "https_listeners": [f"{host}:{port}" for host, port in self.https_addresses],
             "metrics_listeners": [f"{host}:{port}" for host, port in self.metrics_addresses],
             "sockets": {"used": len(self.transports), "limit": self._sockets_max},
+            "file_descriptors": resource_alarms.open_files(),
+            "log_files": self.control.log_files(),
             "cluster_name": self.registry.cluster_name,
             "boot": self.broker.boot,
             "alarms": [name for name in (MEMORY, DISK) if alarms.is_raised(name)],
-            "memory": {"used_bytes": resource_alarms.memory_used(), "limit_bytes": self.resources.memory_limit},
+            "memory": {
+                "used_bytes": resource_alarms.memory_used(),
+                "limit_bytes": self.resources.memory_limit,
+                "high_watermark": self.resources.memory_setting,
+            },
             "disk": {
                 "free_bytes": self.stores.messages.space.room_bytes(),
-                "limit_bytes": self.config.disk.free_limit_bytes,
+                "limit_bytes": self.resources.disk_free_limit,
             },
             "messages": self.stores.messages.statistics()._asdict(),
         }

@@ -59,6 +59,7 @@ class Connection:
         self.broker = registry.broker
         self.settings = registry.settings
         self.peer = peer
+        self.number = next(registry.connection_numbers)
         self.phase = Phase.HEADER
         self.user = ""
         self.vhost_name = ""

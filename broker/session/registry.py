@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
@@ -28,6 +29,7 @@ class Registry:
         self.broker = broker
         self.settings = settings
         self.connections: dict[Connection, None] = {}
+        self.connection_numbers = count(1)
         self.handshaking: dict[Connection, Callable[[], None]] = {}
         """Connections that are not through the handshake, oldest first, and what drops each."""
         self.reply_channels: dict[str, Channel] = {}

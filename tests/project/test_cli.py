@@ -129,22 +129,38 @@ ASKED = [
     asks("operator-policy clear -p v o", "clear_operator_policy", vhost="v", name="o"),
     asks("operator-policy delete o", "clear_operator_policy", vhost="/", name="o"),
     asks("ping", "ping"),
-    asks("delete-queue q", "delete_queue", vhost="/", name="q"),
+    asks("delete-queue q", "delete_queue", vhost="/", name="q", if_empty=False, if_unused=False),
+    asks(
+        "vhost set v --tags a,b", "update_vhost", name="v", description=None, tags=["a", "b"], default_queue_type=None
+    ),
+    asks("set-memory-high-watermark 0.4", "set_vm_memory_high_watermark", fraction=0.4),
+    asks("set-memory-high-watermark 2GB", "set_vm_memory_high_watermark", bytes=2_000_000_000),
+    asks("set-disk-free-limit 1GiB", "set_disk_free_limit", bytes=1 << 30),
+    asks("set-disk-free-limit --relative 1.5", "set_disk_free_limit", mem_relative=1.5),
     asks("purge-queue -p v q", "purge_queue", vhost="v", name="q"),
     asks("trace on -p v", "trace_on", vhost="v"),
     asks("trace off", "trace_off", vhost="/"),
     asks("close-connection c why", "close_connection", name="c", reason="why"),
+    asks("wait", "ping"),
 ]
+
+
+def asks_rows(line: str, kind: str, **arguments: object) -> tuple[str, str, dict[str, object]]:
+    """A command line, and what it asks for: the usual columns of a kind."""
+    return line, LISTINGS[kind].command, {**arguments, "columns": list(LISTINGS[kind].columns)}
+
+
 ASKED_FOR_ROWS = [
-    asks("user list", "list_users"),
-    asks("vhost list", "list_vhosts"),
-    asks("permission list", "list_permissions", vhost="/"),
-    asks("topic-permission list -p v", "list_topic_permissions", vhost="v"),
-    asks("policy list -p v", "list_policies", vhost="v"),
-    asks("operator-policy list", "list_operator_policies", vhost="/"),
+    asks_rows("user list", "users"),
+    asks_rows("vhost list", "vhosts"),
+    asks_rows("permission list", "permissions", vhost="/"),
+    asks_rows("topic-permission list -p v", "topic-permissions", vhost="v"),
+    asks_rows("policy list -p v", "policies", vhost="v"),
+    asks_rows("operator-policy list", "operator-policies", vhost="/"),
     asks("user permissions ann", "list_user_permissions", name="ann"),
-    *(asks(f"list {kind}", it.command, **({"vhost": None} if it.in_vhost else {})) for kind, it in LISTINGS.items()),
-    asks("list queues -p v", "list_queues", vhost="v"),
+    *(asks_rows(f"list {kind}", kind, **({"vhost": None} if it.in_vhost else {})) for kind, it in LISTINGS.items()),
+    asks_rows("list queues -p v", "queues", vhost="v"),
+    asks("list queues name -p v", "list_queues", vhost="v", columns=["name"]),
 ]
 
 
@@ -253,6 +269,21 @@ def test_a_backup_goes_where_the_caller_stands(
     monkeypatch.chdir(tmp_path)
     run("backup", "copy")
     assert peer.requests == [{"command": "backup", "arguments": {"directory": str(tmp_path / "copy")}}]
+
+
+@pytest.mark.parametrize(
+    ("check", "rows", "words"),
+    [
+        ("alarms", [{"node": "n", "resource": "memory"}], "memory alarm is raised"),
+        ("port 5672", [{"port": 5671}, {"port": 15672}], "port 5672 is not listened on; these are: 5671, 15672"),
+        ("protocol amqps", [{"protocol": "amqp"}], "amqps is not listened for; these are: amqp"),
+        ("connectivity", [{"interface": "127.0.0.1", "port": 1}], "cannot connect to 127.0.0.1:1"),
+        ("certificates", [{"file": "c.pem", "until": 0.0}], "c.pem expires on 1970-01-01"),
+    ],
+)
+def test_a_health_check_says_why_it_fails(run: Run, peer: Peer, check: str, rows: list[Any], words: str) -> None:
+    peer.answers(rows)
+    assert run("health", *check.split()) == (1, "", f"leveret: error: {words}\n")
 
 
 @pytest.mark.parametrize("given", ["5", "{", "[]"])

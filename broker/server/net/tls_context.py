@@ -33,6 +33,8 @@ class Security:
         """Raises ConfigError, which names the setting, the file and what was expected."""
         self._settings = settings
         self.context = load(settings)
+        self.certificate = _own_certificate(settings)
+        """What clients are shown, DER."""
         self.turns = trio.Lock()
 
     @property
@@ -44,6 +46,7 @@ class Security:
         """Read the files again, for connections from now on; with one of them wrong nothing changes."""
         try:
             self.context = load(self._settings)
+            self.certificate = _own_certificate(self._settings)
         except ConfigError as error:
             log.error("certificates not reloaded, those in use stay: %s", error)
             return False
@@ -65,6 +68,20 @@ def load(settings: Tls) -> ssl.SSLContext:
         context.verify_mode = ssl.CERT_REQUIRED if settings.require_certificate else ssl.CERT_OPTIONAL
     _look_at(certificate, settings)
     return context
+
+
+def _own_certificate(settings: Tls) -> bytes:
+    """The first certificate of the file, which is the broker's own, in DER; empty for what is not base64."""
+    text = _text("tls.certificate_file", settings.certificate_file, _CERTIFICATE, "a certificate in PEM")
+    try:
+        return _first_certificate(text)
+    except ValueError:
+        return b""
+
+
+def _first_certificate(text: str) -> bytes:
+    first = text[text.index(_CERTIFICATE) :].partition("-----END CERTIFICATE-----")
+    return ssl.PEM_cert_to_DER_cert(first[0] + first[1])
 
 
 def _text(key: str, file: str, mark: str, expected: str) -> str:
@@ -143,9 +160,8 @@ def _look_at(certificate: str, settings: Tls) -> None:
     mode = Path(settings.key_file).stat().st_mode
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
         log.warning("tls.key_file: %s may be read by others (mode %04o): chmod 600", settings.key_file, mode & 0o7777)
-    first = certificate[certificate.index(_CERTIFICATE) :].partition("-----END CERTIFICATE-----")
     try:
-        found = ssl.PEM_cert_to_DER_cert(first[0] + first[1])
+        found = _first_certificate(certificate)
         name, until = certificate_names.subject(found), certificate_names.valid_until(found)
     except (DecodeError, ValueError):
         return  # a form that OpenSSL knows and we do not

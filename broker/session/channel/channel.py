@@ -64,6 +64,8 @@ class ChannelConnection(Protocol):
     broker: Broker
     settings: SessionSettings
     peer: Peer
+    number: int
+    """Of all connections since the start."""
     user: str
     vhost: VHost
     routes: RouteCache

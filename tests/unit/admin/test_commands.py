@@ -246,7 +246,8 @@ def test_a_deleted_virtual_host_sends_its_clients_away_and_is_empty_when_made_ag
     tenant.permit()
     assert tenant.log_in().ask(queue_declare("q", durable=True)).message_count == 0
     assert [row["name"] for row in tell("list_exchanges", vhost=vhost)][:3] == ["", "amq.direct", "amq.fanout"]
-    assert row(tell("list_vhosts"), vhost) == {"name": vhost, **told, "limits": {}, "tracing": False}
+    said = {"name": vhost, **told, "limits": {}, "tracing": False}
+    assert row(tell("list_vhosts", columns=list(said)), vhost) == said
 
 
 # Limits: study of 3.10.8's texts
@@ -355,9 +356,9 @@ def test_every_listing_has_its_columns(tenant: Tenant, tell: Tell) -> None:
     deposit(client, b"one", key="q")
     client.expect_message(BasicDeliver)
     for kind, (command, columns, in_vhost, _) in LISTINGS.items():
-        rows = tell(command, **({"vhost": vhost} if in_vhost else {}))
-        assert rows, kind
-        assert set(columns) <= rows[0].keys(), kind
+        rows = tell(command, columns=list(columns), **({"vhost": vhost} if in_vhost else {}))
+        assert rows or kind in ("alarms", "certificates"), kind
+        assert all(set(columns) <= row.keys() for row in rows), kind
     for command in ("list_queues", "list_exchanges", "list_bindings", "list_consumers"):
         assert failing(tell, command, vhost="nope") == ("not_found", "Virtual host 'nope' does not exist")
         assert tell(command, vhost=None) is not None
@@ -378,7 +379,7 @@ def test_every_listing_has_its_columns(tenant: Tenant, tell: Tell) -> None:
         own = [row for row in rows if row.get("user", user) == user]
         assert [{key: row[key] for key in each} for row, each in zip(own, expected, strict=True)] == expected, kind
     binding = {"source": "", "destination": "q", "destination_type": "queue", "routing_key": "q", "arguments": {}}
-    assert {"vhost": vhost, **binding} in tell("list_bindings", vhost=vhost)
+    assert binding in tell("list_bindings", vhost=vhost, columns=list(binding))
 
 
 # The socket itself

@@ -1,0 +1,82 @@
+"""The node: what its process says of itself, and what of it changes while it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from broker.admin.administration import Administration
+from broker.admin.command_arguments import Arguments, invalid
+from broker.admin.listing import Column, Listing, Row
+from broker.entities.scheduling.alarms import DISK, MEMORY
+
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical", "none")
+
+
+def environment(administration: Administration, arguments: Arguments) -> dict[str, Any]:
+    """The settings that the broker runs with, without secrets."""
+    return administration.process.settings()
+
+
+def memory(administration: Administration, arguments: Arguments) -> dict[str, int]:
+    """What takes how much memory, in bytes."""
+    return administration.process.memory()
+
+
+async def set_vm_memory_high_watermark(administration: Administration, arguments: Arguments) -> None:
+    """Have publishers wait above a `fraction` of the memory or so many `bytes`, until the next start."""
+    if arguments.given("fraction") == arguments.given("bytes"):
+        raise invalid("expected a fraction, or a number of bytes")
+    fraction = arguments.number("fraction", 1) if arguments.given("fraction") else None
+    size = 0 if fraction is not None else int(arguments.number("bytes"))
+    administration.process.limit_memory(fraction, size)
+
+
+async def set_disk_free_limit(administration: Administration, arguments: Arguments) -> None:
+    """Have publishers wait below so many `bytes` of free disk, or below a multiple of the memory: `mem_relative`."""
+    if arguments.given("mem_relative") == arguments.given("bytes"):
+        raise invalid("expected a multiple of the memory, or a number of bytes")
+    size = arguments.number("bytes") if arguments.given("bytes") else _of_memory(administration, arguments)
+    administration.process.limit_disk(int(size))
+
+
+def _of_memory(administration: Administration, arguments: Arguments) -> float:
+    return arguments.number("mem_relative") * administration.process.memory_total
+
+
+async def set_log_level(administration: Administration, arguments: Arguments) -> None:
+    """Log from this level on, until the next start."""
+    level = arguments.text("level")
+    if level not in LOG_LEVELS:
+        raise invalid(f"level {level} is not supported. Try one of {', '.join(LOG_LEVELS)}")
+    administration.process.log_level(level)
+
+
+async def stop(administration: Administration, arguments: Arguments) -> None:
+    """Have the broker end, as on SIGTERM."""
+    administration.process.stop()
+
+
+def _listeners(administration: Administration, arguments: Arguments) -> Iterator[Row]:
+    return iter(administration.process.listeners())
+
+
+def _certificates(administration: Administration, arguments: Arguments) -> Iterator[Row]:
+    return iter(administration.process.certificates())
+
+
+def _alarms(administration: Administration, arguments: Arguments) -> Iterator[Row]:
+    raised = [name for name in (MEMORY, DISK) if administration.broker.alarms.is_raised(name)]
+    return iter([{"node": administration.process.node_name, "resource": name} for name in raised])
+
+
+def _columns(*names: str) -> dict[str, Column]:
+    def column(name: str) -> Column:
+        return lambda row: row[name]
+
+    return {name: column(name) for name in names}
+
+
+LISTENERS = Listing(_listeners, _columns("node", "interface", "port", "protocol", "purpose"))
+CERTIFICATES = Listing(_certificates, _columns("file", "subject", "until"))
+ALARMS = Listing(_alarms, _columns("node", "resource"))

@@ -1,0 +1,85 @@
+"""`leveret health ...`: checks of a running broker, one at a time, for probes and monitoring."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import click
+
+from broker.admin.protocol import AdministrationError
+from broker.cli.health_checks import SECONDS, expiring, protocol_of, unreachable
+from broker.cli.target_broker import Target, targeted
+
+
+@click.group()
+def health() -> None:
+    """Check one thing about the running broker: exit code 0 when it is well, else 1 and one line that says why."""
+
+
+@health.command()
+@targeted
+def running(target: Target) -> None:
+    """It runs, is through with its start, and answers."""
+    click.echo(f"{target.ask('status')['node']} is running")
+
+
+@health.command()
+@targeted
+def alarms(target: Target) -> None:
+    """Neither memory nor disk is short."""
+    raised = [alarm["resource"] for alarm in target.ask("list_alarms")]
+    if raised:
+        raise _unhealthy(f"{' and '.join(raised)} {'alarms are' if raised[1:] else 'alarm is'} raised")
+    click.echo("no alarms")
+
+
+@health.command()
+@targeted
+def connectivity(target: Target) -> None:
+    """Each address that is listened on takes a TCP connection."""
+    listeners = target.ask("list_listeners")
+    failed = [f"{listener['interface']}:{listener['port']}" for listener in unreachable(listeners)]
+    if failed:
+        raise _unhealthy(f"cannot connect to {', '.join(failed)}")
+    click.echo(f"connected to {', '.join(str(listener['port']) for listener in listeners)}")
+
+
+@health.command(name="port")
+@targeted
+@click.argument("port", type=click.IntRange(1, 65535))
+def port_listener(target: Target, port: int) -> None:
+    """PORT is listened on."""
+    ports = sorted(listener["port"] for listener in target.ask("list_listeners"))
+    if port not in ports:
+        raise _unhealthy(f"port {port} is not listened on; these are: {', '.join(map(str, ports))}")
+    click.echo(f"port {port} is listened on")
+
+
+@health.command(name="protocol")
+@targeted
+@click.argument("protocol")
+def protocol_listener(target: Target, protocol: str) -> None:
+    """PROTOCOL is listened for: amqp, amqp/ssl, http, https or http/prometheus."""
+    protocols = sorted({listener["protocol"] for listener in target.ask("list_listeners")})
+    if protocol_of(protocol) not in protocols:
+        raise _unhealthy(f"{protocol} is not listened for; these are: {', '.join(protocols)}")
+    click.echo(f"{protocol_of(protocol)} is listened for")
+
+
+@health.command()
+@targeted
+@click.option("--within", type=click.IntRange(0), default=4, show_default=True, help="So many of the unit from now.")
+@click.option("--unit", type=click.Choice(list(SECONDS)), default="weeks", show_default=True)
+def certificates(target: Target, within: int, unit: str) -> None:
+    """No certificate expires soon."""
+    ending = [
+        f"{each['file']} expires on {datetime.fromtimestamp(each['until'], UTC).date()}"
+        for each in expiring(target.ask, within, unit)
+    ]
+    if ending:
+        raise _unhealthy("; ".join(ending))
+    click.echo(f"no certificate expires within {within} {unit}")
+
+
+def _unhealthy(text: str) -> AdministrationError:
+    return AdministrationError("failed", text)

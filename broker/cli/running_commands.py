@@ -1,0 +1,131 @@
+"""What a running broker is asked and told as a whole: `leveret environment|memory|report|wait|stop|set-...|...`."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import click
+
+from broker.admin.protocol import NotRunning
+from broker.cli.list_command import LISTINGS
+from broker.cli.table_output import aligned, show_tree, text
+from broker.cli.target_broker import LOOK_SECONDS, Target, json_option, targeted
+from broker.rabbitmq_conf.conf_values import Unfit, size
+
+WAIT_SECONDS = 300.0
+
+
+@click.command()
+@targeted
+@json_option
+def environment(target: Target, as_json: bool) -> None:
+    """Show the settings that the broker runs with. Secrets are hidden."""
+    show_tree(target.ask("environment"), as_json)
+
+
+@click.command()
+@targeted
+@json_option
+def memory(target: Target, as_json: bool) -> None:
+    """Show what takes how much memory, in bytes."""
+    show_tree(target.ask("memory"), as_json)
+
+
+@click.command()
+@targeted
+def report(target: Target) -> None:
+    """Print everything that one may want to know of the broker when something is wrong. It holds no secrets."""
+    for title, command in (("Status", "status"), ("Memory", "memory"), ("Settings", "environment")):
+        _section(title)
+        show_tree(target.ask(command), False)
+    for kind, listing in LISTINGS.items():
+        _section(kind.replace("-", " ").capitalize())
+        rows = target.ask(listing.command, columns=list(listing.columns))
+        cells = [[text(row[column]) for column in listing.columns] for row in rows]
+        for line in aligned([list(listing.columns), *cells]):
+            click.echo(line)
+
+
+def _section(title: str) -> None:
+    click.echo(f"\n{title}\n{'-' * len(title)}")
+
+
+@click.command()
+@targeted
+@click.option("--timeout", type=float, default=WAIT_SECONDS, show_default=True, metavar="SECONDS")
+def wait(target: Target, timeout: float) -> None:
+    """Return when the broker answers; exit code 1 when it does not in time."""
+    deadline = time.monotonic() + timeout
+    while True:
+        try:
+            target.ask("ping")
+            return
+        except NotRunning:
+            if time.monotonic() > deadline:
+                raise
+        time.sleep(LOOK_SECONDS)
+
+
+@click.command()
+@targeted
+def stop(target: Target) -> None:
+    """End the broker in order, as SIGTERM does, and return when it is gone."""
+    target.ask("stop")
+    target.await_end()
+
+
+@click.command(name="set-memory-high-watermark")
+@targeted
+@click.argument("limit")
+def set_memory_high_watermark(target: Target, limit: str) -> None:
+    """Have publishers wait above LIMIT, a fraction such as 0.4 of all memory or a size such as 2GB, until a restart."""
+    target.ask("set_vm_memory_high_watermark", **_fraction_or_size(limit, "fraction"))
+
+
+@click.command(name="set-disk-free-limit")
+@targeted
+@click.argument("limit")
+@click.option("--relative", is_flag=True, help="LIMIT is a multiple of the memory, such as 1.5.")
+def set_disk_free_limit(target: Target, limit: str, relative: bool) -> None:
+    """Have publishers wait when less than LIMIT, such as 2GB, of the disk is free, until a restart."""
+    target.ask("set_disk_free_limit", **({"mem_relative": _number(limit)} if relative else {"bytes": _size(limit)}))
+
+
+@click.command(name="close-connections")
+@targeted
+@click.option("-p", "--vhost", metavar="VHOST", help="Those in this virtual host.")
+@click.option("--user", metavar="NAME", help="Those of this user.")
+@click.option("--all", "everything", is_flag=True, help="All.")
+@click.option("--limit", type=click.IntRange(0), help="No more than so many.")
+@click.argument("reason", default="Closed via the command line")
+def close_connections(
+    target: Target, vhost: str | None, user: str | None, everything: bool, limit: int | None, reason: str
+) -> None:
+    """Close connections with 320 CONNECTION_FORCED and this REASON; their number is printed."""
+    if everything == (vhost is not None or user is not None):
+        raise click.UsageError("expected --vhost or --user, or --all")
+    closed = target.ask("close_connections", vhost=vhost, user=user, limit=limit, reason=reason)
+    click.echo(f"{closed['closed']} closed")
+
+
+def _fraction_or_size(limit: str, fraction: str) -> dict[str, Any]:
+    try:
+        share = float(limit)
+    except ValueError:
+        return {"bytes": _size(limit)}
+    return {fraction: share} if share <= 1 else {"bytes": _size(limit)}
+
+
+def _size(given: str) -> int:
+    try:
+        return size(given)
+    except Unfit as error:
+        raise click.UsageError(f"expected {error}, got {given}") from error
+
+
+def _number(given: str) -> float:
+    try:
+        return float(given)
+    except ValueError:
+        raise click.UsageError(f"expected a number such as 1.5, got {given}") from None
