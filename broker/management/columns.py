@@ -6,10 +6,11 @@ out, and of those only the ones that were asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
+Joint: TypeAlias = Mapping[tuple[str, ...], Callable[[T], Sequence[Any]]]
 
 ABSENT: Any = object()
 """The value of a column that this one has not got: it is left out."""
@@ -18,8 +19,10 @@ ABSENT: Any = object()
 class Columns(Generic[T]):
     """Columns by name, in the order in which they are shown."""
 
-    def __init__(self, table: Mapping[str, Callable[[T], Any]]) -> None:
+    def __init__(self, table: Mapping[str, Callable[[T], Any]], joint: Joint[T] | None = None) -> None:
+        """`joint` are columns that are worked out together: the values of so many names."""
         self._table = dict(table)
+        self._joint = dict(joint or {})
 
     def row(self, thing: T, wanted: Iterable[str] = ()) -> dict[str, Any]:
         """What is shown of a thing: all of it, or the columns that are `wanted`, where a dot leads into a column."""
@@ -30,18 +33,22 @@ class Columns(Generic[T]):
         paths = [path.split(".") for path in wanted]
         names = {path[0] for path in paths}
         chosen = [(name, column) for name, column in self._table.items() if not names or name in names]
+        joint = [(group, values) for group, values in self._joint.items() if not names.isdisjoint(group) or not names]
 
         def row(thing: T) -> dict[str, Any]:
-            return {name: value for name, column in chosen if (value := column(thing)) is not ABSENT}
+            found = {name: value for name, column in chosen if (value := column(thing)) is not ABSENT}
+            for group, values in joint:
+                found.update(zip(group, values(thing), strict=True))
+            return found
 
-        if all(len(path) == 1 for path in paths):
+        if not paths or (not joint and all(len(path) == 1 for path in paths)):
             return row
         return lambda thing: pruned(row(thing), paths)
 
     def getter(self, path: str) -> Callable[[T], Any]:
         """A function that gives one value of a thing; ABSENT if there is none."""
         name, *rest = path.split(".")
-        column = self._table.get(name, _absent)
+        column = self._column(name)
         if not rest:
             return column
 
@@ -52,6 +59,13 @@ class Columns(Generic[T]):
             return found
 
         return value
+
+    def _column(self, name: str) -> Callable[[T], Any]:
+        for group, values in self._joint.items():
+            if name in group:
+                place = group.index(name)
+                return lambda thing: values(thing)[place]
+        return self._table.get(name, _absent)
 
 
 def _absent(_: object) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from broker.admin.json_tables import plain
 from broker.entities.arguments.policies import Policy
 from broker.entities.arguments.queue_types import QUORUM, STREAM, QueueType
+from broker.entities.queues.depth import Depth, depth
 from broker.entities.queues.queue import Queue
 from broker.management.columns import ABSENT, Columns
 from broker.management.rows.queue_statistics import STATISTICS, TOTALS
@@ -39,11 +40,24 @@ def queue_columns(node: str, *, statistics: bool = True, totals: bool = False) -
     """The columns of queues on this node. Without `statistics` few are left; with `totals` messages are among them."""
     declared = _declared(node)
     if statistics:
-        return Columns({**declared, "state": lambda _: "running", **_status(node), **_of(STATISTICS)})
+        table = {**declared, "state": _running, **_status(node), **_of(TOTALS), **_of(STATISTICS)}
+        return Columns(table, {OTHER_FIELDS: _other_fields})
     policy: dict[str, Column] = {"policy": lambda listed: _policy_name(listed.queue.policies.policy) or ABSENT}
     if totals:
-        return Columns({**declared, **policy, "state": lambda _: "running", **_of(TOTALS)})
+        return Columns({**declared, **policy, "state": _running, **_of(TOTALS)})
     return Columns({**declared, **policy, "state": lambda _: "live"})
+
+
+def _running(_: QueueOf) -> str:
+    return "running"
+
+
+OTHER_FIELDS = Depth._fields[len(TOTALS) :]
+"""What is known of a queue's messages beyond the totals."""
+
+
+def _other_fields(listed: QueueOf) -> tuple[int, ...]:
+    return depth(listed.queue)[len(TOTALS) :]
 
 
 def _of(columns: Mapping[str, Callable[[Queue], Any]]) -> dict[str, Column]:
