@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from harness.brokers.http_broker import Reply
@@ -58,10 +57,10 @@ class Request(NamedTuple):
 Send = Callable[[Request], Reply]
 
 
-def sections(file: Path) -> dict[str, list[Request]]:
+def sections(table: str) -> dict[str, list[Request]]:
     """The requests of a table by the titles above them, `== title`."""
     found: dict[str, list[list[str]]] = {}
-    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+    for number, line in enumerate(table.splitlines(), 1):
         if line.startswith("== "):
             title = line[3:]
             found[title] = []

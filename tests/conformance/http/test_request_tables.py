@@ -10,7 +10,11 @@ from harness.brokers.rabbitmq_reference import REFERENCE
 from tests.conformance.http.request_table import Request, Send, differences, sections
 
 TABLES = sorted(Path(__file__).parent.glob("*.requests"))
-SECTIONS = {f"{file.stem}: {title}": requests for file in TABLES for title, requests in sections(file).items()}
+SECTIONS = {
+    f"{file.stem}: {title}": requests
+    for file in TABLES
+    for title, requests in sections(file.read_text(encoding="utf-8")).items()
+}
 
 
 @pytest.mark.parametrize("requests", SECTIONS.values(), ids=SECTIONS.keys())
