@@ -24,7 +24,6 @@ from bench.rows.downloads import downloads
 from bench.rows.event_log_cost import events
 from bench.rows.idle import idle_connections
 from bench.rows.many_queues import many_queues
-from bench.rows.object_lists import object_lists
 from bench.rows.purges import purges
 from bench.rows.rates import rates
 from bench.rows.restarts import restarts, starts
@@ -48,7 +47,6 @@ ROWS: dict[str, Callable[[Wanted], None]] = {
     "routing": routing,
     "tls": tls,
     "downloads": downloads,
-    "lists": object_lists,
     "events": events,
     "steps": steps,
     "soak": soak,
@@ -63,7 +61,6 @@ OWN = {
     "starts",
     "tls",
     "downloads",
-    "lists",
     "events",
     "steps",
     "soak",

@@ -111,7 +111,7 @@ async def _filtered(things: Sequence[T], page: Page, name: Callable[[T], str]) -
         return list(compress(things, await mapped(lambda thing: wanted in name(thing).lower(), things)))
     try:
         pattern = compiled("(?i)" + page.name)
-        return list(compress(things, await mapped(lambda thing: pattern.search(name(thing)), things)))
+        return list(compress(things, await mapped(lambda thing: pattern.search(name(thing)), things, at_once=1)))
     except (InvalidPattern, PatternError):
         raise bad_request("Pagination parameters are invalid") from None
 
@@ -174,11 +174,14 @@ def in_array(rows: list[bytes]) -> list[bytes]:
     return [*pieces, b"]"]
 
 
-async def mapped(make: Callable[[T], U], things: Iterable[T]) -> list[U]:
-    """What a function makes of each thing; others have a turn after each millisecond of it."""
+async def mapped(make: Callable[[T], U], things: Iterable[T], *, at_once: int = DONE_AT_ONCE) -> list[U]:
+    """What a function makes of each thing; others have a turn after each millisecond of it.
+
+    The time is looked at after `at_once` things, of which each should take microseconds, or be alone.
+    """
     made: list[U] = []
     rest, began = iter(things), perf_counter()
-    while part := list(islice(rest, DONE_AT_ONCE)):
+    while part := list(islice(rest, at_once)):
         made += map(make, part)
         if perf_counter() - began > STEP_SECONDS:
             await trio.lowlevel.checkpoint()
