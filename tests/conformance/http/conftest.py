@@ -47,6 +47,8 @@ def broker(request: pytest.FixtureRequest) -> Address:
 def send(request: pytest.FixtureRequest) -> Send:
     """A function that sends a request of a table, in a virtual host that is empty at first."""
     if REFERENCE:
+        if not REFERENCE_HTTP:
+            pytest.skip("LEVERET_REFERENCE_HTTP does not say where RabbitMQ's API is")
         host, _, port = REFERENCE_HTTP.rpartition(":")
         address = host, int(port)
         _prepare_by_http(address)
