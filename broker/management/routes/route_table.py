@@ -13,6 +13,7 @@ from broker.management.routes import (
     node_routes,
     overview_routes,
     queue_routes,
+    replica_routes,
 )
 
 RESOURCES: list[Resource] = [
@@ -20,6 +21,7 @@ RESOURCES: list[Resource] = [
     *overview_routes.RESOURCES,
     *connection_routes.RESOURCES,
     *queue_routes.RESOURCES,
+    *replica_routes.RESOURCES,
     *exchange_routes.RESOURCES,
     *binding_routes.RESOURCES,
     *consumer_routes.RESOURCES,

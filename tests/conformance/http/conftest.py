@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from broker.config import Identity
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import Reply, ask, web_address, web_broker
 from harness.brokers.rabbitmq_reference import REFERENCE
@@ -19,6 +20,8 @@ REFERENCE_HTTP = os.environ.get("LEVERET_REFERENCE_HTTP", "")
 VHOST = "v/1"
 LONG = "l" * 256
 """What `{long}` stands for in a table: one byte more than a name may have."""
+NODE = Identity().shown_node_name
+"""What `{node}` stands for."""
 TAGS = {"lim": ["management"], "no": ["management"], "plain": []}
 """Users of the tables. `lim` may enter the virtual host and do nothing there, `no` may not enter it."""
 NOTHING = "^$"
@@ -58,9 +61,10 @@ def send(request: pytest.FixtureRequest) -> Send:
         _prepare(process)
 
     def sent(asked: Request) -> Reply:
-        path = asked.path.replace("{long}", LONG)
+        path = asked.path.replace("{long}", LONG).replace("{node}", NODE)
         user = f"{asked.user}:{asked.user}" if asked.user else None
-        return ask(address, f"/api/{path}", method=asked.method, user=user, body=asked.body)
+        body = None if asked.body is None else asked.body.replace(b"{node}", NODE.encode())
+        return ask(address, f"/api/{path}", method=asked.method, user=user, body=body)
 
     return sent
 

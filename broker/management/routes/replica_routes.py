@@ -1,0 +1,73 @@
+"""Replicas of quorum queues, as RabbitMQ 3.13 has routes for them: each queue has one, on this node."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from broker.entities.arguments.queue_types import QUORUM
+from broker.management.access import Tag
+from broker.management.answers import Problem, bad_request, empty, not_found
+from broker.management.call import Call
+from broker.management.resources import Resource, resource
+from broker.management.routes.queue_routes import queue_of
+
+STRATEGIES = ("all", "even")
+
+
+async def add_replica(call: Call) -> Response:
+    """Add a replica: the one that is there is enough, and there is no other node."""
+    await _check_member(call)
+    return empty(204)
+
+
+async def remove_replica(call: Call) -> Response:
+    """Refused: the queue would be gone with it."""
+    await _check_member(call)
+    raise _unavailable("last_node")
+
+
+async def _check_member(call: Call) -> None:
+    """A request is about a quorum queue and this node."""
+    fields = await call.fields()
+    queue = queue_of(call)
+    fields.require("node")
+    if queue.type is not QUORUM:
+        raise _unavailable(f"{queue.type.name}_queue_not_supported")
+    if fields.text("node") != call.api.settings.node:
+        raise _unavailable("node_not_running")
+
+
+def _unavailable(reason: str) -> Problem:
+    return Problem(503, "service_unavailable", reason)
+
+
+async def grow(call: Call) -> Response:
+    """Add replicas of many queues on a node: all that there are to be are there."""
+    _check_node(call)
+    fields = await call.fields()
+    fields.require("vhost_pattern", "queue_pattern", "strategy")
+    if fields.values["strategy"] not in STRATEGIES:
+        raise bad_request(["unknown", fields.values["strategy"]])
+    return empty(204)
+
+
+async def shrink(call: Call) -> Response:
+    """Remove replicas of all queues from a node: the only one of each stays, as in RabbitMQ."""
+    _check_node(call)
+    return empty(202)
+
+
+def _check_node(call: Call) -> None:
+    if call.names["node"] != call.api.settings.node:
+        raise not_found()
+
+
+_OF_QUEUE = "/api/queues/quorum/{vhost}/{queue}/replicas"
+_ON_NODE = "/api/queues/quorum/replicas/on/{node}"
+
+RESOURCES: list[Resource] = [
+    resource(f"{_OF_QUEUE}/add", in_vhost=True, POST=(Tag.ADMINISTRATOR, add_replica)),
+    resource(f"{_OF_QUEUE}/delete", in_vhost=True, DELETE=(Tag.ADMINISTRATOR, remove_replica)),
+    resource(f"{_ON_NODE}/grow", POST=(Tag.ADMINISTRATOR, grow)),
+    resource(f"{_ON_NODE}/shrink", DELETE=(Tag.ADMINISTRATOR, shrink)),
+]
