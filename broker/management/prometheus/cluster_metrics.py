@@ -15,9 +15,9 @@ Placed = tuple[str, Exchange]
 
 def vhost_group(broker: Broker) -> Group[str]:
     """Which virtual hosts there are: all of them run."""
-    running = Measure[str]("vhost_status", GAUGE, "1: the virtual host runs", lambda _: 1)
+    running = Measure("vhost_status", GAUGE, "1: the virtual host runs")
     labels = Labels[str](("vhost",), lambda name: (name,))
-    return Group("vhost_status", lambda: list(broker.vhosts), labels, (running,))
+    return Group("vhost_status", lambda: list(broker.vhosts), labels, (running,), lambda _: (1,))
 
 
 def exchange_groups(broker: Broker) -> list[Group[Placed]]:
@@ -31,12 +31,10 @@ def exchange_groups(broker: Broker) -> list[Group[Placed]]:
             if placed[1].name and not placed[1].internal
         ]
 
-    bindings = Measure[Placed](
-        "exchange_bindings", GAUGE, "Bindings of the exchange", lambda placed: len(placed[1].bindings)
-    )
-    name = Measure[Placed]("exchange_name", GAUGE, "1: there is this exchange", lambda _: 1)
+    bindings = Measure("exchange_bindings", GAUGE, "Bindings of the exchange")
+    name = Measure("exchange_name", GAUGE, "1: there is this exchange")
     labels = Labels[Placed](("vhost", "exchange", "type"), lambda placed: (placed[0], placed[1].name, placed[1].type))
     return [
-        Group("exchange_bindings", exchanges, labels, (bindings,)),
-        Group("exchange_names", exchanges, labels, (name,)),
+        Group("exchange_bindings", exchanges, labels, (bindings,), lambda placed: (len(placed[1].bindings),)),
+        Group("exchange_names", exchanges, labels, (name,), lambda _: (1,)),
     ]

@@ -13,7 +13,7 @@ from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.statistics.totals import Churn, Logins
 from broker.entities.vhosts.parameters import CLUSTER_ID
 from broker.management.call import Management
-from broker.management.prometheus.metric_groups import COUNTER, GAUGE, UNTYPED, Group, Labels, Measure, family
+from broker.management.prometheus.metric_groups import COUNTER, GAUGE, UNTYPED, Group, Labels, Measure, Values, family
 from broker.management.rows.node_row import node_row
 
 Row = Mapping[str, Any]
@@ -27,10 +27,10 @@ def node_groups(api: Management) -> list[Group[Any]]:
     nothing = Labels[Any]((), lambda _: ())
     row = node_row(api)
     return [
-        Group("connection_churn_metrics", lambda: [statistics.churn], nothing, CHURN),
-        Group("node_coarse_metrics", lambda: [row], nothing, USED),
-        Group("node_metrics", lambda: [row], nothing, LIMITS),
-        Group("auth_attempt_metrics", lambda: list(statistics.logins.items()), BY_PROTOCOL, LOGINS, always_apart=True),
+        Group("connection_churn_metrics", lambda: [statistics.churn], nothing, CHURN, Churn.values),
+        Group("node_coarse_metrics", lambda: [row], nothing, USED, _used),
+        Group("node_metrics", lambda: [row], nothing, LIMITS, _limits),
+        Group("auth_attempt_metrics", lambda: [*statistics.logins.items()], BY_PROTOCOL, LOGINS, _logins, None, True),
     ]
 
 
@@ -70,48 +70,57 @@ def identity_families(api: Management) -> Iterator[Metric]:
         yield family(name, UNTYPED, help_, [(list(labels.values()), 1)], list(labels))
 
 
-def _churn(name: str, help_: str, counter: str) -> Measure[Churn]:
-    return Measure(name, COUNTER, help_, lambda churn: getattr(churn, counter))
-
-
 CHURN = (
-    _churn("connections_opened_total", "Connections that were opened", "connection_created"),
-    _churn("connections_closed_total", "Connections that have ended", "connection_closed"),
-    _churn("channels_opened_total", "Channels that were opened", "channel_created"),
-    _churn("channels_closed_total", "Channels that have ended", "channel_closed"),
-    _churn("queues_declared_total", "Declarations of queues", "queue_declared"),
-    _churn("queues_created_total", "Queues that were made", "queue_created"),
-    _churn("queues_deleted_total", "Queues that were deleted", "queue_deleted"),
+    Measure("connections_opened_total", COUNTER, "Connections that were opened"),
+    Measure("connections_closed_total", COUNTER, "Connections that have ended"),
+    Measure("channels_opened_total", COUNTER, "Channels that were opened"),
+    Measure("channels_closed_total", COUNTER, "Channels that have ended"),
+    Measure("queues_declared_total", COUNTER, "Declarations of queues"),
+    Measure("queues_created_total", COUNTER, "Queues that were made"),
+    Measure("queues_deleted_total", COUNTER, "Queues that were deleted"),
 )
-
-
-def _of_row(name: str, kind: str, help_: str, column: str, divisor: int = 1) -> Measure[Row]:
-    """A metric from a column of the node's row, which may be absent."""
-    return Measure(name, kind, help_, lambda row: row[column] / divisor if column in row else None)
-
+"""In the order of ChurnValues."""
 
 USED = (
-    _of_row("process_open_fds", GAUGE, "Open files", "fd_used"),
-    _of_row("process_open_tcp_sockets", GAUGE, "Sockets of AMQP clients", "sockets_used"),
-    _of_row("process_resident_memory_bytes", GAUGE, "Memory, without mapped pages of the store", "mem_used"),
-    _of_row("disk_space_available_bytes", GAUGE, "Room on the disk", "disk_free"),
-    _of_row("erlang_processes_used", GAUGE, "Threads", "proc_used"),
-    _of_row("erlang_gc_runs_total", COUNTER, "Searches of Python for cycles", "gc_num"),
-    _of_row("erlang_scheduler_context_switches_total", COUNTER, "Context switches", "context_switches"),
-)
-LIMITS = (
-    _of_row("process_max_fds", GAUGE, "How many files may be open", "fd_total"),
-    _of_row("process_max_tcp_sockets", GAUGE, "How many AMQP clients are accepted", "sockets_total"),
-    _of_row("resident_memory_limit_bytes", GAUGE, "Memory from which on publishers wait", "mem_limit"),
-    _of_row("disk_space_available_limit_bytes", GAUGE, "Room below which publishers wait", "disk_free_limit"),
-    _of_row("erlang_processes_limit", GAUGE, "How many threads there may be", "proc_total"),
-    _of_row("erlang_scheduler_run_queue", GAUGE, "Tasks that wait for the event loop", "run_queue"),
-    _of_row("erlang_uptime_seconds", GAUGE, "Time since the start", "uptime", 1000),
+    Measure("process_open_fds", GAUGE, "Open files"),
+    Measure("process_open_tcp_sockets", GAUGE, "Sockets of AMQP clients"),
+    Measure("process_resident_memory_bytes", GAUGE, "Memory, without mapped pages of the store"),
+    Measure("disk_space_available_bytes", GAUGE, "Room on the disk"),
+    Measure("erlang_processes_used", GAUGE, "Threads"),
+    Measure("erlang_gc_runs_total", COUNTER, "Searches of Python for cycles"),
+    Measure("erlang_scheduler_context_switches_total", COUNTER, "Context switches"),
 )
 
-BY_PROTOCOL = Labels[Login](("protocol",), lambda login: (login[0],))
-LOGINS: tuple[Measure[Login], ...] = (
-    Measure("auth_attempts_total", COUNTER, "Attempts to log in", lambda login: login[1].succeeded + login[1].failed),
-    Measure("auth_attempts_succeeded_total", COUNTER, "Logins", lambda login: login[1].succeeded),
-    Measure("auth_attempts_failed_total", COUNTER, "Logins that were refused", lambda login: login[1].failed),
+
+def _used(row: Row) -> Values:
+    names = ("fd_used", "sockets_used", "mem_used", "disk_free", "proc_used", "gc_num", "context_switches")
+    return [row.get(name) for name in names]
+
+
+LIMITS = (
+    Measure("process_max_fds", GAUGE, "How many files may be open"),
+    Measure("process_max_tcp_sockets", GAUGE, "How many AMQP clients are accepted"),
+    Measure("resident_memory_limit_bytes", GAUGE, "Memory from which on publishers wait"),
+    Measure("disk_space_available_limit_bytes", GAUGE, "Room below which publishers wait"),
+    Measure("erlang_processes_limit", GAUGE, "How many threads there may be"),
+    Measure("erlang_scheduler_run_queue", GAUGE, "Tasks that wait for the event loop"),
+    Measure("erlang_uptime_seconds", GAUGE, "Time since the start"),
 )
+
+
+def _limits(row: Row) -> Values:
+    names = ("fd_total", "sockets_total", "mem_limit", "disk_free_limit", "proc_total", "run_queue")
+    return [*(row.get(name) for name in names), row["uptime"] / 1000]
+
+
+BY_PROTOCOL = Labels[Login](("protocol",), lambda login: (login[0],))
+LOGINS = (
+    Measure("auth_attempts_total", COUNTER, "Attempts to log in"),
+    Measure("auth_attempts_succeeded_total", COUNTER, "Logins"),
+    Measure("auth_attempts_failed_total", COUNTER, "Logins that were refused"),
+)
+
+
+def _logins(login: Login) -> Values:
+    counted = login[1]
+    return counted.succeeded + counted.failed, counted.succeeded, counted.failed

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from itertools import repeat
 
+from broker.entities.queues.depth import depth, head_timestamp
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.broker import Broker
-from broker.management.prometheus.metric_groups import COUNTER, GAUGE, Group, Labels, Measure
+from broker.management.prometheus.metric_groups import COUNTER, GAUGE, Group, Labels, Measure, Values
 
 Placed = tuple[str, Queue]
 """A queue behind the name of its virtual host."""
+
+OF_QUEUE = Labels[Placed](("vhost", "queue"), lambda placed: (placed[0], placed[1].name))
+FOR_PUBLISHES = Labels[Placed](("queue_vhost", "queue"), lambda placed: (placed[0], placed[1].name))
 
 
 def queue_groups(broker: Broker) -> list[Group[Placed]]:
@@ -18,58 +22,73 @@ def queue_groups(broker: Broker) -> list[Group[Placed]]:
     def queues() -> list[Placed]:
         return [placed for name, vhost in broker.vhosts.items() for placed in zip(repeat(name), vhost.queues.values())]
 
+    def consumers(placed: Placed) -> Values:
+        return (len(placed[1].consumers),)
+
+    def published(placed: Placed) -> Values:
+        return (placed[1].counters.publish,)
+
     return [
-        Group(name, queues, OF_QUEUE, measures, _vhost)
-        for name, measures in (
-            ("queue_coarse_metrics", DEPTHS),
-            ("queue_consumer_count", (CONSUMERS,)),
-            ("queue_metrics", (CONSUMERS, *REST)),
-        )
+        Group("queue_coarse_metrics", queues, OF_QUEUE, DEPTH, _depth, _vhost),
+        Group("queue_consumer_count", queues, OF_QUEUE, (CONSUMERS,), consumers, _vhost),
+        Group("queue_metrics", queues, OF_QUEUE, (CONSUMERS, *DETAILS), _details, _vhost),
+        Group("channel_queue_exchange_metrics", queues, FOR_PUBLISHES, (PUBLISHED,), published),
     ]
-
-
-def publish_group(broker: Broker) -> Group[Placed]:
-    """What was published to queues. RabbitMQ counts it for each channel and exchange, too; here it is the queue's."""
-    published = _counted(
-        "queue_messages_published_total", "Messages that clients have published to the queue", "publish"
-    )
-    labels = Labels[Placed](("queue_vhost", "queue"), lambda placed: (placed[0], placed[1].name))
-    whole = queue_groups(broker)[0]
-    return Group("channel_queue_exchange_metrics", whole.things, labels, (published,))
 
 
 def _vhost(placed: Placed) -> str:
     return placed[0]
 
 
-def _counted(name: str, help_: str, counter: str) -> Measure[Placed]:
-    return Measure(name, COUNTER, help_, lambda placed: getattr(placed[1].counters, counter))
-
-
-OF_QUEUE = Labels[Placed](("vhost", "queue"), lambda placed: (placed[0], placed[1].name))
-
-DEPTHS: tuple[Measure[Placed], ...] = (
-    Measure("queue_messages_ready", GAUGE, "Messages that wait for consumers", lambda placed: placed[1].ready),
-    Measure("queue_messages_unacked", GAUGE, "Messages out with consumers", lambda placed: placed[1].unacked),
-    Measure("queue_messages", GAUGE, "Messages ready and out with consumers", lambda placed: placed[1].messages),
+DEPTH = (
+    Measure("queue_messages_ready", GAUGE, "Messages that wait for consumers"),
+    Measure("queue_messages_unacked", GAUGE, "Messages out with consumers"),
+    Measure("queue_messages", GAUGE, "Messages ready and out with consumers"),
 )
-CONSUMERS = Measure[Placed]("queue_consumers", GAUGE, "Consumers of the queue", lambda placed: len(placed[1].consumers))
-REST: tuple[Measure[Placed], ...] = (
-    Measure(
-        "queue_messages_persistent",
-        GAUGE,
-        "Messages that a restart brings back",
-        lambda placed: placed[1].store.state.messages,
-    ),
-    Measure(
-        "queue_messages_persistent_bytes", GAUGE, "Bytes of their bodies", lambda placed: placed[1].store.state.bytes
-    ),
-    Measure(
-        "queue_messages_ready_bytes",
-        GAUGE,
-        "Bytes of the bodies of ready messages",
-        lambda placed: placed[1].ready_bytes,
-    ),
-    _counted("queue_disk_reads_total", "Messages read back from the store", "disk_reads"),
-    _counted("queue_disk_writes_total", "Messages written to the store", "disk_writes"),
+
+
+def _depth(placed: Placed) -> Values:
+    queue = placed[1]
+    return queue.ready, queue.unacked, queue.messages
+
+
+CONSUMERS = Measure("queue_consumers", GAUGE, "Consumers")
+PUBLISHED = Measure("queue_messages_published_total", COUNTER, "Messages of clients that reached the queue")
+DETAILS = (
+    Measure("queue_messages_ram", GAUGE, "Messages of which anything is in memory"),
+    Measure("queue_messages_ram_bytes", GAUGE, "Bytes of their bodies"),
+    Measure("queue_messages_ready_ram", GAUGE, "Ready messages of which anything is in memory"),
+    Measure("queue_messages_unacked_ram", GAUGE, "Messages out with consumers: all are known in memory"),
+    Measure("queue_messages_persistent", GAUGE, "Messages that survive a restart"),
+    Measure("queue_messages_persistent_bytes", GAUGE, "Bytes of their bodies"),
+    Measure("queue_messages_bytes", GAUGE, "Bytes of the bodies of all messages"),
+    Measure("queue_messages_ready_bytes", GAUGE, "Bytes of the bodies of ready messages"),
+    Measure("queue_messages_unacked_bytes", GAUGE, "Bytes of the bodies of messages out with consumers"),
+    Measure("queue_messages_paged_out", GAUGE, "Ready messages that are on disk only"),
+    Measure("queue_messages_paged_out_bytes", GAUGE, "Bytes of their bodies"),
+    Measure("queue_head_message_timestamp", GAUGE, "The timestamp of the first ready message", summed=False),
+    Measure("queue_disk_reads_total", COUNTER, "Messages read back from the store"),
+    Measure("queue_disk_writes_total", COUNTER, "Messages written to the store"),
 )
+
+
+def _details(placed: Placed) -> Values:
+    queue = placed[1]
+    in_it = depth(queue)
+    return (
+        len(queue.consumers),
+        in_it.messages_ram,
+        in_it.message_bytes_ram,
+        in_it.messages_ready_ram,
+        in_it.messages_unacknowledged_ram,
+        in_it.messages_persistent,
+        in_it.message_bytes_persistent,
+        in_it.message_bytes,
+        in_it.message_bytes_ready,
+        in_it.message_bytes_unacknowledged,
+        in_it.messages_paged_out,
+        in_it.message_bytes_paged_out,
+        head_timestamp(queue),
+        queue.counters.disk_reads,
+        queue.counters.disk_writes,
+    )

@@ -12,7 +12,7 @@ from broker.management.prometheus import cluster_metrics
 from broker.management.prometheus.global_metrics import global_families
 from broker.management.prometheus.metric_groups import GAUGE, Group, Parts, family
 from broker.management.prometheus.node_metrics import alarm_families, identity_families, node_groups
-from broker.management.prometheus.queue_metrics import publish_group, queue_groups
+from broker.management.prometheus.queue_metrics import queue_groups
 from broker.management.prometheus.session_metrics import channel_groups, channels, connection_groups, open_connections
 
 PREFIX, DETAILED_PREFIX = "rabbitmq_", "rabbitmq_detailed_"
@@ -63,7 +63,6 @@ class Scrapes:
             *queue_groups(registry.broker),
             *channel_groups(registry),
             *connection_groups(registry),
-            publish_group(registry.broker),
         )
 
     def _cluster_groups(self) -> Iterable[Group[Any]]:

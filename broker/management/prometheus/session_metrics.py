@@ -5,7 +5,9 @@ Of a channel is counted what it has done, not for each exchange and queue by its
 
 from __future__ import annotations
 
-from broker.management.prometheus.metric_groups import COUNTER, GAUGE, Group, Labels, Measure
+from operator import attrgetter
+
+from broker.management.prometheus.metric_groups import COUNTER, GAUGE, Group, Labels, Measure, Values
 from broker.management.rows.channel_row import acks_uncommitted, channel_name, messages_uncommitted
 from broker.management.rows.connection_row import connection_name
 from broker.session.channel.channel import Channel
@@ -26,91 +28,85 @@ def channels(registry: Registry) -> list[Channel]:
 def channel_groups(registry: Registry) -> list[Group[Channel]]:
     """The groups of all channels."""
     return [
-        Group("channel_metrics", lambda: channels(registry), OF_CHANNEL, STATE),
-        Group("channel_exchange_metrics", lambda: channels(registry), OF_CHANNEL, PUBLISHED),
-        Group("channel_queue_metrics", lambda: channels(registry), OF_CHANNEL, DELIVERED),
+        Group("channel_metrics", lambda: channels(registry), OF_CHANNEL, STATE, _state),
+        Group("channel_exchange_metrics", lambda: channels(registry), OF_CHANNEL, PUBLISHED, _published),
+        Group("channel_queue_metrics", lambda: channels(registry), OF_CHANNEL, DELIVERED, _delivered),
     ]
 
 
 def connection_groups(registry: Registry) -> list[Group[Connection]]:
     """The groups of all connections. Their label is called `channel`, as in RabbitMQ."""
     return [
-        Group("connection_coarse_metrics", lambda: open_connections(registry), OF_CONNECTION, BYTES),
-        Group("connection_metrics", lambda: open_connections(registry), OF_CONNECTION, PACKETS),
+        Group("connection_coarse_metrics", lambda: open_connections(registry), OF_CONNECTION, BYTES, _bytes),
+        Group("connection_metrics", lambda: open_connections(registry), OF_CONNECTION, PACKETS, _packets),
     ]
 
 
 OF_CHANNEL = Labels[Channel](("channel",), lambda channel: (channel_name(channel),))
 OF_CONNECTION = Labels[Connection](("channel",), lambda connection: (connection_name(connection),))
 
-STATE: tuple[Measure[Channel], ...] = (
-    Measure("channel_consumers", GAUGE, "Consumers on a channel", lambda channel: len(channel.consumers)),
-    Measure(
-        "channel_messages_unacked",
-        GAUGE,
-        "Deliveries that are not acknowledged",
-        lambda channel: len(channel.deliveries.unacked),
-    ),
-    Measure(
-        "channel_messages_unconfirmed",
-        GAUGE,
-        "Publishes that are neither confirmed nor refused",
-        lambda channel: channel.confirms.unanswered if channel.confirms else 0,
-    ),
-    Measure("channel_messages_uncommitted", GAUGE, "Publishes of an open transaction", messages_uncommitted),
-    Measure("channel_acks_uncommitted", GAUGE, "Acknowledgements of an open transaction", acks_uncommitted),
-    Measure("consumer_prefetch", GAUGE, "How many messages each consumer may have", lambda channel: channel.prefetch),
-    Measure(
-        "channel_prefetch",
-        GAUGE,
-        "How many messages all consumers of a channel may have",
-        lambda channel: channel.prefetch_all,
-    ),
+STATE = (
+    Measure("channel_consumers", GAUGE, "Consumers on a channel"),
+    Measure("channel_messages_unacked", GAUGE, "Deliveries that are not acknowledged"),
+    Measure("channel_messages_unconfirmed", GAUGE, "Publishes that are neither confirmed nor refused"),
+    Measure("channel_messages_uncommitted", GAUGE, "Publishes of an open transaction"),
+    Measure("channel_acks_uncommitted", GAUGE, "Acknowledgements of an open transaction"),
+    Measure("consumer_prefetch", GAUGE, "How many messages each consumer may have"),
+    Measure("channel_prefetch", GAUGE, "How many messages all consumers of a channel may have"),
 )
 
 
-def _counted(name: str, help_: str, counter: str) -> Measure[Channel]:
-    return Measure(name, COUNTER, help_, lambda channel: getattr(channel.counters, counter))
+def _state(channel: Channel) -> Values:
+    return (
+        len(channel.consumers),
+        len(channel.deliveries.unacked),
+        channel.confirms.unanswered if channel.confirms else 0,
+        messages_uncommitted(channel),
+        acks_uncommitted(channel),
+        channel.prefetch,
+        channel.prefetch_all,
+    )
 
 
 PUBLISHED = (
-    _counted("channel_messages_published_total", "Messages published on the channel", "publish"),
-    _counted("channel_messages_confirmed_total", "Messages confirmed on the channel", "confirm"),
-    _counted(
-        "channel_messages_unroutable_returned_total",
-        "Mandatory messages that reached no queue and were returned",
-        "return_unroutable",
-    ),
-    _counted("channel_messages_unroutable_dropped_total", "Other messages that reached no queue", "drop_unroutable"),
+    Measure("channel_messages_published_total", COUNTER, "Messages published on the channel"),
+    Measure("channel_messages_confirmed_total", COUNTER, "Messages confirmed on the channel"),
+    Measure("channel_messages_unroutable_returned_total", COUNTER, "Mandatory messages that no queue got"),
+    Measure("channel_messages_unroutable_dropped_total", COUNTER, "Other messages that no queue got"),
 )
-DELIVERED = (
-    _counted("channel_get_ack_total", "Messages fetched by basic.get, to be acknowledged", "get"),
-    _counted("channel_get_total", "Messages fetched by basic.get without acknowledgement", "get_no_ack"),
-    _counted("channel_messages_delivered_ack_total", "Messages delivered, to be acknowledged", "deliver"),
-    _counted("channel_messages_delivered_total", "Messages delivered without acknowledgement", "deliver_no_ack"),
-    _counted("channel_messages_redelivered_total", "Messages delivered or fetched again", "redeliver"),
-    _counted("channel_messages_acked_total", "Messages acknowledged by basic.ack", "ack"),
-    _counted("channel_get_empty_total", "basic.get that found no message", "get_empty"),
+_published = attrgetter(
+    "counters.publish", "counters.confirm", "counters.return_unroutable", "counters.drop_unroutable"
 )
 
-BYTES: tuple[Measure[Connection], ...] = (
-    Measure(
-        "connection_incoming_bytes_total", COUNTER, "Bytes received", lambda connection: connection.traffic.recv_oct
-    ),
-    Measure("connection_outgoing_bytes_total", COUNTER, "Bytes sent", lambda connection: connection.traffic.send_oct),
+DELIVERED = (
+    Measure("channel_get_ack_total", COUNTER, "Messages fetched by basic.get, to be acknowledged"),
+    Measure("channel_get_total", COUNTER, "Messages fetched by basic.get without acknowledgement"),
+    Measure("channel_messages_delivered_ack_total", COUNTER, "Messages delivered, to be acknowledged"),
+    Measure("channel_messages_delivered_total", COUNTER, "Messages delivered without acknowledgement"),
+    Measure("channel_messages_redelivered_total", COUNTER, "Messages delivered or fetched again"),
+    Measure("channel_messages_acked_total", COUNTER, "Messages acknowledged by basic.ack"),
+    Measure("channel_get_empty_total", COUNTER, "basic.get that found no message"),
 )
-PACKETS: tuple[Measure[Connection], ...] = (
-    Measure(
-        "connection_incoming_packets_total",
-        COUNTER,
-        "Reads of the socket",
-        lambda connection: connection.traffic.recv_cnt,
-    ),
-    Measure(
-        "connection_outgoing_packets_total",
-        COUNTER,
-        "Writes to the socket",
-        lambda connection: connection.traffic.send_cnt,
-    ),
-    Measure("connection_channels", GAUGE, "Channels", lambda connection: len(connection.channels)),
+_delivered = attrgetter(
+    *(
+        f"counters.{name}"
+        for name in ("get", "get_no_ack", "deliver", "deliver_no_ack", "redeliver", "ack", "get_empty")
+    )
 )
+
+BYTES = (
+    Measure("connection_incoming_bytes_total", COUNTER, "Bytes received"),
+    Measure("connection_outgoing_bytes_total", COUNTER, "Bytes sent"),
+)
+_bytes = attrgetter("traffic.recv_oct", "traffic.send_oct")
+
+PACKETS = (
+    Measure("connection_incoming_packets_total", COUNTER, "Reads of the socket"),
+    Measure("connection_outgoing_packets_total", COUNTER, "Writes to the socket"),
+    Measure("connection_channels", GAUGE, "Channels"),
+)
+
+
+def _packets(connection: Connection) -> Values:
+    traffic = connection.traffic
+    return traffic.recv_cnt, traffic.send_cnt, len(connection.channels)

@@ -95,14 +95,15 @@ def _vhosts(call: Call) -> list[VHost]:
 
 async def _queue_totals(vhosts: list[VHost]) -> dict[str, int]:
     """The messages in all queues; nothing where there is no queue."""
-    ready = unacked = 0
+    ready = unacked = messages = 0
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
     async for queue in in_steps(queues):
         ready += queue.ready
         unacked += queue.unacked
+        messages += queue.messages
     if not queues:
         return {}
-    return {"messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked}
+    return {"messages": messages, "messages_ready": ready, "messages_unacknowledged": unacked}
 
 
 # Nodes

@@ -44,7 +44,9 @@ DASHBOARDS = {
 
 OF_QUEUES = """
     gauge queue_messages queue_messages_ready queue_messages_unacked queue_consumers queue_messages_persistent
-    gauge queue_messages_persistent_bytes queue_messages_ready_bytes
+    gauge queue_messages_persistent_bytes queue_messages_ready_bytes queue_messages_ram queue_messages_ram_bytes
+    gauge queue_messages_ready_ram queue_messages_unacked_ram queue_messages_bytes queue_messages_unacked_bytes
+    gauge queue_messages_paged_out queue_messages_paged_out_bytes
     counter queue_disk_reads queue_disk_writes
 """
 OF_CHANNELS = """
