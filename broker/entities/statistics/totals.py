@@ -157,6 +157,10 @@ class Logins:
         else:
             self.failed += 1
 
+    def reset(self) -> None:
+        """Begin anew, because an operator wants it."""
+        self.succeeded = self.failed = 0
+
 
 class BrokerStatistics:
     """What has been done since the start, in virtual hosts that are gone, too: it never falls.

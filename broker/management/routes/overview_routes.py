@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
-from broker.management.answers import in_json, not_found
+from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call
 from broker.management.list_query import in_steps
 from broker.management.resources import Resource, resource
@@ -142,6 +142,36 @@ async def show_relative_memory(call: Call) -> Response:
     return in_json({"memory": relative(await memory_row(call.api))})
 
 
+async def list_login_attempts(call: Call) -> Response:
+    """Attempts to log in since the start, by protocol."""
+    _assert_here(call)
+    return in_json(
+        [
+            {
+                "protocol": protocol,
+                "auth_attempts": logins.succeeded + logins.failed,
+                "auth_attempts_failed": logins.failed,
+                "auth_attempts_succeeded": logins.succeeded,
+            }
+            for protocol, logins in call.broker.statistics.logins.items()
+        ]
+    )
+
+
+async def list_login_attempts_by_source(call: Call) -> Response:
+    """Attempts by address and user are not counted: RabbitMQ does so where it is configured to."""
+    _assert_here(call)
+    return in_json([])
+
+
+async def reset_login_attempts(call: Call) -> Response:
+    """Count attempts to log in anew."""
+    _assert_here(call)
+    for logins in call.broker.statistics.logins.values():
+        logins.reset()
+    return empty(204)
+
+
 def _assert_here(call: Call) -> None:
     if call.names["node"] != call.api.settings.node:
         raise not_found()
@@ -153,4 +183,14 @@ RESOURCES: list[Resource] = [
     resource("/api/nodes/{node}", GET=(Tag.MONITORING, show_node)),
     resource("/api/nodes/{node}/memory", GET=(Tag.MONITORING, show_memory)),
     resource("/api/nodes/{node}/memory/relative", GET=(Tag.MONITORING, show_relative_memory)),
+    resource(
+        "/api/auth/attempts/{node}",
+        GET=(Tag.MONITORING, list_login_attempts),
+        DELETE=(Tag.MONITORING, reset_login_attempts),
+    ),
+    resource(
+        "/api/auth/attempts/{node}/source",
+        GET=(Tag.MONITORING, list_login_attempts_by_source),
+        DELETE=(Tag.MONITORING, reset_login_attempts),
+    ),
 ]

@@ -196,6 +196,8 @@ def test_what_each_tag_sees(site: Site) -> None:
         ("/api/nodes", 200, 200, 401, 401, 401),
         (f"/api/nodes/{node}", 200, 200, 401, 401, 401),
         (f"/api/nodes/{node}/memory", 200, 200, 401, 401, 401),
+        (f"/api/auth/attempts/{node}", 200, 200, 401, 401, 401),
+        (f"/api/auth/attempts/{node}/source", 200, 200, 401, 401, 401),
         ("/api/nodes/other", 404, 404, 401, 401, 401),
         ("/api/nodes/other/memory/relative", 404, 404, 401, 401, 401),
         ("/api/connections", 200, 200, 200, 200, 401),
@@ -250,3 +252,13 @@ def test_a_client_is_sent_away(site: Site) -> None:
         assert site.ask("/api/connections/username/brief", method="DELETE").status == 204
     assert reason(first) == reason(second)
     eventually(lambda: site.get("/api/overview")["object_totals"]["connections"] == 2, "their end")
+
+
+def test_attempts_to_log_in_are_counted(site: Site) -> None:
+    path = f"/api/auth/attempts/{site.get('/api/overview')['node']}"
+    assert site.ask(path, "mon:p", method="DELETE").status == 204
+    assert site.ask(path, "mon:wrong").status == 401
+    amqp, http = site.get(path)
+    assert amqp == {"protocol": "amqp091"} | dict.fromkeys(amqp.keys() - {"protocol"}, 0)
+    expected = {"auth_attempts": 2, "auth_attempts_failed": 1, "auth_attempts_succeeded": 1}
+    assert http == {"protocol": "http", **expected}
