@@ -45,6 +45,12 @@ def alarm_families(api: Management) -> Iterator[Metric]:
         yield family(f"rabbitmq_alarms_{name}", UNTYPED, f"1 while the alarm {name} is raised", [((), int(raised))])
 
 
+def start_family(api: Management) -> Metric:
+    """When the process was started."""
+    started = time.time() - api.status()["uptime_seconds"]
+    return family("process_start_time_seconds", GAUGE, "When the process was started, since the epoch", [((), started)])
+
+
 def identity_families(api: Management) -> Iterator[Metric]:
     """What runs here, in which version; every panel of RabbitMQ's dashboards joins on it."""
     settings = api.settings
@@ -61,8 +67,6 @@ def identity_families(api: Management) -> Iterator[Metric]:
         "rabbitmq_cluster": api.registry.cluster_name,
         "rabbitmq_cluster_permanent_id": api.broker.parameters.everywhere[CLUSTER_ID],
     }
-    started = time.time() - api.status()["uptime_seconds"]
-    yield family("process_start_time_seconds", GAUGE, "When the process was started", [((), started)])
     for name, help_, labels in (
         ("rabbitmq_build_info", "Versions", build),
         ("rabbitmq_identity_info", "Names of the node and the cluster", identity),

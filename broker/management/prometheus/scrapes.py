@@ -11,7 +11,7 @@ from broker.management.call import Management
 from broker.management.prometheus import cluster_metrics
 from broker.management.prometheus.global_metrics import global_families
 from broker.management.prometheus.metric_groups import GAUGE, Group, Parts, family
-from broker.management.prometheus.node_metrics import alarm_families, identity_families, node_groups
+from broker.management.prometheus.node_metrics import alarm_families, identity_families, node_groups, start_family
 from broker.management.prometheus.queue_metrics import queue_groups
 from broker.management.prometheus.session_metrics import channel_groups, channels, connection_groups, open_connections
 
@@ -27,6 +27,7 @@ class Scrapes:
 
     def default(self) -> Parts:
         """Everything, summed up."""
+        yield start_family(self._api)
         yield from alarm_families(self._api)
         yield from self._everything(apart=self._per_object)
 

@@ -29,8 +29,8 @@ def channel_groups(registry: Registry) -> list[Group[Channel]]:
     """The groups of all channels."""
     return [
         Group("channel_metrics", lambda: channels(registry), OF_CHANNEL, STATE, _state),
-        Group("channel_exchange_metrics", lambda: channels(registry), OF_CHANNEL, PUBLISHED, _published),
-        Group("channel_queue_metrics", lambda: channels(registry), OF_CHANNEL, DELIVERED, _delivered),
+        Group("channel_exchange_metrics", lambda: channels(registry), IN_VHOST, PUBLISHED, _published),
+        Group("channel_queue_metrics", lambda: channels(registry), IN_VHOST, DELIVERED, _delivered),
     ]
 
 
@@ -43,6 +43,7 @@ def connection_groups(registry: Registry) -> list[Group[Connection]]:
 
 
 OF_CHANNEL = Labels[Channel](("channel",), lambda channel: (channel_name(channel),))
+IN_VHOST = Labels[Channel](("channel", "vhost"), lambda channel: (channel_name(channel), channel.vhost.name))
 OF_CONNECTION = Labels[Connection](("channel",), lambda connection: (connection_name(connection),))
 
 STATE = (
