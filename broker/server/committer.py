@@ -9,6 +9,7 @@ full disk batches are handed over as they come: what they take away makes room.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
@@ -20,6 +21,10 @@ from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
 
 log = logging.getLogger("leveret.committer")
+
+
+WAITS_MAX = 10_000
+"""How many waits for the disk are remembered until they are asked for."""
 
 
 class CommitLimits(NamedTuple):
@@ -65,6 +70,10 @@ class Committer:
         self._on_stored = on_stored
         self._on_full = on_full
         self._on_reclaimed = on_reclaimed
+        self.waiting: dict[int, float] = {}
+        """Since when something waits for batches, by number, which ascend: at the end of that turn."""
+        self.waits: deque[float] = deque(maxlen=WAITS_MAX)
+        """How long something has waited for each batch that is on disk: seconds, to be taken from the left end."""
         self._last = self._stored_up_to = 0
         self._error: Exception | None = None
         self._changed = trio.Event()
@@ -134,9 +143,15 @@ class Committer:
     def stored(self, batch: SealedBatch) -> None:
         """A batch, and every one before it, is on disk."""
         self._stored_up_to = batch.number
+        self._end_waits(batch.number)
         self._broker.stored(batch)
         self._notify()
         self._on_stored()
+
+    def _end_waits(self, number: int) -> None:
+        waiting = self.waiting
+        while waiting and (first := next(iter(waiting))) <= number:
+            self.waits.append(trio.current_time() - waiting.pop(first))
 
     def removed(self, batch: SealedBatch) -> None:
         """What batches up to this one take away is on disk, and not yet what they put."""

@@ -72,6 +72,7 @@ class Engine:
     ) -> None:
         self.broker = broker
         self.turn_clock = turn_clock
+        self.turn_seconds = broker.statistics.measurements.turn_seconds
         self.committer = Committer(
             broker, store, limits, on_stored=self.end_turn, on_full=on_full, on_reclaimed=on_reclaimed
         )
@@ -88,13 +89,16 @@ class Engine:
         """Deliver what the turn has made ready, send what it had to say, and see to the disk."""
         turn = self.broker.turn
         turn.end()
-        self.broker.batches.seal_if_full()
+        batches = self.broker.batches
+        if batches.current.waiters and batches.current.number not in self.committer.waiting:
+            self.committer.waiting[batches.current.number] = trio.current_time()
+        batches.seal_if_full()
         self.committer.start_commit()
         if self._store.corrupt:
             self._report_corrupt()
         if turn.pending:
             self._wakeup.call()
-        elif self._lazy_flush_at is None and not self.broker.batches.current.empty:
+        elif self._lazy_flush_at is None and not batches.current.empty:
             self._lazy_flush_at = trio.current_time() + self._lazy_flush_seconds
             self._wakeup.call()
 

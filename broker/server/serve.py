@@ -46,6 +46,7 @@ from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
 from broker.server.net.transport import Transport, TransportSettings
 from broker.server.node_control import Addresses, NodeControl
+from broker.server.pulse import Pulse
 from broker.server.readiness import Readiness, url
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
@@ -120,6 +121,7 @@ class Server:
             on_reclaimed=self.copies.reclaimed,
         )
         self.committer = self.engine.committer
+        self.pulse = Pulse(broker.statistics.measurements, stores.messages.io.recent, self.committer.waits)
         self.transports: dict[Transport, None] = {}
         self.control = NodeControl(config, self.registry, self.resources, self.listening)
         self.administration = Administration(
@@ -151,6 +153,7 @@ class Server:
         self.nursery.start_soon(self.resources.watch_memory)
         self.nursery.start_soon(self.resources.watch_disk, self.committer)
         self.nursery.start_soon(beat_forever, self.transports, self.engine)
+        self.nursery.start_soon(self.pulse.run)
         Overdue(self.registry).watch()
         for listener in bound.plain:
             self.nursery.start_soon(listeners.accept_forever, listener, self.accept, self.has_capacity)

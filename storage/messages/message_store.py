@@ -47,6 +47,7 @@ from storage.messages.lane_reader import LaneReader
 from storage.messages.records import Identity, LastEvent, decode_counters, encode_counters
 from storage.messages.segments import TRANSIENT
 from storage.messages.start_repair import repair
+from storage.messages.store_io import StoreIo
 from storage.space import ballast
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
@@ -73,7 +74,7 @@ class MessageStore:
     `corrupt` has what could not be read, to be taken from its left end: reading threads and the writing one add to it
     meanwhile. The store takes those records out of their lanes with its next commit and keeps their bytes; the queue
     has to subtract them from its counters.
-    `space` is its room on the disk.
+    `space` is its room on the disk, `io` counts what is written and read.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class MessageStore:
         self._environment = environment
         self._classifier = classifier
         self.space = space
+        self.io = StoreIo()
         self._lock = lock
         self._set_aside: dict[tuple[int, int, int], CorruptRecord] = {}
         self._set_aside_done = 0
@@ -132,6 +134,7 @@ class MessageStore:
     def close(self) -> None:
         """Let go of the store. Nothing is left to write: what was committed is on disk."""
         self._environment.close()
+        self.io.close()
         self._classifier.close()
         self.space.close()
         os.close(self._lock)
@@ -197,6 +200,7 @@ class MessageStore:
         self._remember(batch)
         self._commits += 1
         self._last_commit_seconds = time.perf_counter() - started
+        self.io.committed(sum(len(lane.puts) for lane in batch.lanes), self._last_commit_seconds)
 
     def reclaim(self, budget_records: int = 256) -> bool:
         """Clear away some of what is dead, in a commit of its own. True while more remains; raises as `commit` does."""
@@ -232,19 +236,24 @@ class MessageStore:
         if queue_id >= TRANSIENT_QUEUE:
             # Ids of transient queues are given anew in each boot; what an earlier boot left is not ours.
             after = max(after, (self.boot << COUNTER_BITS) - 1)
-        size = 0
+        size, started = 0, time.perf_counter()
         with self._reading(queue_id, lane) as reader:
             for message in reader.between(after, before) if max_messages > 0 else ():
                 found.append(message)
                 size += len(message.body) + len(message.header)
                 if len(found) >= max_messages or size >= max_bytes:
                     break
+        self.io.read(time.perf_counter() - started, len(found), size)
         return found
 
     def fetch(self, queue_id: int, lane: int, positions: Sequence[int]) -> list[StoredMessage]:
         """The live messages at these positions, which ascend. Those not here are missing from the answer."""
+        started = time.perf_counter()
         with self._reading(queue_id, lane) as reader:
-            return list(reader.at(positions))
+            found = list(reader.at(positions))
+        size = sum(len(message.body) + len(message.header) for message in found)
+        self.io.read(time.perf_counter() - started, len(found), size)
+        return found
 
     def waiting(self, queue_id: int, lane: int, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
         """When the delayed messages between two positions, both exclusive, are due; ascending in position.
@@ -288,12 +297,13 @@ class MessageStore:
         """One write transaction, committed and synced at the end. What could not be read is set aside first."""
         taken = tuple(self._set_aside.values())
         try:
-            with self._environment.begin(write=True, buffers=True) as txn:
+            with self.io.writing() as transaction, self._environment.begin(write=True, buffers=True) as txn:
                 changes = Changes(txn, self.boot)
                 for record in taken:
                     changes.set_aside(record)
                 yield changes
                 changes.finish()
+                transaction.fill()
         except lmdb.Error as error:
             failure = self._classifier.classify(error)
             if isinstance(failure, StoreFull):

@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from broker.entities.statistics.counters import ChannelCounters, ChannelValues, QueueTypeTotals
+from broker.entities.statistics.measurements import Measurements
 
 QUEUE_TYPES = ("classic", "quorum", "stream")
 AMQP, HTTP = PROTOCOLS = ("amqp091", "http")
@@ -172,6 +173,7 @@ class BrokerStatistics:
         self.queues = {name: QueueTypeTotals() for name in QUEUE_TYPES}
         self.logins = {name: Logins() for name in PROTOCOLS}
         self.churn = Churn()
+        self.measurements = Measurements()
         self._vhosts: dict[VHostStatistics, None] = {}
         self._removed: list[VHostStatistics] = []
         self._ended_channels: tuple[int, ...] = ChannelValues()

@@ -12,6 +12,7 @@ import logging
 import socket
 import termios
 from array import array
+from bisect import bisect_left
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -181,6 +182,9 @@ class Transport:
         self.frames.receive(data)
         self._engine.end_turn()
         seconds = self._engine.turn_clock() - began
+        turns = self._engine.turn_seconds
+        turns.counts[bisect_left(turns.bounds, seconds)] += 1  # as `observe`, which here would be a call for each turn
+        turns.total += seconds
         self._in_line = self.frames.unfinished
         if seconds > LONG_TURN_SECONDS:
             self._in_line = True

@@ -1,0 +1,121 @@
+"""What the message store does to its file, counted by itself: writes, syncs and reads, and the time they take."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from time import perf_counter
+from typing import NamedTuple
+
+RECENT_MAX = 10_000
+"""How many commits are remembered until they are asked for."""
+
+
+class CommitFigures(NamedTuple):
+    """One batch's commit. `size` is bytes written to the file, None where the system does not say."""
+
+    messages: int
+    seconds: float
+    sync_seconds: float
+    size: int | None
+
+
+class StoreIo:
+    """Sums since the store was opened.
+
+    A sync is LMDB's commit of one transaction: it writes the pages, syncs them, and writes a page synchronously that
+    makes them count. Bytes and writes are what the kernel counts for the thread meanwhile; without /proc they stay 0.
+    Reads go by mapped memory, so theirs are those of the store's records, wherever the kernel had them.
+    `recent` has the last batches' commits, to be taken from its left end, by another thread, too.
+    """
+
+    def __init__(self) -> None:
+        self.writes = self.written_bytes = 0
+        self.write_seconds = 0.0
+        """Filling transactions, until they are committed."""
+        self.syncs = 0
+        self.sync_seconds = 0.0
+        self.reads = self.read_messages = self.read_bytes = 0
+        self.read_seconds = 0.0
+        self.recent: deque[CommitFigures] = deque(maxlen=RECENT_MAX)
+        self._written = _ThreadWrites()
+        self._last_sync = 0.0
+        self._last_size: int | None = None
+
+    @contextmanager
+    def writing(self) -> Iterator[_Transaction]:
+        """Measure one transaction that is filled and committed meanwhile; one that fails counts nowhere."""
+        before, transaction = self._written.look(), _Transaction(perf_counter())
+        yield transaction
+        ended, after = perf_counter(), self._written.look()
+        self._last_sync = ended - transaction.filled
+        self.write_seconds += transaction.filled - transaction.began
+        self.sync_seconds += self._last_sync
+        self.syncs += 1
+        self._last_size = None
+        if before is not None and after is not None:
+            self._last_size = after[0] - before[0]
+            self.written_bytes += self._last_size
+            self.writes += after[1] - before[1]
+
+    def committed(self, messages: int, seconds: float) -> None:
+        """The last transaction was a batch's, which put so many messages and took so long altogether."""
+        self.recent.append(CommitFigures(messages, seconds, self._last_sync, self._last_size))
+
+    def read(self, seconds: float, messages: int, size: int) -> None:
+        """Messages were read back, their bodies and headers of so many bytes."""
+        self.reads += 1
+        self.read_messages += messages
+        self.read_bytes += size
+        self.read_seconds += seconds
+
+    def close(self) -> None:
+        """Let go of what the system is asked by."""
+        self._written.close()
+
+
+class _Transaction:
+    """When one transaction began, and when there was nothing left to do but commit it: seconds."""
+
+    __slots__ = ("began", "filled")
+
+    def __init__(self, began: float) -> None:
+        self.began = self.filled = began
+
+    def fill(self) -> None:
+        """It is about to be committed."""
+        self.filled = perf_counter()
+
+
+class _ThreadWrites:
+    """Bytes and calls that the present thread has written, as Linux counts them: less than a microsecond to ask."""
+
+    def __init__(self) -> None:
+        self._thread = 0
+        self._descriptor: int | None = None
+
+    def look(self) -> tuple[int, int] | None:
+        """Both so far; None where the system does not say."""
+        if self._thread != threading.get_ident():
+            self._open()
+        if self._descriptor is None:
+            return None
+        lines = dict(line.split(b": ") for line in os.pread(self._descriptor, 512, 0).splitlines())
+        return int(lines[b"wchar"]), int(lines[b"syscw"])
+
+    def _open(self) -> None:
+        self.close()
+        self._thread = threading.get_ident()
+        try:
+            self._descriptor = os.open("/proc/thread-self/io", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self._descriptor = None
+
+    def close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+            self._thread = 0
