@@ -238,6 +238,7 @@ class Server:
     def status(self) -> dict[str, Any]:
         """What this broker is and how it does. Sizes are bytes, times seconds."""
         directory, alarms = self.config.server.directory, self.broker.alarms
+        self.pulse.gather()
         return {
             "version": __version__,
             "rabbitmq_version": self.config.identity.version,
@@ -266,6 +267,7 @@ class Server:
                 "limit_bytes": self.resources.disk_free_limit,
             },
             "messages": self.stores.messages.statistics()._asdict(),
+            "store_io": self.stores.messages.io.sums()._asdict(),
         }
 
     _empty: trio.Event | None = None

@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from time import perf_counter
 from typing import NamedTuple
 
@@ -21,6 +22,20 @@ class CommitFigures(NamedTuple):
     seconds: float
     sync_seconds: float
     size: int | None
+
+
+class IoSums(NamedTuple):
+    """What the store has done to its file since it was opened; times are seconds."""
+
+    writes: int
+    written_bytes: int
+    write_seconds: float
+    syncs: int
+    sync_seconds: float
+    reads: int
+    read_messages: int
+    read_bytes: int
+    read_seconds: float
 
 
 class StoreIo:
@@ -72,9 +87,16 @@ class StoreIo:
         self.read_bytes += size
         self.read_seconds += seconds
 
+    def sums(self) -> IoSums:
+        """All of it so far."""
+        return IoSums(*_sums(self))
+
     def close(self) -> None:
         """Let go of what the system is asked by."""
         self._written.close()
+
+
+_sums = attrgetter(*IoSums._fields)
 
 
 class _Transaction:

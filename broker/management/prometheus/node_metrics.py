@@ -26,9 +26,11 @@ def node_groups(api: Management) -> list[Group[Any]]:
     statistics = api.broker.statistics
     nothing = Labels[Any]((), lambda _: ())
     row = node_row(api)
+    store = api.status()["store_io"] | {"written_messages": row["msg_store_write_count"]}
     return [
         Group("connection_churn_metrics", lambda: [statistics.churn], nothing, CHURN, Churn.values),
         Group("node_coarse_metrics", lambda: [row], nothing, USED, _used),
+        Group("node_persister_metrics", lambda: [store], nothing, STORE, _store),
         Group("node_metrics", lambda: [row], nothing, LIMITS, _limits),
         Group("auth_attempt_metrics", lambda: [*statistics.logins.items()], BY_PROTOCOL, LOGINS, _logins, None, True),
     ]
@@ -115,6 +117,26 @@ LIMITS = (
 def _limits(row: Row) -> Values:
     names = ("fd_total", "sockets_total", "mem_limit", "disk_free_limit", "proc_total", "run_queue")
     return [*(row.get(name) for name in names), row["uptime"] / 1000]
+
+
+STORE = (
+    Measure("io_read_ops_total", COUNTER, "Reads of the message store"),
+    Measure("io_read_bytes_total", COUNTER, "Bytes of messages read back"),
+    Measure("io_write_ops_total", COUNTER, "Writes to the file of the message store"),
+    Measure("io_write_bytes_total", COUNTER, "Bytes written to the file of the message store"),
+    Measure("io_sync_ops_total", COUNTER, "Syncs of the message store"),
+    Measure("io_read_time_seconds_total", COUNTER, "Time of reading"),
+    Measure("io_write_time_seconds_total", COUNTER, "Time of preparing what is written"),
+    Measure("io_sync_time_seconds_total", COUNTER, "Time of writing and syncing"),
+    Measure("msg_store_read_total", COUNTER, "Messages read back"),
+    Measure("msg_store_write_total", COUNTER, "Messages written"),
+)
+
+
+def _store(sums: Row) -> Values:
+    operations = ("reads", "read_bytes", "writes", "written_bytes", "syncs")
+    times, messages = ("read_seconds", "write_seconds", "sync_seconds"), ("read_messages", "written_messages")
+    return [sums[name] for name in (*operations, *times, *messages)]
 
 
 BY_PROTOCOL = Labels[Login](("protocol",), lambda login: (login[0],))

@@ -12,6 +12,7 @@ from broker.management.prometheus import cluster_metrics
 from broker.management.prometheus.global_metrics import global_families
 from broker.management.prometheus.metric_groups import GAUGE, Group, Parts, family
 from broker.management.prometheus.node_metrics import alarm_families, identity_families, node_groups, start_family
+from broker.management.prometheus.own_metrics import own_families
 from broker.management.prometheus.queue_metrics import queue_groups
 from broker.management.prometheus.session_metrics import channel_groups, channels, connection_groups, open_connections
 
@@ -56,6 +57,7 @@ class Scrapes:
         yield from self._totals()
         yield from identity_families(self._api)
         yield from global_families(self._api.registry)
+        yield from own_families(self._api.broker.statistics.measurements)
 
     def _groups(self) -> Iterable[Group[Any]]:
         registry = self._api.registry

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from collections.abc import Mapping
 from typing import Any
 
 import trio
@@ -54,8 +55,8 @@ def _mechanisms(api: Management) -> list[dict[str, Any]]:
 
 
 def node_row(api: Management) -> dict[str, Any]:
-    """The node, without statistics."""
-    status, alarms = api.status(), api.broker.alarms
+    """The node, with what it has done since its start."""
+    status, alarms, statistics = api.status(), api.broker.alarms, api.broker.statistics
     return {
         "applications": applications(api),
         "auth_mechanisms": _mechanisms(api),
@@ -72,6 +73,7 @@ def node_row(api: Management) -> dict[str, Any]:
         "mem_alarm": alarms.is_raised(MEMORY),
         "mem_calculation_strategy": "rss",
         "mem_limit": status["memory"]["limit_bytes"],
+        "msg_store_write_count": sum(totals.disk_writes for totals in statistics.queues.values()),
         "mem_used": status["memory"]["used_bytes"],
         "metrics_gc_queue_length": {},
         "name": api.settings.node,
@@ -86,8 +88,29 @@ def node_row(api: Management) -> dict[str, Any]:
         "sockets_used": status["sockets"]["used"],
         "type": "disc",
         "uptime": int(status["uptime_seconds"] * 1000),
+        **statistics.churn.values()._asdict(),
         **process_row(),
+        **store_row(status["store_io"]),
     }
+
+
+def store_row(sums: Mapping[str, Any]) -> dict[str, Any]:
+    """What the message store has done to its file; average times are milliseconds."""
+    return {
+        "io_read_avg_time": _average(sums["read_seconds"], sums["reads"]),
+        "io_read_bytes": sums["read_bytes"],
+        "io_read_count": sums["reads"],
+        "io_sync_avg_time": _average(sums["sync_seconds"], sums["syncs"]),
+        "io_sync_count": sums["syncs"],
+        "io_write_avg_time": _average(sums["write_seconds"], sums["writes"]),
+        "io_write_bytes": sums["written_bytes"],
+        "io_write_count": sums["writes"],
+        "msg_store_read_count": sums["read_messages"],
+    }
+
+
+def _average(seconds: float, count: int) -> float:
+    return 1000 * seconds / count if count else 0.0
 
 
 def process_row() -> dict[str, Any]:

@@ -44,8 +44,11 @@ OVERVIEW = table(
 NODE = table(
     str="db_dir mem_calculation_strategy name os_pid rates_mode type",
     bool="disk_free_alarm mem_alarm running",
-    int="context_switches disk_free disk_free_limit fd_total fd_used gc_num mem_limit mem_used net_ticktime proc_total "
-    "proc_used processors run_queue sockets_total sockets_used uptime",
+    float="io_read_avg_time io_sync_avg_time io_write_avg_time",
+    int="channel_closed channel_created connection_closed connection_created io_read_bytes io_read_count io_sync_count "
+    "io_write_bytes io_write_count msg_store_read_count msg_store_write_count queue_created queue_declared "
+    "queue_deleted context_switches disk_free disk_free_limit fd_total fd_used gc_num mem_limit mem_used net_ticktime "
+    "proc_total proc_used processors run_queue sockets_total sockets_used uptime",
     list="applications auth_mechanisms cluster_links config_files contexts enabled_plugins exchange_types log_files "
     "partitions",
     dict="metrics_gc_queue_length ra_open_file_metrics",

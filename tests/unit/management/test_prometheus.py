@@ -66,6 +66,8 @@ OF_CONNECTIONS = """
 OF_THE_NODE = """
     counter connections_opened connections_closed channels_opened channels_closed queues_declared queues_created
     counter queues_deleted erlang_gc_runs erlang_scheduler_context_switches
+    counter io_read_ops io_read_bytes io_read_time_seconds io_write_ops io_write_bytes io_write_time_seconds
+    counter io_sync_ops io_sync_time_seconds msg_store_read msg_store_write
     gauge process_open_fds process_open_tcp_sockets process_resident_memory_bytes disk_space_available_bytes
     gauge erlang_processes_used process_max_fds process_max_tcp_sockets resident_memory_limit_bytes
     gauge disk_space_available_limit_bytes erlang_processes_limit erlang_scheduler_run_queue erlang_uptime_seconds
@@ -179,6 +181,22 @@ def test_figures_are_exact(site: Site) -> None:
     dead = families["rabbitmq_global_messages_dead_lettered_maxlen"]
     assert {tuple(sorted(sample.labels)) for sample in dead.samples} == {("dead_letter_strategy", "queue_type")}
     assert len(dead.samples) == 4
+
+
+def test_histograms_of_our_own(site: Site) -> None:
+    """Four persistent messages were published, each confirmed before the next."""
+    families = site.scrape()
+    for name in ("commit_messages", "commit_bytes", "commit_seconds", "sync_seconds", "confirm_wait_seconds"):
+        measured = families[f"leveret_{name}"]
+        assert measured.type == "histogram"
+        buckets = [(float(sample.labels["le"]), sample.value) for sample in measured.samples if "le" in sample.labels]
+        assert buckets == sorted(buckets), "cumulative, by rising bounds"
+        sums = {sample.name: sample.value for sample in measured.samples if "le" not in sample.labels}
+        assert buckets[-1] == (float("inf"), sums[f"leveret_{name}_count"])
+        if name == "commit_messages":
+            assert sums["leveret_commit_messages_sum"] == 4
+    assert values(families["rabbitmq_io_sync_ops"])[()] >= 4
+    assert {"leveret_turn_seconds", "leveret_event_loop_lag_seconds"} <= families.keys()
 
 
 def test_detailed_has_what_is_asked_for(site: Site) -> None:
