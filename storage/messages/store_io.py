@@ -125,8 +125,8 @@ class _ThreadWrites:
             self._open()
         if self._descriptor is None:
             return None
-        lines = dict(line.split(b": ") for line in os.pread(self._descriptor, 512, 0).splitlines())
-        return int(lines[b"wchar"]), int(lines[b"syscw"])
+        _, _, _, wchar, _, _, _, syscw, *_ = os.pread(self._descriptor, 512, 0).split(None, 8)
+        return int(wchar), int(syscw)
 
     def _open(self) -> None:
         self.close()
