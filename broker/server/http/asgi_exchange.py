@@ -29,6 +29,11 @@ UNREAD_BYTES_MAX = 64 * 1024
 """A body that nothing has read is read up to this size, so that the connection can go on after the answer."""
 
 
+def stamp() -> list[tuple[bytes, bytes]]:
+    """The headers of every answer: when it was given, and by what."""
+    return [(b"date", formatdate(usegmt=True).encode()), (b"server", b"Leveret")]
+
+
 class Wire(Protocol):
     """The connection that carries an exchange."""
 
@@ -142,7 +147,7 @@ class Exchange:
 
     def _answer_head(self, start: Message) -> bytes:
         self.status = start["status"]
-        headers = [(b"date", formatdate(usegmt=True).encode()), (b"server", b"Leveret"), *start.get("headers", ())]
+        headers = [*stamp(), *start.get("headers", ())]
         if self._http.their_state is not h11.DONE:  # the rest of the request will not be read
             headers.append((b"connection", b"close"))
         reason = HTTPStatus(self.status).phrase.encode()

@@ -14,7 +14,7 @@ import trio
 
 from broker.config import Http
 from broker.management.visitor import Visitor
-from broker.server.http.asgi_exchange import Application, Exchange
+from broker.server.http.asgi_exchange import Application, Exchange, stamp
 from broker.server.net.tls_transport import words
 from broker.session.peer import Peer
 
@@ -171,8 +171,9 @@ class HttpConnection:
         """Say what is wrong, in the form of RabbitMQ's management plugin."""
         error, reason = REFUSALS[status]
         body = msgspec.json.encode({"error": error, "reason": reason})
-        headers = [("content-type", "application/json"), ("content-length", str(len(body))), ("connection", "close")]
-        data = self._http.send(h11.Response(status_code=status, headers=headers)) or b""
+        length = str(len(body)).encode()
+        described = [(b"content-type", b"application/json"), (b"content-length", length), (b"connection", b"close")]
+        data = self._http.send(h11.Response(status_code=status, headers=[*stamp(), *described])) or b""
         if self._method != "HEAD":
             data += self._http.send(h11.Data(body)) or b""
         self._http.send(h11.EndOfMessage())

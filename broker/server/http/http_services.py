@@ -45,7 +45,6 @@ def management_settings(config: Config) -> ManagementSettings:
     management = config.management
     return ManagementSettings(
         node=config.identity.shown_node_name,
-        cluster_name=config.identity.shown_cluster_name,
         version=config.identity.version,
         product_version=__version__,
         rates_mode=management.rates_mode,
@@ -53,4 +52,6 @@ def management_settings(config: Config) -> ManagementSettings:
         body_bytes_max=config.http.body_bytes_max,
         cors_origins=management.cors_allow_origins,
         cors_max_age_seconds=management.cors_max_age_seconds,
+        certificate_file=config.tls.certificate_file,
+        ca_file=config.tls.ca_file,
     )

@@ -141,9 +141,9 @@ def check(heard: bytes) -> None:
         status, *lines = head.decode("ascii").split("\r\n")
         assert status.startswith("HTTP/1.1 ")
         assert int(status[9:12]) in STATUSES, status
-        headers = dict(line.split(": ", 1) for line in lines)
-        assert "Date" in headers
-        size = int(headers.get("Content-Length", 0))
+        headers = dict(line.lower().split(": ", 1) for line in lines)
+        assert "date" in headers
+        size = int(headers.get("content-length", 0))
         if not heard.startswith(b"HTTP/1.1 ") and heard:
             assert len(heard) >= size, "half a body"
             heard = heard[size:]
