@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -40,6 +40,14 @@ class TimedOut(AdministrationError):
 
     def __init__(self, message: str) -> None:
         super().__init__("failed", message)
+
+
+class ValidationFailed(AdministrationError):
+    """Values that RabbitMQ's validation of parameters does not take; `problems` are its lines."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        super().__init__("invalid", f"Validation failed: {'; '.join(problems)}")
+        self.problems = problems
 
 
 class NotRunning(AdministrationError):

@@ -7,29 +7,25 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress, islice
 from operator import itemgetter
-from time import perf_counter
 from typing import Any, NamedTuple, TypeVar
 
 import trio
 from starlette.responses import Response
 
+from broker.admin.short_steps import mapped
 from broker.entities.arguments.name_patterns import InvalidPattern, PatternError, compiled
 from broker.management.answers import JsonAnswer, Problem, bad_request, encoded
 from broker.management.columns import ABSENT, Columns
 
 T = TypeVar("T")
-U = TypeVar("U")
 
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 500
 ROWS_JOINED = 1000
 SORTED_AT_ONCE = 1000
-DONE_AT_ONCE = 32
-STEP_SECONDS = 0.001
-"""How long a list is worked on before others have a turn."""
 
 
 class Page(NamedTuple):
@@ -172,28 +168,3 @@ def in_array(rows: list[bytes]) -> list[bytes]:
     for start in range(0, len(rows), ROWS_JOINED):
         pieces += (b"," if start else b"", b",".join(rows[start : start + ROWS_JOINED]))
     return [*pieces, b"]"]
-
-
-async def mapped(make: Callable[[T], U], things: Iterable[T], *, at_once: int = DONE_AT_ONCE) -> list[U]:
-    """What a function makes of each thing; others have a turn after each millisecond of it.
-
-    The time is looked at after `at_once` things, of which each should take microseconds, or be alone.
-    """
-    made: list[U] = []
-    rest, began = iter(things), perf_counter()
-    while part := list(islice(rest, at_once)):
-        made += map(make, part)
-        if perf_counter() - began > STEP_SECONDS:
-            await trio.lowlevel.checkpoint()
-            began = perf_counter()
-    return made
-
-
-async def in_steps(things: Iterable[T]) -> AsyncIterator[T]:
-    """One thing after the other; others have a turn after each millisecond of what is done with them."""
-    began = perf_counter()
-    for thing in things:
-        yield thing
-        if perf_counter() - began > STEP_SECONDS:
-            await trio.lowlevel.checkpoint()
-            began = perf_counter()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing
 from functools import partial
 from typing import Any
 
@@ -24,6 +25,7 @@ from broker.admin.protocol import AdministrationError
 from broker.admin.settings import policy_check
 from broker.admin.settings.limit_admin import checked
 from broker.admin.settings.parameter_admin import OPERATOR_POLICY, VHOST_LIMITS
+from broker.admin.short_steps import in_steps
 from broker.entities.arguments import queue_arguments, queue_types
 from broker.entities.arguments.queue_types import type_of
 from broker.entities.exchanges.exchange_type_table import CHANCE, ROUTERS
@@ -35,32 +37,64 @@ from broker.session.login.passwords import ALGORITHMS
 from broker.wire.amqp_errors import AmqpError
 from broker.wire.field_tables import Table
 
-Place = tuple[str, str]
-"""A virtual host, and a name in it."""
-
-
 _NAMES = ("name", "vhost", "user", "source", "destination", "exchange", "routing_key")
 """Fields that travel as short strings: msgspec has counted their characters, here their bytes count."""
 
 
-def check(broker: Broker, file: DefinitionsFile) -> None:
+class Known:
+    """What there will be when a file is taken in: what is there, and what the file has."""
+
+    def __init__(self, broker: Broker, file: DefinitionsFile) -> None:
+        self._broker = broker
+        self.users = {user.name for user in file.users} | broker.users.by_name.keys()
+        self.vhosts = {vhost.name for vhost in file.vhosts} | broker.vhosts.keys()
+        self._exchanges = {(entry.vhost, entry.name): entry for entry in file.exchanges}
+        self._queues = {(entry.vhost, entry.name): entry for entry in file.queues}
+
+    def router(self, vhost: str, name: str) -> Router:
+        """What an exchange will route by. Raises AdministrationError `invalid` where there will be none."""
+        there = self._broker.vhosts[vhost].exchanges if vhost in self._broker.vhosts else {}
+        if name in there:
+            return there[name].router
+        entry = self._exchanges.get((vhost, name))
+        if entry is not None:
+            return _router(entry.type, entry.arguments)
+        if name not in DEFAULT_EXCHANGES:
+            raise invalid(f"no exchange '{name}' in vhost '{vhost}'")
+        return _router(DEFAULT_EXCHANGES[name])
+
+    def queue_arguments(self, vhost: str, name: str) -> Table:
+        """The arguments that a queue will have. Raises AdministrationError `invalid` where there will be none."""
+        there = self._broker.vhosts[vhost].queues if vhost in self._broker.vhosts else {}
+        if name in there:
+            return there[name].spec.arguments
+        entry = self._queues.get((vhost, name))
+        if entry is None:
+            raise invalid(f"no queue '{name}' in vhost '{vhost}'")
+        return table(entry.arguments)
+
+
+async def check(broker: Broker, file: DefinitionsFile) -> None:
     """Raises AdministrationError `invalid` with the place of the first thing that cannot be taken in."""
-    users = {user.name for user in file.users} | broker.users.by_name.keys()
-    vhosts = {vhost.name for vhost in file.vhosts} | broker.vhosts.keys()
-    exchanges, queues = _exchanges(broker, file), _queues(broker, file)
+    known = Known(broker, file)
     _check_queue_limits(broker, file)
-    for place, entry in _entries(file):
-        try:
-            _check_names(entry)
-            _check_references(entry, users, vhosts)
-            if isinstance(entry, BindingEntry):
-                _check_binding(entry, exchanges, queues)
-            elif type(entry) in _CHECKS:
-                _CHECKS[type(entry)](entry)
-        except AmqpError as error:
-            raise invalid(f"definitions: {place}: {error.text}") from None
-        except (AdministrationError, ValueError, TypeError, OverflowError) as error:
-            raise invalid(f"definitions: {place}: {error}") from None
+    async with aclosing(in_steps(_entries(file))) as entries:
+        async for place, entry in entries:
+            _check_entry(place, entry, known)
+
+
+def _check_entry(place: str, entry: Any, known: Known) -> None:
+    try:
+        _check_names(entry)
+        _check_references(entry, known)
+        if isinstance(entry, BindingEntry):
+            _check_binding(entry, known)
+        elif type(entry) in _CHECKS:
+            _CHECKS[type(entry)](entry)
+    except AmqpError as error:
+        raise invalid(f"definitions: {place}: {error.text}") from None
+    except (AdministrationError, ValueError, TypeError, OverflowError) as error:
+        raise invalid(f"definitions: {place}: {error}") from None
 
 
 def _entries(file: DefinitionsFile) -> Iterator[tuple[str, Any]]:
@@ -76,42 +110,17 @@ def _check_names(entry: Any) -> None:
             raise invalid(f"{kind}: is longer than {NAME_BYTES_MAX} bytes")
 
 
-def _check_references(entry: Any, users: Collection[str], vhosts: Collection[str]) -> None:
-    if hasattr(entry, "vhost") and entry.vhost not in vhosts:
+def _check_references(entry: Any, known: Known) -> None:
+    if hasattr(entry, "vhost") and entry.vhost not in known.vhosts:
         raise invalid(f"Virtual host '{entry.vhost}' does not exist")
-    if hasattr(entry, "user") and entry.user not in users:
+    if hasattr(entry, "user") and entry.user not in known.users:
         raise invalid(f'User "{entry.user}" does not exist')
-
-
-def _exchanges(broker: Broker, file: DefinitionsFile) -> dict[Place, Callable[[], Router]]:
-    """Every exchange that there will be: how to come by a router that can say what it refuses."""
-    routers: dict[Place, Callable[[], Router]]
-    routers = {
-        (v.name, name): partial(_router, type_) for v in file.vhosts for name, type_ in DEFAULT_EXCHANGES.items()
-    }
-    routers |= {(entry.vhost, entry.name): partial(_router, entry.type, entry.arguments) for entry in file.exchanges}
-    return routers | {
-        (vhost.name, name): partial(getattr, exchange, "router")
-        for vhost in broker.vhosts.values()
-        for name, exchange in vhost.exchanges.items()
-    }
 
 
 def _router(type_: str, arguments: Mapping[str, Any] | Sequence[Any] = ()) -> Router:
     if type_ not in ROUTERS:
         raise invalid(f"unknown exchange type '{type_}'")
     return ROUTERS[type_](table(arguments), CHANCE)
-
-
-def _queues(broker: Broker, file: DefinitionsFile) -> dict[Place, Callable[[], Table]]:
-    """Every queue that there will be: how to come by its arguments."""
-    found: dict[Place, Callable[[], Table]]
-    found = {(entry.vhost, entry.name): partial(table, entry.arguments) for entry in file.queues}
-    return found | {
-        (vhost.name, name): partial(getattr, queue.spec, "arguments")
-        for vhost in broker.vhosts.values()
-        for name, queue in vhost.queues.items()
-    }
 
 
 def _check_queue_limits(broker: Broker, file: DefinitionsFile) -> None:
@@ -174,16 +183,13 @@ def _check_queue(queue: QueueEntry) -> None:
     )
 
 
-def _check_binding(
-    entry: BindingEntry, exchanges: dict[Place, Callable[[], Router]], queues: dict[Place, Callable[[], Table]]
-) -> None:
-    source, destination = (entry.vhost, entry.source), (entry.vhost, entry.destination)
-    if source not in exchanges:
-        raise invalid(f"no exchange '{entry.source}' in vhost '{entry.vhost}'")
-    if destination not in (queues if entry.destination_type == "queue" else exchanges):
-        raise invalid(f"no {entry.destination_type} '{entry.destination}' in vhost '{entry.vhost}'")
-    kind = type_of(queues[destination]()).module if entry.destination_type == "queue" else "exchange"
-    exchanges[source]().check_binding(entry.routing_key, table(entry.arguments), kind)
+def _check_binding(entry: BindingEntry, known: Known) -> None:
+    source, kind = known.router(entry.vhost, entry.source), "exchange"
+    if entry.destination_type == "queue":
+        kind = type_of(known.queue_arguments(entry.vhost, entry.destination)).module
+    else:
+        known.router(entry.vhost, entry.destination)
+    source.check_binding(entry.routing_key, table(entry.arguments), kind)
 
 
 _CHECKS: dict[type[Any], Callable[[Any], None]] = {

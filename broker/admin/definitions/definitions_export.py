@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
 from broker import __version__
 from broker.admin.administration import Administration
@@ -12,35 +12,103 @@ from broker.admin.command_arguments import Arguments
 from broker.admin.json_tables import plain
 from broker.admin.listing import Row, binding_row, bindings
 from broker.admin.settings.parameter_admin import LIMITS, OPERATOR_POLICY, VHOST_LIMITS
+from broker.entities.exchanges.exchange import Binding, Exchange
+from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, VHost
 from broker.session.connection import Connection
 from storage.definitions.definition_changes import Definitions, PolicyRow
 
 
+class Contents(NamedTuple):
+    """What a virtual host has at one moment; exclusive queues, and what leads to them, are left out."""
+
+    vhost: VHost
+    queues: list[Queue]
+    exchanges: list[Exchange]
+    bindings: list[Binding]
+
+
 async def export_definitions(administration: Administration, arguments: Arguments) -> dict[str, Any]:
     """Everything that is not exclusive to a connection, users with the hashes of their passwords."""
     stored = await administration.definitions.load()
-    settings, vhosts = administration.registry.settings, list(administration.broker.vhosts.values())
+    sections = {kind: list(rows) for kind, rows in whole(administration, stored)}
+    return {**heading(administration), **sections}
+
+
+def heading(administration: Administration) -> dict[str, str]:
+    """What an export of everything says of itself."""
     return {
-        "rabbit_version": settings.version,
-        "rabbitmq_version": settings.version,
-        "product_name": "Leveret",
-        "product_version": __version__,
+        **_versions(administration),
         "rabbitmq_definition_format": "cluster",
         "original_cluster_name": administration.registry.cluster_name,
-        "users": _users(administration),
-        "vhosts": [_vhost(vhost) for vhost in vhosts],
-        "permissions": [row._asdict() for row in stored.permissions],
-        "topic_permissions": [row._asdict() for row in stored.topic_permissions],
-        "parameters": list(_parameters(administration, stored)),
-        "global_parameters": [{"name": row.name, "value": json.loads(row.value)} for row in stored.global_parameters],
-        "policies": [
-            {"vhost": row.vhost, "name": row.name, **_policy(row)} for row in stored.policies if not row.operator
-        ],
-        "queues": [row for vhost in vhosts for row in _queues(vhost)],
-        "exchanges": [row for vhost in vhosts for row in _exchanges(vhost)],
-        "bindings": [row for vhost in vhosts for row in _bindings(vhost)],
     }
+
+
+def heading_of_vhost(administration: Administration, vhost: VHost) -> dict[str, str]:
+    """What an export of a virtual host says of itself."""
+    form = {"rabbitmq_definition_format": "single_virtual_host", "original_vhost_name": vhost.name}
+    return {**_versions(administration), **form}
+
+
+def _versions(administration: Administration) -> dict[str, str]:
+    version = administration.registry.settings.version
+    return {
+        "rabbit_version": version,
+        "rabbitmq_version": version,
+        "product_name": "Leveret",
+        "product_version": __version__,
+    }
+
+
+def whole(administration: Administration, stored: Definitions) -> list[tuple[str, Iterable[Row]]]:
+    """Everything, as it is at this moment: kinds in RabbitMQ's order, each with rows that are made when asked for.
+
+    The store also has policies that a start could not apply.
+    """
+    contents = [_contents(vhost) for vhost in administration.broker.vhosts.values()]
+    parameters = ({"name": row.name, "value": json.loads(row.value)} for row in stored.global_parameters)
+    return [
+        ("users", _users(administration)),
+        ("vhosts", [_vhost(each.vhost) for each in contents]),
+        ("permissions", (row._asdict() for row in stored.permissions)),
+        ("topic_permissions", (row._asdict() for row in stored.topic_permissions)),
+        ("parameters", _parameters(administration, stored)),
+        ("global_parameters", parameters),
+        *_entities(contents, stored),
+    ]
+
+
+def of_vhost(administration: Administration, stored: Definitions, vhost: VHost) -> list[tuple[str, Iterable[Row]]]:
+    """What is in one virtual host, in the same way; rows do not name it."""
+    kinds = [("parameters", _parameters(administration, stored)), *_entities([_contents(vhost)], stored)]
+    return [(kind, _without_vhost(rows, vhost.name)) for kind, rows in kinds]
+
+
+def _without_vhost(rows: Iterable[Row], vhost: str) -> Iterator[Row]:
+    for row in rows:
+        if row.pop("vhost") == vhost:
+            yield row
+
+
+def _contents(vhost: VHost) -> Contents:
+    return Contents(
+        vhost,
+        [queue for queue in vhost.queues.values() if not isinstance(queue.owner, Connection)],
+        [exchange for exchange in vhost.exchanges.values() if exchange.name not in DEFAULT_EXCHANGES],
+        [binding for binding in bindings(vhost) if getattr(binding.destination, "owner", None) is None],
+    )
+
+
+def _entities(contents: list[Contents], stored: Definitions) -> list[tuple[str, Iterable[Row]]]:
+    return [
+        (
+            "policies",
+            ({"vhost": row.vhost, "name": row.name, **_policy(row)} for row in stored.policies if not row.operator),
+        ),
+        ("queues", (_queue(each.vhost, queue) for each in contents for queue in each.queues)),
+        ("exchanges", (_exchange(each.vhost, exchange) for each in contents for exchange in each.exchanges)),
+        ("bindings", (_binding(each.vhost, binding) for each in contents for binding in each.bindings)),
+    ]
 
 
 def _users(administration: Administration) -> list[Row]:
@@ -79,34 +147,28 @@ def _policy(row: PolicyRow) -> Row:
     }
 
 
-def _queues(vhost: VHost) -> Iterator[Row]:
-    for queue in vhost.queues.values():
-        if not isinstance(queue.owner, Connection):
-            yield {
-                "name": queue.name,
-                "vhost": vhost.name,
-                "durable": queue.durable,
-                "auto_delete": queue.spec.auto_delete,
-                "type": queue.type.name,
-                "arguments": plain(queue.spec.arguments),
-            }
+def _queue(vhost: VHost, queue: Queue) -> Row:
+    return {
+        "name": queue.name,
+        "vhost": vhost.name,
+        "durable": queue.durable,
+        "auto_delete": queue.spec.auto_delete,
+        "type": queue.type.name,
+        "arguments": plain(queue.spec.arguments),
+    }
 
 
-def _exchanges(vhost: VHost) -> Iterator[Row]:
-    for exchange in vhost.exchanges.values():
-        if exchange.name not in DEFAULT_EXCHANGES:
-            yield {
-                "name": exchange.name,
-                "vhost": vhost.name,
-                "type": exchange.type,
-                "durable": exchange.durable,
-                "auto_delete": exchange.auto_delete,
-                "internal": exchange.internal,
-                "arguments": plain(exchange.arguments),
-            }
+def _exchange(vhost: VHost, exchange: Exchange) -> Row:
+    return {
+        "name": exchange.name,
+        "vhost": vhost.name,
+        "type": exchange.type,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": plain(exchange.arguments),
+    }
 
 
-def _bindings(vhost: VHost) -> Iterator[Row]:
-    for binding in bindings(vhost):
-        if getattr(binding.destination, "owner", None) is None:
-            yield {"vhost": vhost.name, **binding_row(binding)}
+def _binding(vhost: VHost, binding: Binding) -> Row:
+    return {"vhost": vhost.name, **binding_row(binding)}

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -29,14 +30,14 @@ from broker.admin.definitions.definitions_file import (
     convert,
     operator_policy,
 )
-from broker.admin.json_tables import plain, table
-from broker.admin.listing import binding_row, bindings
+from broker.admin.json_tables import table
+from broker.admin.listing import binding_row
 from broker.admin.protocol import AdministrationError
 from broker.admin.settings.parameter_admin import OPERATOR_POLICY, VHOST_LIMITS
-from broker.entities.exchanges.exchange import Destination
+from broker.admin.short_steps import in_steps
+from broker.entities.exchanges.exchange import Binding, Destination, Exchange
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.vhost import VHost
 from broker.session.login.passwords import SHA256, hash_password, verify
 from storage.definitions.definition_changes import (
     Definitions,
@@ -63,6 +64,11 @@ from storage.definitions.definition_changes import (
 )
 from storage.definitions.definition_statements import TABLES
 
+T = TypeVar("T")
+
+UNDEFINED = "undefined"
+"""RabbitMQ's word for no default queue type."""
+
 UNFINISHED_IMPORT = "unfinished_import"
 """Under which key of the store's metadata stands what is still to be declared and bound; nothing when all is done."""
 
@@ -79,9 +85,28 @@ PUTS: dict[type[Any], type[Any]] = {
 }
 
 
+OF_VHOSTS = ("parameters", "policies", "queues", "exchanges", "bindings")
+"""Kinds that an import into one virtual host takes in."""
+
+
 async def import_definitions(administration: Administration, arguments: Arguments) -> dict[str, int]:
-    """Take definitions in; how many of each kind were made or changed."""
-    return await add(administration, convert(arguments.value("definitions")))
+    """Take definitions in: all of them, or into a `vhost` what belongs there; how many of each kind were changed."""
+    definitions, vhost = arguments.value("definitions"), arguments.optional("vhost")
+    if vhost is not None:
+        definitions = _into(administration.vhost(vhost).name, definitions)
+    return await add(administration, convert(definitions))
+
+
+def _into(vhost: str, definitions: object) -> object:
+    if not isinstance(definitions, dict):
+        return definitions
+    return {kind: _moved(vhost, definitions[kind]) for kind in OF_VHOSTS if kind in definitions}
+
+
+def _moved(vhost: str, rows: object) -> object:
+    if not isinstance(rows, list):
+        return rows
+    return [{**row, "vhost": vhost} if isinstance(row, dict) else row for row in rows]
 
 
 async def resume(administration: Administration, unfinished: bytes) -> dict[str, int]:
@@ -98,9 +123,9 @@ async def add(administration: Administration, file: DefinitionsFile) -> dict[str
 
     Raises AdministrationError `invalid`, having changed nothing.
     """
-    check(administration.broker, file)
+    await check(administration.broker, file)
     stored = await administration.definitions.load()
-    rows = _different(_rows(file, stored), stored)
+    rows = await _different(_rows(file, stored), stored)
     lifted = _lifted_limits(file, stored)
     await administration.change(*(PUTS[type(row)](row) for row in rows), *lifted, *_begun(file))
     created = Counter(TABLES[type(row)].name for row in rows)
@@ -122,29 +147,50 @@ def _begun(file: DefinitionsFile) -> list[SetMetadata]:
     entities = DefinitionsFile(exchanges=file.exchanges, queues=file.queues, bindings=file.bindings)
     if entities == DefinitionsFile():
         return []
-    return [SetMetadata(UNFINISHED_IMPORT, json.dumps(msgspec.to_builtins(entities)).encode("ascii"))]
+    return [SetMetadata(UNFINISHED_IMPORT, _encoded(entities))]
+
+
+def _encoded(file: DefinitionsFile) -> bytes:
+    try:
+        return msgspec.json.encode(file)
+    except UnicodeEncodeError:  # names that are not UTF-8
+        return json.dumps(msgspec.to_builtins(file)).encode("ascii")
 
 
 def _over() -> SetMetadata:
     return SetMetadata(UNFINISHED_IMPORT, b"")
 
 
-async def _all(administration: Administration, futures: Iterable[Future[Any]]) -> int:
-    """Wait for changes that were begun together, so that they are written together; their number."""
-    begun = list(futures)
-    for change in begun:
-        await administration.settled(change)
-    return len(begun)
+TOGETHER = 500
+"""How many exchanges, queues or bindings are made in one transaction, and so appear in one step."""
+
+
+async def _all(administration: Administration, futures: AsyncGenerator[Future[Any]]) -> int:
+    """Have changes begun and written, some together; their number."""
+    begun, count = list[Future[Any]](), 0
+    async with aclosing(futures):
+        async for future in futures:
+            begun.append(future)
+            count += 1
+            if len(begun) == TOGETHER:
+                await _settled(administration, begun)
+    await _settled(administration, begun)
+    return count
+
+
+async def _settled(administration: Administration, begun: list[Future[Any]]) -> None:
+    while begun:
+        await administration.settled(begun.pop())
 
 
 # Rows of the store
 
 
-def _different(rows: Iterable[Any], stored: Definitions) -> list[Any]:
+async def _different(rows: Iterable[Any], stored: Definitions) -> list[Any]:
     """The rows that the store does not have like this; of several of one identity the last."""
     kinds = [kind for kind in stored if isinstance(kind, tuple)]
-    known = {_identity(row): row for kind in kinds for row in kind if type(row) in PUTS}
-    wanted = {_identity(row): row for row in rows}
+    known = {_identity(row): row for kind in kinds async for row in in_steps(kind) if type(row) in PUTS}
+    wanted = {_identity(row): row async for row in in_steps(rows)}
     return [row for identity, row in wanted.items() if known.get(identity) != row]
 
 
@@ -190,6 +236,7 @@ def _vhost(entry: VhostEntry, known: VhostRow | None) -> VhostRow:
     """A virtual host that is there keeps its default queue type, as in RabbitMQ 3.10."""
     more = entry.metadata
     queue_type = entry.default_queue_type or more.default_queue_type
+    queue_type = "" if queue_type == UNDEFINED else queue_type
     return VhostRow(
         entry.name,
         entry.description or more.description,
@@ -225,9 +272,11 @@ def _parameter(entry: ParameterEntry) -> Iterator[Any]:
 # Entities
 
 
-def _declare_exchanges(administration: Administration, entries: Iterable[ExchangeEntry]) -> Iterator[Future[Any]]:
+async def _declare_exchanges(
+    administration: Administration, entries: Iterable[ExchangeEntry]
+) -> AsyncGenerator[Future[Any]]:
     seen = set()
-    for entry in entries:
+    async for entry in in_steps(entries):
         vhost = administration.vhost(entry.vhost)
         if entry.name not in vhost.exchanges and (vhost, entry.name) not in seen:
             seen.add((vhost, entry.name))
@@ -241,9 +290,9 @@ def _declare_exchanges(administration: Administration, entries: Iterable[Exchang
             )
 
 
-def _declare_queues(administration: Administration, entries: Iterable[QueueEntry]) -> Iterator[Future[Any]]:
+async def _declare_queues(administration: Administration, entries: Iterable[QueueEntry]) -> AsyncGenerator[Future[Any]]:
     seen = set()
-    for entry in entries:
+    async for entry in in_steps(entries):
         vhost = administration.vhost(entry.vhost)
         if entry.name not in vhost.queues and (vhost, entry.name) not in seen:
             seen.add((vhost, entry.name))
@@ -251,26 +300,37 @@ def _declare_queues(administration: Administration, entries: Iterable[QueueEntry
             yield vhost.declare_queue(spec, None)
 
 
-def _bind(administration: Administration, entries: Iterable[BindingEntry]) -> Iterator[Future[Any]]:
-    # Compared in JSON's terms: exported and imported again, a binding is the same although its types were lost.
-    known = {
-        _binding_identity(vhost, binding_row(binding))
-        for vhost in administration.broker.vhosts.values()
-        for binding in bindings(vhost)
-    }
-    for entry in entries:
+async def _bind(administration: Administration, entries: Iterable[BindingEntry]) -> AsyncGenerator[Future[Any]]:
+    begun = set[Binding]()
+    alike = dict[Exchange, set[str]]()
+    async for entry in in_steps(entries):
         vhost = administration.vhost(entry.vhost)
-        arguments = table(entry.arguments)
-        names = {name: getattr(entry, name) for name in ("source", "destination", "destination_type", "routing_key")}
-        identity = _binding_identity(vhost, {**names, "arguments": plain(arguments)})
-        if identity in known:
-            continue
-        known.add(identity)
+        source, arguments = _found(vhost.exchanges, entry.source, entry), table(entry.arguments)
         destination: Destination
-        destination = (vhost.queues if entry.destination_type == "queue" else vhost.exchanges)[entry.destination]
-        binding = vhost.exchanges[entry.source].binding(destination, entry.routing_key, arguments)
+        if entry.destination_type == "queue":
+            destination = _found(vhost.queues, entry.destination, entry)
+        else:
+            destination = _found(vhost.exchanges, entry.destination, entry)
+        binding = source.binding(destination, entry.routing_key, arguments)
+        if binding in source.bindings or binding in begun:
+            continue
+        if arguments:
+            if source not in alike:
+                alike[source] = {_in_json(each) async for each in in_steps(list(source.bindings))}
+            if _in_json(binding) in alike[source]:
+                continue
+            alike[source].add(_in_json(binding))
+        begun.add(binding)
         yield vhost.bindings.bind(binding, arguments)
 
 
-def _binding_identity(vhost: VHost, row: dict[str, Any]) -> str:
-    return json.dumps([vhost.name, row], sort_keys=True)
+def _found(there: Mapping[str, T], name: str, entry: BindingEntry) -> T:
+    """One end of a binding. Raises AdministrationError `failed` if it was deleted since it was checked."""
+    if name not in there:
+        raise AdministrationError("failed", f"definitions: '{name}' of a binding in vhost '{entry.vhost}' was deleted")
+    return there[name]
+
+
+def _in_json(binding: Binding) -> str:
+    """Exported and imported again, a binding is the same although its arguments have lost their types."""
+    return json.dumps(binding_row(binding), sort_keys=True)

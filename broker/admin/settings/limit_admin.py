@@ -7,6 +7,7 @@ from collections.abc import Collection, Set
 from broker.admin import erlang_notation
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
+from broker.admin.protocol import AdministrationError, ValidationFailed
 from broker.entities.vhosts.user_limits import OF_USERS, OF_VHOSTS
 from storage.definitions.definition_changes import (
     DeleteUserLimit,
@@ -45,7 +46,10 @@ async def set_vhost_limits(administration: Administration, arguments: Arguments)
 async def set_vhost_limit(administration: Administration, arguments: Arguments) -> None:
     """Set one limit of a virtual host; the others stay."""
     name = administration.vhost(arguments.text("name")).name
-    limits = checked({arguments.text("limit"): arguments.value("value")}, OF_VHOSTS, "limits")
+    try:
+        limits = checked({arguments.text("limit"): arguments.value("value")}, OF_VHOSTS, "limits")
+    except AdministrationError as error:
+        raise ValidationFailed([str(error)]) from None
     await administration.change(*(PutVhostLimit(VhostLimitRow(name, *limit)) for limit in limits.items()))
 
 
@@ -58,7 +62,7 @@ async def clear_vhost_limits(administration: Administration, arguments: Argument
 def checked(limits: object, known: Set[str], kind: str) -> dict[str, int]:
     """Limits by name. Raises AdministrationError `invalid`, in RabbitMQ's words, for what is none or no number."""
     if not isinstance(limits, dict):
-        raise invalid("expected limits as names with numbers")
+        raise invalid(f"{kind} not a list {erlang_notation.term(limits)}")
     for name in sorted(known & limits.keys()):
         value = limits[name]
         if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 63:

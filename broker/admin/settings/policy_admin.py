@@ -28,15 +28,18 @@ async def _set(administration: Administration, arguments: Arguments, *, operator
 
 
 async def _clear(administration: Administration, arguments: Arguments, *, operator: bool) -> None:
-    """Remove a policy. Whatever else matches what it applied to takes its place.
-
-    The store is asked, because it also has those that a start could not apply.
-    """
-    vhost, name = administration.vhost(arguments.text("vhost")).name, arguments.text("name")
-    stored = await administration.definitions.load()
-    if not any((row.vhost, row.name, row.operator) == (vhost, name, operator) for row in stored.policies):
+    """Remove a policy. Whatever else matches what it applied to takes its place."""
+    vhost, name = administration.vhost(arguments.text("vhost")), arguments.text("name")
+    policies = vhost.policy_application.policies.of(operator=operator)
+    if name not in policies and not await _stored(administration, vhost.name, name, operator=operator):
         raise not_found("Parameter does not exist")
-    await administration.change(DeletePolicy(vhost, name, operator))
+    await administration.change(DeletePolicy(vhost.name, name, operator))
+
+
+async def _stored(administration: Administration, vhost: str, name: str, *, operator: bool) -> bool:
+    """Whether the store has a policy: it also has those that a start could not apply."""
+    stored = await administration.definitions.load()
+    return any((row.vhost, row.name, row.operator) == (vhost, name, operator) for row in stored.policies)
 
 
 def _list(administration: Administration, arguments: Arguments, *, operator: bool) -> list[dict[str, Any]]:

@@ -6,11 +6,11 @@ The texts are its own; what is wrong with a regular expression says PCRE2, which
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker.admin.erlang_notation import pairs, term
-from broker.admin.protocol import AdministrationError
+from broker.admin.protocol import ValidationFailed
 from broker.entities.arguments.name_patterns import InvalidPattern, compiled
 from broker.entities.arguments.policies import APPLY_TO, Policy
 from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX
@@ -18,14 +18,6 @@ from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX
 Check = Callable[[Any], bool]
 
 _AGE = re.compile(r"0*[1-9][0-9]*[YMDhms]")
-
-
-class ValidationFailed(AdministrationError):
-    """Values that RabbitMQ's validation of parameters does not take; `problems` are its lines."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        super().__init__("invalid", f"Validation failed: {'; '.join(problems)}")
-        self.problems = problems
 
 
 def checked(

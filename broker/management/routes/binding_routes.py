@@ -7,13 +7,14 @@ from functools import partial
 
 from starlette.responses import Response
 
+from broker.admin.short_steps import mapped
 from broker.entities.exchanges.exchange import Destination
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call
-from broker.management.list_query import list_answer, mapped
+from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 from broker.management.routes.exchange_routes import exchange_in_path
 from broker.management.rows.binding_columns import (

@@ -7,11 +7,12 @@ from itertools import chain
 
 from starlette.responses import Response
 
+from broker.admin.short_steps import mapped
 from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
 from broker.management.call import Call
-from broker.management.list_query import list_answer, mapped
+from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns, consumer_order
 

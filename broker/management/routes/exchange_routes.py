@@ -6,11 +6,12 @@ from functools import partial
 
 from starlette.responses import Response
 
+from broker.admin.short_steps import mapped
 from broker.entities.exchanges.exchange import Exchange
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call
-from broker.management.list_query import list_answer, mapped
+from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 from broker.management.rows.exchange_columns import ExchangeOf, exchange_columns, exchange_name, exchange_order
 from broker.wire import methods

@@ -8,11 +8,12 @@ from typing import Any, NamedTuple
 import trio
 from starlette.responses import Response
 
+from broker.admin.short_steps import STEP_SECONDS
 from broker.management.access import Tag
 from broker.management.answers import JsonAnswer, Problem, bad_request, encoded, in_json
 from broker.management.bodies import Fields
 from broker.management.call import Call
-from broker.management.list_query import STEP_SECONDS, in_array
+from broker.management.list_query import in_array
 from broker.management.message_form import (
     payload_in_json,
     payload_of,

@@ -7,11 +7,11 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.short_steps import in_steps
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call
-from broker.management.list_query import in_steps
 from broker.management.resources import Resource, resource
 from broker.management.rows.listener_rows import contexts, listeners
 from broker.management.rows.memory_row import memory_row, relative

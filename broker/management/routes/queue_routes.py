@@ -7,13 +7,14 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.short_steps import mapped
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
 from broker.management.answers import bad_request, empty, in_json, not_found
 from broker.management.bodies import Fields
 from broker.management.call import Call
 from broker.management.columns import Columns
-from broker.management.list_query import list_answer, mapped
+from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns
 from broker.management.rows.queue_columns import QueueOf, queue_columns, queue_name, queue_order

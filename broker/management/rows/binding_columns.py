@@ -13,12 +13,12 @@ from urllib.parse import quote_plus, unquote_plus
 
 from broker.admin.json_tables import plain
 from broker.admin.listing import destination_type
+from broker.admin.short_steps import mapped
 from broker.entities.arguments.erlang_terms import entries
 from broker.entities.exchanges.erlang_hash import phash2
 from broker.entities.exchanges.exchange import Binding
 from broker.entities.vhosts.vhost import VHost
 from broker.management.columns import Columns
-from broker.management.list_query import mapped
 from broker.wire.field_tables import decode_table, encode_table
 
 NO_ARGUMENTS = encode_table({})
