@@ -20,7 +20,7 @@ from starlette.routing import Mount, Route, Router
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from broker.admin.protocol import AdministrationError
+from broker.admin.protocol import AdministrationError, ValidationFailed
 from broker.management import access
 from broker.management.access import Account, Tag
 from broker.management.answers import Problem, bad_request, empty, not_found, problem_answer
@@ -161,6 +161,8 @@ def problem_of_administration(error: AdministrationError) -> Problem:
         return not_found()
     if error.kind == "failed":
         return Problem(500, "internal_error", str(error))
+    if isinstance(error, ValidationFailed):
+        return bad_request("\n".join(["Validation failed\n", *error.problems, ""]))
     return bad_request(str(error))
 
 

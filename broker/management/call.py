@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -11,6 +11,8 @@ import trio
 from starlette.requests import Request
 
 from broker.admin.administration import Administration
+from broker.admin.command_table import carry_out
+from broker.admin.protocol import AdministrationError
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import NOT_IN_VHOST, Account, denied
@@ -35,7 +37,6 @@ class ManagementSettings(NamedTuple):
     """
 
     node: str
-    cluster_name: str
     version: str
     product_version: str
     rates_mode: str
@@ -43,6 +44,8 @@ class ManagementSettings(NamedTuple):
     body_bytes_max: int
     cors_origins: tuple[str, ...]
     cors_max_age_seconds: int
+    certificate_file: str
+    ca_file: str
 
 
 class Management:
@@ -57,6 +60,11 @@ class Management:
         self.segments = segments
         self.settings = settings
         self.bodies = Bodies(settings.body_bytes_max)
+
+    @property
+    def cluster_name(self) -> str:
+        """What the broker is called: by its operator, or else by its settings."""
+        return self.registry.cluster_name
 
     @property
     def status(self) -> Callable[[], dict[str, Any]]:
@@ -99,6 +107,10 @@ class Call:
     def flag(self, name: str) -> bool:
         """A query parameter is `true`."""
         return self.parameters.get(name) == "true"
+
+    async def change(self, command: str, **arguments: object) -> object:
+        """Have a command of the administration carried out; its answer. Raises AdministrationError."""
+        return await carry_out(self.api.administration, command, arguments)
 
     @property
     def vhost(self) -> VHost:
@@ -152,6 +164,17 @@ class Call:
         return await administration.settled(answer)
 
 
+@contextmanager
+def where_absent(problem: Callable[[str], Problem]) -> Iterator[None]:
+    """What does not exist is something else than what the path names: not 404, but this problem of the reason."""
+    try:
+        yield
+    except AdministrationError as error:
+        if error.kind != "not_found":
+            raise
+        raise problem(str(error)) from None
+
+
 LOOK_SECONDS = 0.1
 
 
@@ -173,4 +196,13 @@ def visitor_of(request: Request) -> Visitor:
     return visitor
 
 
-__all__ = ["BLOCKED_SECONDS", "Call", "Management", "ManagementSettings", "Refused", "names_of", "visitor_of"]
+__all__ = [
+    "BLOCKED_SECONDS",
+    "Call",
+    "Management",
+    "ManagementSettings",
+    "Refused",
+    "names_of",
+    "visitor_of",
+    "where_absent",
+]

@@ -7,6 +7,7 @@ out, and of those only the ones that were asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -76,6 +77,11 @@ def chosen(row: dict[str, Any], wanted: Iterable[str]) -> Any:
     """A row that is there already, or the columns of it that are `wanted`; an empty list where none is there."""
     paths = [path.split(".") for path in wanted]
     return (pruned(row, paths) or []) if paths else row
+
+
+def columns_of(*names: str) -> Columns[Mapping[str, Any]]:
+    """The columns of rows that are there already."""
+    return Columns({name: itemgetter(name) for name in names})
 
 
 def pruned(value: Any, paths: list[list[str]]) -> Any:

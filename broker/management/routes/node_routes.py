@@ -1,4 +1,4 @@
-"""The broker as a whole: who asks, the overview, the node."""
+"""The broker as a whole: who asks."""
 
 from __future__ import annotations
 
@@ -16,12 +16,6 @@ async def whoami(call: Call) -> Response:
     return in_json({"name": call.account.name, "tags": list(tags)})
 
 
-async def auth(call: Call) -> Response:
-    """How users log in: with a password, and without OAuth 2."""
-    return in_json({"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""})
-
-
 RESOURCES: list[Resource] = [
     resource("/api/whoami", GET=(Tag.ANY, whoami)),
-    resource("/api/auth", GET=(None, auth)),
 ]

@@ -15,6 +15,7 @@ from broker.management.routes import (
     queue_routes,
     replica_routes,
 )
+from broker.management.routes.administration import administration_table
 
 RESOURCES: list[Resource] = [
     *node_routes.RESOURCES,
@@ -27,4 +28,5 @@ RESOURCES: list[Resource] = [
     *consumer_routes.RESOURCES,
     *message_routes.RESOURCES,
     *event_log_routes.RESOURCES,
+    *administration_table.RESOURCES,
 ]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from broker.config import Identity
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import Reply, ask, web_address, web_broker
 from harness.brokers.rabbitmq_reference import REFERENCE
@@ -19,9 +19,10 @@ REFERENCE_HTTP = os.environ.get("LEVERET_REFERENCE_HTTP", "")
 """`host:port` of the API of the RabbitMQ in LEVERET_REFERENCE."""
 VHOST = "v/1"
 LONG = "l" * 256
-"""What `{long}` stands for in a table: one byte more than a name may have."""
-NODE = Identity().shown_node_name
-"""What `{node}` stands for."""
+"""What `{long}` stands for in a table: one byte more than a name may have. `{node}` and `{port}` are the broker's."""
+FIELD = re.compile(rb"\w+=")
+"""How a body begins that is a form, and not JSON."""
+FORM = "application/x-www-form-urlencoded"
 TAGS = {"lim": ["management"], "no": ["management"], "plain": []}
 """Users of the tables. `lim` may enter the virtual host and do nothing there, `no` may not enter it."""
 NOTHING = "^$"
@@ -47,7 +48,7 @@ def broker(request: pytest.FixtureRequest) -> Address:
 
 
 @pytest.fixture
-def send(request: pytest.FixtureRequest) -> Send:
+def send(request: pytest.FixtureRequest, broker: Address) -> Send:
     """A function that sends a request of a table, in a virtual host that is empty at first."""
     if REFERENCE:
         if not REFERENCE_HTTP:
@@ -60,11 +61,14 @@ def send(request: pytest.FixtureRequest) -> Send:
         address = web_address(process)
         _prepare(process)
 
+    node = json.loads(ask(address, "/api/overview?columns=node").body)["node"]
+
     def sent(asked: Request) -> Reply:
-        path = asked.path.replace("{long}", LONG).replace("{node}", NODE)
+        path = asked.path.replace("{long}", LONG).replace("{node}", node).replace("{port}", str(broker[1]))
         user = f"{asked.user}:{asked.user}" if asked.user else None
-        body = None if asked.body is None else asked.body.replace(b"{node}", NODE.encode())
-        return ask(address, f"/api/{path}", method=asked.method, user=user, body=body)
+        body = None if asked.body is None else asked.body.replace(b"{node}", node.encode())
+        form = FORM if body and FIELD.match(body) else "application/json"
+        return ask(address, f"/api/{path}", method=asked.method, user=user, body=body, Content_Type=form)
 
     return sent
 

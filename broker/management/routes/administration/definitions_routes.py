@@ -1,0 +1,115 @@
+"""Definitions: everything, or what is in a virtual host, as a file to download, and taken in again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from email.message import Message
+from email.parser import BytesParser
+from email.policy import HTTP
+from typing import Any
+
+import trio
+from starlette.responses import Response
+
+from broker.admin.definitions.definitions_export import heading, heading_of_vhost, of_vhost, whole
+from broker.admin.short_steps import in_steps
+from broker.management.access import Tag
+from broker.management.answers import JsonAnswer, Problem, bad_request, empty, encoded
+from broker.management.bodies import json_object
+from broker.management.call import Call, where_absent
+from broker.management.list_query import in_array
+from broker.management.resources import Resource, resource
+from broker.management.routes.administration.policy_routes import vhost_not_found
+
+FILE = "file"
+"""The field of a form that has the definitions."""
+
+
+async def export_all(call: Call) -> Response:
+    """Everything that exists."""
+    administration = call.api.administration
+    sections = whole(administration, await administration.definitions.load())
+    return await _download(call, heading(administration), sections)
+
+
+async def export_vhost(call: Call) -> Response:
+    """What is in a virtual host."""
+    administration = call.api.administration
+    stored, vhost = await administration.definitions.load(), call.broker.vhosts.get(call.names["vhost"])
+    if vhost is None:
+        raise bad_request("vhost_not_found")
+    return await _download(call, heading_of_vhost(administration, vhost), of_vhost(administration, stored, vhost))
+
+
+async def _download(
+    call: Call, head: Mapping[str, str], sections: Iterable[tuple[str, Iterable[dict[str, Any]]]]
+) -> Response:
+    """The columns that are wanted, rows made and encoded in steps; a link may give the file a name."""
+    wanted = call.list_query().columns
+    parts = [[encoded(name), b":", encoded(value)] for name, value in head.items() if not wanted or name in wanted]
+    for name, rows in sections:
+        if not wanted or name in wanted:
+            parts.append([encoded(name), b":", *in_array([encoded(row) async for row in in_steps(rows)])])
+    pieces = [piece for number, part in enumerate(parts) for piece in (b"," if number else b"{", *part)]
+    name = call.parameters.get("download", "").replace("\r", "").replace("\n", "")
+    named = {"content-disposition": f"attachment; filename={name}"} if name else {}
+    return JsonAnswer([*pieces, b"}"] if pieces else [b"[]"], named)
+
+
+async def import_all(call: Call) -> Response:
+    """Take definitions in: users, permissions, policies, limits and parameters as they say, other things if they are
+    not there."""
+    await call.change("import_definitions", definitions=await _uploaded(call))
+    return empty(204)
+
+
+async def import_vhost(call: Call) -> Response:
+    """Take in what belongs into a virtual host, whatever virtual host it was exported from."""
+    with where_absent(vhost_not_found):
+        await call.change("import_definitions", definitions=await _uploaded(call), vhost=call.names["vhost"])
+    return empty(204)
+
+
+async def _uploaded(call: Call) -> dict[str, Any]:
+    """The definitions of a body: JSON, or the file of a form. Raises Problem 400 and 415."""
+    described = Message()
+    described["content-type"] = call.request.headers.get("content-type", "")
+    kind = described.get_content_type()
+    if kind not in ("application/json", "multipart/form-data"):
+        raise Problem(415)
+    body = await call.api.bodies.read(call.request)
+    if kind == "multipart/form-data":
+        body = await trio.to_thread.run_sync(_file_of, described["content-type"], body)
+    try:
+        return json_object(body)
+    except Problem:
+        raise bad_request("failed_to_parse_json") from None
+
+
+def _file_of(content_type: str, body: bytes) -> bytes:
+    """The field of a form that has the definitions."""
+    head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1")
+    form = BytesParser(policy=HTTP).parsebytes(head + body)
+    for part in form.iter_parts():
+        if part.get_param("name", header="content-disposition") == FILE:
+            return bytes(part.get_payload(decode=True))
+    return b""
+
+
+RESOURCES: list[Resource] = [
+    *(
+        resource(
+            path,
+            query_credentials=True,
+            GET=(Tag.ADMINISTRATOR, export_all),
+            POST=(Tag.ADMINISTRATOR, import_all),
+        )
+        for path in ("/api/definitions", "/api/all-configuration")
+    ),
+    resource(
+        "/api/definitions/{vhost}",
+        query_credentials=True,
+        GET=(Tag.ADMINISTRATOR, export_vhost),
+        POST=(Tag.ADMINISTRATOR, import_vhost),
+    ),
+]

@@ -1,0 +1,115 @@
+"""What tools ask before they use something: extensions of the page, feature flags, features about to end."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.responses import Response
+
+from broker.admin.short_steps import in_steps
+from broker.entities.queues.queue import Queue
+from broker.management.access import Tag
+from broker.management.answers import bad_request, empty, in_json
+from broker.management.call import Call
+from broker.management.columns import columns_of
+from broker.management.list_query import list_answer
+from broker.management.resources import Resource, resource
+
+FLAG_COLUMNS = columns_of("name", "desc", "doc_url", "state", "stability", "provided_by")
+DEPRECATED_COLUMNS = columns_of("name", "desc", "deprecation_phase", "doc_url", "provided_by")
+DOCUMENTED = "https://www.rabbitmq.com/docs"
+CORE, AGENT = "rabbit", "rabbitmq_management_agent"
+
+FLAGS = {
+    "classic_mirrored_queue_version": ("Queue versions of classic queues are taken, without effect", "", CORE),
+    "classic_queue_type_delivery_support": ("Classic queues deliver as queues of the other types do", "", CORE),
+    "direct_exchange_routing_v2": ("Direct exchanges find queues by routing key at once", "", CORE),
+    "drop_unroutable_metric": ("Unroutable messages that are dropped are counted", "", AGENT),
+    "empty_basic_get_metric": ("basic.get of empty queues is counted", "", AGENT),
+    "feature_flags_v2": ("Feature flags are all enabled", "", CORE),
+    "implicit_default_bindings": ("Bindings of the default exchange are not stored", "", CORE),
+    "maintenance_mode_status": ("Maintenance mode is reported", "", CORE),
+    "quorum_queue": ("Queues of type quorum", f"{DOCUMENTED}/quorum-queues", CORE),
+    "stream_filtering": ("Filters of streams", f"{DOCUMENTED}/streams#filtering", CORE),
+    "stream_queue": ("Queues of type stream", f"{DOCUMENTED}/streams", CORE),
+    "user_limits": ("Limits of a user's connections and channels", "", CORE),
+    "virtual_host_metadata": ("Descriptions, tags and default queue types of virtual hosts", "", CORE),
+}
+"""RabbitMQ's flags, up to 3.13, whose meaning holds here: what each brings, where it is described, by what it comes."""
+
+ANNOUNCED = "https://blog.rabbitmq.com/posts/2021/08/4.0-deprecation-announcements/"
+PERMITTED, REMOVED = "permitted_by_default", "removed"
+
+DEPRECATED = {
+    "classic_queue_mirroring": (REMOVED, "Mirrors of classic queues: there is one node", CORE),
+    "global_qos": (PERMITTED, "Prefetch limits that the consumers of a channel share", CORE),
+    "management_metrics_collection": (PERMITTED, "Statistics in the management API", AGENT),
+    "ram_node_type": (REMOVED, "Nodes that keep definitions in memory: there is one node", CORE),
+    "transient_nonexcl_queues": (PERMITTED, "Queues that are neither durable nor exclusive", CORE),
+}
+"""Features that RabbitMQ 3.13 has announced to end: how they stand here, what they are, where they are."""
+
+
+async def list_extensions(call: Call) -> Response:
+    """Scripts of RabbitMQ's page that its plugins bring; its own is the only one."""
+    return in_json([{"javascript": "dispatcher.js"}])
+
+
+async def list_flags(call: Call) -> Response:
+    """Feature flags; all of them are enabled."""
+    rows = [
+        {"name": name, "desc": what, "doc_url": url, "state": "enabled", "stability": "required", "provided_by": origin}
+        for name, (what, url, origin) in FLAGS.items()
+    ]
+    return await list_answer(rows, FLAG_COLUMNS, call.list_query(), lambda row: str(row["name"]))
+
+
+async def enable_flag(call: Call) -> Response:
+    """Enable what is enabled already."""
+    if call.names["name"] not in FLAGS:
+        raise bad_request("unsupported")
+    return empty(204)
+
+
+async def list_deprecated(call: Call) -> Response:
+    """Features that RabbitMQ has announced to end."""
+    return await _deprecated(call, list(DEPRECATED))
+
+
+async def list_deprecated_in_use(call: Call) -> Response:
+    """Those of them that something here makes use of now."""
+    return await _deprecated(call, [name async for name in _in_use(call)])
+
+
+async def _deprecated(call: Call, names: list[str]) -> Response:
+    rows: list[dict[str, Any]] = []
+    for name in names:
+        phase, what, origin = DEPRECATED[name]
+        row = {"name": name, "desc": what, "deprecation_phase": phase, "doc_url": ANNOUNCED, "provided_by": origin}
+        rows.append(row)
+    return await list_answer(rows, DEPRECATED_COLUMNS, call.list_query(), lambda row: str(row["name"]))
+
+
+async def _in_use(call: Call) -> AsyncIterator[str]:
+    channels = (channel for each in call.api.registry.network_connections for channel in each.channels.values())
+    if any(channel.prefetch_all for channel in channels):
+        yield "global_qos"
+    queues = [queue for vhost in call.broker.vhosts.values() for queue in vhost.queues.values()]
+    async for queue in in_steps(queues):
+        if _transient(queue):
+            yield "transient_nonexcl_queues"
+            return
+
+
+def _transient(queue: Queue) -> bool:
+    return not queue.durable and queue.owner is None
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/extensions", GET=(Tag.ANY, list_extensions)),
+    resource("/api/feature-flags", GET=(Tag.ANY, list_flags)),
+    resource("/api/feature-flags/{name}/enable", PUT=(Tag.ADMINISTRATOR, enable_flag)),
+    resource("/api/deprecated-features", GET=(Tag.ANY, list_deprecated)),
+    resource("/api/deprecated-features/used", GET=(Tag.ANY, list_deprecated_in_use)),
+]

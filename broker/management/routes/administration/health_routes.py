@@ -1,0 +1,191 @@
+"""Health checks: 200 where all is well, 503 with what is wrong."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import trio
+from starlette.responses import Response
+
+from broker.management.access import Tag, denied
+from broker.management.answers import JsonAnswer, Problem, bad_request, encoded, in_json, not_found
+from broker.management.call import Call
+from broker.management.resources import Resource, resource
+from broker.management.rows.certificate_expiry import expiring
+from broker.management.rows.listener_rows import listeners
+from broker.session.direct_session import Refused
+from broker.wire import methods
+from broker.wire.assembler import Command
+from broker.wire.constants import ReplyCode
+from broker.wire.properties import encode_header
+
+ALIVENESS = "aliveness-test"
+"""The queue that the aliveness test leaves behind, as RabbitMQ's does."""
+DAYS = {"days": 1, "weeks": 7, "months": 30, "years": 365}
+ALIASES = {
+    "amqp091": "amqp",
+    "amqp0.9.1": "amqp",
+    "amqp0-9-1": "amqp",
+    "amqp0_9_1": "amqp",
+    "amqps": "amqp/ssl",
+    "http1": "http",
+    "http1.1": "http",
+    "http_api": "http",
+    "management": "http",
+    "management_ui": "http",
+    "ui": "http",
+    "prometheus": "http/prometheus",
+    "cli": "clustering",
+    "distribution": "clustering",
+}
+"""Other words for the protocols of listeners, as RabbitMQ takes them."""
+
+
+def healthy(**details: object) -> Response:
+    """All is well."""
+    return in_json({"status": "ok", **details})
+
+
+def failed(reason: str, **details: object) -> Response:
+    """Something is wrong: 503."""
+    answer = JsonAnswer([encoded({"status": "failed", "reason": reason, **details})])
+    answer.status_code = 503
+    return answer
+
+
+async def check_alarms(call: Call) -> Response:
+    """No alarm is raised."""
+    return _alarms(call, "There are alarms in effect in the cluster")
+
+
+async def check_local_alarms(call: Call) -> Response:
+    """The same: there is one node."""
+    return _alarms(call, "There are alarms in effect on the node")
+
+
+def _alarms(call: Call, reason: str) -> Response:
+    alarms = [{"node": call.api.settings.node, "resource": name} for name in call.api.status()["alarms"]]
+    return failed(reason, alarms=alarms) if alarms else healthy()
+
+
+async def check_certificates(call: Call) -> Response:
+    """No certificate of a listener ends within so many days, weeks, months or years."""
+    unit = call.names["unit"].lower()
+    if not re.fullmatch("[+-]?[0-9]{1,6}", call.names["within"]):
+        raise bad_request("Invalid expiration value.")
+    if unit not in DAYS:
+        raise bad_request("Time unit not recognised. Supported units: days, weeks, months, years.")
+    settings = call.api.settings
+    try:
+        before = datetime.now(UTC) + timedelta(days=int(call.names["within"]) * DAYS[unit])
+    except OverflowError:
+        raise bad_request("Invalid expiration value.") from None
+    secured = [each for each in _listeners(call) if each["protocol"] in ("amqp/ssl", "https")]
+    found = await trio.to_thread.run_sync(expiring, secured, settings.certificate_file, settings.ca_file, before)
+    return failed("Certificates expiring", expired=found) if found else healthy()
+
+
+def _listeners(call: Call) -> list[dict[str, Any]]:
+    return listeners(call.api.status(), call.api.settings.node)
+
+
+async def check_port(call: Call) -> Response:
+    """Clients are listened for on a port."""
+    if not re.fullmatch("[0-9]{1,9}", call.names["port"]):
+        raise bad_request("Invalid port")
+    port, ports = int(call.names["port"]), [listener["port"] for listener in _listeners(call)]
+    if port in ports:
+        return healthy(port=port)
+    return failed("No active listener", missing=port, ports=ports)
+
+
+async def check_protocol(call: Call) -> Response:
+    """A protocol is spoken on some port; of several with commas between, as RabbitMQ 4 takes them, all are."""
+    asked = call.names["protocol"].lower()
+    wanted = [ALIASES.get(name.strip(), name.strip()) for name in asked.split(",")]
+    spoken = list(dict.fromkeys(listener["protocol"] for listener in _listeners(call)))
+    missing = [name for name in wanted if name not in spoken]
+    if missing:
+        return failed("No active listener", missing=",".join(missing), protocols=spoken)
+    return healthy(protocol=",".join(wanted))
+
+
+async def check_nothing(call: Call) -> Response:
+    """Virtual hosts run as long as the broker does, and it serves."""
+    return healthy()
+
+
+async def check_single_node(call: Call) -> Response:
+    """What would be lost with this node's copies: there are no others."""
+    return healthy(reason="single node cluster")
+
+
+async def check_connections(call: Call) -> Response:
+    """There may be one more connection."""
+    limit = call.api.registry.settings.connections_max
+    connections = len(call.api.registry.network_connections)
+    if limit and connections >= limit:
+        return failed("node connection limit is reached", connections=connections)
+    return healthy()
+
+
+async def check_ready(call: Call) -> Response:
+    """AMQP clients can come."""
+    if not any(listener["protocol"].startswith("amqp") for listener in _listeners(call)):
+        return failed("no active listeners for AMQP/AMQPS")
+    return await check_connections(call)
+
+
+async def check_node(call: Call) -> Response:
+    """The check of earlier versions: the broker answers."""
+    if call.names.get("node", call.api.settings.node) != call.api.settings.node:
+        raise not_found()
+    return healthy()
+
+
+async def check_aliveness(call: Call) -> Response:
+    """Publish a message to a queue of the virtual host, and take it from there."""
+    if not call.account.enters(call.vhost.name):
+        raise denied(call.account.name, "Access refused.")
+    try:
+        found = await _there_and_back(call, b"test_message")
+    except Refused as refused:
+        if refused.code != ReplyCode.ACCESS_REFUSED:
+            raise
+        raise Problem(401, "not_authorised", refused.text) from None
+    if isinstance(found.method, methods.BasicGetOk):
+        return healthy()
+    return failed(f"{ALIVENESS} queue is empty")
+
+
+async def _there_and_back(call: Call, body: bytes) -> Command:
+    async with call.session() as session:
+        await call.answered(session.ask(methods.QueueDeclare(ALIVENESS, False, False, False, False, False, {})))
+        await call.answered(session.ask(methods.ConfirmSelect(False)))
+        await call.answered(session.publish("", ALIVENESS, encode_header(len(body)), body))
+        return await call.answered(session.ask(methods.BasicGet(ALIVENESS, True)))
+
+
+CHECKS = {
+    "alarms": check_alarms,
+    "local-alarms": check_local_alarms,
+    "certificate-expiration/{within}/{unit}": check_certificates,
+    "port-listener/{port}": check_port,
+    "protocol-listener/{protocol}": check_protocol,
+    "virtual-hosts": check_nothing,
+    "node-is-mirror-sync-critical": check_single_node,
+    "node-is-quorum-critical": check_single_node,
+    "is-in-service": check_nothing,
+    "below-node-connection-limit": check_connections,
+    "ready-to-serve-clients": check_ready,
+}
+"""The checks of RabbitMQ 3.13, and of 4 where they mean something here."""
+
+RESOURCES: list[Resource] = [
+    *(resource(f"/api/health/checks/{name}", GET=(Tag.ANY, check)) for name, check in CHECKS.items()),
+    resource("/api/healthchecks/node", GET=(Tag.ANY, check_node)),
+    resource("/api/healthchecks/node/{node}", GET=(Tag.ANY, check_node)),
+    resource("/api/aliveness-test/{vhost}", in_vhost=True, GET=(Tag.ANY, check_aliveness)),
+]

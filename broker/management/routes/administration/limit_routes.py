@@ -1,0 +1,97 @@
+"""Limits of virtual hosts and of users."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.responses import Response
+
+from broker.entities.vhosts.user_limits import OF_USERS, OF_VHOSTS
+from broker.management.access import NOT_IN_VHOST, Tag, denied
+from broker.management.answers import bad_request, empty
+from broker.management.call import Call, where_absent
+from broker.management.columns import columns_of
+from broker.management.list_query import list_answer
+from broker.management.resources import Resource, resource
+from broker.management.routes.administration.policy_routes import vhost_not_found
+from broker.management.routes.administration.user_routes import user_of
+
+OF_VHOST, OF_USER = columns_of("vhost", "value"), columns_of("user", "value")
+
+
+async def list_vhost_limits(call: Call) -> Response:
+    """The limits of virtual hosts that have some: of those that the user knows of, or of one."""
+    if "vhost" in call.names:
+        names = [call.vhost.name]
+        if not call.account.lists(names[0]):
+            raise denied(call.account.name, NOT_IN_VHOST)
+    else:
+        names = [name for name in sorted(call.broker.vhosts) if call.account.lists(name)]
+    limits = call.broker.user_limits.vhosts
+    rows: list[dict[str, Any]] = [{"vhost": name, "value": limits[name]} for name in names if limits.get(name)]
+    return await list_answer(rows, OF_VHOST, call.list_query(), lambda row: str(row["vhost"]))
+
+
+async def put_vhost_limit(call: Call) -> Response:
+    """Set a limit of a virtual host."""
+    vhost, fields = call.names["vhost"], await call.fields()
+    fields.require("value")
+    with where_absent(vhost_not_found):
+        await call.change("set_vhost_limit", name=vhost, limit=call.names["name"], value=fields.values["value"])
+    return empty(204)
+
+
+async def delete_vhost_limit(call: Call) -> Response:
+    """Lift a limit of a virtual host, if it is set."""
+    vhost, name = call.vhost.name, call.names["name"]
+    if name in OF_VHOSTS:
+        await call.change("clear_vhost_limits", name=vhost, limits=[name])
+    return empty(204)
+
+
+async def list_user_limits(call: Call) -> Response:
+    """The limits of users that have some. A user that does not administrate sees its own alone."""
+    names = [call.names["user"]] if "user" in call.names else sorted(call.broker.users.by_name)
+    if not call.account.administrates:
+        names = [name for name in names if name == call.account.name]
+    elif "user" in call.names:
+        names = [user_of(call).name]
+    limits = call.broker.user_limits.users
+    rows: list[dict[str, Any]] = [{"user": name, "value": limits[name]} for name in names if limits.get(name)]
+    return await list_answer(rows, OF_USER, call.list_query(), lambda row: str(row["user"]))
+
+
+async def put_user_limit(call: Call) -> Response:
+    """Set a limit of a user."""
+    fields = await call.fields()
+    fields.require("value")
+    limit = {call.names["name"]: fields.values["value"]}
+    with where_absent(bad_request):
+        await call.change("set_user_limits", name=call.names["user"], limits=limit)
+    return empty(204)
+
+
+async def delete_user_limit(call: Call) -> Response:
+    """Lift a limit of a user, if it is set."""
+    user, name = user_of(call).name, call.names["name"]
+    if name in OF_USERS:
+        await call.change("clear_user_limits", name=user, limits=[name])
+    return empty(204)
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/vhost-limits", GET=(Tag.ANY, list_vhost_limits)),
+    resource("/api/vhost-limits/{vhost}", GET=(Tag.ANY, list_vhost_limits)),
+    resource(
+        "/api/vhost-limits/{vhost}/{name}",
+        PUT=(Tag.ADMINISTRATOR, put_vhost_limit),
+        DELETE=(Tag.ADMINISTRATOR, delete_vhost_limit),
+    ),
+    resource("/api/user-limits", GET=(Tag.ANY, list_user_limits)),
+    resource("/api/user-limits/{user}", GET=(Tag.ANY, list_user_limits)),
+    resource(
+        "/api/user-limits/{user}/{name}",
+        PUT=(Tag.ADMINISTRATOR, put_user_limit),
+        DELETE=(Tag.ADMINISTRATOR, delete_user_limit),
+    ),
+]

@@ -1,0 +1,20 @@
+"""What RabbitMQ's operators ask of a node: balance queues, forget statistics, show the settings in force."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from broker.management.access import Tag
+from broker.management.answers import empty
+from broker.management.call import Call
+from broker.management.resources import Resource, resource
+
+
+async def rebalance_queues(call: Call) -> Response:
+    """Spread queues over the nodes. On one node they are where they belong."""
+    return empty(204)
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/rebalance/queues", POST=(Tag.ADMINISTRATOR, rebalance_queues)),
+]

@@ -1,0 +1,134 @@
+"""Runtime parameters: of virtual hosts, of the whole broker, and the name that it goes by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from broker.admin.settings.parameter_admin import parameters_of
+from broker.management.access import Tag
+from broker.management.answers import empty, in_json, not_found
+from broker.management.call import Call, where_absent
+from broker.management.columns import columns_of
+from broker.management.list_query import list_answer
+from broker.management.resources import Resource, resource
+from broker.management.routes.administration.policy_routes import vhost_not_found
+
+Row = Mapping[str, Any]
+COLUMNS = columns_of("value", "vhost", "component", "name")
+GLOBAL_COLUMNS = columns_of("name", "value")
+
+
+async def list_parameters(call: Call) -> Response:
+    """The parameters of virtual hosts, operator policies and limits among them; policies where they are asked for."""
+    component = call.names.get("component")
+    rows = [
+        parameter._asdict()
+        for vhost in call.vhosts()
+        for parameter in parameters_of(call.api.administration, vhost, component)
+    ]
+    return await list_answer(rows, COLUMNS, call.list_query(), _name)
+
+
+def _name(row: Row) -> str:
+    return str(row["name"])
+
+
+async def show_parameter(call: Call) -> Response:
+    """One parameter."""
+    found = _find(call)
+    if found is None:
+        raise not_found()
+    return in_json(call.chosen(found))
+
+
+def _find(call: Call) -> dict[str, Any] | None:
+    vhost = call.broker.vhosts.get(call.names["vhost"])
+    found = () if vhost is None else parameters_of(call.api.administration, vhost, call.names["component"])
+    return next((each._asdict() for each in found if each.name == call.names["name"]), None)
+
+
+async def put_parameter(call: Call) -> Response:
+    """Set a parameter."""
+    existed = _find(call)
+    fields = await call.fields()
+    fields.require("value")
+    with where_absent(vhost_not_found):
+        await call.change("set_parameter", **call.names, value=fields.values["value"])
+    return empty(204 if existed else 201)
+
+
+async def delete_parameter(call: Call) -> Response:
+    """Remove a parameter."""
+    await call.change("clear_parameter", **call.names)
+    return empty(204)
+
+
+# Of the whole broker
+
+
+async def list_global_parameters(call: Call) -> Response:
+    """All global parameters."""
+    rows = [{"name": name, "value": value} for name, value in sorted(call.broker.parameters.everywhere.items())]
+    return await list_answer(rows, GLOBAL_COLUMNS, call.list_query(), _name)
+
+
+async def show_global_parameter(call: Call) -> Response:
+    """One global parameter."""
+    name, values = call.names["name"], call.broker.parameters.everywhere
+    if name not in values:
+        raise not_found()
+    return in_json(call.chosen({"value": values[name], "name": name}))
+
+
+async def put_global_parameter(call: Call) -> Response:
+    """Set a global parameter to any value."""
+    name, fields = call.names["name"], await call.fields()
+    fields.require("value")
+    existed = name in call.broker.parameters.everywhere
+    await call.change("set_global_parameter", name=name, value=fields.values["value"])
+    return empty(204 if existed else 201)
+
+
+async def delete_global_parameter(call: Call) -> Response:
+    """Remove a global parameter."""
+    await call.change("clear_global_parameter", name=call.names["name"])
+    return empty(204)
+
+
+async def show_cluster_name(call: Call) -> Response:
+    """What the broker is called."""
+    return in_json({"name": call.api.cluster_name})
+
+
+async def put_cluster_name(call: Call) -> Response:
+    """Call the broker something else."""
+    fields = await call.fields()
+    fields.require("name")
+    await call.change("set_cluster_name", name=fields.values["name"])
+    return empty(204)
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/parameters", GET=(Tag.POLICYMAKER, list_parameters)),
+    resource("/api/parameters/{component}", GET=(Tag.POLICYMAKER, list_parameters)),
+    resource("/api/parameters/{component}/{vhost}", in_vhost=True, GET=(Tag.POLICYMAKER, list_parameters)),
+    resource(
+        "/api/parameters/{component}/{vhost}/{name}",
+        in_vhost=True,
+        setting=True,
+        GET=(Tag.POLICYMAKER, show_parameter),
+        PUT=(Tag.POLICYMAKER, put_parameter),
+        DELETE=(Tag.POLICYMAKER, delete_parameter),
+    ),
+    resource("/api/global-parameters", GET=(Tag.POLICYMAKER, list_global_parameters)),
+    resource(
+        "/api/global-parameters/{name}",
+        GET=(Tag.POLICYMAKER, show_global_parameter),
+        PUT=(Tag.POLICYMAKER, put_global_parameter),
+        DELETE=(Tag.POLICYMAKER, delete_global_parameter),
+    ),
+    resource("/api/cluster-name", GET=(Tag.ANY, show_cluster_name), PUT=(Tag.ADMINISTRATOR, put_cluster_name)),
+]

@@ -1,0 +1,96 @@
+"""Policies and operator policies."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.responses import Response
+
+from broker.admin.settings.policy_admin import policy_value
+from broker.admin.short_steps import in_steps
+from broker.entities.arguments.policies import Policy
+from broker.management.access import Tag
+from broker.management.answers import Problem, empty, in_json, not_found
+from broker.management.call import Call, where_absent
+from broker.management.columns import columns_of
+from broker.management.list_query import list_answer
+from broker.management.resources import Resource, resource
+
+Handler = Callable[[Call], Awaitable[Response]]
+COLUMNS = columns_of("vhost", "name", "pattern", "apply-to", "definition", "priority")
+
+
+class PolicyRoutes:
+    """The handlers of policies, or of operator policies."""
+
+    def __init__(self, *, operator: bool) -> None:
+        self._operator = operator
+        self._kind = "operator_policy" if operator else "policy"
+
+    async def list(self, call: Call) -> Response:
+        """The policies of a virtual host, or of all that the user sees; those of the highest priority last."""
+        policies = [(vhost.name, policy) for vhost in call.vhosts() for policy in self._of(call, vhost.name).values()]
+        policies.sort(key=lambda pair: (pair[1].priority, pair[0], pair[1].name))
+        rows = [_row(*pair) async for pair in in_steps(policies)]
+        return await list_answer(rows, COLUMNS, call.list_query(), lambda row: str(row["name"]))
+
+    async def show(self, call: Call) -> Response:
+        """One policy."""
+        policy = self._of(call, call.vhost.name).get(call.names["name"])
+        if policy is None:
+            raise not_found()
+        return in_json(call.chosen(_row(call.vhost.name, policy)))
+
+    async def put(self, call: Call) -> Response:
+        """Set a policy, or replace the one of its name."""
+        vhost, name = call.names["vhost"], call.names["name"]
+        existed = vhost in call.broker.vhosts and name in self._of(call, vhost)
+        fields = await call.fields()
+        fields.require("pattern", "definition")
+        values = {key: fields.values[key] for key in ("pattern", "definition")}
+        values |= {"apply_to": fields.values.get("apply-to", "all"), "priority": fields.values.get("priority", 0)}
+        with where_absent(vhost_not_found):
+            await call.change(f"set_{self._kind}", vhost=vhost, name=name, **values)
+        return empty(204 if existed else 201)
+
+    async def delete(self, call: Call) -> Response:
+        """Remove a policy."""
+        await call.change(f"clear_{self._kind}", vhost=call.names["vhost"], name=call.names["name"])
+        return empty(204)
+
+    def _of(self, call: Call, vhost: str) -> Mapping[str, Policy]:
+        return call.broker.vhosts[vhost].policy_application.policies.of(operator=self._operator)
+
+
+def _row(vhost: str, policy: Policy) -> dict[str, Any]:
+    return {"vhost": vhost, "name": policy.name, **policy_value(policy)}
+
+
+def vhost_not_found(reason: str) -> Problem:
+    """There is no virtual host to change something in."""
+    return Problem(404, "not_found", "vhost_not_found")
+
+
+_policies, _operator_policies = PolicyRoutes(operator=False), PolicyRoutes(operator=True)
+
+RESOURCES: list[Resource] = [
+    resource("/api/policies", GET=(Tag.ANY, _policies.list)),
+    resource("/api/policies/{vhost}", in_vhost=True, GET=(Tag.ANY, _policies.list)),
+    resource(
+        "/api/policies/{vhost}/{name}",
+        in_vhost=True,
+        setting=True,
+        GET=(Tag.POLICYMAKER, _policies.show),
+        PUT=(Tag.POLICYMAKER, _policies.put),
+        DELETE=(Tag.POLICYMAKER, _policies.delete),
+    ),
+    resource("/api/operator-policies", GET=(Tag.ANY, _operator_policies.list)),
+    resource("/api/operator-policies/{vhost}", in_vhost=True, GET=(Tag.ANY, _operator_policies.list)),
+    resource(
+        "/api/operator-policies/{vhost}/{name}",
+        GET=(Tag.ADMINISTRATOR, _operator_policies.show),
+        PUT=(Tag.ADMINISTRATOR, _operator_policies.put),
+        DELETE=(Tag.ADMINISTRATOR, _operator_policies.delete),
+    ),
+]

@@ -1,0 +1,105 @@
+"""Users: listed, made, described, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from starlette.responses import Response
+
+from broker.admin.short_steps import in_steps
+from broker.entities.vhosts.users import User
+from broker.management.access import Tag
+from broker.management.answers import bad_request, empty, in_json, not_found
+from broker.management.call import Call, where_absent
+from broker.management.columns import Columns
+from broker.management.list_query import list_answer
+from broker.management.resources import Resource, resource
+
+GIVEN = ("tags", "password", "password_hash", "hashing_algorithm", "limits", "permissions")
+"""What a request may say of a user."""
+
+
+async def list_users(call: Call) -> Response:
+    """All users."""
+    return await _listed(call, call.broker.users.by_name.values())
+
+
+async def list_users_without_permissions(call: Call) -> Response:
+    """Users who may do nothing in any virtual host."""
+    users = call.broker.users
+    permitted = {user async for _, user in in_steps(list(users.permissions))}
+    return await _listed(call, [user for name, user in users.by_name.items() if name not in permitted])
+
+
+async def _listed(call: Call, users: Iterable[User]) -> Response:
+    return await list_answer(sorted(users), _columns(call), call.list_query(), _name)
+
+
+def _name(user: User) -> str:
+    return user.name
+
+
+def _columns(call: Call) -> Columns[User]:
+    limits = call.broker.user_limits.users
+    return Columns(
+        {
+            "name": _name,
+            "password_hash": lambda user: user.password_hash,
+            "hashing_algorithm": lambda user: user.hashing_algorithm,
+            "tags": lambda user: list(user.tags),
+            "limits": lambda user: limits.get(user.name, {}),
+        }
+    )
+
+
+def user_of(call: Call) -> User:
+    """The user that the path names. Raises Problem 404."""
+    user = call.broker.users.by_name.get(call.names["user"])
+    if user is None:
+        raise not_found()
+    return user
+
+
+async def show_user(call: Call) -> Response:
+    """One user."""
+    return in_json(call.chosen(_columns(call).row(user_of(call))))
+
+
+async def put_user(call: Call) -> Response:
+    """Make a user, or describe the one that is there anew; without a password it cannot log in with one."""
+    fields, name = await call.fields(), call.names["user"]
+    given = {key: fields.values[key] for key in GIVEN if key in fields}
+    if "tags" not in fields and "administrator" in fields:  # how RabbitMQ's first versions said it
+        given["tags"] = "administrator" if fields.flag("administrator") else ""
+    existed = name in call.broker.users.by_name
+    with where_absent(bad_request):  # a virtual host of its permissions
+        await call.change("put_user", name=name, **given)
+    return empty(204 if existed else 201)
+
+
+async def delete_user(call: Call) -> Response:
+    """Delete a user; its clients are sent away."""
+    await call.change("delete_user", name=call.names["user"])
+    return empty(204)
+
+
+async def delete_users(call: Call) -> Response:
+    """Delete several users, or none if one of them does not exist."""
+    fields = await call.fields()
+    fields.require("users")
+    with where_absent(bad_request):
+        await call.change("delete_users", names=fields.values["users"])
+    return empty(204)
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/users", GET=(Tag.ADMINISTRATOR, list_users)),
+    resource("/api/users/bulk-delete", POST=(Tag.ADMINISTRATOR, delete_users)),
+    resource("/api/users/without-permissions", GET=(Tag.ADMINISTRATOR, list_users_without_permissions)),
+    resource(
+        "/api/users/{user}",
+        GET=(Tag.ADMINISTRATOR, show_user),
+        PUT=(Tag.ADMINISTRATOR, put_user),
+        DELETE=(Tag.ADMINISTRATOR, delete_user),
+    ),
+]
