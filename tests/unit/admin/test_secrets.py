@@ -88,6 +88,8 @@ def administer(process: BrokerProcess) -> str:
         ("add_user", {"name": "x", "password": [SECRET]}),
         ("change_password", {"name": "app", "password": SECRET + "2"}),
         ("change_password", {"name": "nobody", "password": SECRET}),
+        ("put_user", user),
+        ("put_user", {**user, "password": {"x": SECRET}}),
         ("authenticate_user", {"name": "app", "password": SECRET}),
         ("import_definitions", {"definitions": {"users": [{"name": "new", "password": SECRET, "tags": ""}]}}),
         ("import_definitions", {"definitions": {"users": [{"name": "new", "password": {"x": SECRET}, "tags": ""}]}}),
@@ -134,6 +136,21 @@ def say_by_http(process: BrokerProcess) -> str:
         f"GET / HTTP/1.1\r\n{SECRET}\r\n\r\n".encode(),
         f"GET / HTTP/1.1\r\nHost: a\r\nContent-Length: {SECRET}\r\n\r\n".encode(),
     ]
+    json_type = "Content-Type: application/json"
+    for method, target, kind, body in (
+        ("PUT", "/api/users/http", json_type, {"password": SECRET, "tags": ""}),
+        ("PUT", "/api/users/http", json_type, {"password": [SECRET], "tags": ""}),
+        ("PUT", "/api/users/http", json_type, {"password": SECRET, "password_hash": SECRET, "tags": ""}),
+        ("PUT", "/api/users/http", json_type, {"password_hash": SECRET + "!", "tags": ""}),
+        ("PUT", "/api/users/http", json_type, {"password": SECRET, "tags": 5}),
+        ("POST", "/api/definitions", json_type, {"users": [{"name": 5, "password": SECRET}]}),
+        ("POST", "/api/definitions", json_type, SECRET),
+        ("POST", "/api/login", "Content-Type: application/x-www-form-urlencoded", f"username=guest&password={SECRET}"),
+        ("GET", f"/api/definitions?auth={coded}", json_type, ""),
+        ("GET", f"/api/auth/hash_password/{SECRET}", json_type, ""),
+    ):
+        data = (body if isinstance(body, str) else json.dumps(body)).encode()
+        lines.append(request(target, method, kind, f"Content-Length: {len(data)}") + data)
     answers = []
     for line in lines:
         caller = Caller(web_address(process))
