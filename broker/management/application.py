@@ -9,15 +9,13 @@ without credentials is answered without them here too, and nothing else is.
 from __future__ import annotations
 
 import logging
-from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 import trio
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Mount, Route, Router
-from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from broker.admin.protocol import AdministrationError, ValidationFailed
@@ -27,12 +25,12 @@ from broker.management.answers import Problem, bad_request, empty, not_found, pr
 from broker.management.call import Call, Management, names_of, visitor_of
 from broker.management.resources import Operation, Resource
 from broker.management.routes.route_table import RESOURCES
+from broker.management.web_page import WebPage
 from broker.session.direct_session import Refused
 from broker.wire.constants import ReplyCode
 
 log = logging.getLogger("leveret.http")
 
-PAGE = Path(__file__).parent / "page"
 CHANGES = frozenset({"PUT", "POST", "DELETE", "PATCH"})
 JSON_RANGES = frozenset({"*/*", "application/*", "application/json"})
 
@@ -40,8 +38,7 @@ JSON_RANGES = frozenset({"*/*", "application/*", "application/json"})
 def application(api: Management) -> ASGIApp:
     """The API and the web page."""
     routes: list[Route | Mount] = [Route(each.path, Endpoint(api, each)) for each in RESOURCES]
-    if PAGE.is_dir():
-        routes.append(Mount("/", decoding(StaticFiles(directory=PAGE, html=True))))
+    routes.append(Mount("/", WebPage(unknown_route)))
     app: ASGIApp = with_prefix(api.settings.path_prefix, Router(routes, redirect_slashes=False, default=unknown_route))
     if api.settings.cors_origins:
         app = CORSMiddleware(
@@ -189,12 +186,3 @@ def with_prefix(prefix: str, app: ASGIApp) -> ASGIApp:
         await app({**scope, "path": path}, receive, send)
 
     return below
-
-
-def decoding(app: ASGIApp) -> ASGIApp:
-    """An application that wants paths decoded."""
-
-    async def decoded(scope: Scope, receive: Receive, send: Send) -> None:
-        await app({**scope, "path": unquote(scope["path"])}, receive, send)
-
-    return decoded

@@ -19,6 +19,7 @@ from broker.management.access import NOT_IN_VHOST, Account, denied
 from broker.management.answers import Problem, not_found
 from broker.management.bodies import Bodies, Fields, json_object, short
 from broker.management.columns import chosen
+from broker.management.insight.listeners import Listeners
 from broker.management.list_query import ListQuery, read_list_query
 from broker.management.segment_files import SegmentFiles
 from broker.management.visitor import SCOPE_KEY, Visitor
@@ -60,6 +61,7 @@ class Management:
         self.segments = segments
         self.settings = settings
         self.bodies = Bodies(settings.body_bytes_max)
+        self.listeners = Listeners()
 
     @property
     def cluster_name(self) -> str:
@@ -97,8 +99,12 @@ class Call:
         return Fields(json_object(await self.api.bodies.read(self.request)))
 
     def list_query(self, *, paged: bool = False) -> ListQuery:
-        """What is asked of a list. Raises Problem 400."""
-        return read_list_query(self.parameters, paged=paged)
+        """What is asked of a list. Raises Problem 400.
+
+        Those that RabbitMQ does not page are paged where `pagination` is `true`: the web page says so, and no program
+        of RabbitMQ's does, which all want the whole list then.
+        """
+        return read_list_query(self.parameters, paged=paged or self.flag("pagination"))
 
     def chosen(self, row: dict[str, Any]) -> Any:
         """Of one thing, the columns that are wanted; an empty list where nothing is left, as in RabbitMQ."""

@@ -7,6 +7,7 @@ asked is handled at once or when the disk has followed; the answer is a future, 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 
 from broker.entities.scheduling.future import Future
 from broker.session.connection import Connection
@@ -42,11 +43,13 @@ class Refused(Exception):
 class DirectSession:
     """One channel of a user in a virtual host, asked one thing at a time.
 
-    `returned` says whether the publish that was answered last came back unroutable.
+    `returned` says whether the publish that was answered last came back unroutable. `on_delivery` is called, at the
+    end of a turn, with what comes for a consumer.
     """
 
     def __init__(self, registry: Registry, peer: Peer, user: str, vhost: str) -> None:
         self.returned = False
+        self.on_delivery: Callable[[Command], None] = _not_expected
         self._connection = connection = Connection(registry, peer, self._flush, direct=True)
         connection.user, connection.vhost, connection.vhost_name = user, registry.broker.vhosts[vhost], vhost
         connection.routes = registry.routes(user, vhost)
@@ -113,9 +116,15 @@ class DirectSession:
         method = command.method
         if isinstance(method, methods.BasicReturn):
             self.returned = True
+        elif isinstance(method, methods.BasicDeliver):
+            self.on_delivery(command)
         elif isinstance(method, methods.ChannelClose | methods.ConnectionClose):
             self._refused = Refused(method.reply_code, method.reply_text)
             while self._expected:
                 self._expected.popleft().fail(self._refused)
         elif self._expected:
             self._expected.popleft().resolve(command)
+
+
+def _not_expected(command: Command) -> None:
+    raise AssertionError(f"a delivery without a consumer: {command.method}")

@@ -127,7 +127,9 @@ class Tab:
         """Look again and again until an expression is true, and give its value."""
         deadline = time.monotonic() + SECONDS
         while not (value := self.evaluate(script)):
-            assert time.monotonic() < deadline, f"not within {SECONDS:g} s: {script}\n{self.text()[:2000]}\n{self.errors}"
+            assert time.monotonic() < deadline, (
+                f"not within {SECONDS:g} s: {script}\n{self.text()[:2000]}\n{self.errors}"
+            )
             time.sleep(0.02)
         return value
 
@@ -168,7 +170,9 @@ class Tab:
         """Type a text where the focus is, or into a field, in place of what is in it."""
         if into is not None:
             self.await_true(f"!!document.querySelector({json.dumps(into)})")
-            self.evaluate(f"(() => {{ const it = [...document.querySelectorAll({json.dumps(into)})].at(-1); it.focus(); it.select?.(); }})()")
+            self.evaluate(
+                f"(() => {{ const it = [...document.querySelectorAll({json.dumps(into)})].at(-1); it.focus(); it.select?.(); }})()"
+            )
         self.command("Input.insertText", text=text)
 
     def press(self, key: str, *, shift: bool = False) -> None:

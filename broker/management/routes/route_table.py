@@ -9,6 +9,7 @@ from broker.management.routes import (
     consumer_routes,
     event_log_routes,
     exchange_routes,
+    leveret_routes,
     message_routes,
     node_routes,
     overview_routes,
@@ -29,4 +30,5 @@ RESOURCES: list[Resource] = [
     *message_routes.RESOURCES,
     *event_log_routes.RESOURCES,
     *administration_table.RESOURCES,
+    *leveret_routes.RESOURCES,
 ]

@@ -65,7 +65,7 @@ def connection_columns(node: str, *, without_tls: str | None) -> Columns[Connect
             "timeout": lambda connection: connection.heartbeat,
             "type": lambda connection: "network",
             "user": lambda connection: connection.user,
-            "user_provided_name": lambda connection: _given_name(connection.client_properties),
+            "user_provided_name": lambda connection: given_name(connection.client_properties),
             "user_who_performed_action": lambda connection: connection.user,
             "vhost": lambda connection: connection.vhost_name,
         }
@@ -93,5 +93,5 @@ def _of_tls(column: Callable[..., Any], without: str | None) -> Column:
     return value
 
 
-def _given_name(properties: Table) -> Any:
+def given_name(properties: Table) -> Any:
     return plain(properties).get("connection_name", ABSENT)

@@ -1,0 +1,137 @@
+"""Tracing live: a consumer of the firehose, and what it has heard as lines of JSON, for as long as the client listens.
+
+Of what comes faster than a client takes it, some is left out and counted: nothing waits for a client here,
+and memory stays bounded.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import trio
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from broker.admin.json_tables import plain
+from broker.entities.vhosts.vhost import TRACE_EXCHANGE, VHost
+from broker.management.answers import SECURITY, Problem, encoded
+from broker.management.call import Call
+from broker.management.message_form import payload_in_json
+from broker.session.direct_session import DirectSession, Refused
+from broker.wire import methods
+from broker.wire.assembler import Command
+from broker.wire.properties import decode_properties
+
+RECORDS_MAX = 500
+"""How many records wait for a client; further ones are left out."""
+PAYLOAD_BYTES_MAX = 4096
+"""How much of each payload is shown."""
+STEP_SECONDS = 0.2
+"""How long records gather before they are sent together."""
+QUIET_SECONDS = 5.0
+"""After so long without a record a line is sent all the same: a client that has gone is noticed by it."""
+TRACE_SECONDS_MAX = 600.0
+"""Then the client has to ask again, with credentials that still count: nobody traces for ever by a forgotten window."""
+
+
+class Records:
+    """What was heard and not sent yet, as lines. `dropped` counts what was left out."""
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self._lines: deque[bytes] = deque()
+        self._come = trio.Event()
+
+    def add(self, command: Command) -> None:
+        """A delivery of the firehose."""
+        if len(self._lines) >= RECORDS_MAX:
+            self.dropped += 1
+            return
+        self._lines.append(encoded(_record(command)))
+        self._come.set()
+
+    async def next(self) -> bytes:
+        """What has come, with how much was left out so far; after a while that alone."""
+        with trio.move_on_after(QUIET_SECONDS):
+            await self._come.wait()
+            await trio.sleep(STEP_SECONDS)
+        self._come = trio.Event()
+        lines = [*self._lines, encoded({"dropped": self.dropped})]
+        self._lines.clear()
+        return b"\n".join(lines) + b"\n"
+
+
+class TraceAnswer(Response):
+    """Records as they come, in lines of JSON, until the client goes or its time is over."""
+
+    def __init__(self, vhost: VHost, records: Records, end: Callable[[], None]) -> None:
+        super().__init__(None, 200, {**SECURITY, "cache-control": "no-store"}, "application/x-ndjson")
+        self._vhost = vhost
+        self._records = records
+        self._end = end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [header for header in self.raw_headers if header[0] != b"content-length"]
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            with trio.move_on_after(TRACE_SECONDS_MAX):
+                while self._vhost.traced:
+                    await send({"type": "http.response.body", "body": await self._records.next(), "more_body": True})
+            await send({"type": "http.response.body", "body": b""})
+        finally:
+            self._end()
+
+
+async def listen(call: Call, pattern: str) -> TraceAnswer:
+    """Begin to trace the virtual host that the path names. Raises Problem, and Refused without the permissions."""
+    vhost, records, administration = call.vhost, Records(), call.api.administration
+    session = DirectSession(call.api.registry, call.visitor.peer, call.account.name, vhost.name)
+    session.on_delivery = records.add
+
+    def end() -> None:
+        session.close()
+        call.api.listeners.leave(vhost)
+        administration.end_turn()
+
+    call.api.listeners.join(vhost)
+    try:
+        await _consume(call, session, pattern)
+    except (Problem, Refused):
+        end()
+        raise
+    return TraceAnswer(vhost, records, end)
+
+
+async def _consume(call: Call, session: DirectSession, pattern: str) -> None:
+    declared = await call.answered(session.ask(methods.QueueDeclare("", False, False, True, True, False, {})))
+    assert isinstance(declared.method, methods.QueueDeclareOk), "the answer to a declaration"
+    queue = declared.method.queue
+    await call.answered(session.ask(methods.QueueBind(queue, TRACE_EXCHANGE, pattern, False, {})))
+    await call.answered(session.ask(methods.BasicConsume(queue, "", False, True, True, False, {})))
+
+
+def _record(command: Command) -> dict[str, Any]:
+    traced = command.method
+    assert isinstance(traced, methods.BasicDeliver), "a delivery"
+    assert command.header_payload is not None, "a message has a header"
+    headers = plain(decode_properties(command.header_payload).headers or {})
+    kind, _, name = traced.routing_key.partition(".")
+    return {
+        "at": int(time.time() * 1000),
+        "key": traced.routing_key,
+        "kind": kind,
+        "exchange": headers["exchange_name"],
+        "queue": name if kind == "deliver" else "",
+        "routing_keys": headers["routing_keys"],
+        "routed_queues": headers.get("routed_queues", []),
+        "redelivered": bool(headers.get("redelivered", 0)),
+        "user": headers["user"],
+        "connection": headers["connection"],
+        "channel": headers["channel"],
+        "properties": headers["properties"],
+        "payload_bytes": len(command.body),
+        **payload_in_json(command.body[:PAYLOAD_BYTES_MAX], as_base64=False),
+    }

@@ -1,0 +1,92 @@
+"""Some messages of a stream, read by a consumer that ends with the request: nothing is taken away."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import trio
+
+from broker.admin.json_tables import table
+from broker.entities.queues.streams.stream_queue import Stream
+from broker.management.call import Call
+from broker.management.message_form import payload_in_json, properties_in_json
+from broker.wire import methods
+from broker.wire.assembler import Command
+from broker.wire.properties import decode_properties
+
+OFFSET = "x-stream-offset"
+READ_SECONDS = 3.0
+"""How long the stream has for it: on a slow disk less comes than is there."""
+READ_BYTES_MAX = 16 << 20
+"""No further message is kept after so many bytes."""
+
+
+class Wanted(NamedTuple):
+    """What is to be read: where from, as a consumer says it, how many messages, and how much of each payload."""
+
+    offset: int | str
+    messages: int
+    truncate: int
+    as_base64: bool
+
+
+class Reader:
+    """Gathers deliveries until there are enough, or the stream has no more."""
+
+    def __init__(self, wanted: Wanted, end: int) -> None:
+        """`end` is the offset behind the last message."""
+        self.rows: list[dict[str, Any]] = []
+        self.done = trio.Event()
+        self._wanted = wanted
+        self._end = end
+        self._bytes = 0
+
+    def take(self, command: Command) -> None:
+        """A delivery."""
+        if self.done.is_set():
+            return
+        row = _row(command, self._wanted)
+        self.rows.append(row)
+        self._bytes += len(command.body)
+        if len(self.rows) >= self._wanted.messages or row["offset"] >= self._end - 1 or self._bytes >= READ_BYTES_MAX:
+            self.done.set()
+
+
+async def read(call: Call, stream: Stream, wanted: Wanted) -> list[dict[str, Any]]:
+    """Messages of a stream. Raises Refused."""
+    reader = Reader(wanted, stream.log.stored)
+    async with call.session() as session:
+        session.on_delivery = reader.take
+        await call.answered(session.ask(methods.BasicQos(0, min(wanted.messages, 0xFFFF), False)))
+        await call.answered(session.ask(_consume(stream.name, wanted)))
+        if not _beyond(stream, wanted.offset):
+            with trio.move_on_after(READ_SECONDS):
+                await reader.done.wait()
+    return reader.rows
+
+
+def _beyond(stream: Stream, offset: int | str) -> bool:
+    """There is nothing to read from there on."""
+    log = stream.log
+    return log.stored <= log.first or (isinstance(offset, int) and offset >= log.stored)
+
+
+def _consume(queue: str, wanted: Wanted) -> methods.BasicConsume:
+    return methods.BasicConsume(queue, "", False, False, False, False, table({OFFSET: wanted.offset}))
+
+
+def _row(command: Command, wanted: Wanted) -> dict[str, Any]:
+    delivered, payload = command.method, command.body[: wanted.truncate]
+    assert isinstance(delivered, methods.BasicDeliver), "a delivery"
+    assert command.header_payload is not None, "a message has a header"
+    properties = properties_in_json(decode_properties(command.header_payload))
+    headers = properties["headers"] if isinstance(properties, dict) else {}
+    return {
+        "offset": headers.pop(OFFSET, 0),
+        "payload_bytes": len(command.body),
+        "redelivered": delivered.redelivered,
+        "exchange": delivered.exchange,
+        "routing_key": delivered.routing_key,
+        "properties": properties,
+        **payload_in_json(payload, as_base64=wanted.as_base64),
+    }

@@ -1,0 +1,147 @@
+"""Our own routes, under /api/leveret: what the web page shows and does that RabbitMQ's API has no route for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from starlette.responses import Response
+
+from broker.entities.queues.moving import move
+from broker.entities.queues.ordered_queue import OrderedQueue
+from broker.entities.queues.queue import Queue
+from broker.entities.queues.streams.stream_queue import Stream
+from broker.management.access import Tag
+from broker.management.answers import Problem, bad_request, in_json
+from broker.management.call import Call
+from broker.management.insight import at_risk, live_trace, stream_reader
+from broker.management.insight.stream_reader import Wanted
+from broker.management.resources import Resource, resource
+from broker.management.routes.queue_routes import queue_of
+from broker.session.channel.permissions import Access
+from broker.session.direct_session import Refused
+from broker.wire.amqp_errors import ChannelException, reply_text
+
+MOVED_MAX = 1000
+"""How many messages one request moves; for more there are further requests, between which the client may stop."""
+STEP_MESSAGES, STEP_BYTES = 250, 1 << 20
+"""How many messages are moved in one turn, and so in one batch."""
+READ_MAX = 1000
+PAYLOAD_BYTES_MAX = 1 << 20
+
+
+async def list_permissions(call: Call) -> Response:
+    """What the user itself may do, by virtual host; others' permissions are for administrators to see."""
+    granted = call.broker.users.permissions.items()
+    return in_json([{"vhost": vhost, **each._asdict()} for (vhost, user), each in granted if user == call.account.name])
+
+
+async def show_permissions(call: Call) -> Response:
+    """What the user may do with the queue or exchange of a name, and whether it may publish to queues by their names."""
+    access, name = _access(call), call.names["name"]
+    return in_json(
+        {
+            "configure": _allowed(lambda: access.configure_queue(name)),
+            "write": _allowed(lambda: access.write_queue(name)),
+            "read": _allowed(lambda: access.read_queue(name)),
+            "publish": _allowed(lambda: access.write_exchange("")),
+        }
+    )
+
+
+def _access(call: Call) -> Access:
+    return call.api.registry.routes(call.account.name, call.vhost.name).access
+
+
+def _allowed(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except ChannelException:
+        return False
+    return True
+
+
+async def show_alarms(call: Call) -> Response:
+    """Which of memory and disk are short, and the connections that are held for it."""
+    return in_json(at_risk.alarms(call.api))
+
+
+async def show_unconfirmed(call: Call) -> Response:
+    """What a crash at this moment would undo."""
+    return in_json(await at_risk.unconfirmed(call.api))
+
+
+async def move_messages(call: Call) -> Response:
+    """Move messages to another queue of the virtual host; answered with their number when they are on disk there.
+
+    The user needs what it takes over AMQP: to read the queue, and to publish to the default exchange.
+    """
+    fields = await call.fields()
+    fields.require("to", "count")
+    count = min(fields.number("count"), MOVED_MAX)
+    source, target = _ends(call, fields.short_text("to"))
+    moved = 0
+    while moved < count and not (source.deleted or target.deleted):
+        await _ready(call, source)
+        some = move(source, target, min(STEP_MESSAGES, count - moved), STEP_BYTES)
+        await call.api.administration.written()
+        moved += some
+        if not some:
+            break
+    return in_json({"moved": moved})
+
+
+def _ends(call: Call, to: str) -> tuple[OrderedQueue, Queue]:
+    access, vhost = _access(call), call.vhost
+    queue_of(call)
+    try:
+        source, target = vhost.queue(call.names["queue"], None), vhost.queue(to, None)
+        access.read_queue(source.name)
+        access.write_exchange("")
+    except ChannelException as error:
+        raise Refused(error.code, reply_text(error.code, error.text)) from None
+    if not isinstance(source, OrderedQueue):
+        raise bad_request(f"{source.name} is a stream: its messages stay")
+    if source is target:
+        raise bad_request("the messages are there already")
+    return source, target
+
+
+async def _ready(call: Call, source: OrderedQueue) -> None:
+    """Wait for what has to be over before messages may be taken from a queue. Raises Problem 503 during an alarm."""
+    if call.broker.alarms.raised:
+        raise Problem(503, "blocked", f"publishers are blocked: {call.broker.alarms.reason}")
+    while not source.deleted and (busy := source.busy()) is not None:
+        call.api.administration.end_turn()
+        await call.api.administration.settled(busy)
+
+
+async def read_stream(call: Call) -> Response:
+    """Some messages of a stream from an offset on: `first`, `last`, a number, or an interval such as `5m`."""
+    fields = await call.fields()
+    fields.require("offset", "count")
+    stream, offset = queue_of(call), fields.values["offset"]
+    if not isinstance(stream, Stream):
+        raise bad_request(f"{stream.name} is no stream")
+    if not isinstance(offset, int | str) or isinstance(offset, bool):
+        raise bad_request(["not_an_offset", offset])
+    count, truncate = fields.number("count"), fields.number("truncate", PAYLOAD_BYTES_MAX)
+    if not 1 <= count <= READ_MAX or not 0 <= truncate <= PAYLOAD_BYTES_MAX:
+        raise bad_request(f"count is a number from 1 to {READ_MAX}, truncate from 0 to {PAYLOAD_BYTES_MAX}")
+    wanted = Wanted(offset, count, truncate, fields.text("encoding", "auto") == "base64")
+    return in_json(await stream_reader.read(call, stream, wanted))
+
+
+async def trace(call: Call) -> Response:
+    """What is published and delivered in a virtual host, as it happens; `pattern` is of the firehose's routing keys."""
+    return await live_trace.listen(call, call.parameters.get("pattern") or "#")
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/leveret/permissions", GET=(Tag.ANY, list_permissions)),
+    resource("/api/leveret/permissions/{vhost}/{name}", in_vhost=True, GET=(Tag.ANY, show_permissions)),
+    resource("/api/leveret/alarms", GET=(Tag.MONITORING, show_alarms)),
+    resource("/api/leveret/unconfirmed", GET=(Tag.MONITORING, show_unconfirmed)),
+    resource("/api/leveret/move/{vhost}/{queue}", in_vhost=True, POST=(Tag.ANY, move_messages)),
+    resource("/api/leveret/streams/{vhost}/{queue}", in_vhost=True, POST=(Tag.ANY, read_stream)),
+    resource("/api/leveret/trace/{vhost}", in_vhost=True, POST=(Tag.ADMINISTRATOR, trace)),
+]
