@@ -15,18 +15,8 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 FILES = Path(__file__).parent / "page"
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        "script-src 'self'",
-        "style-src 'self'",
-        "img-src 'self'",
-        "connect-src 'self'",
-        "base-uri 'none'",
-        "form-action 'none'",
-        "frame-ancestors 'none'",
-    )
-)
+OWN_FILES = "script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'"
+POLICY = f"default-src 'none'; {OWN_FILES}; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = {
     "content-security-policy": POLICY,
     "x-frame-options": "DENY",

@@ -13,7 +13,9 @@ from broker.management.call import Management
 from broker.management.columns import ABSENT
 from broker.management.list_query import in_steps
 from broker.management.rows.connection_row import given_name
+from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
+from broker.wire.methods import BasicPublish
 
 LISTED_MAX = 100
 """How many connections are listed: those with most."""
@@ -56,9 +58,15 @@ def _open(connection: Connection) -> Open:
     channels = connection.channels.values()
     return Open(
         connection,
-        sum(channel.confirms.unanswered for channel in channels if channel.confirms is not None),
+        sum(_unanswered(channel) for channel in channels if channel.confirms is not None),
         sum(len(channel.transaction.publishes) for channel in channels if channel.transaction is not None),
     )
+
+
+def _unanswered(channel: Channel) -> int:
+    """Publishes without an answer, those among them that an alarm holds back."""
+    assert channel.confirms is not None, "a channel in confirm mode"
+    return channel.confirms.unanswered + sum(held.key == BasicPublish.KEY for held in channel.held)
 
 
 def _messages(each: Open) -> int:

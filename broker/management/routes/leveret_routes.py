@@ -36,7 +36,7 @@ async def list_permissions(call: Call) -> Response:
 
 
 async def show_permissions(call: Call) -> Response:
-    """What the user may do with the queue or exchange of a name, and whether it may publish to queues by their names."""
+    """What the user may do with the queue or exchange of a name, and whether it may publish straight to queues."""
     access, name = _access(call), call.names["name"]
     return in_json(
         {

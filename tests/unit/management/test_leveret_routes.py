@@ -1,0 +1,263 @@
+"""Our own routes: what is at risk, messages moved, streams read, tracing live; and what the page says to browsers."""
+
+from __future__ import annotations
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from broker.wire.field_tables import from_python
+from broker.wire.methods import BasicGetOk, ConfirmSelect, TxSelect
+from broker.wire.properties import BasicProperties, decode_properties
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import GUEST, SECONDS, ask, basic, web_address, web_broker
+from harness.clients.shorthand import get, queue_declare
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
+
+pytestmark = pytest.mark.slow
+
+PERSISTENT = BasicProperties(delivery_mode=2, headers=from_python({"CC": ["copies"], "n": 1}))
+
+
+class Site(NamedTuple):
+    """A broker, a client of it, and its API."""
+
+    broker: BrokerProcess
+    client: Client
+    address: tuple[str, int]
+
+    def send(self, method: str, path: str, body: Any = None, user: str = GUEST) -> tuple[int, Any]:
+        data = None if body is None else json.dumps(body).encode()
+        reply = ask(self.address, f"/api/leveret/{path}", method=method, user=user, body=data)
+        return reply.status, json.loads(reply.body) if reply.body else None
+
+    def filled(self, queue: str, messages: int, arguments: dict[str, Any] | None = None) -> None:
+        """Declare a durable queue, and publish persistent messages to it that are numbered."""
+        self.client.ask(queue_declare(queue, durable=True, arguments=arguments))
+        for number in range(messages):
+            self.client.publish(b"%d" % number, key=queue, properties=PERSISTENT)
+        self.depth(queue)
+
+    def depth(self, queue: str, client: Client | None = None) -> int:
+        return int((client or self.client).ask(queue_declare(queue, passive=True)).message_count)
+
+
+@contextmanager
+def served(broker: BrokerProcess) -> Iterator[Site]:
+    """A broker with users of several tags, until the end of the block."""
+    broker.start()
+    for user, tag in (("mgmt", "management"), ("mon", "monitoring"), ("out", "management")):
+        broker.tell("add_user", name=user, password="p", tags=[tag])
+        if user != "out":
+            broker.tell("set_permissions", user=user, vhost="/", configure="^$", write="^w", read="^(r|from)")
+    client = Client.connect(broker.address)
+    yield Site(broker, client, web_address(broker))
+    client.close()
+    assert broker.stop() == 0, broker.log()
+    assert "Traceback" not in broker.log()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    with served(web_broker(tmp_path_factory.mktemp("site"))) as site:
+        yield site
+
+
+@pytest.mark.parametrize(
+    ("request_line", "statuses"),  # of an administrator, of monitoring, of management, of one who may not enter
+    [
+        ("GET permissions", [200, 200, 200, 200]),
+        ("GET permissions/%2F/q", [200, 200, 200, 401]),
+        ("GET permissions/nowhere/q", [404, 404, 404, 404]),
+        ("GET alarms", [200, 200, 401, 401]),
+        ("GET unconfirmed", [200, 200, 401, 401]),
+        ("POST move/%2F/q", [400, 400, 400, 401]),
+        ("POST streams/%2F/q", [400, 400, 400, 401]),
+        ("POST trace/nowhere", [404, 401, 401, 401]),
+        ("POST trace/%2F", [200, 401, 401, 401]),
+    ],
+)
+def test_who_may_ask_what(site: Site, request_line: str, statuses: list[int]) -> None:
+    method, path = request_line.split()
+    users = [GUEST, "mon:p", "mgmt:p", "out:p"]
+    if request_line == "POST trace/%2F":  # the answer to an administrator has no end: see below
+        users, statuses = users[1:], statuses[1:]
+    assert [site.send(method, path, {}, user)[0] for user in users] == statuses
+
+
+def test_a_user_sees_its_own_permissions(site: Site) -> None:
+    mine = {"vhost": "/", "configure": "^$", "write": "^w", "read": "^(r|from)"}
+    assert site.send("GET", "permissions", user="mgmt:p") == (200, [mine])
+    for name, expected in (("r1", [False, False, True, False]), ("w1", [False, True, False, False])):
+        status, found = site.send("GET", f"permissions/%2F/{name}", user="mgmt:p")
+        assert (status, list(found.values())) == (200, expected)
+
+
+# Moving
+
+
+@pytest.fixture
+def own_site(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Site]:
+    """A broker for one test, with the settings that it is given."""
+    with served(web_broker(tmp_path, getattr(request, "param", ""))) as site:
+        yield site
+
+
+def test_moved_messages_keep_their_order_and_are_in_one_place_after_a_crash(own_site: Site) -> None:
+    site = own_site
+    site.filled("copies", 0)
+    site.filled("from", 600)
+    site.filled("to", 1, {"x-queue-type": "quorum"})
+    assert site.send("POST", "move/%2F/from", {"to": "to", "count": 450}) == (200, {"moved": 450})
+    site.broker.kill_and_restart()
+    client = Client.connect(site.broker.address)
+    assert [site.depth(name, client) for name in ("from", "to", "copies")] == [150, 451, 601]
+    client.send(*[get("to", no_ack=True)] * 451)
+    messages = [client.expect_message(BasicGetOk) for _ in range(451)]
+    assert [int(message.body) for message in messages] == [0, *range(450)]
+    assert {message.method.routing_key for message in messages[1:]} == {"from"}
+    assert all({"CC", "n"} <= (decode_properties(message.header).headers or {}).keys() for message in messages)
+    client.close()
+
+
+@pytest.mark.parametrize(
+    ("source", "body", "user", "status"),
+    [
+        ("from", {"to": "nowhere", "count": 1}, GUEST, 404),
+        ("nowhere", {"to": "full", "count": 1}, GUEST, 404),
+        ("from", {"to": "from", "count": 1}, GUEST, 400),
+        ("from", {"to": "full", "count": "x"}, GUEST, 400),
+        ("log", {"to": "full", "count": 1}, GUEST, 400),
+        ("from", {"to": "full", "count": 1}, "mgmt:p", 401),
+        ("from", {"to": "full", "count": -1}, GUEST, 200),
+    ],
+)
+def test_what_cannot_be_moved(site: Site, source: str, body: dict[str, Any], user: str, status: int) -> None:
+    site.filled("from", 0)
+    site.filled("full", 0, {"x-max-length": 3, "x-overflow": "reject-publish"})
+    site.filled("log", 0, {"x-queue-type": "stream"})
+    assert site.send("POST", f"move/%2F/{source}", body, user)[0] == status
+
+
+def test_what_the_target_refuses_stays(site: Site) -> None:
+    site.filled("many", 5)
+    site.filled("few", 0, {"x-max-length": 3, "x-overflow": "reject-publish"})
+    assert site.send("POST", "move/%2F/many", {"to": "few", "count": 5}) == (200, {"moved": 3})
+    assert site.depth("many") == 2
+
+
+# Streams
+
+
+def test_a_stream_is_read_from_any_place(site: Site) -> None:
+    site.filled("events", 30, {"x-queue-type": "stream"})
+    eventually(lambda: len(read(site, "first", 100)) == 30, "everything to be on disk")
+    assert read(site, 5, 10) == list(range(5, 15))
+    assert read(site, "first", 3) == [0, 1, 2]
+    assert read(site, 30, 3) == read(site, 10**12, 3) == []
+    status, (message,) = site.send("POST", "streams/%2F/events", {"offset": 7, "count": 1, "truncate": 0})
+    assert (status, message["payload"], message["payload_bytes"], message["routing_key"]) == (200, "", 1, "events")
+    assert message["properties"]["headers"] == {"CC": ["copies"], "n": 1}
+    for refused in ({"offset": "yesterday", "count": 1}, {"offset": 1, "count": 0}, {"offset": [], "count": 1}):
+        assert site.send("POST", "streams/%2F/events", refused)[0] == 400
+    assert site.send("POST", "streams/%2F/from", {"offset": 0, "count": 1})[0] in (400, 404)
+
+
+def read(site: Site, offset: int | str, count: int) -> list[int]:
+    status, messages = site.send("POST", "streams/%2F/events", {"offset": offset, "count": count})
+    assert status == 200, messages
+    assert all(message["payload"] == str(message["offset"]) for message in messages)
+    return [message["offset"] for message in messages]
+
+
+# At risk
+
+
+def test_what_a_crash_would_undo(site: Site) -> None:
+    publisher = Client.connect(site.broker.address, channels=(1, 2))
+    publisher.ask(TxSelect(), channel=2)
+    publisher.ask(queue_declare("transient"))
+    before = site.send("GET", "unconfirmed")[1]
+    publisher.publish(b"in memory", key="transient")
+    for _ in range(3):
+        publisher.publish(b"not committed", key="transient", channel=2)
+    publisher.send(get("transient"))
+    publisher.receive()
+    site.depth("transient", publisher)
+    publisher.ask(queue_declare("transient", passive=True), channel=2)
+    now = site.send("GET", "unconfirmed")[1]
+    assert [now[key] - before[key] for key in ("transient", "unacknowledged", "uncommitted")] == [1, 1, 3]
+    (row,) = now["connections"]
+    assert (row["user"], row["uncommitted"], row["unconfirmed"], now["publishers"]) == ("guest", 3, 0, 1)
+    publisher.close()
+
+
+@pytest.mark.parametrize("own_site", ["[memory]\nhigh_watermark_bytes = 1\n"], indirect=True)
+def test_publishers_that_an_alarm_holds(own_site: Site) -> None:
+    site = own_site
+    eventually(lambda: site.send("GET", "alarms")[1]["memory"]["raised"], "the alarm")
+    for queue in ("q", "other"):
+        site.client.ask(queue_declare(queue, durable=True))
+    site.client.ask(ConfirmSelect(no_wait=False))
+    site.client.publish(b"held", key="q", properties=PERSISTENT)
+    alarms = eventually(lambda: (found := site.send("GET", "alarms")[1])["held"] and found, "a publisher to be held")
+    assert (alarms["reason"], alarms["held_connections"], alarms["disk"]["raised"]) == ("low on memory", 1, False)
+    assert alarms["held"][0]["blocked"]
+    assert alarms["held"][0]["held_bytes"] > 0
+    assert site.send("GET", "unconfirmed")[1]["unconfirmed"] == 1
+    assert site.send("POST", "move/%2F/q", {"to": "q", "count": 1})[0] == 400
+    assert site.send("POST", "move/%2F/q", {"to": "other", "count": 1})[0] == 503
+
+
+# Tracing
+
+
+def test_tracing_lasts_as_long_as_somebody_listens(site: Site) -> None:
+    def traced() -> bool:
+        return any(vhost["tracing"] for vhost in site.broker.tell("list_vhosts"))
+
+    listening = http.client.HTTPConnection(*site.address, timeout=SECONDS)
+    listening.request("POST", "/api/leveret/trace/%2F?pattern=%23", headers=basic())
+    lines = listening.getresponse()
+    assert (lines.status, traced()) == (200, True)
+    site.filled("seen", 1)
+    site.client.send(get("seen", no_ack=True))
+    site.client.receive()
+    found: list[dict[str, Any]] = []
+    while not {"publish", "deliver"} <= {record.get("kind") for record in found}:
+        found.append(json.loads(lines.readline()))
+    published = next(record for record in found if record.get("kind") == "publish")
+    assert {key: published[key] for key in ("key", "exchange", "routing_keys", "user", "payload", "payload_bytes")} == {
+        "key": "publish.",
+        "exchange": "",
+        "routing_keys": ["seen", "copies"],
+        "user": "guest",
+        "payload": "0",
+        "payload_bytes": 1,
+    }
+    assert next(record for record in found if record.get("kind") == "deliver")["queue"] == "seen"
+    listening.close()
+    eventually(lambda: not traced(), "tracing to end with its listener")
+
+
+# The page
+
+
+def test_the_page_may_load_its_own_files_and_nothing_else(site: Site) -> None:
+    for path in ("/", "/script/main.js", "/style/theme.css", "/icon.svg"):
+        headers = ask(site.address, path, user=None).headers
+        assert "default-src 'none'; script-src 'self';" in headers["content-security-policy"]
+        assert "unsafe" not in headers["content-security-policy"]
+        assert (headers["x-frame-options"], headers["referrer-policy"]) == ("DENY", "no-referrer")
+    unchanged = ask(site.address, "/", user=None, If_None_Match=ask(site.address, "/", user=None).headers["etag"])
+    assert unchanged.status == 304
+    for path in ("/script/", "/none.js", "/..%2fcall.py", "/%00", "/api/none"):
+        assert ask(site.address, path, user=None).status == 404
+    policy = ask(site.address, "/api/whoami").headers["content-security-policy"]
+    assert "'unsafe-eval'" in policy, "what RabbitMQ's page needs"
