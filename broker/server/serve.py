@@ -469,6 +469,8 @@ async def _open_http(server: Server, bound: Listeners, readiness: Readiness) -> 
         (bound.prometheus, "http", None, services.listen_prometheus, server.metrics_addresses),
     ):
         for listener in sockets:
+            if listener.fileno() < 0:  # closed: a signal to stop came while the thread was at it
+                return
             host, port = listener.getsockname()[:2]
             listen(listener, security)
             addresses.append((host, port))
