@@ -10,9 +10,28 @@ function sections() {
   const { administrates, monitors } = session;
   return [
     ["", [["Overview", "", true]]],
-    ["Traffic", [["Connections", "connections", true], ["Channels", "channels", true]]],
-    ["Messages", [["Queues and streams", "queues", true], ["Exchanges", "exchanges", true]]],
-    ["Durability", [["Commits", "commits", monitors], ["Alarms", "alarms", monitors], ["At a crash", "crash", monitors]]],
+    [
+      "Traffic",
+      [
+        ["Connections", "connections", true],
+        ["Channels", "channels", true],
+      ],
+    ],
+    [
+      "Messages",
+      [
+        ["Queues and streams", "queues", true],
+        ["Exchanges", "exchanges", true],
+      ],
+    ],
+    [
+      "Durability",
+      [
+        ["Commits", "commits", monitors],
+        ["Alarms", "alarms", monitors],
+        ["At a crash", "crash", monitors],
+      ],
+    ],
     [
       "Administration",
       [
@@ -34,7 +53,18 @@ export function frame() {
   const main = h("main", { class: "page", id: "page", tabindex: "-1" });
   const links = new Map();
   const side = h("header", { class: "side" }, brand(), scope(), menu(links), foot());
-  const skip = h("a", { class: "skip", href: "#page", onclick: (event) => { event.preventDefault(); main.focus(); } }, "Skip the navigation");
+  const skip = h(
+    "a",
+    {
+      class: "skip",
+      href: "#page",
+      onclick: (event) => {
+        event.preventDefault();
+        main.focus();
+      },
+    },
+    "Skip the navigation",
+  );
   document.body.replaceChildren(skip, h("div", { class: "frame" }, side, h("div", { class: "content" }, main)));
   const mark = (first) => {
     open(side, false);
@@ -54,8 +84,14 @@ export function logo() {
 }
 
 function brand() {
-  const button = h("button", { type: "button", class: "menu-button", "aria-expanded": "false", "aria-controls": "menu" }, "Menu");
-  button.addEventListener("click", () => open(button.closest(".side"), button.getAttribute("aria-expanded") !== "true"));
+  const button = h(
+    "button",
+    { type: "button", class: "menu-button", "aria-expanded": "false", "aria-controls": "menu" },
+    "Menu",
+  );
+  button.addEventListener("click", () =>
+    open(button.closest(".side"), button.getAttribute("aria-expanded") !== "true"),
+  );
   return h("div", { class: "brand" }, h("a", { href: "#/" }, logo(), "Leveret"), button);
 }
 
@@ -69,8 +105,16 @@ function menu(links) {
   return h(
     "nav",
     { class: "menu", id: "menu", "aria-label": "Pages" },
-    ...shown.filter(([, entries]) => entries.length).map(([title, entries]) =>
-      h("div", {}, title && h("h2", {}, title), h("ul", {}, ...entries.map(([text, name]) => h("li", {}, entry(links, text, name)))))),
+    ...shown
+      .filter(([, entries]) => entries.length)
+      .map(([title, entries]) =>
+        h(
+          "div",
+          {},
+          title && h("h2", {}, title),
+          h("ul", {}, ...entries.map(([text, name]) => h("li", {}, entry(links, text, name)))),
+        ),
+      ),
   );
 }
 
@@ -95,7 +139,12 @@ function foot() {
     { class: "side-foot" },
     h("label", {}, "Refresh", choice(Object.entries(INTERVALS), String(interval()), chooseInterval)),
     h("label", {}, "Theme", choice(Object.entries(THEMES), theme(), setTheme)),
-    h("div", { class: "who" }, h("span", {}, session.name), h("button", { type: "button", class: "plain", onclick: logOut }, "Log out")),
+    h(
+      "div",
+      { class: "who" },
+      h("span", {}, session.name),
+      h("button", { type: "button", class: "plain", onclick: logOut }, "Log out"),
+    ),
     h("span", { class: "soft" }, session.product),
   );
 }

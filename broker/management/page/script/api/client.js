@@ -37,7 +37,11 @@ export async function send(method, parts, { query, body, signal, headers } = {})
     response = await fetch(address(parts, query), {
       method,
       signal,
-      headers: { authorization: authorization(), ...(body === undefined ? {} : { "content-type": "application/json" }), ...headers },
+      headers: {
+        authorization: authorization(),
+        ...(body === undefined ? {} : { "content-type": "application/json" }),
+        ...headers,
+      },
       body: body === undefined ? undefined : JSON.stringify(body),
       credentials: "omit", // else the browser would ask for a password by itself when the broker refuses one
       cache: "no-store",

@@ -87,10 +87,10 @@ export function logOut() {
   location.reload();
 }
 
-/** What the user may do with one queue or exchange: `{configure, write, read}`. */
+/** What the user may do with one queue or exchange: `{configure, write, read, publish}`; the last is to queues by their names. */
 export async function allowed(vhost, name) {
   if (!session.enters(vhost)) {
-    return { configure: false, write: false, read: false };
+    return { configure: false, write: false, read: false, publish: false };
   }
   return get(["leveret", "permissions", vhost, name]);
 }

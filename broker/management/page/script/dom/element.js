@@ -38,7 +38,9 @@ function present(children) {
 
 /** Have an element show these children. Those that are there already, and equal, stay: focus and selection with them. */
 export function show(element, ...children) {
-  const wanted = present(children).map((child) => (child instanceof Node ? child : document.createTextNode(String(child))));
+  const wanted = present(children).map((child) =>
+    child instanceof Node ? child : document.createTextNode(String(child)),
+  );
   wanted.forEach((child, place) => {
     const there = element.childNodes[place];
     if (there === undefined) {

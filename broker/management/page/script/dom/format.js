@@ -67,7 +67,12 @@ export function duration(milliseconds) {
     [whole % 60, "s"],
   ];
   const first = parts.findIndex(([count]) => count > 0);
-  return first < 0 ? "0 s" : parts.slice(first, first + 2).map(([count, unit]) => `${count} ${unit}`).join(" ");
+  return first < 0
+    ? "0 s"
+    : parts
+        .slice(first, first + 2)
+        .map(([count, unit]) => `${count} ${unit}`)
+        .join(" ");
 }
 
 /** A moment, by the browser's clock: 2026-11-23 08:46:04. */

@@ -7,8 +7,21 @@ import { logo } from "../frame.js";
 /** Show it in place of everything; `entered` is called when the broker has taken the credentials. */
 export function showLogin(entered, remark = "") {
   document.title = "Log in · Leveret";
-  const user = h("input", { id: "user", name: "user", autocomplete: "username", autocapitalize: "none", spellcheck: "false", required: true });
-  const password = h("input", { id: "password", name: "password", type: "password", autocomplete: "current-password", required: true });
+  const user = h("input", {
+    id: "user",
+    name: "user",
+    autocomplete: "username",
+    autocapitalize: "none",
+    spellcheck: "false",
+    required: true,
+  });
+  const password = h("input", {
+    id: "password",
+    name: "password",
+    type: "password",
+    autocomplete: "current-password",
+    required: true,
+  });
   const problem = h("p", { class: "problem", role: "alert", hidden: !remark }, remark);
   const button = h("button", { type: "submit", class: "primary" }, "Log in");
   const form = h(
@@ -33,6 +46,8 @@ export function showLogin(entered, remark = "") {
       password.select();
     }
   });
-  document.body.replaceChildren(h("main", { class: "login" }, h("h1", { class: "brand" }, logo(), "Leveret"), h("div", { class: "card" }, form)));
+  document.body.replaceChildren(
+    h("main", { class: "login" }, h("h1", { class: "brand" }, logo(), "Leveret"), h("div", { class: "card" }, form)),
+  );
   user.focus();
 }

@@ -44,8 +44,12 @@ export function showOverview(page) {
   const flowing = lineChart("Message rates", MESSAGE_RATES, rate, compact);
   const churn = lineChart("Connections, channels and queues a second", CHURN, rate, compact);
   const node = facts([]);
-  const listeners = shortTable(LISTENER_COLUMNS, (row) => `${row.protocol} ${row.ip_address} ${row.port}`, { caption: "Listeners", empty: "None." });
-  const nodeCards = session.monitors && h("div", { class: "pair" }, card("Node", node), card("Listeners", listeners.element));
+  const listeners = shortTable(LISTENER_COLUMNS, (row) => `${row.protocol} ${row.ip_address} ${row.port}`, {
+    caption: "Listeners",
+    empty: "None.",
+  });
+  const nodeCards =
+    session.monitors && h("div", { class: "pair" }, card("Node", node), card("Listeners", listeners.element));
   top.actions(span.element);
   page.show(
     top.element,
@@ -55,7 +59,11 @@ export function showOverview(page) {
       figures,
       h("div", { class: "pair" }, card("Queued messages", queued.element), card("Message rates", flowing.element)),
       nodeCards,
-      cardWith("Churn", { remark: "What opens and closes all the time costs more than what stays open." }, churn.element),
+      cardWith(
+        "Churn",
+        { remark: "What opens and closes all the time costs more than what stays open." },
+        churn.element,
+      ),
     ),
   );
 
@@ -112,8 +120,18 @@ const LISTENER_COLUMNS = [
 function nodeFacts(node, overview) {
   return [
     ["Name", node.name],
-    ["State", badges(badge(node.running ? "running" : "down", node.running ? "good" : "bad"), node.mem_alarm && badge("memory alarm", "bad"), node.disk_free_alarm && badge("disk alarm", "bad"))],
-    ["Version", `${overview.product_name ?? ""} ${overview.product_version ?? ""}, answers as RabbitMQ ${overview.rabbitmq_version}`],
+    [
+      "State",
+      badges(
+        badge(node.running ? "running" : "down", node.running ? "good" : "bad"),
+        node.mem_alarm && badge("memory alarm", "bad"),
+        node.disk_free_alarm && badge("disk alarm", "bad"),
+      ),
+    ],
+    [
+      "Version",
+      `${overview.product_name ?? ""} ${overview.product_version ?? ""}, answers as RabbitMQ ${overview.rabbitmq_version}`,
+    ],
     ["Up for", duration(node.uptime)],
     ["Memory", `${bytes(node.mem_used)} of ${bytes(node.mem_limit)} before publishers are held`],
     ["Disk", `${bytes(node.disk_free)} free, publishers are held below ${bytes(node.disk_free_limit)}`],

@@ -113,7 +113,13 @@ class LineChart {
     const x = (time) => LEFT + ((time - from) / (to - from || 1)) * (width - LEFT - RIGHT);
     const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
     this.picture.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
-    show(this.picture, ...this._grid(top, y, width), ...this._moments(from, to, x), ...this._lines(x, y), ...this._cursor(x, y));
+    show(
+      this.picture,
+      ...this._grid(top, y, width),
+      ...this._moments(from, to, x),
+      ...this._lines(x, y),
+      ...this._cursor(x, y),
+    );
     this._values();
   }
 
@@ -128,9 +134,15 @@ class LineChart {
     if (!this._times().length) {
       return [];
     }
-    const say = (time) => (to - from >= DAY / 2 ? moment(time).slice(5, 16) : to - from >= 600000 ? clock(time).slice(0, 5) : clock(time));
-    return [[from, "start"], [(from + to) / 2, "middle"], [to, "end"]].map(([time, anchor]) =>
-      svg("text", { class: "tick-text", x: x(time), y: HEIGHT - 6, "text-anchor": anchor }, say(time)));
+    const say = (time) =>
+      to - from >= DAY / 2 ? moment(time).slice(5, 16) : to - from >= 600000 ? clock(time).slice(0, 5) : clock(time);
+    return [
+      [from, "start"],
+      [(from + to) / 2, "middle"],
+      [to, "end"],
+    ].map(([time, anchor]) =>
+      svg("text", { class: "tick-text", x: x(time), y: HEIGHT - 6, "text-anchor": anchor }, say(time)),
+    );
   }
 
   _lines(x, y) {
@@ -152,7 +164,9 @@ class LineChart {
     const dots = this._shown.map((each) => [each, at(each, this.at)]).filter(([, value]) => value !== undefined);
     return [
       svg("line", { class: "cursor", x1: x(this.at), x2: x(this.at), y1: TOP, y2: HEIGHT - BOTTOM }),
-      ...dots.map(([each, value]) => svg("circle", { class: `dot ${each.kind}`, cx: x(this.at), cy: y(value), r: 3.5 })),
+      ...dots.map(([each, value]) =>
+        svg("circle", { class: `dot ${each.kind}`, cx: x(this.at), cy: y(value), r: 3.5 }),
+      ),
     ];
   }
 
@@ -189,12 +203,21 @@ function ceiling(highest) {
 export function rangeChoice(all, key, chosen) {
   const kept = sessionStorage.getItem(key);
   let current = kept in all ? kept : Object.keys(all)[1];
-  const select = h("select", { "aria-label": "Time span", value: current }, ...Object.entries(all).map(([age, each]) => h("option", { value: age }, each.title)));
+  const select = h(
+    "select",
+    { "aria-label": "Time span", value: current },
+    ...Object.entries(all).map(([age, each]) => h("option", { value: age }, each.title)),
+  );
   select.value = current;
   select.addEventListener("change", () => {
     current = select.value;
     sessionStorage.setItem(key, current);
     chosen();
   });
-  return { element: select, get range() { return all[current]; } };
+  return {
+    element: select,
+    get range() {
+      return all[current];
+    },
+  };
 }

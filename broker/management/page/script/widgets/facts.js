@@ -20,7 +20,9 @@ export function showFigures(list, figures) {
     list,
     ...figures
       .filter(Boolean)
-      .map(([name, value, bad]) => h("div", { class: bad ? "bad" : "" }, h("dt", {}, name), h("dd", {}, ...[value].flat()))),
+      .map(([name, value, bad]) =>
+        h("div", { class: bad ? "bad" : "" }, h("dt", {}, name), h("dd", {}, ...[value].flat())),
+      ),
   );
 }
 
@@ -34,7 +36,17 @@ export function badges(...items) {
   return shown.length ? h("span", { class: "badges" }, ...shown) : "";
 }
 
-const STATES = { running: "good", idle: "", up: "good", flow: "warning", blocking: "warning", blocked: "bad", closing: "warning", down: "bad", stopped: "bad" };
+const STATES = {
+  running: "good",
+  idle: "",
+  up: "good",
+  flow: "warning",
+  blocking: "warning",
+  blocked: "bad",
+  closing: "warning",
+  down: "bad",
+  stopped: "bad",
+};
 
 export function state(name) {
   return name ? badge(name, STATES[name] ?? "") : "";
@@ -43,7 +55,13 @@ export function state(name) {
 /** Names with values of any kind, one a line; "" where there is none. */
 export function argumentLines(table) {
   const entries = Object.entries(table ?? {});
-  return entries.length ? h("ul", {}, ...entries.map(([name, value]) => h("li", {}, h("span", { class: "soft" }, `${name}: `), plain(value)))) : "";
+  return entries.length
+    ? h(
+        "ul",
+        {},
+        ...entries.map(([name, value]) => h("li", {}, h("span", { class: "soft" }, `${name}: `), plain(value))),
+      )
+    : "";
 }
 
 export function plain(value) {

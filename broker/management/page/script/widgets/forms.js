@@ -24,8 +24,20 @@ function labelled(name, title, input, { hint, wide } = {}) {
 
 export function textField(name, title, { value = "", required = false, type = "text", placeholder, ...rest } = {}) {
   const autocomplete = type === "password" ? "new-password" : "off";
-  const input = h("input", { name, type, value, required, placeholder, autocomplete, spellcheck: "false", autocapitalize: "none" });
-  return { ...labelled(name, title, input, rest), read: () => (input.value === "" && !rest.kept ? undefined : input.value) };
+  const input = h("input", {
+    name,
+    type,
+    value,
+    required,
+    placeholder,
+    autocomplete,
+    spellcheck: "false",
+    autocapitalize: "none",
+  });
+  return {
+    ...labelled(name, title, input, rest),
+    read: () => (input.value === "" && !rest.kept ? undefined : input.value),
+  };
 }
 
 export function numberField(name, title, { value = "", required = false, min, max, placeholder, ...rest } = {}) {
@@ -48,7 +60,12 @@ export function areaField(name, title, { value = "", rows = 6, ...rest } = {}) {
 
 export function tickField(name, title, { value = false } = {}) {
   const input = h("input", { name, type: "checkbox", checked: value });
-  return { element: h("label", { class: "field tick" }, input, h("span", {}, title)), name, input, read: () => input.checked };
+  return {
+    element: h("label", { class: "field tick" }, input, h("span", {}, title)),
+    name,
+    input,
+    read: () => input.checked,
+  };
 }
 
 /** What is not a field, between fields. */

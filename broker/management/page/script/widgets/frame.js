@@ -11,7 +11,14 @@ export function head(title, { trail = [], lead = "", actions = [] } = {}) {
     h(
       "div",
       {},
-      trail.length > 0 && h("nav", { class: "trail", "aria-label": "Where this is" }, ...trail.map(([text, address]) => [h("a", { href: address }, text), h("span", { "aria-hidden": "true" }, "/")]).flat()),
+      trail.length > 0 &&
+        h(
+          "nav",
+          { class: "trail", "aria-label": "Where this is" },
+          ...trail
+            .map(([text, address]) => [h("a", { href: address }, text), h("span", { "aria-hidden": "true" }, "/")])
+            .flat(),
+        ),
       h("h1", { tabindex: "-1" }, title),
       about,
       lead && h("p", { class: "lead" }, lead),
@@ -37,7 +44,9 @@ export function tabs(label, items) {
   return h(
     "nav",
     { class: "tabs", "aria-label": label },
-    ...items.filter(Boolean).map(([text, address, here]) => h("a", { href: address, "aria-current": here ? "page" : undefined }, text)),
+    ...items
+      .filter(Boolean)
+      .map(([text, address, here]) => h("a", { href: address, "aria-current": here ? "page" : undefined }, text)),
   );
 }
 
@@ -50,7 +59,13 @@ export function cardWith(title, { remark = "", actions = [] }, ...content) {
   return h(
     "section",
     { class: "card" },
-    h("header", {}, h("h2", {}, title), actions.length > 0 && h("div", { class: "actions" }, ...actions), remark && h("p", {}, remark)),
+    h(
+      "header",
+      {},
+      h("h2", {}, title),
+      actions.length > 0 && h("div", { class: "actions" }, ...actions),
+      remark && h("p", {}, remark),
+    ),
     ...content,
   );
 }

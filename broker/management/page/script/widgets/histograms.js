@@ -63,7 +63,10 @@ export class HistogramChart {
     const { buckets } = this.shown;
     const first = buckets.findIndex(([, own]) => own > 0);
     if (first < 0) {
-      show(this.picture, svg("text", { class: "tick-text", x: width / 2, y: HEIGHT / 2, "text-anchor": "middle" }, "Nothing yet"));
+      show(
+        this.picture,
+        svg("text", { class: "tick-text", x: width / 2, y: HEIGHT / 2, "text-anchor": "middle" }, "Nothing yet"),
+      );
       return;
     }
     const bars = buckets.slice(first, buckets.findLastIndex(([, own]) => own > 0) + 1);
@@ -81,7 +84,11 @@ export class HistogramChart {
     const height = (own / most) * (HEIGHT - BOTTOM - TOP);
     const label = bound === null ? "more" : `≤ ${this.say(bound)}`;
     return [
-      svg("rect", { class: "bar", x: left + step * 0.12, width: step * 0.76, y: HEIGHT - BOTTOM - height, height, rx: 2 }, svg("title", {}, `${label}: ${number(own)}`)),
+      svg(
+        "rect",
+        { class: "bar", x: left + step * 0.12, width: step * 0.76, y: HEIGHT - BOTTOM - height, height, rx: 2 },
+        svg("title", {}, `${label}: ${number(own)}`),
+      ),
       named && svg("text", { class: "tick-text", x: left + step / 2, y: HEIGHT - 7, "text-anchor": "middle" }, label),
     ];
   }

@@ -7,7 +7,12 @@ const corner = h("div", { class: "notices" });
 
 function notice(text, bad) {
   const close = h("button", { class: "plain", type: "button", "aria-label": "Close" }, "✕");
-  const element = h("div", { class: bad ? "notice bad" : "notice", role: bad ? "alert" : "status" }, h("p", {}, text), close);
+  const element = h(
+    "div",
+    { class: bad ? "notice bad" : "notice", role: bad ? "alert" : "status" },
+    h("p", {}, text),
+    close,
+  );
   close.addEventListener("click", () => element.remove());
   document.body.append(corner);
   corner.append(element);

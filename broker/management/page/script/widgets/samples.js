@@ -17,7 +17,12 @@ export function ranges(whole) {
 
 /** The query parameters that ask for samples. */
 export function samplesOf(range, ...kinds) {
-  return Object.fromEntries(kinds.flatMap((kind) => [[`${kind}_age`, range.age], [`${kind}_incr`, range.step]]));
+  return Object.fromEntries(
+    kinds.flatMap((kind) => [
+      [`${kind}_age`, range.age],
+      [`${kind}_incr`, range.step],
+    ]),
+  );
 }
 
 /** Points [time, value] of a number, oldest first. */

@@ -12,14 +12,37 @@ const TYPING_MILLISECONDS = 250;
  * `parts` is the path of the list, or what gives it; `columns` are those of `Table`; `keep` are further columns of the API
  * that keys and links take. `noun` is what one of the things is called.
  */
-export function serverList(page, { parts, columns, key, keep = [], noun, nouns = `${noun}s`, filter = "Filter by name", empty, sort = "", reverse = false }) {
+export function serverList(
+  page,
+  {
+    parts,
+    columns,
+    key,
+    keep = [],
+    noun,
+    nouns = `${noun}s`,
+    filter = "Filter by name",
+    empty,
+    sort = "",
+    reverse = false,
+  },
+) {
   const start = { page: 1, size: 100, name: "", regex: false, sort, reverse };
   const state = { ...start, ...readState(page.query) };
-  const wanted = [...new Set([...keep, ...columns.flatMap((column) => column.needs ?? (column.sort ? [column.sort] : []))])];
+  const wanted = [
+    ...new Set([...keep, ...columns.flatMap((column) => column.needs ?? (column.sort ? [column.sort] : []))]),
+  ];
   const table = new Table(columns, key, { caption: nouns, sorted: sortBy });
   const parts_ = typeof parts === "function" ? parts : () => parts;
 
-  const input = h("input", { type: "search", value: state.name, placeholder: filter, "aria-label": filter, autocomplete: "off", spellcheck: "false" });
+  const input = h("input", {
+    type: "search",
+    value: state.name,
+    placeholder: filter,
+    "aria-label": filter,
+    autocomplete: "off",
+    spellcheck: "false",
+  });
   const regex = h("input", { type: "checkbox", checked: state.regex });
   const count = h("p", { class: "count", role: "status" });
   const problem = h("p", { class: "problem", role: "alert", hidden: true });
@@ -27,9 +50,18 @@ export function serverList(page, { parts, columns, key, keep = [], noun, nouns =
   const previous = h("button", { type: "button", onclick: () => turn(-1) }, "Previous");
   const next = h("button", { type: "button", onclick: () => turn(1) }, "Next");
   const place = h("span");
-  const size = h("select", { value: String(state.size), onchange: () => change({ size: Number(size.value) }) }, ...SIZES.map((each) => h("option", { value: String(each) }, String(each))));
+  const size = h(
+    "select",
+    { value: String(state.size), onchange: () => change({ size: Number(size.value) }) },
+    ...SIZES.map((each) => h("option", { value: String(each) }, String(each))),
+  );
   size.value = String(state.size);
-  const pager = h("div", { class: "pager" }, h("label", {}, "Rows", size), h("div", { class: "actions" }, previous, place, next));
+  const pager = h(
+    "div",
+    { class: "pager" },
+    h("label", {}, "Rows", size),
+    h("div", { class: "actions" }, previous, place, next),
+  );
   const element = h(
     "section",
     { class: "card flush" },
@@ -99,7 +131,10 @@ export function serverList(page, { parts, columns, key, keep = [], noun, nouns =
     table.element.hidden = found.items.length === 0;
     none.hidden = found.items.length > 0;
     none.textContent = state.name ? `No ${noun} matches this filter.` : empty;
-    count.textContent = found.filtered === found.total ? counted(found.total, noun, nouns) : `${number(found.filtered)} of ${counted(found.total, noun, nouns)}`;
+    count.textContent =
+      found.filtered === found.total
+        ? counted(found.total, noun, nouns)
+        : `${number(found.filtered)} of ${counted(found.total, noun, nouns)}`;
     pager.hidden = found.total <= SIZES[0];
     previous.disabled = state.page <= 1;
     next.disabled = state.page >= found.pages;

@@ -34,11 +34,17 @@ export function tableField(name, title, { presets = [], value = {}, hint } = {})
       { class: "presets" },
       more,
       ...presets.map(([key, type]) =>
-        h("button", { type: "button", class: "plain", onclick: () => chosen(key, type) }, key)),
+        h("button", { type: "button", class: "plain", onclick: () => chosen(key, type) }, key),
+      ),
     ),
     hint && h("span", { class: "hint" }, hint),
   );
-  return { element, name, input: rows, read: () => Object.fromEntries([...rows.children].filter((row) => !isEmpty(row)).map(pair)) };
+  return {
+    element,
+    name,
+    input: rows,
+    read: () => Object.fromEntries([...rows.children].filter((row) => !isEmpty(row)).map(pair)),
+  };
 }
 
 function rowOf(key, content, type) {
@@ -47,7 +53,13 @@ function rowOf(key, content, type) {
     "div",
     { class: "row" },
     h("input", { value: key, placeholder: "name", "aria-label": "Name", autocomplete: "off", spellcheck: "false" }),
-    h("input", { value: content, placeholder: "value", "aria-label": "Value", autocomplete: "off", spellcheck: "false" }),
+    h("input", {
+      value: content,
+      placeholder: "value",
+      "aria-label": "Value",
+      autocomplete: "off",
+      spellcheck: "false",
+    }),
     h("select", { "aria-label": "Type", value: type }, ...TYPES.map((each) => h("option", { value: each }, each))),
     remove,
   );
@@ -66,8 +78,10 @@ function pair(row) {
 
 const READ = {
   Text: (content) => content,
-  Number: (content, key) => checked(Number(content), content !== "" && !Number.isNaN(Number(content)), `${key} is no number`),
-  Boolean: (content, key) => checked(content === "true", ["true", "false"].includes(content), `${key} is neither true nor false`),
+  Number: (content, key) =>
+    checked(Number(content), content !== "" && !Number.isNaN(Number(content)), `${key} is no number`),
+  Boolean: (content, key) =>
+    checked(content === "true", ["true", "false"].includes(content), `${key} is neither true nor false`),
   JSON: (content, key) => {
     try {
       return JSON.parse(content);

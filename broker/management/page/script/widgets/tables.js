@@ -26,7 +26,8 @@ export class Table {
 
   _head(column, sorted) {
     const title = column.title || h("span", { class: "out-of-sight" }, "Actions");
-    const content = column.sort && sorted ? h("button", { type: "button", onclick: () => sorted(column) }, title) : title;
+    const content =
+      column.sort && sorted ? h("button", { type: "button", onclick: () => sorted(column) }, title) : title;
     return h("th", { scope: "col", class: column.number ? "number" : "" }, content);
   }
 

@@ -10,11 +10,21 @@ import { confirmed } from "../../widgets/dialogs.js";
 import { cardWith, head } from "../../widgets/frame.js";
 import { say } from "../../widgets/notices.js";
 
-const KINDS = { vhosts: "virtual host", users: "user", permissions: "permission", policies: "policy", queues: "queue", exchanges: "exchange", bindings: "binding" };
+const KINDS = {
+  vhosts: "virtual host",
+  users: "user",
+  permissions: "permission",
+  policies: "policy",
+  queues: "queue",
+  exchanges: "exchange",
+  bindings: "binding",
+};
 const PLURALS = { policies: "policies" };
 
 export function showDefinitions(page) {
-  const top = head("Definitions", { lead: "Users, virtual hosts, permissions, policies, queues, exchanges and bindings as one JSON file, in RabbitMQ's format. Messages are not in it." });
+  const top = head("Definitions", {
+    lead: "Users, virtual hosts, permissions, policies, queues, exchanges and bindings as one JSON file, in RabbitMQ's format. Messages are not in it.",
+  });
   page.show(top.element, h("div", { class: "pair" }, downCard(), upCard()));
 }
 
@@ -38,7 +48,12 @@ function downCard() {
 
 function upCard() {
   const file = h("input", { type: "file", accept: ".json,application/json", required: true, "aria-label": "File" });
-  const field = { element: h("div", { class: "field" }, h("span", { class: "title" }, "File"), file), name: "file", input: file, read: () => file.files[0] };
+  const field = {
+    element: h("div", { class: "field" }, h("span", { class: "title" }, "File"), file),
+    name: "file",
+    input: file,
+    read: () => file.files[0],
+  };
   const element = form({
     fields: [choiceField("scope", "Into", scopes()), field],
     action: "Upload…",
@@ -46,7 +61,10 @@ function upCard() {
       const definitions = JSON.parse(await chosen.text());
       return confirmed({
         title: "Upload these definitions?",
-        text: [contents(definitions), "What is there already stays, unless the file says otherwise of it; users get the file's passwords."],
+        text: [
+          contents(definitions),
+          "What is there already stays, unless the file says otherwise of it; users get the file's passwords.",
+        ],
         action: "Upload",
         run: () => post(partsOf(scope), definitions),
       });
@@ -64,5 +82,7 @@ function upCard() {
 
 function contents(definitions) {
   const found = Object.entries(KINDS).filter(([kind]) => definitions[kind]?.length);
-  return found.length ? `The file has ${found.map(([kind, noun]) => counted(definitions[kind].length, noun, PLURALS[kind])).join(", ")}.` : "The file has none of what this broker knows.";
+  return found.length
+    ? `The file has ${found.map(([kind, noun]) => counted(definitions[kind].length, noun, PLURALS[kind])).join(", ")}.`
+    : "The file has none of what this broker knows.";
 }

@@ -16,11 +16,21 @@ const COLUMNS = [
   { title: "Last event", number: true, show: (row) => number(row.last) },
   { title: "Size", number: true, show: (row) => bytes(row.bytes) },
   { title: "SHA-256", show: (row) => h("span", { class: "mono", title: row.sha256 }, `${row.sha256.slice(0, 12)}…`) },
-  { title: "", show: (row) => h("div", { class: "actions" }, button("Download", () => attempt(() => download(["events", row.name], row.name)), "plain")) },
+  {
+    title: "",
+    show: (row) =>
+      h(
+        "div",
+        { class: "actions" },
+        button("Download", () => attempt(() => download(["events", row.name], row.name)), "plain"),
+      ),
+  },
 ];
 
 export function showEventLog(page) {
-  const top = head("Event log", { lead: "What happened to each message, if the event log is on: segments that are finished and never change again." });
+  const top = head("Event log", {
+    lead: "What happened to each message, if the event log is on: segments that are finished and never change again.",
+  });
   const table = new Table(COLUMNS, (row) => row.name, { caption: "Segments" });
   const none = h("p", { class: "empty", hidden: true });
   const first = button("From the beginning", () => turn([]));
@@ -43,7 +53,9 @@ export function showEventLog(page) {
     table.show(segments);
     table.element.hidden = segments.length === 0;
     none.hidden = segments.length > 0;
-    none.textContent = after.length ? "There is no later segment." : "There is no finished segment: the event log is off ([events] in the settings), or has only begun.";
+    none.textContent = after.length
+      ? "There is no later segment."
+      : "There is no finished segment: the event log is off ([events] in the settings), or has only begun.";
     pager.hidden = !after.length && !following.length;
     first.disabled = !after.length;
     next.disabled = !following.length;

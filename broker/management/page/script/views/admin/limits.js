@@ -5,9 +5,10 @@ import { session } from "../../api/session.js";
 import { h } from "../../dom/element.js";
 import { number } from "../../dom/format.js";
 import { link } from "../../router.js";
+import { confirmed } from "../../widgets/dialogs.js";
 import { choiceField, form, numberField, textField } from "../../widgets/forms.js";
 import { button, card, head, tabs } from "../../widgets/frame.js";
-import { attempt, say } from "../../widgets/notices.js";
+import { say } from "../../widgets/notices.js";
 import { serverList } from "../../widgets/server_list.js";
 
 export const VHOST_LIMITS = { "max-connections": "Connections", "max-queues": "Queues" };
@@ -21,19 +22,35 @@ export function limitLines(limits, value, clear, changed) {
     return h("p", { class: "soft" }, "None is set.");
   }
   const line = ([name, limit]) => {
-    const away = async () => {
-      if (await attempt(() => clear(name), "The limit is gone.")) {
-        changed();
-      }
-    };
-    return h("li", {}, h("span", { class: "soft" }, `${limits[name] ?? name}: `), number(limit), " ", button("Clear", away, "plain danger"));
+    const title = limits[name] ?? name;
+    const away = () =>
+      confirmed({
+        title: "Clear this limit?",
+        text: `${title}: ${number(limit)}. Without it there may be any number.`,
+        action: "Clear the limit",
+        run: async () => {
+          await clear(name);
+          changed();
+        },
+      });
+    return h(
+      "li",
+      {},
+      h("span", { class: "soft" }, `${title}: `),
+      number(limit),
+      " ",
+      button("Clear…", away, "plain danger"),
+    );
   };
   return h("ul", {}, ...set.map(line));
 }
 
 export function limitForm(limits, parts, changed) {
   return form({
-    fields: [choiceField("limit", "Limit", Object.entries(limits)), numberField("value", "At most", { required: true, min: -1, hint: HINT })],
+    fields: [
+      choiceField("limit", "Limit", Object.entries(limits)),
+      numberField("value", "At most", { required: true, min: -1, hint: HINT }),
+    ],
     action: "Set the limit",
     send: ({ limit, value }) => put([...parts, limit], { value }),
     cleared: ["value"],
@@ -51,8 +68,17 @@ export function showLimits(page) {
   const list = serverList(page, {
     parts: !users && session.vhost ? [path, session.vhost] : [path],
     columns: [
-      { title: users ? "User" : "Virtual host", name: true, sort: kind, show: (row) => h("a", { href: link(`${kind}s`, row[kind]) }, row[kind]) },
-      { title: "Limits", needs: ["value"], show: (row) => limitLines(limits, row.value, (limit) => remove([path, row[kind], limit]), changed) },
+      {
+        title: users ? "User" : "Virtual host",
+        name: true,
+        sort: kind,
+        show: (row) => h("a", { href: link(`${kind}s`, row[kind]) }, row[kind]),
+      },
+      {
+        title: "Limits",
+        needs: ["value"],
+        show: (row) => limitLines(limits, row.value, (limit) => remove([path, row[kind], limit]), changed),
+      },
     ],
     key: (row) => row[kind],
     noun: users ? "user with limits" : "virtual host with limits",
@@ -62,15 +88,25 @@ export function showLimits(page) {
   });
   page.show(
     head("Limits").element,
-    tabs("Kinds of limits", [["Virtual hosts", link("limits"), !users], ["Users", link("limits", "users"), users]]),
+    tabs("Kinds of limits", [
+      ["Virtual hosts", link("limits"), !users],
+      ["Users", link("limits", "users"), users],
+    ]),
     h("div", { class: "sections" }, list.element, card("Set a limit", newLimit(kind, limits, path, changed))),
   );
 }
 
 function newLimit(kind, limits, path, changed) {
-  const of = kind === "user" ? textField("of", "User", { required: true }) : choiceField("of", "Virtual host", session.vhosts, { value: session.vhost || session.vhosts[0] });
+  const of =
+    kind === "user"
+      ? textField("of", "User", { required: true })
+      : choiceField("of", "Virtual host", session.vhosts, { value: session.vhost || session.vhosts[0] });
   return form({
-    fields: [of, choiceField("limit", "Limit", Object.entries(limits)), numberField("value", "At most", { required: true, min: -1, hint: HINT })],
+    fields: [
+      of,
+      choiceField("limit", "Limit", Object.entries(limits)),
+      numberField("value", "At most", { required: true, min: -1, hint: HINT }),
+    ],
     action: "Set the limit",
     send: ({ of: name, limit, value }) => put([path, name, limit], { value }),
     cleared: ["value"],

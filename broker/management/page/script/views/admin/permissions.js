@@ -24,7 +24,15 @@ export function showPermissions(page) {
   });
   page.show(
     top.element,
-    tabs("Kinds of permissions", [["Permissions", link("permissions"), !topic], ["Topic permissions", link("permissions", "topic"), topic]]),
-    h("div", { class: "sections" }, list.element, card(topic ? "Set a topic permission" : "Set permissions", (topic ? topicForm : permissionForm)({ changed }))),
+    tabs("Kinds of permissions", [
+      ["Permissions", link("permissions"), !topic],
+      ["Topic permissions", link("permissions", "topic"), topic],
+    ]),
+    h(
+      "div",
+      { class: "sections" },
+      list.element,
+      card(topic ? "Set a topic permission" : "Set permissions", (topic ? topicForm : permissionForm)({ changed })),
+    ),
   );
 }

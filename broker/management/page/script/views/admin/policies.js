@@ -13,7 +13,8 @@ import { serverList } from "../../widgets/server_list.js";
 import { tableField } from "../../widgets/table_field.js";
 
 const LEADS = {
-  policies: "A policy gives arguments to the queues and exchanges whose names match. The one with the highest priority holds.",
+  policies:
+    "A policy gives arguments to the queues and exchanges whose names match. The one with the highest priority holds.",
   "operator-policies": "An operator's policy holds beside the users' own: of two numbers the lower one counts.",
 };
 
@@ -29,7 +30,9 @@ const PRESETS = [
   ["max-age", "Text"],
   ["alternate-exchange", "Text"],
 ];
-const OPERATOR_PRESETS = PRESETS.filter(([name]) => /^(message-ttl|expires|max-length|max-length-bytes|delivery-limit)$/.test(name));
+const OPERATOR_PRESETS = PRESETS.filter(([name]) =>
+  /^(message-ttl|expires|max-length|max-length-bytes|delivery-limit)$/.test(name),
+);
 
 const APPLY_TO = [
   ["all", "Queues and exchanges"],
@@ -60,20 +63,33 @@ export function showPolicies(page) {
   });
   page.show(
     top.element,
-    tabs("Kinds of policies", [["Policies", link("policies"), !operator], ["Operator policies", link("policies", "operator"), operator]]),
+    tabs("Kinds of policies", [
+      ["Policies", link("policies"), !operator],
+      ["Operator policies", link("policies", "operator"), operator],
+    ]),
     list.element,
   );
 }
 
 function columns(kind, may, vhosts, changed) {
   const actions = (row) =>
-    may && session.enters(row.vhost) &&
-    h("div", { class: "actions" }, button("Edit…", () => edit(kind, vhosts, row, changed), "plain"), button("Delete…", () => clear(kind, row, changed), "plain danger"));
+    may &&
+    session.enters(row.vhost) &&
+    h(
+      "div",
+      { class: "actions" },
+      button("Edit…", () => edit(kind, vhosts, row, changed), "plain"),
+      button("Delete…", () => clear(kind, row, changed), "plain danger"),
+    );
   return [
     { title: "Name", name: true, sort: "name", show: (row) => row.name },
     { title: "Virtual host", sort: "vhost", show: (row) => row.vhost },
     { title: "Pattern", sort: "pattern", show: (row) => h("span", { class: "mono" }, row.pattern) },
-    { title: "Applies to", sort: "apply-to", show: (row) => Object.fromEntries(APPLY_TO)[row["apply-to"]] ?? row["apply-to"] },
+    {
+      title: "Applies to",
+      sort: "apply-to",
+      show: (row) => Object.fromEntries(APPLY_TO)[row["apply-to"]] ?? row["apply-to"],
+    },
     { title: "Definition", needs: ["definition"], show: (row) => argumentLines(row.definition) },
     { title: "Priority", number: true, sort: "priority", show: (row) => number(row.priority) },
     { title: "", show: actions },
@@ -87,14 +103,31 @@ function edit(kind, vhosts, policy, changed) {
     title: policy ? `Policy ${policy.name}` : "Add a policy",
     action: policy ? "Save" : "Add",
     fields: [
-      ...(policy ? [] : [textField("name", "Name", { required: true }), choiceField("vhost", "Virtual host", vhosts, { value: at })]),
-      textField("pattern", "Names match", { value: policy?.pattern ?? "", required: true, kept: true, placeholder: "^orders\\." }),
-      choiceField("apply", "Applies to", operator ? APPLY_TO.filter(([each]) => each !== "exchanges") : APPLY_TO, { value: policy?.["apply-to"] ?? "queues" }),
+      ...(policy
+        ? []
+        : [textField("name", "Name", { required: true }), choiceField("vhost", "Virtual host", vhosts, { value: at })]),
+      textField("pattern", "Names match", {
+        value: policy?.pattern ?? "",
+        required: true,
+        kept: true,
+        placeholder: "^orders\\.",
+      }),
+      choiceField("apply", "Applies to", operator ? APPLY_TO.filter(([each]) => each !== "exchanges") : APPLY_TO, {
+        value: policy?.["apply-to"] ?? "queues",
+      }),
       numberField("priority", "Priority", { value: policy?.priority ?? 0 }),
-      tableField("definition", "Definition", { presets: operator ? OPERATOR_PRESETS : PRESETS, value: policy?.definition ?? {} }),
+      tableField("definition", "Definition", {
+        presets: operator ? OPERATOR_PRESETS : PRESETS,
+        value: policy?.definition ?? {},
+      }),
     ],
     send: ({ name, vhost, pattern, apply, priority, definition }) =>
-      put([kind, policy?.vhost ?? vhost, policy?.name ?? name], { pattern, "apply-to": apply, priority: priority ?? 0, definition }),
+      put([kind, policy?.vhost ?? vhost, policy?.name ?? name], {
+        pattern,
+        "apply-to": apply,
+        priority: priority ?? 0,
+        definition,
+      }),
     said: "The policy holds.",
     done: changed,
   });

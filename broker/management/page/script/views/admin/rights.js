@@ -9,8 +9,17 @@ import { choiceField, form, textField } from "../../widgets/forms.js";
 import { button } from "../../widgets/frame.js";
 import { say } from "../../widgets/notices.js";
 
-const USER = { title: "User", name: true, sort: "user", show: (row) => h("a", { href: link("users", row.user) }, row.user) };
-const VHOST = { title: "Virtual host", sort: "vhost", show: (row) => h("a", { href: link("vhosts", row.vhost) }, row.vhost) };
+const USER = {
+  title: "User",
+  name: true,
+  sort: "user",
+  show: (row) => h("a", { href: link("users", row.user) }, row.user),
+};
+const VHOST = {
+  title: "Virtual host",
+  sort: "vhost",
+  show: (row) => h("a", { href: link("vhosts", row.vhost) }, row.vhost),
+};
 
 function pattern(title, name) {
   return { title, sort: name, show: (row) => h("span", { class: "mono" }, row[name] === "" ? "(nothing)" : row[name]) };
@@ -18,12 +27,24 @@ function pattern(title, name) {
 
 /** Columns of a table of permissions; `of` is what the page is about, and not shown: "user", "vhost" or nothing. */
 export function permissionColumns(of, changed) {
-  return [...ends(of), pattern("Configure", "configure"), pattern("Write", "write"), pattern("Read", "read"), clearing((row) => clearPermission(row, changed))];
+  return [
+    ...ends(of),
+    pattern("Configure", "configure"),
+    pattern("Write", "write"),
+    pattern("Read", "read"),
+    clearing((row) => clearPermission(row, changed)),
+  ];
 }
 
 export function topicColumns(of, changed) {
   const exchange = { title: "Exchange", sort: "exchange", show: (row) => row.exchange || "(default)" };
-  return [...ends(of), exchange, pattern("Write", "write"), pattern("Read", "read"), clearing((row) => clearTopic(row, changed))];
+  return [
+    ...ends(of),
+    exchange,
+    pattern("Write", "write"),
+    pattern("Read", "read"),
+    clearing((row) => clearTopic(row, changed)),
+  ];
 }
 
 function ends(of) {
@@ -31,7 +52,15 @@ function ends(of) {
 }
 
 function clearing(clear) {
-  return { title: "", show: (row) => h("div", { class: "actions" }, button("Clear…", () => clear(row), "plain danger")) };
+  return {
+    title: "",
+    show: (row) =>
+      h(
+        "div",
+        { class: "actions" },
+        button("Clear…", () => clear(row), "plain danger"),
+      ),
+  };
 }
 
 function clearPermission(row, changed) {
@@ -62,7 +91,8 @@ function clearTopic(row, changed) {
 function place({ user, vhost }) {
   return [
     user === undefined && textField("user", "User", { required: true }),
-    vhost === undefined && choiceField("vhost", "Virtual host", session.vhosts, { value: session.vhost || session.vhosts[0] }),
+    vhost === undefined &&
+      choiceField("vhost", "Virtual host", session.vhosts, { value: session.vhost || session.vhosts[0] }),
   ].filter(Boolean);
 }
 

@@ -23,12 +23,25 @@ const COLUMNS = (look) => [
   { title: "Queues", show: (row) => (row.kind === "publish" ? row.routed_queues.join(", ") || "none" : row.queue) },
   { title: "User", show: (row) => row.user },
   { title: "Size", number: true, show: (row) => bytes(row.payload_bytes) },
-  { title: "", show: (row) => h("div", { class: "actions" }, button("Look", () => look(row), "plain")) },
+  {
+    title: "",
+    show: (row) =>
+      h(
+        "div",
+        { class: "actions" },
+        button("Look", () => look(row), "plain"),
+      ),
+  },
 ];
 
 export function showTracing(page) {
-  const vhost = choiceField("vhost", "Virtual host", session.entered(), { value: session.vhost || session.entered()[0] });
-  const pattern = textField("pattern", "Only keys that match", { placeholder: "#", hint: "publish.EXCHANGE or deliver.QUEUE, with * and #" });
+  const vhost = choiceField("vhost", "Virtual host", session.entered(), {
+    value: session.vhost || session.entered()[0],
+  });
+  const pattern = textField("pattern", "Only keys that match", {
+    placeholder: "#",
+    hint: "publish.EXCHANGE or deliver.QUEUE, with * and #",
+  });
   const toggle = button("Start", () => (running ? stop() : start()), "primary");
   const figures = h("dl", { class: "figures", hidden: true });
   const table = new Table(COLUMNS(look), (row) => row.number, { caption: "Traced messages" });
@@ -42,7 +55,18 @@ export function showTracing(page) {
     h(
       "div",
       { class: "sections" },
-      cardWith("Trace", { remark: REMARK }, h("div", { class: "fields" }, vhost.element, pattern.element, h("div", { class: "field" }, h("span", { class: "title" }, "\u00a0"), h("div", { class: "actions" }, toggle))), problem),
+      cardWith(
+        "Trace",
+        { remark: REMARK },
+        h(
+          "div",
+          { class: "fields" },
+          vhost.element,
+          pattern.element,
+          h("div", { class: "field" }, h("span", { class: "title" }, "\u00a0"), h("div", { class: "actions" }, toggle)),
+        ),
+        problem,
+      ),
       figures,
       h("section", { class: "card flush" }, table.element, nothing),
     ),
@@ -56,7 +80,10 @@ export function showTracing(page) {
     problem.hidden = true;
     display();
     try {
-      const response = await send("POST", ["leveret", "trace", vhost.read()], { query: { pattern: pattern.read() }, signal });
+      const response = await send("POST", ["leveret", "trace", vhost.read()], {
+        query: { pattern: pattern.read() },
+        signal,
+      });
       await readLines(response.body, take);
     } catch (error) {
       if (error.name !== "AbortError") {
@@ -94,11 +121,23 @@ export function showTracing(page) {
     nothing.hidden = rows.length > 0;
     nothing.textContent = running ? "Waiting for a message…" : "Nothing is traced.";
     figures.hidden = !running && seen === 0;
-    showFigures(figures, [["Seen", number(seen)], ["Left out", number(dropped), dropped > 0], ["Shown", seen > ROWS_MAX ? `the last ${number(ROWS_MAX)}` : number(seen)]]);
+    showFigures(figures, [
+      ["Seen", number(seen)],
+      ["Left out", number(dropped), dropped > 0],
+      ["Shown", seen > ROWS_MAX ? `the last ${number(ROWS_MAX)}` : number(seen)],
+    ]);
   }
 
   function look(row) {
-    openDialog(`${row.kind === "publish" ? "Published" : "Delivered"} ${clock(row.at)}`, h("div", {}, shownMessage({ ...row, routing_key: row.routing_keys.join(", ") }, row.number - 1), h("p", { class: "small soft" }, `Over ${row.connection}, channel ${row.channel}`)));
+    openDialog(
+      `${row.kind === "publish" ? "Published" : "Delivered"} ${clock(row.at)}`,
+      h(
+        "div",
+        {},
+        shownMessage({ ...row, routing_key: row.routing_keys.join(", ") }, row.number - 1),
+        h("p", { class: "small soft" }, `Over ${row.connection}, channel ${row.channel}`),
+      ),
+    );
   }
 }
 

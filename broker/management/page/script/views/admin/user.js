@@ -18,9 +18,18 @@ export async function showUser(page) {
   const { name } = page.names;
   const first = await get(["users", name], {}, page.signal);
   const changed = () => refresh();
-  const top = head(name, { trail: [["Users", link("users")]], actions: [name !== session.name && button("Delete…", () => deleteUser(name), "danger")].filter(Boolean) });
-  const permissions = shortTable(permissionColumns("user", changed), (row) => row.vhost, { caption: "Permissions", empty: "It may enter no virtual host." });
-  const topics = shortTable(topicColumns("user", changed), (row) => `${row.vhost}\n${row.exchange}`, { caption: "Topic permissions", empty: "It is not limited to routing keys." });
+  const top = head(name, {
+    trail: [["Users", link("users")]],
+    actions: [name !== session.name && button("Delete…", () => deleteUser(name), "danger")].filter(Boolean),
+  });
+  const permissions = shortTable(permissionColumns("user", changed), (row) => row.vhost, {
+    caption: "Permissions",
+    empty: "It may enter no virtual host.",
+  });
+  const topics = shortTable(topicColumns("user", changed), (row) => `${row.vhost}\n${row.exchange}`, {
+    caption: "Topic permissions",
+    empty: "It is not limited to routing keys.",
+  });
   const limits = h("div");
   page.show(
     top.element,
@@ -42,7 +51,10 @@ export async function showUser(page) {
       get(["users", name, "permissions"], {}, page.signal),
       get(["users", name, "topic-permissions"], {}, page.signal),
     ]);
-    top.about(...user.tags.map((tag) => badge(tag, tag === "administrator" ? "accent" : "")), !user.password_hash && badge("no password", "warning"));
+    top.about(
+      ...user.tags.map((tag) => badge(tag, tag === "administrator" ? "accent" : "")),
+      !user.password_hash && badge("no password", "warning"),
+    );
     permissions.show(may);
     topics.show(topic);
     const value = Array.isArray(user.limits) ? {} : user.limits;
@@ -59,7 +71,11 @@ function tagForm(user, changed) {
     action: "Save the tags",
     send: async (values) => {
       const now = await get(["users", user.name]);
-      return put(["users", user.name], { password_hash: now.password_hash, hashing_algorithm: now.hashing_algorithm, tags: tagsOf(values) });
+      return put(["users", user.name], {
+        password_hash: now.password_hash,
+        hashing_algorithm: now.hashing_algorithm,
+        tags: tagsOf(values),
+      });
     },
     done: () => {
       say("The tags count from the next request on.");

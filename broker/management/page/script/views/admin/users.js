@@ -18,20 +18,37 @@ const TAGS = {
 
 const COLUMNS = [
   { title: "Name", name: true, sort: "name", show: (row) => h("a", { href: link("users", row.name) }, row.name) },
-  { title: "Tags", sort: "tags", show: (row) => badges(...row.tags.map((tag) => badge(tag, tag === "administrator" ? "accent" : ""))) },
-  { title: "Log-in", needs: ["password_hash"], show: (row) => (row.password_hash ? "with a password" : "not with a password") },
+  {
+    title: "Tags",
+    sort: "tags",
+    show: (row) => badges(...row.tags.map((tag) => badge(tag, tag === "administrator" ? "accent" : ""))),
+  },
+  {
+    title: "Log-in",
+    needs: ["password_hash"],
+    show: (row) => (row.password_hash ? "with a password" : "not with a password"),
+  },
   { title: "Limits", needs: ["limits"], show: (row) => argumentLines(Array.isArray(row.limits) ? {} : row.limits) },
 ];
 
 export function showUsers(page) {
   const top = head("Users", { actions: [button("Add a user…", () => addUser(() => list.refresh()), "primary")] });
-  const list = serverList(page, { parts: ["users"], columns: COLUMNS, key: (row) => row.name, noun: "user", empty: "There is no user." });
+  const list = serverList(page, {
+    parts: ["users"],
+    columns: COLUMNS,
+    key: (row) => row.name,
+    noun: "user",
+    empty: "There is no user.",
+  });
   page.show(top.element, list.element);
 }
 
 /** Fields for a new password, typed twice. */
 export function passwordFields(required) {
-  return [textField("password", "Password", { type: "password", required }), textField("again", "Password again", { type: "password", required })];
+  return [
+    textField("password", "Password", { type: "password", required }),
+    textField("again", "Password again", { type: "password", required }),
+  ];
 }
 
 /** The password that was typed. Raises Error when the two differ. */
@@ -44,11 +61,18 @@ export function samePassword({ password, again }) {
 
 /** Fields for tags: one of RabbitMQ's, and others. Read them with `tagsOf`. */
 export function tagFields(tags = []) {
-  const known = Object.keys(TAGS).reverse().find((tag) => tags.includes(tag)) ?? "";
+  const known =
+    Object.keys(TAGS)
+      .reverse()
+      .find((tag) => tags.includes(tag)) ?? "";
   const others = tags.filter((tag) => tag !== known);
   return [
     choiceField("tag", "May use this page as", Object.entries(TAGS), { value: known }),
-    textField("others", "Other tags", { value: others.join(","), kept: true, hint: "Separated by commas; impersonator may publish with any user-id." }),
+    textField("others", "Other tags", {
+      value: others.join(","),
+      kept: true,
+      hint: "Separated by commas; impersonator may publish with any user-id.",
+    }),
   ];
 }
 
@@ -64,7 +88,13 @@ function addUser(done) {
       textField("name", "Name", { required: true, wide: true }),
       ...passwordFields(true),
       ...tagFields(),
-      between(h("p", { class: "field wide small soft" }, "A new user may enter no virtual host: set permissions on its page.")),
+      between(
+        h(
+          "p",
+          { class: "field wide small soft" },
+          "A new user may enter no virtual host: set permissions on its page.",
+        ),
+      ),
     ],
     send: (values) => put(["users", values.name], { password: samePassword(values), tags: tagsOf(values) }),
     said: "The user is there.",

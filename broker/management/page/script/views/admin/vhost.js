@@ -18,11 +18,20 @@ import { QUEUE_TYPES } from "./vhosts.js";
 export async function showVhost(page) {
   const { name } = page.names;
   const first = await get(["vhosts", name], {}, page.signal);
-  const top = head(name, { trail: [["Virtual hosts", link("vhosts")]], actions: [button("Delete…", () => deleteVhost(name), "danger")] });
+  const top = head(name, {
+    trail: [["Virtual hosts", link("vhosts")]],
+    actions: [button("Delete…", () => deleteVhost(name), "danger")],
+  });
   const changed = () => refresh();
   const figures = h("dl", { class: "figures" });
-  const permissions = shortTable(permissionColumns("vhost", changed), (row) => row.user, { caption: "Permissions", empty: "Nobody may enter it." });
-  const topics = shortTable(topicColumns("vhost", changed), (row) => `${row.user}\n${row.exchange}`, { caption: "Topic permissions", empty: "No user is limited to routing keys." });
+  const permissions = shortTable(permissionColumns("vhost", changed), (row) => row.user, {
+    caption: "Permissions",
+    empty: "Nobody may enter it.",
+  });
+  const topics = shortTable(topicColumns("vhost", changed), (row) => `${row.user}\n${row.exchange}`, {
+    caption: "Topic permissions",
+    empty: "No user is limited to routing keys.",
+  });
   const limits = h("div");
   page.show(
     top.element,
@@ -30,7 +39,15 @@ export async function showVhost(page) {
       "div",
       { class: "sections" },
       figures,
-      h("div", { class: "pair" }, card("Description", descriptionForm(first, changed)), card("Limits", h("div", { class: "sections" }, limits, limitForm(VHOST_LIMITS, ["vhost-limits", name], changed)))),
+      h(
+        "div",
+        { class: "pair" },
+        card("Description", descriptionForm(first, changed)),
+        card(
+          "Limits",
+          h("div", { class: "sections" }, limits, limitForm(VHOST_LIMITS, ["vhost-limits", name], changed)),
+        ),
+      ),
       card("Permissions", permissions.element),
       card("Set permissions", permissionForm({ vhost: name, changed })),
       card("Topic permissions", topics.element),
@@ -54,7 +71,9 @@ export async function showVhost(page) {
     ]);
     permissions.show(may);
     topics.show(topic);
-    limits.replaceChildren(limitLines(VHOST_LIMITS, limited[0]?.value, (limit) => remove(["vhost-limits", name, limit]), changed));
+    limits.replaceChildren(
+      limitLines(VHOST_LIMITS, limited[0]?.value, (limit) => remove(["vhost-limits", name, limit]), changed),
+    );
   }
 
   const refresh = page.fresh(load);
@@ -69,7 +88,8 @@ function descriptionForm(vhost, changed) {
       choiceField("type", "Queues are, unless declared otherwise", QUEUE_TYPES, { value: type }),
     ],
     action: "Save",
-    send: ({ description, tags, type: chosen }) => put(["vhosts", vhost.name], { description, tags, ...(chosen ? { default_queue_type: chosen } : {}) }),
+    send: ({ description, tags, type: chosen }) =>
+      put(["vhosts", vhost.name], { description, tags, ...(chosen ? { default_queue_type: chosen } : {}) }),
     done: () => {
       say("Saved.");
       changed();
@@ -80,7 +100,10 @@ function descriptionForm(vhost, changed) {
 function deleteVhost(name) {
   return confirmed({
     title: "Delete this virtual host?",
-    text: [`Everything in ${name} goes for good: queues with all their messages, exchanges, bindings, permissions, policies.`, "Its connections are closed."],
+    text: [
+      `Everything in ${name} goes for good: queues with all their messages, exchanges, bindings, permissions, policies.`,
+      "Its connections are closed.",
+    ],
     action: "Delete the virtual host",
     typed: name,
     run: async () => {

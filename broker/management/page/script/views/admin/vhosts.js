@@ -11,21 +11,59 @@ import { button, head } from "../../widgets/frame.js";
 import { serverList } from "../../widgets/server_list.js";
 
 const COLUMNS = [
-  { title: "Name", name: true, sort: "name", show: (row) => (session.administrates ? h("a", { href: link("vhosts", row.name) }, row.name) : row.name) },
+  {
+    title: "Name",
+    name: true,
+    sort: "name",
+    show: (row) => (session.administrates ? h("a", { href: link("vhosts", row.name) }, row.name) : row.name),
+  },
   { title: "Description", sort: "description", show: (row) => row.description },
-  { title: "Tags", needs: ["tags", "tracing"], show: (row) => badges(...(row.tags ?? []).map((tag) => badge(tag)), row.tracing && badge("traced", "warning")) },
+  {
+    title: "Tags",
+    needs: ["tags", "tracing"],
+    show: (row) => badges(...(row.tags ?? []).map((tag) => badge(tag)), row.tracing && badge("traced", "warning")),
+  },
   { title: "Ready", number: true, sort: "messages_ready", show: (row) => number(row.messages_ready ?? 0) },
-  { title: "Unacked", number: true, sort: "messages_unacknowledged", show: (row) => number(row.messages_unacknowledged ?? 0) },
+  {
+    title: "Unacked",
+    number: true,
+    sort: "messages_unacknowledged",
+    show: (row) => number(row.messages_unacknowledged ?? 0),
+  },
   { title: "Total", number: true, sort: "messages", show: (row) => number(row.messages ?? 0) },
-  { title: "From clients", number: true, sort: "recv_oct_details.rate", show: (row) => byteRate(row.recv_oct_details?.rate) },
-  { title: "To clients", number: true, sort: "send_oct_details.rate", show: (row) => byteRate(row.send_oct_details?.rate) },
+  {
+    title: "From clients",
+    number: true,
+    sort: "recv_oct_details.rate",
+    show: (row) => byteRate(row.recv_oct_details?.rate),
+  },
+  {
+    title: "To clients",
+    number: true,
+    sort: "send_oct_details.rate",
+    show: (row) => byteRate(row.send_oct_details?.rate),
+  },
 ];
 
-export const QUEUE_TYPES = [["", "Classic"], ["quorum", "Quorum"], ["stream", "Stream"]];
+export const QUEUE_TYPES = [
+  ["", "Classic"],
+  ["quorum", "Quorum"],
+  ["stream", "Stream"],
+];
 
 export function showVhosts(page) {
-  const top = head("Virtual hosts", { actions: session.administrates ? [button("Add a virtual host…", () => addVhost(() => list.refresh()), "primary")] : [] });
-  const list = serverList(page, { parts: ["vhosts"], columns: COLUMNS, key: (row) => row.name, noun: "virtual host", empty: "You may enter no virtual host." });
+  const top = head("Virtual hosts", {
+    actions: session.administrates
+      ? [button("Add a virtual host…", () => addVhost(() => list.refresh()), "primary")]
+      : [],
+  });
+  const list = serverList(page, {
+    parts: ["vhosts"],
+    columns: COLUMNS,
+    key: (row) => row.name,
+    noun: "virtual host",
+    empty: "You may enter no virtual host.",
+  });
   page.show(top.element, list.element);
 }
 

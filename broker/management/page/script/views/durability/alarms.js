@@ -9,7 +9,11 @@ import { card, cardWith, head } from "../../widgets/frame.js";
 import { shortTable } from "../../widgets/tables.js";
 
 const HELD_COLUMNS = [
-  { title: "Connection", name: true, show: (row) => h("a", { href: link("connections", row.name) }, row.client || row.name) },
+  {
+    title: "Connection",
+    name: true,
+    show: (row) => h("a", { href: link("connections", row.name) }, row.client || row.name),
+  },
   { title: "User", show: (row) => row.user },
   { title: "Virtual host", show: (row) => row.vhost },
   { title: "State", show: (row) => badges(state(row.blocked ? "blocked" : "running")) },
@@ -17,14 +21,30 @@ const HELD_COLUMNS = [
 ];
 
 export function showAlarms(page) {
-  const top = head("Alarms", { lead: "When memory or disk run short, publishers are held until there is enough again. Consumers go on: they make room." });
+  const top = head("Alarms", {
+    lead: "When memory or disk run short, publishers are held until there is enough again. Consumers go on: they make room.",
+  });
   const figures = h("dl", { class: "figures" });
   const [memory, disk] = [gauge("Memory in use"), gauge("Disk that is free")];
-  const held = shortTable(HELD_COLUMNS, (row) => row.name, { caption: "Connections that are held", empty: "Nobody is held." });
+  const held = shortTable(HELD_COLUMNS, (row) => row.name, {
+    caption: "Connections that are held",
+    empty: "Nobody is held.",
+  });
   const rest = h("p", { class: "soft small", hidden: true });
   page.show(
     top.element,
-    h("div", { class: "sections" }, figures, h("div", { class: "pair" }, memory.element, disk.element), cardWith("Connections that are held", { remark: "Those that publish while an alarm lasts, and what they have sent that waits." }, held.element, rest)),
+    h(
+      "div",
+      { class: "sections" },
+      figures,
+      h("div", { class: "pair" }, memory.element, disk.element),
+      cardWith(
+        "Connections that are held",
+        { remark: "Those that publish while an alarm lasts, and what they have sent that waits." },
+        held.element,
+        rest,
+      ),
+    ),
   );
 
   page.fresh(async () => {
@@ -52,7 +72,17 @@ export function showAlarms(page) {
 
 /** A bar that fills up as the alarm comes nearer, with the numbers below it. */
 function gauge(title) {
-  const meter = h("div", { class: "meter", role: "meter", "aria-label": `${title}, per cent of the way to the alarm`, "aria-valuemin": "0", "aria-valuemax": "100" }, svg("svg", { viewBox: "0 0 100 1", preserveAspectRatio: "none" }, svg("rect", { height: 1 })));
+  const meter = h(
+    "div",
+    {
+      class: "meter",
+      role: "meter",
+      "aria-label": `${title}, per cent of the way to the alarm`,
+      "aria-valuemin": "0",
+      "aria-valuemax": "100",
+    },
+    svg("svg", { viewBox: "0 0 100 1", preserveAspectRatio: "none" }, svg("rect", { height: 1 })),
+  );
   const numbers = facts([]);
   return {
     element: card(title, h("div", { class: "sections" }, meter, numbers)),

@@ -22,8 +22,18 @@ const TIMES = [
 
 /** What there is a histogram of: its name in the API, its title, how its values are said, a remark. */
 const KINDS = [
-  ["messages", "Messages in a commit", compact, "Batches grow with the load: what comes while the disk syncs is the next one."],
-  ["confirm_wait", "How long confirms waited", seconds, "From the end of the turn in which a message came to its confirm."],
+  [
+    "messages",
+    "Messages in a commit",
+    compact,
+    "Batches grow with the load: what comes while the disk syncs is the next one.",
+  ],
+  [
+    "confirm_wait",
+    "How long confirms waited",
+    seconds,
+    "From the end of the turn in which a message came to its confirm.",
+  ],
   ["sync", "How long a sync took", seconds, "A commit ends with a sync: then it is on the disk, not before."],
   ["bytes", "Bytes written by a commit", bytes, "Messages, and what they cost beside their bodies."],
   ["turn", "Turns of the event loop", seconds, "For how long others wait for one who is served."],
@@ -46,9 +56,20 @@ export function showCommits(page) {
       "div",
       { class: "sections" },
       figures,
-      h("div", { class: "pair" }, card("How long confirms waited", waits.element), card("How long syncs took", syncs.element), card("Messages in a commit", sizes.element), card("Commits a second", often.element)),
+      h(
+        "div",
+        { class: "pair" },
+        card("How long confirms waited", waits.element),
+        card("How long syncs took", syncs.element),
+        card("Messages in a commit", sizes.element),
+        card("Commits a second", often.element),
+      ),
       h("h2", {}, "Since the broker was started"),
-      h("div", { class: "pair" }, ...KINDS.map(([, title, , remark], place) => cardWith(title, { remark }, charts[place][1].element))),
+      h(
+        "div",
+        { class: "pair" },
+        ...KINDS.map(([, title, , remark], place) => cardWith(title, { remark }, charts[place][1].element)),
+      ),
     ),
   );
 
@@ -66,7 +87,8 @@ export function showCommits(page) {
   });
 
   function drawHistory() {
-    const points = (name, part) => history.filter((each) => Number.isFinite(each[name][part])).map((each) => [each.at, each[name][part]]);
+    const points = (name, part) =>
+      history.filter((each) => Number.isFinite(each[name][part])).map((each) => [each.at, each[name][part]]);
     waits.update({ half: points("confirm_wait", "half"), most: points("confirm_wait", "most") });
     syncs.update({ half: points("sync", "half"), most: points("sync", "most") });
     sizes.update({ mean: points("messages", "mean") });

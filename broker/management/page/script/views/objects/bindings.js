@@ -17,10 +17,24 @@ const KINDS = { queue: "q", exchange: "e" };
 /** A table of bindings; `end` is the end that varies: "source" or "destination". `changed` is called after one was removed. */
 export function bindingTable(end, mayUnbind, changed, empty) {
   const columns = [
-    { title: end === "source" ? "From exchange" : "To", name: true, show: (row) => (end === "source" ? source(row) : destination(row)) },
+    {
+      title: end === "source" ? "From exchange" : "To",
+      name: true,
+      show: (row) => (end === "source" ? source(row) : destination(row)),
+    },
     { title: "Routing key", show: (row) => h("span", { class: "mono" }, row.routing_key) },
     { title: "Arguments", show: (row) => argumentLines(row.arguments) },
-    { title: "", show: (row) => mayUnbind(row) && row.source !== "" && h("div", { class: "actions" }, button("Unbind…", () => unbind(row, changed), "plain danger")) },
+    {
+      title: "",
+      show: (row) =>
+        mayUnbind(row) &&
+        row.source !== "" &&
+        h(
+          "div",
+          { class: "actions" },
+          button("Unbind…", () => unbind(row, changed), "plain danger"),
+        ),
+    },
   ];
   return shortTable(columns, bindingKey, { caption: "Bindings", empty });
 }
@@ -35,7 +49,10 @@ function source(row) {
 
 function destination(row) {
   const kind = row.destination_type === "queue" ? "queues" : "exchanges";
-  return [h("a", { href: link(kind, row.vhost, row.destination) }, row.destination), h("span", { class: "soft" }, ` ${row.destination_type}`)];
+  return [
+    h("a", { href: link(kind, row.vhost, row.destination) }, row.destination),
+    h("span", { class: "soft" }, ` ${row.destination_type}`),
+  ];
 }
 
 function unbind(row, changed) {
@@ -56,7 +73,13 @@ function unbind(row, changed) {
 export function bindingForm({ vhost, name, as, changed }) {
   const other =
     as === "source"
-      ? [choiceField("kind", "To", [["queue", "Queue"], ["exchange", "Exchange"]]), textField("other", "Name", { required: true })]
+      ? [
+          choiceField("kind", "To", [
+            ["queue", "Queue"],
+            ["exchange", "Exchange"],
+          ]),
+          textField("other", "Name", { required: true }),
+        ]
       : [textField("other", "From exchange", { required: true })];
   return form({
     fields: [...other, textField("key", "Routing key", { kept: true }), tableField("arguments", "Arguments")],

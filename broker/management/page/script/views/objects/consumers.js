@@ -6,8 +6,16 @@ import { argumentLines, badge, badges } from "../../widgets/facts.js";
 
 export const CONSUMER_COLUMNS = [
   { title: "Tag", name: true, show: (row) => row.consumer_tag },
-  { title: "Queue", show: (row) => row.queue && h("a", { href: link("queues", row.queue.vhost, row.queue.name) }, row.queue.name) },
-  { title: "Channel", show: (row) => row.channel_details?.name && h("a", { href: link("channels", row.channel_details.name) }, row.channel_details.name) },
+  {
+    title: "Queue",
+    show: (row) => row.queue && h("a", { href: link("queues", row.queue.vhost, row.queue.name) }, row.queue.name),
+  },
+  {
+    title: "Channel",
+    show: (row) =>
+      row.channel_details?.name &&
+      h("a", { href: link("channels", row.channel_details.name) }, row.channel_details.name),
+  },
   { title: "Mode", show: modes },
   { title: "Prefetch", number: true, show: (row) => (row.prefetch_count ? String(row.prefetch_count) : "any") },
   { title: "Arguments", show: (row) => argumentLines(row.arguments) },

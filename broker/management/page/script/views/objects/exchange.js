@@ -28,26 +28,48 @@ export async function showExchange(page) {
   const span = rangeChoice(ranges(false), "leveret.exchange.range", () => refresh());
   const chart = lineChart("Message rates", FLOWS, rate, compact);
   const about = facts([]);
-  const out = bindingTable("destination", () => may.read, () => refresh(), "Nothing is bound to it.");
-  const from = bindingTable("source", () => may.write, () => refresh(), "It is bound to no other exchange.");
+  const out = bindingTable(
+    "destination",
+    () => may.read,
+    () => refresh(),
+    "Nothing is bound to it.",
+  );
+  const from = bindingTable(
+    "source",
+    () => may.write,
+    () => refresh(),
+    "It is bound to no other exchange.",
+  );
   if (may.configure && !standard && !name.startsWith("amq.")) {
     top.actions(button("Delete…", () => deleteExchange(vhost, name), "danger"));
   }
   const ways = standard
-    ? card("Bindings", h("p", { class: "soft" }, "Every queue is bound to the default exchange with its name as the routing key."))
+    ? card(
+        "Bindings",
+        h("p", { class: "soft" }, "Every queue is bound to the default exchange with its name as the routing key."),
+      )
     : h(
         "div",
         { class: "sections" },
         card("Bindings from this exchange", out.element),
         card("Bindings to this exchange", from.element),
-        may.read && card("Bind to a queue or another exchange", bindingForm({ vhost, name, as: "source", changed: () => refresh() })),
+        may.read &&
+          card(
+            "Bind to a queue or another exchange",
+            bindingForm({ vhost, name, as: "source", changed: () => refresh() }),
+          ),
       );
   page.show(
     top.element,
     h(
       "div",
       { class: "sections" },
-      h("div", { class: "pair" }, cardWith("Message rates", { actions: [span.element] }, chart.element), card("Exchange", about)),
+      h(
+        "div",
+        { class: "pair" },
+        cardWith("Message rates", { actions: [span.element] }, chart.element),
+        card("Exchange", about),
+      ),
       ways,
       may.write && card("Publish a message", publishForm({ vhost, exchange: name, published: () => refresh() })),
     ),

@@ -19,12 +19,28 @@ export function shownExchange(name) {
 }
 
 const COLUMNS = [
-  { title: "Name", name: true, sort: "name", needs: ["name", "vhost"], show: (row) => h("a", { href: link("exchanges", row.vhost, row.name || DEFAULT) }, shownExchange(row.name)) },
+  {
+    title: "Name",
+    name: true,
+    sort: "name",
+    needs: ["name", "vhost"],
+    show: (row) => h("a", { href: link("exchanges", row.vhost, row.name || DEFAULT) }, shownExchange(row.name)),
+  },
   { title: "Virtual host", sort: "vhost", show: (row) => row.vhost },
   { title: "Type", sort: "type", show: (row) => row.type },
   { title: "Features", needs: ["durable", "auto_delete", "internal", "arguments", "policy"], show: exchangeFeatures },
-  { title: "Incoming", number: true, sort: "message_stats.publish_in_details.rate", show: (row) => rate(row.message_stats?.publish_in_details?.rate) },
-  { title: "Outgoing", number: true, sort: "message_stats.publish_out_details.rate", show: (row) => rate(row.message_stats?.publish_out_details?.rate) },
+  {
+    title: "Incoming",
+    number: true,
+    sort: "message_stats.publish_in_details.rate",
+    show: (row) => rate(row.message_stats?.publish_in_details?.rate),
+  },
+  {
+    title: "Outgoing",
+    number: true,
+    sort: "message_stats.publish_out_details.rate",
+    show: (row) => rate(row.message_stats?.publish_out_details?.rate),
+  },
 ];
 
 export function exchangeFeatures(row) {
@@ -39,10 +55,17 @@ export function exchangeFeatures(row) {
 
 export function showExchanges(page) {
   const vhosts = session.entered("configure");
-  const top = head("Exchanges", { actions: vhosts.length ? [button("Add an exchange…", () => addExchange(vhosts, () => list.refresh()), "primary")] : [] });
+  const top = head("Exchanges", {
+    actions: vhosts.length
+      ? [button("Add an exchange…", () => addExchange(vhosts, () => list.refresh()), "primary")]
+      : [],
+  });
   const list = serverList(page, {
     parts: session.vhost ? ["exchanges", session.vhost] : ["exchanges"],
-    columns: session.vhosts.length > 1 && !session.vhost ? COLUMNS : COLUMNS.filter((column) => column.title !== "Virtual host"),
+    columns:
+      session.vhosts.length > 1 && !session.vhost
+        ? COLUMNS
+        : COLUMNS.filter((column) => column.title !== "Virtual host"),
     key: (row) => `${row.vhost}\n${row.name}`,
     noun: "exchange",
     empty: "There is no exchange.",
@@ -57,12 +80,30 @@ function addExchange(vhosts, done) {
     action: "Add",
     fields: [
       textField("name", "Name", { required: true }),
-      choiceField("type", "Type", session.exchangeTypes.length ? session.exchangeTypes : ["direct", "fanout", "topic", "headers"]),
+      choiceField(
+        "type",
+        "Type",
+        session.exchangeTypes.length ? session.exchangeTypes : ["direct", "fanout", "topic", "headers"],
+      ),
       choiceField("vhost", "Virtual host", vhosts, { value: at }),
-      choiceField("durable", "Survives a restart", [["true", "Yes: durable"], ["false", "No: transient"]]),
-      choiceField("auto_delete", "Deleted after its last binding", [["false", "No"], ["true", "Yes: auto-delete"]]),
-      choiceField("internal", "Clients may publish to it", [["false", "Yes"], ["true", "No: internal"]]),
-      tableField("arguments", "Arguments", { presets: [["alternate-exchange", "Text"], ["x-delayed-type", "Text"]] }),
+      choiceField("durable", "Survives a restart", [
+        ["true", "Yes: durable"],
+        ["false", "No: transient"],
+      ]),
+      choiceField("auto_delete", "Deleted after its last binding", [
+        ["false", "No"],
+        ["true", "Yes: auto-delete"],
+      ]),
+      choiceField("internal", "Clients may publish to it", [
+        ["false", "Yes"],
+        ["true", "No: internal"],
+      ]),
+      tableField("arguments", "Arguments", {
+        presets: [
+          ["alternate-exchange", "Text"],
+          ["x-delayed-type", "Text"],
+        ],
+      }),
     ],
     send: ({ name, type, vhost, durable, auto_delete: autoDelete, internal, arguments: table }) =>
       put(["exchanges", vhost, name], {

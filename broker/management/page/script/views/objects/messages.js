@@ -19,8 +19,15 @@ export function browseQueue({ vhost, name, taken }) {
   const element = form({
     fields: [
       numberField("count", "Messages", { value: 10, min: 1, max: MESSAGES_MAX, required: true }),
-      choiceField("mode", "Afterwards they", [["ack_requeue_true", "stay in the queue"], ["ack_requeue_false", "are gone from the queue"], ["reject_requeue_false", "are dead-lettered, or gone"]]),
-      choiceField("encoding", "Payloads", [["auto", "Text where they are text"], ["base64", "Base64"]]),
+      choiceField("mode", "Afterwards they", [
+        ["ack_requeue_true", "stay in the queue"],
+        ["ack_requeue_false", "are gone from the queue"],
+        ["reject_requeue_false", "are dead-lettered, or gone"],
+      ]),
+      choiceField("encoding", "Payloads", [
+        ["auto", "Text where they are text"],
+        ["base64", "Base64"],
+      ]),
     ],
     action: "Get messages",
     send: async ({ count, mode, encoding }) => {
@@ -53,13 +60,23 @@ export function browseStream({ vhost, name }) {
   const list = h("div", { class: "messages", role: "status" });
   const element = form({
     fields: [
-      choiceField("from", "From", [["first", "The first message"], ["last", "The last chunk"], ["offset", "An offset"], ["interval", "A time ago, as 5m or 2h"]]),
+      choiceField("from", "From", [
+        ["first", "The first message"],
+        ["last", "The last chunk"],
+        ["offset", "An offset"],
+        ["interval", "A time ago, as 5m or 2h"],
+      ]),
       textField("value", "Offset, or time ago"),
       numberField("count", "Messages", { value: 10, min: 1, max: MESSAGES_MAX, required: true }),
     ],
     action: "Read",
     send: ({ from, value, count }) =>
-      post(["leveret", "streams", vhost, name], { offset: offsetOf(from, value), count, encoding: "auto", truncate: SHOWN_BYTES }),
+      post(["leveret", "streams", vhost, name], {
+        offset: offsetOf(from, value),
+        count,
+        encoding: "auto",
+        truncate: SHOWN_BYTES,
+      }),
     done: (messages) => showMessages(list, messages, "There is no message from there on."),
   });
   return h("div", {}, element, list);
@@ -83,13 +100,17 @@ export function shownMessage(message, place) {
     h(
       "header",
       {},
-      h("span", { class: "number" }, message.offset === undefined ? `Message ${number(place + 1)}` : `Offset ${number(message.offset)}`),
+      h(
+        "span",
+        { class: "number" },
+        message.offset === undefined ? `Message ${number(place + 1)}` : `Offset ${number(message.offset)}`,
+      ),
       h("span", {}, h("span", { class: "soft" }, "exchange "), shownExchange(message.exchange)),
       h("span", {}, h("span", { class: "soft" }, "key "), h("span", { class: "mono" }, message.routing_key)),
       h("span", { class: "soft" }, bytes(message.payload_bytes)),
       message.redelivered && badge("redelivered"),
     ),
-    facts(Object.entries(Array.isArray(message.properties) ? {} : message.properties ?? {}).map(property)),
+    facts(Object.entries(Array.isArray(message.properties) ? {} : (message.properties ?? {})).map(property)),
     payload(message),
   );
 }
@@ -105,13 +126,21 @@ function property([name, value]) {
 }
 
 function payload(message) {
-  const cut = message.payload_encoding === "string" ? new TextEncoder().encode(message.payload).length : (message.payload.length * 3) / 4;
+  const cut =
+    message.payload_encoding === "string"
+      ? new TextEncoder().encode(message.payload).length
+      : (message.payload.length * 3) / 4;
   const remarks = [
     message.payload_encoding === "base64" && "Base64.",
     cut + 3 < message.payload_bytes && `The first ${bytes(cut)} of ${bytes(message.payload_bytes)}.`,
   ].filter(Boolean);
   const keep = button("Save", () => save(blobOf(message), "payload"), "plain");
-  return h("div", {}, h("pre", { class: "payload", tabindex: "0" }, pretty(message)), h("p", { class: "small soft" }, remarks.join(" "), " ", keep));
+  return h(
+    "div",
+    {},
+    h("pre", { class: "payload", tabindex: "0" }, pretty(message)),
+    h("p", { class: "small soft" }, remarks.join(" "), " ", keep),
+  );
 }
 
 function blobOf(message) {

@@ -24,7 +24,10 @@ export function moveMessages(vhost, name, refresh) {
       stopped = false;
       let moved = 0;
       for (let some = 1; some > 0 && moved < count && !stopped; moved += some) {
-        ({ moved: some } = await post(["leveret", "move", vhost, name], { to: target, count: Math.min(STEP, count - moved) }));
+        ({ moved: some } = await post(["leveret", "move", vhost, name], {
+          to: target,
+          count: Math.min(STEP, count - moved),
+        }));
         progress.textContent = `${counted(moved + some, "message")} moved.`;
         progress.hidden = false;
       }
@@ -38,7 +41,14 @@ export function moveMessages(vhost, name, refresh) {
       say(`${counted(moved, "message")} moved to ${target}.`);
     },
   });
-  const text = h("p", { class: "soft" }, "A message leaves this queue and enters the other in one write: a crash in between loses and doubles none. They keep their order, headers and properties.");
-  const close = openDialog(`Move messages of ${name}`, h("div", {}, text, body, progress), { narrow: true, onclose: () => (stopped = true) });
+  const text = h(
+    "p",
+    { class: "soft" },
+    "A message leaves this queue and enters the other in one write: a crash in between loses and doubles none. They keep their order, headers and properties.",
+  );
+  const close = openDialog(`Move messages of ${name}`, h("div", {}, text, body, progress), {
+    narrow: true,
+    onclose: () => (stopped = true),
+  });
   body.querySelector("input").focus();
 }

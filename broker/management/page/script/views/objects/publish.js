@@ -23,10 +23,16 @@ export function publishForm({ vhost, exchange = DEFAULT, key = null, published =
   return form({
     fields: [
       ...(key === null ? [textField("key", "Routing key", { kept: true })] : []),
-      choiceField("mode", "Survives a restart", [["2", "Yes: persistent"], ["1", "No: transient"]]),
+      choiceField("mode", "Survives a restart", [
+        ["2", "Yes: persistent"],
+        ["1", "No: transient"],
+      ]),
       textField("type", "Content type", { placeholder: "application/json" }),
       numberField("priority", "Priority", { min: 0, max: 255 }),
-      choiceField("encoding", "The payload is", [["string", "Text"], ["base64", "Base64 of bytes"]]),
+      choiceField("encoding", "The payload is", [
+        ["string", "Text"],
+        ["base64", "Base64 of bytes"],
+      ]),
       areaField("payload", "Payload"),
       tableField("headers", "Headers"),
       tableField("properties", "Further properties", { presets: PROPERTIES }),

@@ -40,7 +40,7 @@ export async function showQueue(page) {
     top.element,
     tabs("Parts of this queue", [
       ["Overview", address(""), tab === ""],
-      (may.read || may.write) && ["Messages", address("messages"), tab === "messages"],
+      (may.read || may.publish) && ["Messages", address("messages"), tab === "messages"],
       ["Bindings", address("bindings"), tab === "bindings"],
       ["Consumers", address("consumers"), tab === "consumers"],
     ]),
@@ -57,7 +57,7 @@ export async function showQueue(page) {
 function actions({ vhost, name, may, type }, refresh) {
   const stream = type === "stream";
   return [
-    may.read && may.write && !stream && button("Move messages…", () => moveMessages(vhost, name, refresh)),
+    may.read && may.publish && !stream && button("Move messages…", () => moveMessages(vhost, name, refresh)),
     may.read && !stream && button("Purge…", () => purge(vhost, name, refresh), "danger"),
     may.configure && button("Delete…", () => deleteQueue(vhost, name), "danger"),
   ].filter(Boolean);
@@ -101,7 +101,12 @@ function flowTab(page, queue, refresh) {
     "div",
     { class: "sections" },
     figures,
-    h("div", { class: "pair" }, cardWith("Queued messages", { actions: [span.element] }, queued.element), card("Message rates", flowing.element)),
+    h(
+      "div",
+      { class: "pair" },
+      cardWith("Queued messages", { actions: [span.element] }, queued.element),
+      card("Message rates", flowing.element),
+    ),
     h("div", { class: "pair" }, card("Queue", about), card("What it holds", sizes)),
   );
   const load = (now) => {
@@ -129,9 +134,16 @@ function queueFacts(now) {
     ["Operator policy", now.operator_policy],
     ["Arguments", argumentLines(now.arguments)],
     ["In force by policies", argumentLines(now.effective_policy_definition)],
-    ["Exclusive to", now.owner_pid_details?.name && h("a", { href: link("connections", now.owner_pid_details.name) }, now.owner_pid_details.name)],
+    [
+      "Exclusive to",
+      now.owner_pid_details?.name &&
+        h("a", { href: link("connections", now.owner_pid_details.name) }, now.owner_pid_details.name),
+    ],
     ["Idle since", now.idle_since],
-    ["Consumers kept busy", Number.isFinite(now.consumer_capacity) && `${number(now.consumer_capacity * 100)} % of the time`],
+    [
+      "Consumers kept busy",
+      Number.isFinite(now.consumer_capacity) && `${number(now.consumer_capacity * 100)} % of the time`,
+    ],
   ];
 }
 
@@ -160,10 +172,14 @@ function messagesTab(page, { vhost, name, may, type }, refresh) {
     { class: "sections" },
     figures,
     may.read && cardWith("Look at messages", { remark }, browse({ vhost, name, taken: refresh })),
-    may.write && card("Publish to this queue", publishForm({ vhost, key: name, published: refresh })),
+    may.publish && card("Publish to this queue", publishForm({ vhost, key: name, published: refresh })),
   );
   const load = (now) =>
-    showFigures(figures, [["Ready", number(now.messages_ready ?? 0)], ["Unacked", number(now.messages_unacknowledged ?? 0)], ["Total", number(now.messages ?? 0)]]);
+    showFigures(figures, [
+      ["Ready", number(now.messages_ready ?? 0)],
+      ["Unacked", number(now.messages_unacknowledged ?? 0)],
+      ["Total", number(now.messages ?? 0)],
+    ]);
   return { element, query: () => ({}), load };
 }
 
@@ -181,6 +197,13 @@ function bindingsTab(page, { vhost, name, may }, refresh) {
 
 function consumersTab() {
   const columns = CONSUMER_COLUMNS.filter((column) => column.title !== "Queue");
-  const table = shortTable(columns, (row) => `${row.channel_details?.name}\n${row.consumer_tag}`, { caption: "Consumers", empty: "Nobody consumes from it." });
-  return { element: card("Consumers", table.element), query: () => ({}), load: (now) => table.show(now.consumer_details ?? []) };
+  const table = shortTable(columns, (row) => `${row.channel_details?.name}\n${row.consumer_tag}`, {
+    caption: "Consumers",
+    empty: "Nobody consumes from it.",
+  });
+  return {
+    element: card("Consumers", table.element),
+    query: () => ({}),
+    load: (now) => table.show(now.consumer_details ?? []),
+  };
 }

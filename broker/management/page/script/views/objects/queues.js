@@ -12,16 +12,42 @@ import { serverList } from "../../widgets/server_list.js";
 import { tableField } from "../../widgets/table_field.js";
 
 const COLUMNS = [
-  { title: "Name", name: true, sort: "name", needs: ["name", "vhost"], show: (row) => h("a", { href: link("queues", row.vhost, row.name) }, row.name) },
+  {
+    title: "Name",
+    name: true,
+    sort: "name",
+    needs: ["name", "vhost"],
+    show: (row) => h("a", { href: link("queues", row.vhost, row.name) }, row.name),
+  },
   { title: "Virtual host", sort: "vhost", show: (row) => row.vhost },
-  { title: "Type", sort: "type", needs: ["type", "durable", "auto_delete", "exclusive", "arguments", "policy"], show: features },
+  {
+    title: "Type",
+    sort: "type",
+    needs: ["type", "durable", "auto_delete", "exclusive", "arguments", "policy"],
+    show: features,
+  },
   { title: "State", sort: "state", show: (row) => state(row.state) },
   { title: "Ready", number: true, sort: "messages_ready", show: (row) => number(row.messages_ready) },
-  { title: "Unacked", number: true, sort: "messages_unacknowledged", show: (row) => number(row.messages_unacknowledged) },
+  {
+    title: "Unacked",
+    number: true,
+    sort: "messages_unacknowledged",
+    show: (row) => number(row.messages_unacknowledged),
+  },
   { title: "Total", number: true, sort: "messages", show: (row) => number(row.messages) },
   { title: "Consumers", number: true, sort: "consumers", show: (row) => number(row.consumers) },
-  { title: "Incoming", number: true, sort: "message_stats.publish_details.rate", show: (row) => rate(row.message_stats?.publish_details?.rate) },
-  { title: "Delivered", number: true, sort: "message_stats.deliver_get_details.rate", show: (row) => rate(row.message_stats?.deliver_get_details?.rate) },
+  {
+    title: "Incoming",
+    number: true,
+    sort: "message_stats.publish_details.rate",
+    show: (row) => rate(row.message_stats?.publish_details?.rate),
+  },
+  {
+    title: "Delivered",
+    number: true,
+    sort: "message_stats.deliver_get_details.rate",
+    show: (row) => rate(row.message_stats?.deliver_get_details?.rate),
+  },
 ];
 
 const MARKED_ARGUMENTS = {
@@ -43,17 +69,24 @@ export function features(row) {
     row.durable === false && badge("transient", "warning"),
     row.auto_delete && badge("auto-delete"),
     row.exclusive && badge("exclusive"),
-    ...marks.map((name) => h("span", { class: "badge", title: `${name}: ${row.arguments[name]}` }, MARKED_ARGUMENTS[name])),
+    ...marks.map((name) =>
+      h("span", { class: "badge", title: `${name}: ${row.arguments[name]}` }, MARKED_ARGUMENTS[name]),
+    ),
     row.policy && badge(`policy ${row.policy}`),
   );
 }
 
 export function showQueues(page) {
   const vhosts = session.entered("configure");
-  const top = head("Queues and streams", { actions: vhosts.length ? [button("Add a queue…", () => addQueue(vhosts, () => list.refresh()), "primary")] : [] });
+  const top = head("Queues and streams", {
+    actions: vhosts.length ? [button("Add a queue…", () => addQueue(vhosts, () => list.refresh()), "primary")] : [],
+  });
   const list = serverList(page, {
     parts: session.vhost ? ["queues", session.vhost] : ["queues"],
-    columns: session.vhosts.length > 1 && !session.vhost ? COLUMNS : COLUMNS.filter((column) => column.title !== "Virtual host"),
+    columns:
+      session.vhosts.length > 1 && !session.vhost
+        ? COLUMNS
+        : COLUMNS.filter((column) => column.title !== "Virtual host"),
     key: (row) => `${row.vhost}\n${row.name}`,
     noun: "queue",
     empty: "There is no queue yet.",
@@ -82,10 +115,20 @@ function addQueue(vhosts, done) {
     action: "Add",
     fields: [
       textField("name", "Name", { required: true }),
-      choiceField("type", "Type", [["classic", "Classic"], ["quorum", "Quorum"], ["stream", "Stream"]]),
+      choiceField("type", "Type", [
+        ["classic", "Classic"],
+        ["quorum", "Quorum"],
+        ["stream", "Stream"],
+      ]),
       choiceField("vhost", "Virtual host", vhosts, { value: at }),
-      choiceField("durable", "Survives a restart", [["true", "Yes: durable"], ["false", "No: transient"]]),
-      choiceField("auto_delete", "Deleted after its last consumer", [["false", "No"], ["true", "Yes: auto-delete"]]),
+      choiceField("durable", "Survives a restart", [
+        ["true", "Yes: durable"],
+        ["false", "No: transient"],
+      ]),
+      choiceField("auto_delete", "Deleted after its last consumer", [
+        ["false", "No"],
+        ["true", "Yes: auto-delete"],
+      ]),
       tableField("arguments", "Arguments", { presets: PRESETS }),
     ],
     send: ({ name, type, vhost, durable, auto_delete: autoDelete, arguments: table }) =>

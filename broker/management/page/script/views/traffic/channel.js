@@ -28,15 +28,28 @@ export function showChannel(page) {
   const span = rangeChoice(ranges(false), "leveret.channel.range", () => refresh());
   const chart = lineChart("Message rates", FLOWS, rate, compact);
   const about = facts([]);
-  const consumers = shortTable(CONSUMER_COLUMNS, (row) => row.consumer_tag, { caption: "Consumers", empty: "It has no consumer." });
+  const consumers = shortTable(CONSUMER_COLUMNS, (row) => row.consumer_tag, {
+    caption: "Consumers",
+    empty: "It has no consumer.",
+  });
   page.show(
     top.element,
-    h("div", { class: "sections" }, cardWith("Message rates", { actions: [span.element] }, chart.element), card("Channel", about), card("Consumers", consumers.element)),
+    h(
+      "div",
+      { class: "sections" },
+      cardWith("Message rates", { actions: [span.element] }, chart.element),
+      card("Channel", about),
+      card("Consumers", consumers.element),
+    ),
   );
 
   async function load() {
     const channel = await get(["channels", name], samplesOf(span.range, "msg_rates"), page.signal);
-    top.about(state(channel.state), channel.confirm && badge("confirms", "accent"), channel.transactional && badge("transactions", "accent"));
+    top.about(
+      state(channel.state),
+      channel.confirm && badge("confirms", "accent"),
+      channel.transactional && badge("transactions", "accent"),
+    );
     chart.update(each(FLOWS, (flow) => rates(channel.message_stats?.[`${flow}_details`])));
     showFacts(about, channelFacts(channel));
     consumers.show(channel.consumer_details ?? []);
@@ -54,6 +67,10 @@ function channelFacts(channel) {
     ["Prefetch", prefetch(channel)],
     ["Unacknowledged", number(channel.messages_unacknowledged)],
     ["Unconfirmed", channel.confirm && number(channel.messages_unconfirmed)],
-    ["Uncommitted", channel.transactional && `${number(channel.messages_uncommitted)} messages, ${number(channel.acks_uncommitted)} acknowledgements`],
+    [
+      "Uncommitted",
+      channel.transactional &&
+        `${number(channel.messages_uncommitted)} messages, ${number(channel.acks_uncommitted)} acknowledgements`,
+    ],
   ];
 }

@@ -11,13 +11,39 @@ import { serverList } from "../../widgets/server_list.js";
 export const CHANNEL_COLUMNS = [
   { title: "Channel", name: true, sort: "name", show: (row) => h("a", { href: link("channels", row.name) }, row.name) },
   { title: "State", sort: "state", needs: ["state", "confirm", "transactional", "idle_since"], show: modes },
-  { title: "Prefetch", number: true, sort: "prefetch_count", needs: ["prefetch_count", "global_prefetch_count"], show: prefetch },
-  { title: "Unacked", number: true, sort: "messages_unacknowledged", show: (row) => number(row.messages_unacknowledged) },
+  {
+    title: "Prefetch",
+    number: true,
+    sort: "prefetch_count",
+    needs: ["prefetch_count", "global_prefetch_count"],
+    show: prefetch,
+  },
+  {
+    title: "Unacked",
+    number: true,
+    sort: "messages_unacknowledged",
+    show: (row) => number(row.messages_unacknowledged),
+  },
   { title: "Unconfirmed", number: true, sort: "messages_unconfirmed", show: (row) => number(row.messages_unconfirmed) },
   { title: "Consumers", number: true, sort: "consumer_count", show: (row) => number(row.consumer_count) },
-  { title: "Publish", number: true, sort: "message_stats.publish_details.rate", show: (row) => rate(row.message_stats?.publish_details?.rate) },
-  { title: "Deliver", number: true, sort: "message_stats.deliver_get_details.rate", show: (row) => rate(row.message_stats?.deliver_get_details?.rate) },
-  { title: "Ack", number: true, sort: "message_stats.ack_details.rate", show: (row) => rate(row.message_stats?.ack_details?.rate) },
+  {
+    title: "Publish",
+    number: true,
+    sort: "message_stats.publish_details.rate",
+    show: (row) => rate(row.message_stats?.publish_details?.rate),
+  },
+  {
+    title: "Deliver",
+    number: true,
+    sort: "message_stats.deliver_get_details.rate",
+    show: (row) => rate(row.message_stats?.deliver_get_details?.rate),
+  },
+  {
+    title: "Ack",
+    number: true,
+    sort: "message_stats.ack_details.rate",
+    show: (row) => rate(row.message_stats?.ack_details?.rate),
+  },
 ];
 
 const WITH_USER = [
@@ -28,11 +54,18 @@ const WITH_USER = [
 ];
 
 function modes(row) {
-  return badges(state(row.state), row.confirm && badge("confirms", "accent"), row.transactional && badge("transactions", "accent"));
+  return badges(
+    state(row.state),
+    row.confirm && badge("confirms", "accent"),
+    row.transactional && badge("transactions", "accent"),
+  );
 }
 
 export function prefetch(row) {
-  const limits = [row.prefetch_count && number(row.prefetch_count), row.global_prefetch_count && `${number(row.global_prefetch_count)} in all`];
+  const limits = [
+    row.prefetch_count && number(row.prefetch_count),
+    row.global_prefetch_count && `${number(row.global_prefetch_count)} in all`,
+  ];
   return limits.filter(Boolean).join(", ") || "any";
 }
 

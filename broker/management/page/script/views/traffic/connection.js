@@ -25,7 +25,10 @@ export function showConnection(page) {
   const chart = lineChart("Bytes a second", FLOWS, byteRate, bytes);
   const about = facts([]);
   const client = facts([]);
-  const channels = shortTable(CHANNEL_COLUMNS, (row) => row.name, { caption: "Channels", empty: "It has no channel open." });
+  const channels = shortTable(CHANNEL_COLUMNS, (row) => row.name, {
+    caption: "Channels",
+    empty: "It has no channel open.",
+  });
   page.show(
     top.element,
     h(
@@ -48,7 +51,13 @@ export function showConnection(page) {
     }
     chart.update({ recv_oct: rates(connection.recv_oct_details), send_oct: rates(connection.send_oct_details) });
     showFacts(about, connectionFacts(connection));
-    showFacts(client, Object.entries(connection.client_properties ?? {}).map(([key, value]) => [key, typeof value === "object" ? argumentLines(value) : String(value)]));
+    showFacts(
+      client,
+      Object.entries(connection.client_properties ?? {}).map(([key, value]) => [
+        key,
+        typeof value === "object" ? argumentLines(value) : String(value),
+      ]),
+    );
     channels.show(itsChannels);
   }
 
@@ -59,7 +68,10 @@ function closeButton(name) {
   const ask = () =>
     confirmed({
       title: "Close this connection?",
-      text: [`The client at ${name} is sent away.`, "What it has not acknowledged returns to its queues. Most clients connect again by themselves."],
+      text: [
+        `The client at ${name} is sent away.`,
+        "What it has not acknowledged returns to its queues. Most clients connect again by themselves.",
+      ],
       action: "Close the connection",
       run: async () => {
         await remove(["connections", name], { headers: { "x-reason": "Closed from the management page" } });
@@ -81,7 +93,10 @@ function connectionFacts(connection) {
     ["Connected", moment(connection.connected_at)],
     ["Heartbeat", connection.timeout ? `${number(connection.timeout)} s` : "none"],
     ["Largest frame", bytes(connection.frame_max)],
-    ["Channels", `${number(connection.channels)} of ${connection.channel_max ? number(connection.channel_max) : "any number"}`],
+    [
+      "Channels",
+      `${number(connection.channels)} of ${connection.channel_max ? number(connection.channel_max) : "any number"}`,
+    ],
     ["Received", bytes(connection.recv_oct)],
     ["Sent", bytes(connection.send_oct)],
     ["Waiting to be sent", connection.send_pend ? bytes(connection.send_pend) : ""],

@@ -15,8 +15,18 @@ const COLUMNS = [
   { title: "State", sort: "state", show: (row) => state(row.state) },
   { title: "TLS", sort: "ssl", show: (row) => (row.ssl ? "yes" : "no") },
   { title: "Channels", number: true, sort: "channels", show: (row) => number(row.channels) },
-  { title: "From client", number: true, sort: "recv_oct_details.rate", show: (row) => byteRate(row.recv_oct_details?.rate) },
-  { title: "To client", number: true, sort: "send_oct_details.rate", show: (row) => byteRate(row.send_oct_details?.rate) },
+  {
+    title: "From client",
+    number: true,
+    sort: "recv_oct_details.rate",
+    show: (row) => byteRate(row.recv_oct_details?.rate),
+  },
+  {
+    title: "To client",
+    number: true,
+    sort: "send_oct_details.rate",
+    show: (row) => byteRate(row.send_oct_details?.rate),
+  },
 ];
 
 function name(row) {
