@@ -19,7 +19,8 @@ from typing import Any
 
 SECONDS = 20.0
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome-headless-shell")
-KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowRight": 39}
+KEYS = {"Tab": 9, "Enter": 13, "Escape": 27}
+TYPED = {"Enter": {"text": "\r"}}
 OPTIONS = (
     "--headless=new",
     "--remote-debugging-pipe",
@@ -135,7 +136,7 @@ class Tab:
 
     def await_text(self, text: str) -> None:
         """Return when the page shows a text."""
-        self.await_true(f"document.body.innerText.includes({json.dumps(text)})")
+        self.await_true(f"document.body.innerText.includes({_js(text)})")
 
     def text(self) -> str:
         """All that is shown."""
@@ -148,55 +149,68 @@ class Tab:
         self.command("Page.navigate", url=url)
         self.await_true("document.readyState === 'complete'")
 
-    def click(self, target: str, *, within: str = "body") -> None:
-        """Click on what a selector finds, or on the button or link that has this text; the last one that is shown."""
+    def click(self, text: str) -> None:
+        """Click on the button, link or label with this text: the last one, which is a dialog's where there is one."""
+        named = (
+            f"[...document.querySelectorAll('button, a, label')].filter((it) => it.innerText.trim() === {_js(text)})"
+        )
+        self._click_on(named)
+
+    def click_at(self, selector: str) -> None:
+        """Click on what a selector finds, the last of it."""
+        self._click_on(f"[...document.querySelectorAll({_js(selector)})]")
+
+    def _click_on(self, elements: str) -> None:
         script = f"""(() => {{
-            const target = {json.dumps(target)};
-            const root = [...document.querySelectorAll({json.dumps(within)})].at(-1);
-            const named = (each) => [each.innerText?.trim(), each.getAttribute('aria-label')].includes(target);
-            const all = [...(root?.querySelectorAll('button, a, summary, label') ?? [])].filter(named);
-            const found = all.length ? all : [...(root?.querySelectorAll(target.replace(/…/g, '_')) ?? [])];
-            const element = found.filter((each) => each.checkVisibility() && !each.disabled).at(-1);
-            if (!element) return null;
-            element.scrollIntoView({{block: 'center'}});
-            const box = element.getBoundingClientRect();
-            return {{x: box.x + box.width / 2, y: box.y + box.height / 2}};
+            const it = {elements}.filter((it) => it.checkVisibility() && !it.disabled).at(-1);
+            it?.scrollIntoView({{block: 'center'}});
+            const box = it?.getBoundingClientRect();
+            return box && {{x: box.x + box.width / 2, y: box.y + box.height / 2}};
         }})()"""
         place = self.await_true(script)
         for kind in ("mousePressed", "mouseReleased"):
             self.command("Input.dispatchMouseEvent", type=kind, **place, button="left", clickCount=1)
 
-    def write(self, text: str, *, into: str | None = None) -> None:
-        """Type a text where the focus is, or into a field, in place of what is in it."""
-        if into is not None:
-            self.await_true(f"!!document.querySelector({json.dumps(into)})")
-            self.evaluate(
-                f"(() => {{ const it = [...document.querySelectorAll({json.dumps(into)})].at(-1); it.focus(); it.select?.(); }})()"
-            )
+    def write(self, text: str, into: str) -> None:
+        """Type a text into the field that a selector finds, the last one, in place of what is in it."""
+        field = f"[...document.querySelectorAll({_js(into)})].at(-1)"
+        self.await_true(f"!!{field}")
+        self.evaluate(f"{field}.focus(), {field}.select()")
         self.command("Input.insertText", text=text)
 
-    def press(self, key: str, *, shift: bool = False) -> None:
+    def choose(self, value: str, selector: str) -> None:
+        """Choose an option of a list."""
+        field = f"[...document.querySelectorAll({_js(selector)})].at(-1)"
+        self.await_true(f"!!{field}")
+        self.evaluate(f"{field}.value = {_js(value)}, {field}.dispatchEvent(new Event('change', {{bubbles: true}}))")
+
+    def type(self, text: str) -> None:
+        """Type a text where the focus is."""
+        self.command("Input.insertText", text=text)
+
+    def press(self, key: str, times: int = 1) -> None:
         """Press a key by its name."""
-        code = KEYS[key]
-        text = {"text": "\r"} if key == "Enter" else {}
-        common = {"key": key, "code": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
-        self.command("Input.dispatchKeyEvent", type="keyDown", **common, **text)
-        self.command("Input.dispatchKeyEvent", type="keyUp", **common)
+        common = {"key": key, "code": key, "windowsVirtualKeyCode": KEYS[key]}
+        for _ in range(times):
+            self.command("Input.dispatchKeyEvent", type="keyDown", **common, **TYPED.get(key, {}))
+            self.command("Input.dispatchKeyEvent", type="keyUp", **common)
 
     # How it looks
 
-    def resize(self, width: int, height: int = 900, *, scale: float = 1) -> None:
+    def resize(self, width: int, height: int = 900) -> None:
         """Have a window, or a telephone, of this size in CSS pixels."""
-        mobile = width < 700
-        self.command(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=scale, mobile=mobile
-        )
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 700}
+        self.command("Emulation.setDeviceMetricsOverride", **size)
 
     def prefer(self, scheme: str) -> None:
         """Have the system be `light` or `dark`."""
         self.command("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
-    def picture(self, *, whole: bool = True) -> bytes:
-        """What is seen, as PNG; the whole page, or what fits the window."""
-        answer = self.command("Page.captureScreenshot", format="png", captureBeyondViewport=whole)
-        return base64.b64decode(answer["data"])
+    def picture(self) -> bytes:
+        """What is seen, as PNG."""
+        return base64.b64decode(self.command("Page.captureScreenshot", format="png")["data"])
+
+
+def _js(text: str) -> str:
+    """A text as JavaScript has it."""
+    return json.dumps(text)

@@ -23,21 +23,22 @@ const TIMES = [
 /** What there is a histogram of: its name in the API, its title, how its values are said, a remark. */
 const KINDS = [
   [
-    "messages",
+    "commit_messages",
     "Messages in a commit",
     compact,
-    "Batches grow with the load: what comes while the disk syncs is the next one.",
+    "What comes while the disk syncs is the next commit: they grow with the load.",
   ],
   [
-    "confirm_wait",
+    "confirm_seconds",
     "How long confirms waited",
     seconds,
-    "From the end of the turn in which a message came to its confirm.",
+    "The first publish of each commit, until its confirm was due.",
   ],
-  ["sync", "How long a sync took", seconds, "A commit ends with a sync: then it is on the disk, not before."],
-  ["bytes", "Bytes written by a commit", bytes, "Messages, and what they cost beside their bodies."],
-  ["turn", "Turns of the event loop", seconds, "For how long others wait for one who is served."],
-  ["loop_lag", "Lag of the event loop", seconds, "How much later than planned a timer is called."],
+  ["sync_seconds", "How long a sync took", seconds, "The end of a commit: then it is on the disk, not before."],
+  ["commit_seconds", "How long a commit took", seconds, "Everything that is written, and its sync."],
+  ["commit_bytes", "Bytes written by a commit", bytes, "Messages, and what they cost beside their bodies."],
+  ["turn_seconds", "Turns of the event loop", seconds, "For how long others wait while one client is served."],
+  ["lag_seconds", "Lag of the event loop", seconds, "How late a task is woken that slept for a second."],
 ];
 
 export function showCommits(page) {
@@ -89,10 +90,10 @@ export function showCommits(page) {
   function drawHistory() {
     const points = (name, part) =>
       history.filter((each) => Number.isFinite(each[name][part])).map((each) => [each.at, each[name][part]]);
-    waits.update({ half: points("confirm_wait", "half"), most: points("confirm_wait", "most") });
-    syncs.update({ half: points("sync", "half"), most: points("sync", "most") });
-    sizes.update({ mean: points("messages", "mean") });
-    often.update({ rate: points("messages", "rate") });
+    waits.update({ half: points("confirm_seconds", "half"), most: points("confirm_seconds", "most") });
+    syncs.update({ half: points("sync_seconds", "half"), most: points("sync_seconds", "most") });
+    sizes.update({ mean: points("commit_messages", "mean") });
+    often.update({ rate: points("commit_messages", "rate") });
   }
 }
 
@@ -112,12 +113,15 @@ function step(earlier, later) {
 }
 
 function figuresOf(now, latest) {
-  const { messages, sync } = now.histograms;
+  const { commit_messages: messages, sync_seconds: sync } = now.histograms;
   return [
     ["Commits since the start", number(messages.count)],
-    ["Commits", rate(latest?.messages.rate ?? NaN)],
-    ["Messages in one", latest && Number.isFinite(latest.messages.mean) ? compact(latest.messages.mean) : "–"],
-    ["Sync, half below", seconds(latest?.sync.half ?? NaN)],
+    ["Commits", rate(latest?.commit_messages.rate ?? NaN)],
+    [
+      "Messages in one",
+      latest && Number.isFinite(latest.commit_messages.mean) ? compact(latest.commit_messages.mean) : "–",
+    ],
+    ["Sync, half below", seconds(latest?.sync_seconds.half ?? NaN)],
     ["Sync, on average so far", seconds(mean(sync))],
     ["Waiting to be written", bytes(now.waiting_bytes)],
     ["Batches in line", number(now.waiting_batches)],

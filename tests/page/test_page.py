@@ -1,0 +1,272 @@
+"""The web page in a real Chromium, against a real broker: what a user sees, and may do, with mouse and keyboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from broker.wire.methods import BasicQos
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import web_address, web_broker
+from harness.clients.shorthand import consume, queue_declare
+from harness.clients.wire_client import Client
+from tests.page.chromium import Tab, chromium, installed
+
+PROGRAM = installed()
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(PROGRAM is None, reason="no Chromium: `apt-get install chromium`, or LEVERET_CHROMIUM=PROGRAM"),
+]
+
+EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+"""The name of a queue."""
+QUEUES = 120
+TELEPHONE, DESK = 360, 1280
+TAKEN = "document.querySelectorAll('tbody tr').length"
+
+
+class Site(NamedTuple):
+    """A broker that has something of everything, and a browser."""
+
+    broker: BrokerProcess
+    tab: Tab
+    url: str
+
+    def open(self, page: str) -> None:
+        """Show a page of the user who is logged in, once its content has come."""
+        self.tab.open(f"{self.url}/#/{page}")
+        self.tab.await_true("!!document.querySelector('main h1')")
+
+    def log_in(self, user: str = "guest", password: str = "guest") -> None:
+        """Log in, in place of whoever was."""
+        self.tab.open(f"{self.url}/?{user}")
+        self.tab.evaluate("sessionStorage.clear(), localStorage.clear(), location.hash = '', location.reload()")
+        self.tab.write(user, "#user")
+        self.tab.write(password, "#password")
+        self.tab.press("Enter")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    directory = tmp_path_factory.mktemp("page")
+    broker = web_broker(directory, events="enabled = true\n")
+    broker.start()
+    for user, tags in (("reader", ["management"]), ("watcher", ["monitoring"])):
+        broker.tell("add_user", name=user, password="p", tags=tags)
+    broker.tell("set_permissions", user="reader", vhost="/", configure="^$", write="^$", read="^q")
+    client = Client.connect(broker.address)
+    for name in (EVIL, *(f"q{number:03}" for number in range(QUEUES))):
+        client.ask(queue_declare(name, durable=True))
+    client.ask(queue_declare("log", durable=True, arguments={"x-queue-type": "stream"}))
+    client.ask(BasicQos(0, 5, False))
+    client.ask(consume("q001", EVIL))
+    assert PROGRAM is not None
+    with chromium(PROGRAM, directory / "profile") as tab:
+        tab.resize(DESK)
+        yield Site(broker, tab, "http://{}:{}".format(*web_address(broker)))
+    client.close()
+    broker.stop()
+
+
+@pytest.fixture
+def page(site: Site) -> Iterator[Site]:
+    """An administrator who has logged in; no page may say that anything went wrong."""
+    site.tab.resize(DESK)
+    site.log_in()
+    site.tab.await_text("Message rates")
+    site.tab.errors.clear()
+    yield site
+    assert site.tab.errors == []
+
+
+def pages(site: Site) -> list[str]:
+    """Every page, of things that are there."""
+    connection = site.broker.tell("list_connections")[0]["name"].replace(" ", "%20")
+    lists = "connections channels exchanges queues commits alarms crash vhosts users permissions permissions/topic "
+    lists += "policies policies/operator limits limits/users definitions tracing event-log"
+    evil = EVIL.replace("<", "%3C").replace(">", "%3E").replace("/", "%2F").replace(" ", "%20")
+    queues = [
+        f"queues/%2F/{name}{tab}" for name in (evil, "log") for tab in ("", "/messages", "/bindings", "/consumers")
+    ]
+    channel = f"channels/{connection}%20(1)"
+    single = [f"connections/{connection}", channel, "exchanges/%2F/amq.topic", "exchanges/%2F/amq.default"]
+    return ["", *lists.split(), *queues, *single, "vhosts/%2F", "users/guest"]
+
+
+def test_who_is_refused_stays_outside(site: Site) -> None:
+    for user, password, reason in (("guest", "wrong", "Login failed"), ("nobody", "p", "Login failed")):
+        site.log_in(user, password)
+        site.tab.await_text(reason)
+        assert site.tab.evaluate("sessionStorage.length + document.querySelectorAll('nav').length") == 0
+    site.log_in()
+    site.tab.await_text("Message rates")
+    site.tab.click("Log out")
+    site.tab.await_true("!!document.querySelector('#password')")
+    assert site.tab.evaluate("sessionStorage.length") == 0
+
+
+def test_a_password_that_was_changed_leads_back_to_the_log_in(site: Site) -> None:
+    site.broker.tell("add_user", name="leaver", password="p", tags=["monitoring"])
+    site.log_in("leaver", "p")
+    site.tab.await_text("Message rates")
+    site.broker.tell("change_password", name="leaver", password="q")
+    site.open("alarms")
+    site.tab.await_text("log in again")
+
+
+def test_every_page_fits_a_telephone_and_a_desk_in_light_and_dark(page: Site) -> None:
+    tab = page.tab
+    for scheme, width in (("light", DESK), ("dark", TELEPHONE)):
+        tab.prefer(scheme)
+        tab.resize(width)
+        grounds = set()
+        for name in pages(page):
+            page.open(name)
+            tab.await_true("performance.getEntriesByType('resource').at(-1).responseEnd > 0")
+            assert tab.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+            assert tab.evaluate("document.querySelectorAll('main .problem:not([hidden])').length") == 0, name
+            grounds.add(tab.evaluate("getComputedStyle(document.body).backgroundColor"))
+        assert grounds == {"rgb(246, 246, 243)" if scheme == "light" else "rgb(20, 23, 26)"}
+    tab.resize(DESK)
+    tab.choose("light", "label:has(option[value=dark]) select")
+    assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(246, 246, 243)"
+
+
+def test_a_queue_by_clicks(page: Site) -> None:
+    tab = page.tab
+    page.open("queues")
+    tab.click("Add a queue…")
+    tab.write("by clicks/1", "dialog [name=name]")
+    tab.choose("quorum", "dialog [name=type]")
+    tab.click("Add")
+    tab.await_text("The queue is there.")
+    page.open("queues/%2F/by%20clicks%2F1/messages")
+    for _ in range(2):
+        tab.write('{"order": 1}', "[name=payload]")
+        tab.click("Publish")
+        tab.await_text("Published and on disk.")
+    tab.click("Get messages")
+    tab.await_text('"order": 1')
+    tab.click("Move messages…")
+    tab.write("q000", "dialog [name=target]")
+    tab.write("1", "dialog [name=count]")
+    tab.click("Move")
+    tab.await_text("1 message moved to q000.")
+    tab.click("Purge…")
+    tab.click("Cancel")
+    tab.click("Purge…")
+    tab.click("Purge the queue")
+    tab.await_text("The queue is empty.")
+    tab.click("Bindings")
+    tab.write("amq.topic", "[name=other]")
+    tab.write("a.#", "[name=key]")
+    tab.click("Bind")
+    tab.await_text("The binding is there.")
+    tab.click("Delete…")
+    tab.click("Delete the queue")
+    tab.await_true("location.hash === '#/queues'")
+    counts = {queue["name"]: queue["messages"] for queue in page.broker.tell("list_queues")}
+    assert (counts["q000"], "by clicks/1" in counts) == (1, False)
+
+
+def test_a_refusal_is_shown_with_its_reason(page: Site) -> None:
+    page.open("queues")
+    page.tab.click("Add a queue…")
+    page.tab.write("q001", "dialog [name=name]")
+    page.tab.choose("stream", "dialog [name=type]")
+    page.tab.click("Add")
+    page.tab.await_text("inequivalent arg 'x-queue-type'")
+    assert all("400" in error for error in page.tab.errors)
+    page.tab.errors.clear()
+
+
+def test_a_name_is_text_and_nothing_else(page: Site) -> None:
+    page.open("queues?name=onerror")
+    page.tab.await_text(EVIL)
+    page.tab.click(EVIL)
+    page.tab.await_true(f"document.querySelector('h1').textContent === {EVIL!r}")
+    page.open("queues/%2F/q001/consumers")
+    page.tab.await_text(EVIL)
+    assert page.tab.evaluate("document.querySelectorAll('img[src=x], body script').length") == 0
+
+
+def test_lists_page_sort_and_filter_at_the_broker(page: Site) -> None:
+    tab = page.tab
+    page.open("queues?size=50")
+    tab.await_text(f"Page 1 of {(QUEUES + 2) // 50 + 1}")
+    assert tab.evaluate(TAKEN) == 50
+    tab.click("Next")
+    tab.await_text("Page 2 of")
+    tab.click("Name")
+    tab.await_true("document.querySelector('tbody a')?.innerText === 'q119'")
+    tab.write("00", "input[type=search]")
+    tab.await_text(f"10 of {QUEUES + 2} queues")
+    assert "name=00" in tab.evaluate("location.hash")
+    tab.write("^q01[2-4]", "input[type=search]")
+    tab.click("Regular expression")
+    tab.await_text(f"3 of {QUEUES + 2} queues")
+    assert tab.evaluate("document.querySelector('[aria-sort]').innerText") == "Name"
+
+
+def test_users_see_what_they_may_use(site: Site) -> None:
+    tab = site.tab
+    site.log_in("reader", "p")
+    tab.await_text("Message rates")
+    menu = tab.evaluate("[...document.querySelectorAll('nav.menu a')].map((it) => it.innerText)")
+    assert menu == "Overview,Connections,Channels,Queues and streams,Exchanges,Virtual hosts,Policies".split(",")
+    site.open("queues/%2F/q002/messages")
+    tab.await_text("Look at messages")
+    assert tab.evaluate("[...document.querySelectorAll('main button')].map((it) => it.innerText)") == ["Get messages"]
+    site.open("users")
+    tab.await_text("Not administrator user")
+    site.log_in("watcher", "p")
+    tab.await_text("Commits")
+    site.open("alarms")
+    tab.await_text("no alarm")
+
+
+def test_the_keyboard_alone(page: Site) -> None:
+    tab = page.tab
+    focused = "document.activeElement.innerText.trim()"
+    page.open("queues?name=q00&size=50")
+    tab.await_text("q001")
+    tab.evaluate("document.querySelector('.skip').focus()")
+    tab.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "page"
+    while tab.evaluate(focused) != "Add a queue…":
+        tab.press("Tab")
+    assert tab.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    tab.press("Enter")
+    tab.await_true("!!document.querySelector('dialog[open]')")
+    tab.press("Tab", 30)
+    assert tab.evaluate("!!document.activeElement.closest('dialog') || document.activeElement === document.body")
+    tab.press("Escape")
+    tab.await_true("!document.querySelector('dialog')")
+    while tab.evaluate(focused) != "q001":
+        tab.press("Tab")
+    tab.press("Enter")
+    tab.await_true("location.hash === '#/queues/%2F/q001'")
+
+
+def test_tracing_shows_what_is_published(page: Site) -> None:
+    page.open("tracing")
+    page.tab.click("Start")
+    page.tab.await_text("Waiting for a message…")
+    client = Client.connect(page.broker.address)
+    client.publish(b"seen", key="q003")
+    page.tab.await_text("published")
+    page.tab.click("Look")
+    page.tab.await_text("seen")
+    client.close()
+
+
+def test_definitions_come_down_as_a_file(page: Site, tmp_path: Path) -> None:
+    page.tab.command("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    page.open("definitions")
+    page.tab.click("Download")
+    page.tab.await_true("document.querySelector('main button:disabled') === null")
+    (file,) = tmp_path.glob("leveret-*.json*")
+    assert b"q001" in file.read_bytes() or file.suffix == ".crdownload"
