@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from heapq import nlargest
 from typing import Any, NamedTuple
 
+from broker.admin.short_steps import in_steps
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.vhosts.broker import Broker
 from broker.management.call import Management
 from broker.management.columns import ABSENT
-from broker.management.list_query import in_steps
 from broker.management.rows.connection_row import given_name
 from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
