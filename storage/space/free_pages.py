@@ -135,6 +135,14 @@ def cut_back(file: int) -> None:
         os.ftruncate(file, end)
 
 
+def listed_pages(file: int) -> set[int]:
+    """The pages of an LMDB file that its last commit lists as free. Raises OSError."""
+    root = read_root(file)
+    if root is None or root.free_root == _NO_PAGE:
+        return set()
+    return {page for _, pages in _records(file, root.page_bytes, root.free_root) for page in pages}
+
+
 def read_root(file: int) -> Root | None:
     """What the last commit to an LMDB file left; None where the file is of another format."""
     first = _read_meta(file, 0)

@@ -107,6 +107,12 @@ class Disk:
         """How long the message store's file is."""
         return self._data.stat().st_size if self._data.exists() else 0
 
+    @contextmanager
+    def store_file(self) -> Iterator[int]:
+        """A descriptor of the message store's file, to be read."""
+        with self._data.open("rb") as file:
+            yield file.fileno()
+
     def write_in_vain(self, size: int) -> None:
         """The process dies over a commit: pages of so many bytes are behind the last one in use, as far as they fit."""
         pages = min(1 + size // PAGE_BYTES, self.free // PAGE_BYTES)
