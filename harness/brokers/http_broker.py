@@ -7,7 +7,7 @@ import socket
 import ssl
 from base64 import b64encode
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
 from broker.config import Config
@@ -86,6 +86,16 @@ class NoDefinitions:
         raise AssertionError("definitions are read")
 
 
+class StillProcess:
+    """The process where nothing is to be asked of it or changed."""
+
+    node_name = "rabbit@harness"
+    memory_total = 0
+
+    def __getattr__(self, name: str) -> Any:
+        raise AssertionError(f"the process is asked: {name}")
+
+
 def event_log_application(registry: Registry, directory: Path) -> Application:
     """The API inside a test, with the segments in a directory; nothing can be changed by it."""
     administration = Administration(
@@ -95,6 +105,7 @@ def event_log_application(registry: Registry, directory: Path) -> Application:
         end_turn=registry.broker.turn.end,
         copy_stores=_no_copies,
         status=dict,
+        process=StillProcess(),
     )
     api = Management(registry, administration, SegmentFiles(directory, 2), management_settings(Config()))
     return application(api)

@@ -28,7 +28,9 @@ from tests.security.fuzz.choices import Choices, once_in, pick
 from tests.security.fuzz.grammar import ARGUMENTS, ODD_NAMES, TYPES
 
 KINDS = {"not_found", "already_exists", "invalid", "refused", "failed"}
-COMMANDS = (*QUESTIONS, *CHANGES, *CHANGES, *CHANGES, *COPIES, "import_definitions", "import_definitions", "unknown")
+_MANY = (*QUESTIONS, *CHANGES, *CHANGES, *CHANGES, *COPIES, "import_definitions", "import_definitions", "unknown")
+COMMANDS = tuple(command for command in _MANY if command != "stop")
+"""All but the one that would end the process, which is that of the tests."""
 VHOST = "v"
 LINES_MAX = 4
 OPEN_SECONDS = 30.0
