@@ -83,7 +83,11 @@ def read_image(environment: ImageEnvironment, data: Path) -> Image:
     """Put together what the files and the environment say. Raises ConfigError."""
     conf = read_conf(environment.conf_files, environment.variables, environment.root)
     plugins = read_plugins(environment.plugins_file)
-    settings = {"server.listen": environment.listen, **_of_plugins(plugins)}
+    settings = {
+        "server.listen": environment.listen,
+        "identity.node_name": environment.node_name,
+        **_of_plugins(plugins),
+    }
     own = environment.variables.get("LEVERET_CONFIG")
     config = load(
         Path(own) if own else None,

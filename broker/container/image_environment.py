@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -15,6 +16,7 @@ ADVANCED_CONFIG_FILE = "RABBITMQ_ADVANCED_CONFIG_FILE"
 ENABLED_PLUGINS_FILE = "RABBITMQ_ENABLED_PLUGINS_FILE"
 NODE_PORT = "RABBITMQ_NODE_PORT"
 NODE_IP_ADDRESS = "RABBITMQ_NODE_IP_ADDRESS"
+NODE_NAME = "RABBITMQ_NODENAME"
 FROM_FILES = {f"{name}_FILE": name for _, names in ENVIRONMENT for name in names}
 """Variables that name a file, as secrets are mounted, and the variable whose value the file holds."""
 
@@ -27,6 +29,7 @@ OBEYED = {
     ENABLED_PLUGINS_FILE,
     NODE_PORT,
     NODE_IP_ADDRESS,
+    NODE_NAME,
 }
 
 
@@ -62,6 +65,12 @@ class ImageEnvironment(NamedTuple):
     def plugins_file(self) -> Path:
         """Where the plugins are named that are to be enabled; it need not be there."""
         return self.below_root(self.variables.get(ENABLED_PLUGINS_FILE) or "/etc/rabbitmq/enabled_plugins")
+
+    @property
+    def node_name(self) -> str:
+        """What the node is called: the host's short name is put behind a name without one. Empty for the usual name."""
+        name = self.variables.get(NODE_NAME, "")
+        return name if not name or "@" in name else f"{name}@{socket.gethostname().partition('.')[0]}"
 
     @property
     def listen(self) -> list[str]:

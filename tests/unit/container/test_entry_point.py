@@ -20,6 +20,7 @@ from broker.container.image_environment import ImageEnvironment
 from broker.rabbitmq_conf.enabled_plugins import read_plugins
 from broker.wire.methods import ConnectionTune
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import ask, web_address
 from harness.clients.contents import PERSISTENT
 from harness.clients.queue_steps import deposit, drain
 from harness.clients.shorthand import queue_declare
@@ -29,6 +30,7 @@ from harness.project import ROOT
 PROGRAM = (sys.executable, "-m", "broker.container")
 CONF, PLUGINS = "etc/rabbitmq/rabbitmq.conf", "etc/rabbitmq/enabled_plugins"
 LOOPBACK = "listeners.tcp.1 = 127.0.0.1:0\n"
+HTTP = "management.tcp.ip = 127.0.0.1\nmanagement.tcp.port = 0\n"
 AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user, and give files away")
 
 
@@ -62,27 +64,30 @@ def bare(root: Path) -> dict[str, str]:
 def test_a_container_reads_what_rabbitmqs_image_reads(tmp_path: Path) -> None:
     queues = [{"name": "defined", "vhost": "/", "durable": True, "arguments": {}}]
     files = {
-        CONF: f"{LOOPBACK}heartbeat = 7\nload_definitions = /definitions.json\n",
+        CONF: f"{LOOPBACK}{HTTP}heartbeat = 7\nload_definitions = /definitions.json\n",
         "etc/rabbitmq/conf.d/20-more.conf": "heartbeat = 8\nnet_ticktime = 60\n",
         "etc/rabbitmq/conf.d/not-read": "what = ever\n",
         "definitions.json": json.dumps({"queues": queues}),
         "etc/rabbitmq/advanced.config": "[].\n",
-        PLUGINS: "% a\n[ rabbitmq_consistent_hash_exchange ,\n 'rabbitmq_mqtt' % b\n] .\n",
+        PLUGINS: "% a\n[ rabbitmq_management ,\n 'rabbitmq_mqtt' % b\n] .\n",
         "run/secrets/password": "secret\n",
     }
     variables = {"RABBITMQ_DEFAULT_USER": "app", "RABBITMQ_DEFAULT_PASS_FILE": "/run/secrets/password"}
-    without_effect = {"RABBITMQ_NODENAME": "rabbit@here", "RABBITMQ_ERLANG_COOKIE": "cookie"}
+    variables["RABBITMQ_NODENAME"] = "rabbit@here"
+    without_effect = {"RABBITMQ_LOGS": "-", "RABBITMQ_ERLANG_COOKIE": "cookie"}
     with ContainerProcess(tmp_path / "root", files, **variables, **without_effect).held() as container:
         client = Client(container.address)
         client.start(user="app", password="secret")
         assert client.expect(ConnectionTune, channel=0).heartbeat == 8
         client.close()
         assert [row["name"] for row in container.tell("list_queues", vhost="/")] == ["defined"]
+        overview = ask(web_address(container), "/api/overview?columns=node", user="app:secret")
+        assert json.loads(overview.body) == {"node": "rabbit@here"}
     log, advanced = container.log(), tmp_path / "root/etc/rabbitmq/advanced.config"
-    ignored = f"without effect here: net_ticktime, {advanced}, RABBITMQ_ERLANG_COOKIE, RABBITMQ_NODENAME\n"
+    ignored = f"without effect here: net_ticktime, {advanced}, RABBITMQ_ERLANG_COOKIE, RABBITMQ_LOGS\n"
     assert log.count("without effect") == log.count(ignored) == 1
     assert log.count("plugins without a counterpart here: rabbitmq_mqtt\n") == 1
-    assert re.search(r"Server startup complete; 1 plugins started\.\n.* \* rabbitmq_consistent_hash_exchange\n", log)
+    assert re.search(r"Server startup complete; 3 plugins started\.\n.* \* rabbitmq_management\n", log)
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["rabbitmq's volume", "our own, where it is mounted"])
