@@ -37,7 +37,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     """A broker with eight connections by HTTP and little patience."""
     directory = tmp_path_factory.mktemp("hostile-http")
     write_segments(directory / "events", "node", 1, 1, filling=noise(SIZE))
-    process = web_broker(directory, http=f"connections_max = 8\n{IMPATIENT}")
+    process = web_broker(directory, http=f"connections_max = 8\nbody_bytes_max = {BODY_MAX}\n{IMPATIENT}")
     process.start()
     yield process
     if process.running:
@@ -86,6 +86,7 @@ def test_who_says_nothing_half_a_request_a_byte_at_a_time_or_nothing_more_goes(
 
 
 def test_who_does_not_take_the_answer_is_cut_off(target: BrokerProcess, call: Callable[[], Caller], good: Good) -> None:
+    good.round_trip()  # the first commit opens what the later ones need
     before, memory = descriptors(target.pid), own_memory(target.pid)
     callers = [call() for _ in range(4)]
     for caller in callers:
@@ -141,6 +142,62 @@ def test_what_is_too_large_or_ambiguous_is_the_last_request(call: Callable[[], C
         caller.say(piece)
     assert caller.hear().status in (400, 431)
     assert caller.ended()
+
+
+GET_MESSAGES = "/api/queues/%2F/none/get"
+BODY_MAX = 1 << 20
+
+
+def test_bodies_that_are_slow_or_too_large_are_refused(
+    target: BrokerProcess, call: Callable[[], Caller], good: Good
+) -> None:
+    """By what they announce, or by what has come; a byte now and then buys no time. Little of them is in memory."""
+    memory = own_memory(target.pid)
+    slow, announced, chunked = call(), call(), call()
+    slow.request(GET_MESSAGES, "POST", "Content-Length: 1000")
+    announced.request(GET_MESSAGES, "POST", f"Content-Length: {10**12}")
+    chunked.request(GET_MESSAGES, "POST", "Transfer-Encoding: chunked")
+    with suppress(OSError):
+        for _ in range(100):
+            announced.say(bytes(1 << 16))
+            chunked.say(b"10000\r\n" + bytes(1 << 16) + b"\r\n")
+
+    def bytes_were_not_enough() -> bool:
+        with suppress(OSError):
+            slow.say(b" ")
+        return bool(select([slow.sock], [], [], 0)[0])
+
+    assert [each.hear().status for each in (announced, chunked)] == [413, 413]
+    eventually(bytes_were_not_enough, "the slow one to be answered")
+    assert slow.hear().status == 408
+    good.round_trip()
+    assert own_memory(target.pid) < memory + 6 * BODY_MAX
+
+
+def test_a_pattern_that_explodes_holds_up_nobody(target: BrokerProcess, call: Callable[[], Caller], good: Good) -> None:
+    name = "a" * 200 + "!"
+    asked = request(f"/api/queues/%2F/{name}", "PUT", "Content-Length: 2") + b"{}"
+    caller = call()
+    caller.say(asked)
+    assert caller.hear().status in (201, 204)
+    for _ in range(3):
+        caller.request("/api/queues?page=1&use_regex=true&name=%5E%28a%2B%29%2B%24")
+        good.round_trip()
+        assert caller.hear().status == 400, "it says nothing about the name"
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"), [("http://evil.example", 403), ("null", 403), ("http://broker", 204), ("", 204)]
+)
+def test_a_browser_elsewhere_cannot_act_for_its_user(call: Callable[[], Caller], origin: str, status: int) -> None:
+    """It would send the user's credentials with whatever another site's page has it ask."""
+    caller, body = call(), b'{"name":"it"}'
+    lines = [f"Content-Length: {len(body)}", *([f"Origin: {origin}"] if origin else [])]
+    caller.say(request("/api/cluster-name", "PUT", *lines) + body)
+    answer = caller.hear()
+    assert answer.status == status
+    assert answer.headers["x-frame-options"] == "SAMEORIGIN"
+    assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 def test_a_flood_of_requests_holds_up_nobody(target: BrokerProcess, call: Callable[[], Caller], good: Good) -> None:
