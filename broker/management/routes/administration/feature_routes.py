@@ -7,36 +7,19 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.node.feature_flags import FLAGS
 from broker.admin.short_steps import in_steps
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
 from broker.management.answers import bad_request, empty, in_json
-from broker.management.call import Call
+from broker.management.call import Call, where_absent
 from broker.management.columns import columns_of
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 
 FLAG_COLUMNS = columns_of("name", "desc", "doc_url", "state", "stability", "provided_by")
 DEPRECATED_COLUMNS = columns_of("name", "desc", "deprecation_phase", "doc_url", "provided_by")
-DOCUMENTED = "https://www.rabbitmq.com/docs"
 CORE, AGENT = "rabbit", "rabbitmq_management_agent"
-
-FLAGS = {
-    "classic_mirrored_queue_version": ("Queue versions of classic queues are taken, without effect", "", CORE),
-    "classic_queue_type_delivery_support": ("Classic queues deliver as queues of the other types do", "", CORE),
-    "direct_exchange_routing_v2": ("Direct exchanges find queues by routing key at once", "", CORE),
-    "drop_unroutable_metric": ("Unroutable messages that are dropped are counted", "", AGENT),
-    "empty_basic_get_metric": ("basic.get of empty queues is counted", "", AGENT),
-    "feature_flags_v2": ("Feature flags are all enabled", "", CORE),
-    "implicit_default_bindings": ("Bindings of the default exchange are not stored", "", CORE),
-    "maintenance_mode_status": ("Maintenance mode is reported", "", CORE),
-    "quorum_queue": ("Queues of type quorum", f"{DOCUMENTED}/quorum-queues", CORE),
-    "stream_filtering": ("Filters of streams", f"{DOCUMENTED}/streams#filtering", CORE),
-    "stream_queue": ("Queues of type stream", f"{DOCUMENTED}/streams", CORE),
-    "user_limits": ("Limits of a user's connections and channels", "", CORE),
-    "virtual_host_metadata": ("Descriptions, tags and default queue types of virtual hosts", "", CORE),
-}
-"""RabbitMQ's flags, up to 3.13, whose meaning holds here: what each brings, where it is described, by what it comes."""
 
 ANNOUNCED = "https://blog.rabbitmq.com/posts/2021/08/4.0-deprecation-announcements/"
 PERMITTED, REMOVED = "permitted_by_default", "removed"
@@ -58,17 +41,13 @@ async def list_extensions(call: Call) -> Response:
 
 async def list_flags(call: Call) -> Response:
     """Feature flags; all of them are enabled."""
-    rows = [
-        {"name": name, "desc": what, "doc_url": url, "state": "enabled", "stability": "required", "provided_by": origin}
-        for name, (what, url, origin) in FLAGS.items()
-    ]
-    return await list_answer(rows, FLAG_COLUMNS, call.list_query(), lambda row: str(row["name"]))
+    return await list_answer(FLAGS, FLAG_COLUMNS, call.list_query(), lambda row: str(row["name"]))
 
 
 async def enable_flag(call: Call) -> Response:
     """Enable what is enabled already."""
-    if call.names["name"] not in FLAGS:
-        raise bad_request("unsupported")
+    with where_absent(lambda reason: bad_request("unsupported")):
+        await call.change("enable_feature_flag", name=call.names["name"])
     return empty(204)
 
 
