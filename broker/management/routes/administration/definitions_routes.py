@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from email.message import Message
 from email.parser import BytesParser
-from email.policy import HTTP
 from typing import Any
 
 import trio
@@ -89,10 +88,10 @@ async def _uploaded(call: Call) -> dict[str, Any]:
 def _file_of(content_type: str, body: bytes) -> bytes:
     """The field of a form that has the definitions."""
     head = f"Content-Type: {content_type}\r\n\r\n".encode("latin-1")
-    form = BytesParser(policy=HTTP).parsebytes(head + body)
-    for part in form.iter_parts():
+    for part in BytesParser().parsebytes(head + body).walk():
         if part.get_param("name", header="content-disposition") == FILE:
-            return bytes(part.get_payload(decode=True))
+            content = part.get_payload(decode=True)
+            return content if isinstance(content, bytes) else b""
     return b""
 
 
