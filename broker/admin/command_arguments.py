@@ -13,6 +13,8 @@ from broker.entities.arguments.name_patterns import InvalidPattern, compiled
 
 NAME_BYTES_MAX = 255
 """Names travel as AMQP short strings."""
+DEPTH_MAX = 64
+"""How deeply values are nested at most."""
 
 
 class Arguments:
@@ -81,15 +83,21 @@ class Arguments:
         return value
 
     def table(self, name: str) -> Mapping[str, object]:
-        """An object; nothing, and null, are an empty one."""
-        value = self._given.get(name)
-        if not isinstance(value, Mapping | None):
+        """An object; nothing, null, and an empty list, which RabbitMQ may write instead, are an empty one."""
+        value = self._given.get(name) or {}
+        if not isinstance(value, Mapping):
             raise invalid(f"argument {name}: expected names with values")
-        return value or {}
+        return value
 
     def has(self, name: str) -> bool:
         """Whether there is a value, if only null."""
         return name in self._given
+
+    def json(self, name: str) -> object:
+        """Whatever was given under this name, if it can be written down again."""
+        value = self.value(name)
+        check_json(value, f"argument {name}")
+        return value
 
     def pattern(self, name: str) -> str:
         """A regular expression."""
@@ -102,6 +110,18 @@ def separated(tags: Iterable[str] | str) -> tuple[str, ...]:
     """Tags, written as a list or with commas between."""
     listed = tags.split(",") if isinstance(tags, str) else tags
     return tuple(dict.fromkeys(tag.strip() for tag in listed if tag.strip()))
+
+
+def check_json(value: object, what: str, depth: int = 0) -> None:
+    """JSON can hold half surrogate pairs, which no encoding can; and nesting without end."""
+    if isinstance(value, str):
+        if not is_text(value):
+            raise invalid(f"{what}: a text holds half of a surrogate pair")
+    elif isinstance(value, dict | list):
+        if depth > DEPTH_MAX:
+            raise invalid(f"{what}: nested too deeply")
+        for item in (*value, *value.values()) if isinstance(value, dict) else value:
+            check_json(item, what, depth + 1)
 
 
 def check_pattern(pattern: str) -> None:

@@ -57,6 +57,8 @@ def json_object(body: bytes) -> dict[str, Any]:
         value = msgspec.json.decode(body)
     except msgspec.DecodeError:
         value = _with_escapes(body)
+    except RecursionError:
+        raise bad_request(NOT_JSON) from None
     if value is None:
         return {}
     if isinstance(value, str):

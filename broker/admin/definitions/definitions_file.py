@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, field
 
-from broker.admin.command_arguments import invalid, is_text
+from broker.admin.command_arguments import check_json, invalid
 from broker.admin.protocol import AdministrationError
 from broker.session.login.passwords import SHA256
 
@@ -169,7 +169,7 @@ def parse(content: bytes, where: str) -> DefinitionsFile:
 
 def convert(definitions: object) -> DefinitionsFile:
     """Take definitions from decoded JSON. Raises AdministrationError `invalid` with the place of what does not fit."""
-    _check_texts(definitions, 0)
+    check_json(definitions, "definitions")
     return _converted(definitions, DefinitionsFile)
 
 
@@ -187,18 +187,3 @@ def _converted(value: object, kind: type[Entry]) -> Entry:
         raise invalid(f"definitions: {str(error).replace('$.', '')}") from None
     except UnicodeEncodeError:  # where only certain words may stand; elsewhere such texts are welcome
         raise invalid("definitions: a key, or a type of destination, is not UTF-8") from None
-
-
-def _check_texts(value: object, depth: int) -> None:
-    """JSON can hold half surrogate pairs, which no encoding can; and nesting without end."""
-    if isinstance(value, str):
-        if not is_text(value):
-            raise invalid("definitions: a text holds half of a surrogate pair")
-    elif isinstance(value, dict | list):
-        if depth > _DEPTH_MAX:
-            raise invalid("definitions: nested too deeply")
-        for item in (*value, *value.values()) if isinstance(value, dict) else value:
-            _check_texts(item, depth + 1)
-
-
-_DEPTH_MAX = 64

@@ -22,7 +22,7 @@ from storage.definitions.definition_changes import (
 async def set_user_limits(administration: Administration, arguments: Arguments) -> None:
     """Set some of a user's limits; the others stay."""
     name = administration.user(arguments.text("name")).name
-    limits = checked(arguments.value("limits"), OF_USERS, "user-limits")
+    limits = checked(arguments.json("limits"), OF_USERS, "user-limits")
     await administration.change(*(PutUserLimit(UserLimitRow(name, *limit)) for limit in limits.items()))
 
 
@@ -35,7 +35,7 @@ async def clear_user_limits(administration: Administration, arguments: Arguments
 async def set_vhost_limits(administration: Administration, arguments: Arguments) -> None:
     """Set a virtual host's limits; those that are not named are lifted, as in RabbitMQ (where a user's stay)."""
     name = administration.vhost(arguments.text("name")).name
-    limits = checked(arguments.value("limits"), OF_VHOSTS, "limits")
+    limits = checked(arguments.json("limits"), OF_VHOSTS, "limits")
     lifted = administration.broker.user_limits.vhosts.get(name, {}).keys() - limits.keys()
     await administration.change(
         *(PutVhostLimit(VhostLimitRow(name, *limit)) for limit in limits.items()),
@@ -47,7 +47,7 @@ async def set_vhost_limit(administration: Administration, arguments: Arguments) 
     """Set one limit of a virtual host; the others stay."""
     name = administration.vhost(arguments.text("name")).name
     try:
-        limits = checked({arguments.text("limit"): arguments.value("value")}, OF_VHOSTS, "limits")
+        limits = checked({arguments.text("limit"): arguments.json("value")}, OF_VHOSTS, "limits")
     except AdministrationError as error:
         raise ValidationFailed([str(error)]) from None
     await administration.change(*(PutVhostLimit(VhostLimitRow(name, *limit)) for limit in limits.items()))

@@ -64,7 +64,7 @@ def list_global_parameters(administration: Administration, arguments: Arguments)
 async def set_parameter(administration: Administration, arguments: Arguments) -> None:
     """Set a parameter of a component that there is: RabbitMQ's others belong to plugins."""
     vhost, component = administration.vhost(arguments.text("vhost")).name, arguments.text("component")
-    name, value = arguments.name("name"), arguments.value("value")
+    name, value = arguments.name("name"), arguments.json("value")
     if component == POLICY:
         raise invalid("policies may not be set using this method")
     if component == OPERATOR_POLICY:
@@ -106,7 +106,7 @@ async def clear_parameter(administration: Administration, arguments: Arguments) 
 
 async def set_global_parameter(administration: Administration, arguments: Arguments) -> None:
     """Set a parameter of the whole broker to any JSON value."""
-    row = GlobalParameterRow(arguments.name("name"), json.dumps(arguments.value("value")))
+    row = GlobalParameterRow(arguments.name("name"), json.dumps(arguments.json("value")))
     await administration.change(PutGlobalParameter(row))
 
 

@@ -17,7 +17,7 @@ async def _set(administration: Administration, arguments: Arguments, *, operator
     """Set a policy, or replace the one of its name. The same once more changes nothing, so no time of expiry begins
     anew."""
     vhost = administration.vhost(arguments.text("vhost"))
-    name, definition, priority = arguments.text("name"), arguments.value("definition"), arguments.value("priority")
+    name, definition, priority = arguments.text("name"), arguments.json("definition"), arguments.value("priority")
     if not isinstance(definition, dict):
         raise invalid("expected a definition as names with values")
     pattern, apply_to = arguments.text("pattern"), arguments.text("apply_to")

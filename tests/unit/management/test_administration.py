@@ -141,6 +141,39 @@ def test_what_is_wrong_with_a_form_changes_nothing(web: BrokerProcess) -> None:
     assert get(web, "definitions") == before
 
 
+DEEP = b"[" * 900 + b"]" * 900
+FORM = "application/x-www-form-urlencoded"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "reason"),
+    [
+        ("POST", "definitions", b"[" * 100_000, "failed_to_parse_json"),
+        ("PUT", "users/x", b'{"tags":' * 50_000, "not_json"),
+        ("PUT", "users/x", b'{"tags":"","password":"\\ud800"}', "argument password: expected a text"),
+        ("PUT", "users/x", b'{"tags":"","permissions":{"/":5}}', "argument /: expected names with values"),
+        ("PUT", "global-parameters/x", b'{"value":' + DEEP + b"}", "argument value: nested too deeply"),
+        ("PUT", "global-parameters/x", b'{"value":"\\ud800"}', "argument value: a text holds half of a surrogate pair"),
+        ("PUT", "policies/%2F/x", b'{"pattern":"","definition":{"a":' + DEEP + b"}}", "argument definition: nested..."),
+        ("PUT", "policies/%2F/x", b'{"pattern":"(*LIMIT_MATCH=9)x","definition":{"max-length":1}}', "Validation..."),
+        ("PUT", "permissions/%2F/guest", b'{"configure":"(((((a+)+)+)+)+)+","write":"(","read":""}', "regular..."),
+        ("POST", "login", b"x=" * 10_000, "the body is larger than 16384 bytes"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(web: BrokerProcess, method: str, path: str, body: bytes, reason: str) -> None:
+    """Nesting without end, half surrogate pairs, patterns that mean harm, forms of strangers without end."""
+    reply = call(web, method, path, body, Content_Type=FORM if path == "login" else "application/json")
+    assert reply.status in (400, 413)
+    assert json.loads(reply.body)["reason"].startswith(reason.removesuffix("..."))
+
+
+def test_logging_in_with_a_form(web: BrokerProcess) -> None:
+    call(web, "PUT", "users/caf%C3%A9", {"tags": "management", "password": "p+ä:"})
+    for password, status in (("p%2B%C3%A4%3A", 200), ("p+%C3%A4%3A", 401), ("%ff%00", 401), ("", 401)):
+        body = f"username=caf%C3%A9&password={password}".encode()
+        assert call(web, "POST", "login", body, user=None, Content_Type=FORM).status == status, password
+
+
 def test_the_name_of_the_cluster(web: BrokerProcess) -> None:
     """In answers, and to clients from their next connection on; it and the permanent id outlast a restart."""
     identity = get(web, "global-parameters/internal_cluster_id")["value"]

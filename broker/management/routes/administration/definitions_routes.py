@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from email.message import Message
 from email.parser import BytesParser
 from typing import Any
+from urllib.parse import quote
 
 import trio
 from starlette.responses import Response
@@ -50,9 +52,16 @@ async def _download(
         if not wanted or name in wanted:
             parts.append([encoded(name), b":", *in_array([encoded(row) async for row in in_steps(rows)])])
     pieces = [piece for number, part in enumerate(parts) for piece in (b"," if number else b"{", *part)]
-    name = call.parameters.get("download", "").replace("\r", "").replace("\n", "")
-    named = {"content-disposition": f"attachment; filename={name}"} if name else {}
-    return JsonAnswer([*pieces, b"}"] if pieces else [b"[]"], named)
+    return JsonAnswer([*pieces, b"}"] if pieces else [b"[]"], _named(call.parameters.get("download", "")))
+
+
+def _named(file: str) -> dict[str, str]:
+    """The header that gives a file its name (RFC 6266)."""
+    if not file:
+        return {}
+    plain = re.fullmatch(r"[\w.@ -]+", file, re.ASCII) is not None
+    name = f"filename={file}" if plain else f"filename*=UTF-8''{quote(file)}"
+    return {"content-disposition": f"attachment; {name}"}
 
 
 async def import_all(call: Call) -> Response:

@@ -10,9 +10,13 @@ from starlette.responses import Response
 from broker.management import access
 from broker.management.access import Tag
 from broker.management.answers import in_json
+from broker.management.bodies import Bodies
 from broker.management.call import Call
 from broker.management.resources import Resource, resource
 from broker.session.login.passwords import hash_password
+
+FORM_BYTES_MAX = 16 * 1024
+"""How large a form may be: strangers send it."""
 
 
 async def show_login(call: Call) -> Response:
@@ -22,9 +26,10 @@ async def show_login(call: Call) -> Response:
 
 async def log_in(call: Call) -> Response:
     """Try a name and a password of a form. The cookie is for RabbitMQ's page, which makes a header of it."""
-    form = parse_qs(await call.api.bodies.read(call.request), keep_blank_values=True)
-    user, password = (form.get(name, [b""])[0] for name in (b"username", b"password"))
-    credentials = b64encode(user + b":" + password).decode()
+    body = await Bodies(FORM_BYTES_MAX).read(call.request)
+    form = parse_qs(body.decode("utf-8", "surrogateescape"), errors="surrogateescape")
+    user, password = (form.get(name, [""])[0] for name in ("username", "password"))
+    credentials = b64encode(f"{user}:{password}".encode("utf-8", "surrogateescape")).decode()
     access.account(call.api.registry, call.visitor.peer, f"Basic {credentials}").require(Tag.ANY)
     call.visitor.admit()
     return in_json("ok", {"set-cookie": f"auth={credentials}; Version=1; SameSite=Strict"})
