@@ -276,6 +276,15 @@ class Connection:
             yield from self.vhost.release(self)
 
 
+def enter(connection: Connection, vhost: VHost) -> None:
+    """Let a connection whose user is known into a virtual host: it is open."""
+    connection.vhost, connection.vhost_name = vhost, vhost.name
+    connection.routes = connection.registry.routes(connection.user, vhost.name)
+    connection.phase = Phase.OPEN
+    vhost.statistics.traffic_sum.join(connection.traffic)
+    connection.broker.statistics.churn.connection_created += 1
+
+
 def _end_consumers(channel: Channel) -> Iterator[None]:
     """Cancel a channel's consumers, one with each step, unless others might overtake what is out with the client."""
     if not channel.deliveries.unacked and channel.transaction is None:

@@ -10,9 +10,8 @@ from collections import deque
 from collections.abc import Callable
 
 from broker.entities.scheduling.future import Future
-from broker.session.connection import Connection
+from broker.session.connection import Connection, enter
 from broker.session.input.incoming_frames import IncomingFrames
-from broker.session.login.phase import Phase
 from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.wire import methods
@@ -51,10 +50,9 @@ class DirectSession:
         self.returned = False
         self.on_delivery: Callable[[Command], None] = _not_expected
         self._connection = connection = Connection(registry, peer, self._flush, direct=True)
-        connection.user, connection.vhost, connection.vhost_name = user, registry.broker.vhosts[vhost], vhost
-        connection.routes = registry.routes(user, vhost)
+        connection.user = user
         connection.frame_max, connection.channel_max = registry.settings.frame_max, 1
-        connection.phase = Phase.OPEN
+        enter(connection, registry.broker.vhosts[vhost])
         self._frames = IncomingFrames(connection)
         self._assembler = Assembler(BODY_BYTES_MAX)
         self._expected: deque[Future[Command]] = deque()

@@ -15,7 +15,7 @@ from typing import Any
 from broker import __version__
 from broker.entities.statistics.totals import AMQP
 from broker.entities.vhosts.user_limits import MAX_CONNECTIONS
-from broker.session.connection import Connection
+from broker.session.connection import Connection, enter
 from broker.session.login import authenticate, sasl
 from broker.session.login.phase import Phase
 from broker.wire import methods
@@ -171,12 +171,8 @@ def _open(connection: Connection, method: methods.ConnectionOpen) -> None:
     _check_connection_limits(connection, name)
     if not connection.broker.users.may_enter(user, name):
         raise ConnectionException(ReplyCode.NOT_ALLOWED, f"access to vhost '{name}' refused for user '{user}'", 10, 40)
-    connection.vhost, connection.vhost_name = vhost, name
-    connection.routes = connection.registry.routes(user, name)
-    connection.phase = Phase.OPEN
+    enter(connection, vhost)
     connection.registry.handshaking.pop(connection, None)
-    vhost.statistics.traffic_sum.join(connection.traffic)
-    connection.broker.statistics.churn.connection_created += 1
     connection.send(methods.ConnectionOpenOk())
     log.info("connection %s: user '%s' authenticated and granted access to vhost '%s'", connection.peer, user, name)
 
