@@ -130,7 +130,8 @@ class Consumers:
         self._now = now
         self._single_active = single_active
         self._stalled_since = 0
-        self._stalled = 0
+        self._stalled = self._measured = 0
+        self._capacity = 1.0
         self.members: dict[Consumer, None] = {}
         self._active: Consumer | None = None
         self._exclusive: Consumer | None = None
@@ -246,6 +247,16 @@ class Consumers:
     def stall(self) -> None:
         """There are messages, and no consumer may be given one."""
         self._stalled_since = self._stalled_since or self._now()
+
+    def measure(self, milliseconds: int) -> None:
+        """Work out the capacity in the time since the last measurement, so many milliseconds."""
+        stalled = self.stalled_milliseconds
+        self._capacity, self._measured = max(0.0, 1 - (stalled - self._measured) / milliseconds), stalled
+
+    @property
+    def capacity(self) -> float:
+        """In which part of the time that was measured last messages need not have waited for a consumer: 0 to 1."""
+        return self._capacity if self.members else 0.0
 
     def _end_stall(self) -> None:
         self._stalled, self._stalled_since = self.stalled_milliseconds, 0

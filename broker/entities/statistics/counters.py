@@ -8,7 +8,7 @@ each one means is RabbitMQ's; docs/management.md says so too, with the differenc
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 REASONS = ("rejected", "expired", "maxlen", "delivery_limit")
 """Why messages die, as RabbitMQ counts it."""
@@ -53,7 +53,10 @@ _channel_values = attrgetter(*ChannelValues._fields)
 class ChannelCounters:
     """What one channel has done: see `ChannelValues`."""
 
-    __slots__ = ChannelValues._fields
+    __slots__ = (*ChannelValues._fields, "history")
+
+    history: Any
+    """What was counted before, kept by whatever takes samples. The same of other counters."""
 
     def __init__(self) -> None:
         self.publish = self.publish_confirmed = self.confirm = 0
@@ -61,6 +64,7 @@ class ChannelCounters:
         self.deliver = self.deliver_no_ack = self.redeliver = 0
         self.get = self.get_no_ack = self.get_empty = 0
         self.ack = 0
+        self.history = None
 
     def values(self) -> ChannelValues:
         """What they are now."""
@@ -74,10 +78,13 @@ class ExchangeCounters:
     `publish_out`: copies of these that were put into queues, by whatever way; a delayed one's when its time has come.
     """
 
-    __slots__ = ("publish_in", "publish_out")
+    __slots__ = ("history", "publish_in", "publish_out")
+
+    history: Any
 
     def __init__(self) -> None:
         self.publish_in = self.publish_out = 0
+        self.history = None
 
 
 class QueueValues(NamedTuple):
@@ -142,7 +149,9 @@ class QueueTypeTotals:
 class QueueCounters:
     """What one queue has done: see `QueueValues`. Whatever bumps them bumps `of_type`, too, which has no `publish`."""
 
-    __slots__ = (*QueueValues._fields, "of_type")
+    __slots__ = (*QueueValues._fields, "history", "of_type")
+
+    history: Any
 
     def __init__(self, of_type: QueueTypeTotals) -> None:
         self.of_type = of_type
@@ -152,6 +161,7 @@ class QueueCounters:
         self.ack = 0
         self.disk_reads = self.disk_writes = 0
         self.rejected = self.expired = self.maxlen = self.delivery_limit = 0
+        self.history = None
 
     def values(self) -> QueueValues:
         """What they are now."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from operator import attrgetter
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from broker.entities.statistics.counters import ChannelCounters, ChannelValues, QueueTypeTotals
 from broker.entities.statistics.measurements import Measurements
@@ -37,10 +37,13 @@ _traffic_values = attrgetter(*TrafficValues._fields)
 class Traffic:
     """The bytes of one connection: see `TrafficValues`."""
 
-    __slots__ = TrafficValues._fields
+    __slots__ = (*TrafficValues._fields, "history")
+
+    history: Any
 
     def __init__(self) -> None:
         self.recv_oct = self.recv_cnt = self.send_oct = self.send_cnt = 0
+        self.history = None
 
     def values(self) -> TrafficValues:
         """What they are now."""
@@ -91,9 +94,12 @@ def added(values: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
 class VHostStatistics:
     """What has been done in one virtual host. Channels and connections join when they open."""
 
-    __slots__ = ("channel_sum", "traffic_sum")
+    __slots__ = ("channel_sum", "history", "traffic_sum")
+
+    history: Any
 
     def __init__(self) -> None:
+        self.history = None
         self.channel_sum = Sum(ChannelCounters)
         self.traffic_sum = Sum(Traffic)
 

@@ -109,6 +109,8 @@ class Channel:
         self.number = number
         self.recorder = recorder
         self.vhost = connection.vhost
+        self.opened_at = connection.broker.clock.now()
+        """In milliseconds since the epoch."""
         self.counters = ChannelCounters()
         self.vhost.statistics.channel_sum.join(self.counters)
         connection.broker.statistics.churn.channel_created += 1

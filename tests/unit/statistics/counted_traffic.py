@@ -1,7 +1,13 @@
-"""Scripts of traffic and what each makes the counters say, as RabbitMQ 3.10.8 does where no comment says otherwise."""
+"""Scripts of traffic and what each makes the counters say, as RabbitMQ 3.10.8 does where nothing else is said.
+
+A step is a verb, its arguments, and after a colon how many answers are awaited: a confirm of several counts so many.
+Then what is counted of the channel, of queues, and of the exchange that was published to (publish_in, publish_out, and
+RabbitMQ's publish_out where that is another). All else stays at 0.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from broker.wire.method import Method
@@ -19,30 +25,70 @@ from harness.clients.shorthand import (
     queue_declare,
 )
 
-Counts = dict[str, int]
+TRAFFIC = """
+publish
+    put q 3
+    publish 3 routed 3 | q publish 3 | default 3 3
 
+confirm, to no queue as well
+    confirm :1, put q 2 :2, put nowhere :1, mandatory nowhere :2
+    publish 4 publish_confirmed 4 confirm 4 routed 2 drop_unroutable 1 return_unroutable 1 | q publish 2 | default 4 2 4
 
-class Step(NamedTuple):
-    """What is sent on channel 1, and how many answers are awaited then; a confirm of several counts so many."""
+refused by a full queue
+    confirm :1, put short 3 :3
+    publish 3 publish_confirmed 3 confirm 1 routed 3 | short publish 3 | default 3 3
 
-    data: bytes
-    answers: int
+to two queues by a binding between exchanges
+    put q 1 outer
+    publish 1 routed 2 | q publish 1, other publish 1 | outer 1 2
 
+by an alternate exchange
+    put x 1 misses
+    publish 1 routed 2 | q publish 1, other publish 1 | misses 1 2
 
-def do(*sent: Method, answers: int | None = None) -> Step:
-    """Methods, each with one answer."""
-    return Step(method_frames(1, *sent), len(sent) if answers is None else answers)
+get
+    put q 2, get q :1, get_no_ack q :1, get q :1, ack 1
+    publish 2 routed 2 get 1 get_no_ack 1 get_empty 1 ack 1
+    | q publish 2 get 1 get_no_ack 1 get_empty 1 ack 1 | default 2 2
 
+deliver, multiple ack
+    put q 5, consume q :6, ack_to 3, ack 4
+    publish 5 routed 5 deliver 5 ack 4 | q publish 5 deliver 5 ack 4 | default 5 5
 
-def say(*sent: Method) -> Step:
-    """Methods without an answer."""
-    return do(*sent, answers=0)
+deliver without acknowledgement
+    put q 3, consume_no_ack q :4
+    publish 3 routed 3 deliver_no_ack 3 | q publish 3 deliver_no_ack 3 | default 3 3
 
+given back and got again
+    put q 2, get q :1, get q :1, requeue_to 2, get q :1, get_no_ack q :1, requeue 3, consume q :2
+    publish 2 routed 2 get 3 get_no_ack 1 deliver 1 redeliver 3
+    | q publish 2 get 3 get_no_ack 1 deliver 1 redeliver 3 | default 2 2
 
-def put(key: str, count: int = 1, *, exchange: str = "", answers: int = 0, mandatory: bool = False) -> Step:
-    """So many publishes, with so many answers: confirms, and returns."""
-    return Step(publish_frames(b"body", exchange=exchange, key=key, mandatory=mandatory) * count, answers)
+rejected, to a dead-letter queue
+    put dying 2, get dying :1, get dying :1, reject 1, reject 2, get dead :1, ack 3
+    publish 2 routed 2 get 3 ack 1 | dying publish 2 get 2 rejected 2, dead get 1 ack 1 | default 2 2
 
+a transaction that is not committed
+    transaction :1, put q 2, rollback :1, put q 1
+    | |
+
+transactions
+    transaction :1, put q 2, put nowhere, commit :1, get q :1, get q :1, ack 1, commit :1, ack 2
+    publish 3 routed 2 drop_unroutable 1 get 2 ack 1 | q publish 2 get 2 ack 1 | default 3 2 3
+
+priorities
+    put levels 2, consume levels :3, ack_to 0
+    publish 2 routed 2 deliver 2 ack 2 | levels publish 2 deliver 2 ack 2 | default 2 2
+
+quorum, to the limit of deliveries
+    confirm :1, put quorum 2 :2, get quorum :1, requeue 1, get quorum :1, get quorum :1, requeue 2, ack 3
+    publish 2 publish_confirmed 2 confirm 2 routed 2 get 3 redeliver 1 ack 1
+    | quorum publish 2 get 3 redeliver 1 ack 1 delivery_limit 1 | default 2 2
+
+stream
+    confirm :1, put stream 3 :3, prefetch 10 :1, follow stream :4, ack_to 2
+    publish 3 publish_confirmed 3 confirm 3 routed 3 deliver 3 ack 2 | stream publish 3 deliver 3 ack 2 | default 3 3
+"""
 
 TOPOLOGY = (
     *(queue_declare(name, durable=True) for name in ("q", "other", "dead")),
@@ -54,157 +100,75 @@ TOPOLOGY = (
     exchange_declare("fan", "fanout"),
     exchange_declare("outer", "fanout"),
     exchange_declare("misses", "direct", arguments={"alternate-exchange": "fan"}),
-    queue_bind("q", "fan"),
-    queue_bind("other", "fan"),
+    *(queue_bind(queue, "fan") for queue in ("q", "other")),
     exchange_bind("fan", "outer"),
 )
 """Declared before each script."""
 
+VERBS: dict[str, Callable[..., Method]] = {
+    "confirm": lambda: ConfirmSelect(False),
+    "transaction": TxSelect,
+    "commit": TxCommit,
+    "rollback": TxRollback,
+    "prefetch": lambda count: prefetch(int(count)),
+    "get": get,
+    "get_no_ack": lambda queue: get(queue, no_ack=True),
+    "consume": lambda queue: consume(queue, "c"),
+    "consume_no_ack": lambda queue: consume(queue, "c", no_ack=True),
+    "follow": lambda queue: consume(queue, "c", arguments={"x-stream-offset": "first"}),
+    "ack": lambda tag: ack(int(tag)),
+    "ack_to": lambda tag: ack(int(tag), multiple=True),
+    "requeue": lambda tag: BasicReject(int(tag), True),
+    "requeue_to": lambda tag: nack(int(tag), multiple=True),
+    "reject": lambda tag: BasicReject(int(tag), False),
+}
+
+Counts = dict[str, int]
+
+
+class Step(NamedTuple):
+    """What is sent on channel 1, and how many answers are awaited then."""
+
+    data: bytes
+    answers: int
+
 
 class Script(NamedTuple):
-    """Steps, and what is counted then: of the channel, of queues and exchanges by name; all else stays at 0.
+    """One of those above; `exchange` is empty where nothing was published."""
 
-    `unlike` is what RabbitMQ 3.10.8 counts otherwise.
-    """
-
-    steps: tuple[Step, ...]
+    steps: list[Step]
     channel: Counts
     queues: dict[str, Counts]
-    exchanges: dict[str, Counts]
-    unlike: dict[str, Counts] = {}
+    exchange: list[str]
 
 
-CONFIRMS = do(ConfirmSelect(False))
+def do(method: Method, answers: int = 1) -> Step:
+    return Step(method_frames(1, method), answers)
 
-SCRIPTS = {
-    "publish": Script(
-        (put("q", 3),),
-        {"publish": 3, "routed": 3},
-        {"q": {"publish": 3}},
-        {"": {"publish_in": 3, "publish_out": 3}},
-    ),
-    "confirm, to no queue as well": Script(
-        (CONFIRMS, put("q", 2, answers=2), put("nowhere", answers=1), put("nowhere", mandatory=True, answers=2)),
-        {"publish": 4, "publish_confirmed": 4, "confirm": 4, "routed": 2, "drop_unroutable": 1, "return_unroutable": 1},
-        {"q": {"publish": 2}},
-        {"": {"publish_in": 4, "publish_out": 2}},
-        unlike={"": {"publish_out": 4}},
-    ),
-    "refused by a full queue": Script(
-        (CONFIRMS, put("short", 3, answers=3)),
-        {"publish": 3, "publish_confirmed": 3, "confirm": 1, "routed": 3},
-        {"short": {"publish": 3}},
-        {"": {"publish_in": 3, "publish_out": 3}},
-    ),
-    "to two queues by a binding between exchanges": Script(
-        (put("", exchange="outer"),),
-        {"publish": 1, "routed": 2},
-        {"q": {"publish": 1}, "other": {"publish": 1}},
-        {"outer": {"publish_in": 1, "publish_out": 2}},
-    ),
-    "by an alternate exchange": Script(
-        (put("x", exchange="misses"),),
-        {"publish": 1, "routed": 2},
-        {"q": {"publish": 1}, "other": {"publish": 1}},
-        {"misses": {"publish_in": 1, "publish_out": 2}},
-    ),
-    "get": Script(
-        (put("q", 2), do(get("q"), get("q", no_ack=True), get("q")), say(ack(1))),
-        {"publish": 2, "routed": 2, "get": 1, "get_no_ack": 1, "get_empty": 1, "ack": 1},
-        {"q": {"publish": 2, "get": 1, "get_no_ack": 1, "get_empty": 1, "ack": 1}},
-        {"": {"publish_in": 2, "publish_out": 2}},
-    ),
-    "deliver, multiple ack": Script(
-        (put("q", 5), do(consume("q", "c"), answers=6), say(ack(3, multiple=True), ack(4))),
-        {"publish": 5, "routed": 5, "deliver": 5, "ack": 4},
-        {"q": {"publish": 5, "deliver": 5, "ack": 4}},
-        {"": {"publish_in": 5, "publish_out": 5}},
-    ),
-    "deliver without acknowledgement": Script(
-        (put("q", 3), do(consume("q", "c", no_ack=True), answers=4)),
-        {"publish": 3, "routed": 3, "deliver_no_ack": 3},
-        {"q": {"publish": 3, "deliver_no_ack": 3}},
-        {"": {"publish_in": 3, "publish_out": 3}},
-    ),
-    "given back and got again": Script(
-        (
-            put("q", 2),
-            do(get("q"), get("q")),
-            say(nack(2, multiple=True)),
-            do(get("q"), get("q", no_ack=True)),
-            say(BasicReject(3, requeue=True)),
-            do(consume("q", "c"), answers=2),
-        ),
-        {"publish": 2, "routed": 2, "get": 3, "get_no_ack": 1, "deliver": 1, "redeliver": 3},
-        {"q": {"publish": 2, "get": 3, "get_no_ack": 1, "deliver": 1, "redeliver": 3}},
-        {"": {"publish_in": 2, "publish_out": 2}},
-    ),
-    "rejected, to a dead-letter queue": Script(
-        (
-            put("dying", 2),
-            do(get("dying"), get("dying")),
-            say(BasicReject(1, requeue=False), nack(2, requeue=False)),
-            do(get("dead")),
-            say(ack(3)),
-        ),
-        {"publish": 2, "routed": 2, "get": 3, "ack": 1},
-        {"dying": {"publish": 2, "get": 2, "rejected": 2}, "dead": {"get": 1, "ack": 1}},
-        {"": {"publish_in": 2, "publish_out": 2}},
-    ),
-    "a transaction that is not committed": Script(
-        (do(TxSelect()), put("q", 2), do(TxRollback()), put("q")),
-        {},
-        {},
-        {},
-    ),
-    "transactions": Script(
-        (
-            do(TxSelect()),
-            put("q", 2),
-            put("nowhere"),
-            do(TxCommit()),
-            do(get("q"), get("q")),
-            say(ack(1)),
-            do(TxCommit()),
-            say(ack(2)),
-        ),
-        {"publish": 3, "routed": 2, "drop_unroutable": 1, "get": 2, "ack": 1},
-        {"q": {"publish": 2, "get": 2, "ack": 1}},
-        {"": {"publish_in": 3, "publish_out": 2}},
-        unlike={"": {"publish_out": 3}},
-    ),
-    "priorities": Script(
-        (put("levels", 2), do(consume("levels", "c"), answers=3), say(ack(0, multiple=True))),
-        {"publish": 2, "routed": 2, "deliver": 2, "ack": 2},
-        {"levels": {"publish": 2, "deliver": 2, "ack": 2}},
-        {"": {"publish_in": 2, "publish_out": 2}},
-    ),
-    "quorum, to the limit of deliveries": Script(
-        (
-            CONFIRMS,
-            put("quorum", 2, answers=2),
-            do(get("quorum")),
-            say(nack(1)),
-            do(get("quorum"), get("quorum")),
-            say(nack(2), ack(3)),
-        ),
-        {"publish": 2, "publish_confirmed": 2, "confirm": 2, "routed": 2, "get": 3, "redeliver": 1, "ack": 1},
-        {"quorum": {"publish": 2, "get": 3, "redeliver": 1, "ack": 1, "delivery_limit": 1}},
-        {"": {"publish_in": 2, "publish_out": 2}},
-    ),
-    "stream": Script(
-        (
-            CONFIRMS,
-            put("stream", 3, answers=3),
-            do(prefetch(10)),
-            do(consume("stream", "c", arguments={"x-stream-offset": "first"}), answers=4),
-            say(ack(2, multiple=True)),
-        ),
-        {"publish": 3, "publish_confirmed": 3, "confirm": 3, "routed": 3, "deliver": 3, "ack": 2},
-        {"stream": {"publish": 3, "deliver": 3, "ack": 2}},
-        {"": {"publish_in": 3, "publish_out": 3}},
-    ),
-}
+
+def _step(text: str) -> Step:
+    words, _, answers = text.partition(" :")
+    verb, *arguments = words.split()
+    if verb not in ("put", "mandatory"):
+        return do(VERBS[verb](*arguments), int(answers or 0))
+    key, count, exchange = [*arguments, *["", "1", ""][len(arguments) :]]
+    frames = publish_frames(b"body", exchange=exchange, key=key, mandatory=verb == "mandatory")
+    return Step(frames * int(count), int(answers or 0))
+
+
+def _counts(words: list[str]) -> Counts:
+    return dict(zip(words[::2], map(int, words[1::2]), strict=True))
+
+
+def _scripts() -> Iterator[tuple[str, Script]]:
+    for paragraph in TRAFFIC.strip().split("\n\n"):
+        name, steps, *counted = paragraph.split("\n")
+        channel, queues, exchange = "".join(counted).split("|")
+        of_queues = {words[0]: _counts(words[1:]) for queue in queues.split(",") if (words := queue.split())}
+        yield name, Script([*map(_step, steps.split(", "))], _counts(channel.split()), of_queues, exchange.split())
+
+
+SCRIPTS = dict(_scripts())
 
 
 class Answers:
@@ -215,7 +179,6 @@ class Answers:
         self._confirmed = set[int]()
 
     def add(self, item: Item) -> None:
-        """One more item has come."""
         if isinstance(item, BasicAck | BasicNack):
             self._confirmed |= set(range(1, item.delivery_tag + 1)) if item.multiple else {item.delivery_tag}
         else:
@@ -223,5 +186,4 @@ class Answers:
 
     @property
     def count(self) -> int:
-        """How many answers that makes."""
         return self._others + len(self._confirmed)

@@ -47,18 +47,11 @@ async def test_traffic_is_counted_as_rabbitmq_counts_it(server: BrokerServer, sc
     vhost, statistics = server.core.vhost, server.core.broker.statistics
     await play(client, *map(do, TOPOLOGY), *script.steps, do(prefetch(0)))
     assert counted(client.connection.channels[1].counters.values()) == script.channel
-    queues = {
-        name: counts
-        for queue in vhost.queues.values()
-        if (counts := counted(queue.counters.values())) and (name := queue.name)
-    }
-    assert queues == script.queues
-    exchanges = {
-        name: {"publish_in": of.publish_in, "publish_out": of.publish_out}
-        for name, exchange in vhost.exchanges.items()
-        if (of := exchange.counters).publish_in
-    }
-    assert exchanges == script.exchanges
+    queues = {name: counted(queue.counters.values()) for name, queue in vhost.queues.items()}
+    assert {name: counts for name, counts in queues.items() if counts} == script.queues
+    exchanges = [(each.name or "default", each.counters) for each in vhost.exchanges.values()]
+    published = [[name, str(of.publish_in), str(of.publish_out)] for name, of in exchanges if of.publish_in]
+    assert published == ([script.exchange[:3]] if script.exchange else [])
     assert counted(vhost.statistics.channels()) == counted(statistics.channels()) == script.channel
     statistics.check()
     await client.ask(ChannelClose(200, "", 0, 0))

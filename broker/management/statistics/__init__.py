@@ -1,0 +1,1 @@
+"""What was counted in the past: samples, rates and totals."""

@@ -1,0 +1,168 @@
+"""The task that takes samples: every five seconds a round of everything, in steps of a millisecond."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator, Mapping
+from operator import add, attrgetter
+from time import perf_counter
+from typing import Any, Protocol
+
+import trio
+
+from broker.entities.statistics.totals import ChurnValues
+from broker.entities.vhosts.vhost import VHost
+from broker.management.statistics.sample_series import FINE, LONG, SLOT_MILLISECONDS, Kind, Row, Series
+from broker.session.registry import Registry
+
+BYTES_MAX = 32 << 20
+"""What all samples may take. What each thing takes that has any is not included: see `SERIES_BYTES`."""
+STEP_SECONDS = 0.001
+"""How long one step of a round takes."""
+
+PUBLISHES = ("publish", "confirm", "return_unroutable", "drop_unroutable")
+DELIVERIES = ("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "redeliver", "ack")
+PUBLISHED = ("publish_in", "publish_out")
+DISK = ("disk_reads", "disk_writes")
+LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
+BYTES = ("recv_oct", "send_oct")
+CHURN = ChurnValues._fields
+
+QUEUE = Kind(("publish", *DELIVERIES, *DISK, *LENGTHS), FINE, "I")
+EXCHANGE = Kind(PUBLISHED, FINE, "I")
+CHANNEL = Kind((*PUBLISHES, *DELIVERIES), FINE, "I")
+CONNECTION = Kind(BYTES, FINE, "q")
+VHOST = Kind((*PUBLISHES, *DELIVERIES, *BYTES, *LENGTHS), LONG, "q")
+BROKER = Kind((*PUBLISHES, *DELIVERIES, *DISK, *LENGTHS, *CHURN), LONG, "q")
+
+_of_queue = attrgetter("publish", *DELIVERIES, *DISK)
+_of_exchange = attrgetter(*PUBLISHED)
+_of_channel = attrgetter(*PUBLISHES, *DELIVERIES)
+_of_connection = attrgetter(*BYTES)
+
+Figures = Callable[[], Mapping[str, float]]
+"""What the node says of itself in numbers: the same names each time."""
+
+
+class Remembered(Protocol):
+    """Counters with their past. It goes when they go."""
+
+    history: Any
+
+
+class Past:
+    """The past of what has no counters of its own."""
+
+    history: Series | None = None
+
+
+class Sampler:
+    """Takes samples at multiples of five seconds since the epoch. `figures` are taken too, as those of the `node`.
+
+    `slot` is that of the last round that is complete, 0 before the first, and `elapsed` how many slots before it the
+    one before was. `bytes` is what samples took at its end.
+    """
+
+    def __init__(
+        self,
+        registry: Registry,
+        figures: Figures,
+        *,
+        bytes_max: int = BYTES_MAX,
+        step_seconds: float = STEP_SECONDS,
+    ) -> None:
+        self._registry = registry
+        self._broker = registry.broker
+        self._figures = figures
+        self._bytes_max = bytes_max
+        self._step_seconds = step_seconds
+        self.broker = Past()
+        self.node = Past()
+        self.slot = 0
+        self.elapsed = 1
+        self.bytes = 0
+        self._by_age: dict[int, list[Series]] = {}
+        self._until = 0.0
+
+    async def run(self) -> None:
+        """Take samples for ever, the first now."""
+        now = self._broker.clock.now
+        while True:
+            slot = now() // SLOT_MILLISECONDS
+            if slot > self.slot:
+                for _ in self.round(slot):
+                    await trio.lowlevel.checkpoint()
+            await trio.sleep((SLOT_MILLISECONDS - now() % SLOT_MILLISECONDS) / 1000)
+
+    def round(self, slot: int) -> Iterator[None]:
+        """Take a sample of everything for a slot later than the last, in steps. What was there first has no past."""
+        self.bytes, self._by_age = 0, {}
+        self._until = perf_counter() + self._step_seconds
+        lengths: Row = (0, 0, 0)
+        for vhost in list(self._broker.vhosts.values()):
+            lengths = _sum(lengths, (yield from self._sample_vhost(vhost, slot)))
+        for connection in list(self._registry.connections):
+            self._sample(connection.traffic, CONNECTION, slot, _of_connection(connection.traffic))
+            for channel in list(connection.channels.values()):
+                self._sample(channel.counters, CHANNEL, slot, _of_channel(channel.counters))
+            yield from self._pause()
+        self._sample(self.broker, BROKER, slot, self._of_broker(lengths))
+        figures = self._figures()
+        self._sample(self.node, Kind(tuple(figures), LONG, "d"), slot, tuple(figures.values()))
+        yield from self._forget()
+        self.slot, self.elapsed = slot, slot - self.slot if self.slot else 1
+
+    def _sample_vhost(self, vhost: VHost, slot: int) -> Generator[None, None, Row]:
+        lengths: Row = (0, 0, 0)
+        milliseconds = self.elapsed * SLOT_MILLISECONDS
+        for queue in list(vhost.queues.values()):
+            of_queue = queue.messages, queue.ready, queue.unacked
+            lengths = _sum(lengths, of_queue)
+            self._sample(queue.counters, QUEUE, slot, _of_queue(queue.counters) + of_queue)
+            queue.consumers.measure(milliseconds)
+            yield from self._pause()
+        for exchange in list(vhost.exchanges.values()):
+            self._sample(exchange.counters, EXCHANGE, slot, _of_exchange(exchange.counters))
+            yield from self._pause()
+        statistics = vhost.statistics
+        row = _of_channel(statistics.channels()) + _of_connection(statistics.traffic()) + lengths
+        self._sample(statistics, VHOST, slot, row)
+        return lengths
+
+    def _of_broker(self, lengths: Row) -> Row:
+        statistics = self._broker.statistics
+        types = statistics.queues.values()
+        disk = sum(of.disk_reads for of in types), sum(of.disk_writes for of in types)
+        return _of_channel(statistics.channels()) + disk + lengths + statistics.churn.values()
+
+    def _sample(self, of: Remembered, kind: Kind, slot: int, row: Row) -> None:
+        series: Series | None = of.history
+        if series is None:
+            if not any(row):
+                return
+            series = of.history = Series(kind)
+            if not self.slot:
+                series.begin(row)
+        series.sample(slot, row)
+        self.bytes += series.size
+        self._by_age.setdefault(series.changed, []).append(series)
+
+    def _forget(self) -> Iterator[None]:
+        """Let those forget their past that have not changed for longest, until all take no more than they may."""
+        by_age, self._by_age = self._by_age, {}
+        for age in sorted(by_age):
+            for series in by_age[age]:
+                if self.bytes <= self._bytes_max:
+                    return
+                self.bytes -= series.size
+                series.forget()
+                yield from self._pause()
+
+    def _pause(self) -> Iterator[None]:
+        """A step is over if it has taken its time."""
+        if perf_counter() > self._until:
+            yield
+            self._until = perf_counter() + self._step_seconds
+
+
+def _sum(row: Row, other: Row) -> Row:
+    return tuple(map(add, row, other))
