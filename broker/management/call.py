@@ -22,6 +22,9 @@ from broker.management.columns import chosen
 from broker.management.insight.listeners import Listeners
 from broker.management.list_query import ListQuery, read_list_query
 from broker.management.segment_files import SegmentFiles
+from broker.management.statistics.history import History
+from broker.management.statistics.past import Past
+from broker.management.statistics.windows import read_ages
 from broker.management.visitor import SCOPE_KEY, Visitor
 from broker.session.direct_session import DirectSession, Refused
 from broker.session.registry import Registry
@@ -53,13 +56,19 @@ class Management:
     """What the API works on. `status` is how the process does: see `Administration`."""
 
     def __init__(
-        self, registry: Registry, administration: Administration, segments: SegmentFiles, settings: ManagementSettings
+        self,
+        registry: Registry,
+        administration: Administration,
+        segments: SegmentFiles,
+        settings: ManagementSettings,
+        history: History,
     ) -> None:
         self.broker = registry.broker
         self.registry = registry
         self.administration = administration
         self.segments = segments
         self.settings = settings
+        self.history = history
         self.bodies = Bodies(settings.body_bytes_max)
         self.listeners = Listeners()
 
@@ -109,6 +118,11 @@ class Call:
     def chosen(self, row: dict[str, Any]) -> Any:
         """Of one thing, the columns that are wanted; an empty list where nothing is left, as in RabbitMQ."""
         return chosen(row, self.list_query().columns)
+
+    @property
+    def past(self) -> Past:
+        """What was counted in the past, and which samples of it are asked for. Raises Problem 400."""
+        return Past(self.api.history, read_ages(self.parameters))
 
     def flag(self, name: str) -> bool:
         """A query parameter is `true`."""

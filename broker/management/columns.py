@@ -39,7 +39,8 @@ class Columns(Generic[T]):
         def row(thing: T) -> dict[str, Any]:
             found = {name: value for name, column in chosen if (value := column(thing)) is not ABSENT}
             for group, values in joint:
-                found.update(zip(group, values(thing), strict=True))
+                together = zip(group, values(thing), strict=True)
+                found.update((name, value) for name, value in together if value is not ABSENT)
             return found
 
         if not paths or (not joint and all(len(path) == 1 for path in paths)):

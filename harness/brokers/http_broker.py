@@ -15,6 +15,7 @@ from broker.entities.scheduling.future import Future
 from broker.management.application import application
 from broker.management.call import Management
 from broker.management.segment_files import SegmentFiles
+from broker.management.statistics.history import History
 from broker.server.http.asgi_exchange import Application
 from broker.server.http.http_services import management_settings
 from broker.session.registry import Registry
@@ -107,7 +108,8 @@ def event_log_application(registry: Registry, directory: Path) -> Application:
         status=dict,
         process=StillProcess(),
     )
-    api = Management(registry, administration, SegmentFiles(directory, 2), management_settings(Config()))
+    segments = SegmentFiles(directory, 2)
+    api = Management(registry, administration, segments, management_settings(Config()), History(registry))
     return application(api)
 
 

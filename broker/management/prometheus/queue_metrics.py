@@ -55,6 +55,8 @@ def _depth(placed: Placed) -> Values:
 CONSUMERS = Measure("queue_consumers", GAUGE, "Consumers")
 PUBLISHED = Measure("queue_messages_published_total", COUNTER, "Messages of clients that reached the queue")
 DETAILS = (
+    Measure("queue_consumer_capacity", GAUGE, "Part of the time in which consumers took what there was", summed=False),
+    Measure("queue_consumer_utilisation", GAUGE, "The same", summed=False),
     Measure("queue_messages_ram", GAUGE, "Messages of which anything is in memory"),
     Measure("queue_messages_ram_bytes", GAUGE, "Bytes of their bodies"),
     Measure("queue_messages_ready_ram", GAUGE, "Ready messages of which anything is in memory"),
@@ -77,6 +79,8 @@ def _details(placed: Placed) -> Values:
     in_it = depth(queue)
     return (
         len(queue.consumers),
+        queue.consumers.capacity,
+        queue.consumers.capacity,
         in_it.messages_ram,
         in_it.message_bytes_ram,
         in_it.messages_ready_ram,

@@ -68,7 +68,7 @@ def _closed(call: Call, connections: Iterable[Connection]) -> Response:
 
 
 def _columns(call: Call, without_tls: str | None) -> Columns[Connection]:
-    return connection_columns(call.api.settings.node, without_tls=without_tls)
+    return connection_columns(call.api.settings.node, call.past, without_tls=without_tls)
 
 
 def _open(call: Call) -> list[Connection]:
@@ -136,14 +136,19 @@ async def show_channel(call: Call) -> Response:
 def _shown(call: Call, channel: Channel) -> Response:
     if not (call.account.monitors or channel.connection.user == call.account.name):
         raise denied(call.account.name, "User not authorised to access object")
-    return in_json(channel_columns(call.api.settings.node, single=True).row(channel, call.list_query().columns))
+    return in_json(_channel_columns(call, single=True).row(channel, call.list_query().columns))
 
 
 async def _channels(call: Call, connections: list[Connection], *, paged: bool) -> Response:
     _assert_statistics(call)
     channels = [channel for connection in connections for channel in connection.channels.values()]
-    columns = channel_columns(call.api.settings.node)
-    return await list_answer(channels, columns, call.list_query(paged=paged), channel_name, channel_order)
+    return await list_answer(
+        channels, _channel_columns(call), call.list_query(paged=paged), channel_name, channel_order
+    )
+
+
+def _channel_columns(call: Call, *, single: bool = False) -> Columns[Channel]:
+    return channel_columns(call.api.settings.node, call.past, single=single)
 
 
 def _assert_statistics(call: Call) -> None:

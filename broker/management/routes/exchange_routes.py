@@ -26,12 +26,12 @@ async def list_exchanges(call: Call) -> Response:
     exchanges: list[ExchangeOf] = []
     for vhost in call.vhosts():
         exchanges += await mapped(partial(ExchangeOf, vhost.name), list(vhost.exchanges.values()))
-    return await list_answer(exchanges, exchange_columns(), query, exchange_name, exchange_order)
+    return await list_answer(exchanges, exchange_columns(call.past), query, exchange_name, exchange_order)
 
 
 async def show_exchange(call: Call) -> Response:
     """One exchange."""
-    row = exchange_columns().row(ExchangeOf(call.vhost.name, exchange_of(call)))
+    row = exchange_columns(call.past).row(ExchangeOf(call.vhost.name, exchange_of(call)))
     return in_json(call.chosen(row | {"incoming": [], "outgoing": []}))
 
 

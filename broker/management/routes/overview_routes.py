@@ -30,13 +30,26 @@ async def overview(call: Call) -> Response:
     if call.flag("disable_stats"):
         row |= {"node": api.settings.node, "object_totals": _brief_totals(call)}
     else:
-        row |= {"object_totals": _object_totals(call), "queue_totals": await _queue_totals(_vhosts(call))}
-        row["statistics_db_event_queue"] = 0
+        row |= await _statistics(call)
         if monitors:
             node, status = api.settings.node, api.status()
             row |= {"node": node, "listeners": listeners(status, node)}
             row["contexts"] = [{"node": node, "ssl_opts": [], **context} for context in contexts(status)]
     return in_json(call.chosen(row))
+
+
+async def _statistics(call: Call) -> dict[str, Any]:
+    """What there is, and what was done; of the virtual hosts that a user sees who does not monitor."""
+    history, ages = call.past
+    seen = None if call.account.monitors else call.vhosts()
+    totals = await _queue_totals(_vhosts(call))
+    return {
+        "message_stats": history.overview_stats(seen, ages),
+        "churn_rates": history.churn_rates(ages),
+        "queue_totals": totals | history.overview_lengths(seen, ages) if totals else {},
+        "object_totals": _object_totals(call),
+        "statistics_db_event_queue": 0,
+    }
 
 
 def _identity(call: Call) -> dict[str, Any]:
@@ -124,7 +137,7 @@ async def _node(call: Call) -> Any:
     if call.flag("disable_stats"):
         row: dict[str, Any] = {"name": call.api.settings.node, "running": True, "type": "disc"}
     else:
-        row = node_row(call.api)
+        row = node_row(call.api, call.past.ages)
     if call.flag("memory"):
         row["memory"] = await memory_row(call.api)
     return call.chosen(row)
@@ -154,6 +167,7 @@ async def list_login_attempts(call: Call) -> Response:
                 "auth_attempts_succeeded": logins.succeeded,
             }
             for protocol, logins in call.broker.statistics.logins.items()
+            if logins.succeeded or logins.failed
         ]
     )
 
@@ -172,6 +186,14 @@ async def reset_login_attempts(call: Call) -> Response:
     return empty(204)
 
 
+async def reset_statistics(call: Call) -> Response:
+    """Forget all samples. What was counted stays."""
+    if "node" in call.names:
+        _assert_here(call)
+    await call.api.history.forget()
+    return empty(204)
+
+
 def _assert_here(call: Call) -> None:
     if call.names["node"] != call.api.settings.node:
         raise not_found()
@@ -183,6 +205,8 @@ RESOURCES: list[Resource] = [
     resource("/api/nodes/{node}", GET=(Tag.MONITORING, show_node)),
     resource("/api/nodes/{node}/memory", GET=(Tag.MONITORING, show_memory)),
     resource("/api/nodes/{node}/memory/relative", GET=(Tag.MONITORING, show_relative_memory)),
+    resource("/api/reset", DELETE=(Tag.ADMINISTRATOR, reset_statistics)),
+    resource("/api/reset/{node}", DELETE=(Tag.ADMINISTRATOR, reset_statistics)),
     resource(
         "/api/auth/attempts/{node}",
         GET=(Tag.MONITORING, list_login_attempts),

@@ -17,7 +17,13 @@ from broker.management.columns import Columns
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns
-from broker.management.rows.queue_columns import QueueOf, queue_columns, queue_name, queue_order
+from broker.management.rows.queue_columns import (
+    QueueOf,
+    queue_columns,
+    queue_columns_without_statistics,
+    queue_name,
+    queue_order,
+)
 from broker.wire import methods
 
 ACTIONS = ("sync", "cancel_sync")
@@ -49,7 +55,9 @@ def _consumers(call: Call, listed: QueueOf) -> list[dict[str, Any]]:
 
 def _columns(call: Call) -> Columns[QueueOf]:
     node = call.api.settings.node
-    return queue_columns(node, statistics=not call.flag("disable_stats"), totals=call.flag("enable_queue_totals"))
+    if call.flag("disable_stats"):
+        return queue_columns_without_statistics(node, totals=call.flag("enable_queue_totals"))
+    return queue_columns(node, call.past)
 
 
 def queue_of(call: Call) -> Queue:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from broker.management.columns import Columns
+from broker.management.columns import ABSENT, Columns
 from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns
+from broker.management.statistics.past import Past, moment
 from broker.session.channel.channel import Channel
 
 
@@ -20,16 +21,19 @@ def channel_order(channel: Channel) -> tuple[str, str, int]:
     return channel.vhost.name, str(channel.connection.peer), channel.number
 
 
-def channel_columns(node: str, *, single: bool = False) -> Columns[Channel]:
+def channel_columns(node: str, past: Past, *, single: bool = False) -> Columns[Channel]:
     """What is shown of channels. A `single` one has its consumers, too."""
+    history, ages = past
     return Columns(
         {
             "acks_uncommitted": acks_uncommitted,
             "confirm": lambda channel: channel.confirms is not None,
             "connection_details": _connection_details,
             "consumer_count": lambda channel: len(channel.consumers),
-            **({"consumer_details": _consumer_details(node)} if single else {}),
+            **(_of_single(node) if single else {}),
             "global_prefetch_count": lambda channel: channel.prefetch_all,
+            "idle_since": lambda channel: moment(history.channel_idle_since(channel)),
+            "message_stats": lambda channel: history.channel_stats(channel, ages) or ABSENT,
             "messages_unacknowledged": lambda channel: len(channel.deliveries.unacked),
             "messages_uncommitted": messages_uncommitted,
             "messages_unconfirmed": lambda channel: channel.confirms.unanswered if channel.confirms else 0,
@@ -63,8 +67,13 @@ def _connection_details(channel: Channel) -> dict[str, Any]:
     return {"name": str(peer), "peer_host": peer.host, "peer_port": peer.port}
 
 
-def _consumer_details(node: str) -> Callable[[Channel], list[dict[str, Any]]]:
-    columns = consumer_columns(node)
-    return lambda channel: [
-        columns.row(ConsumerOf(channel.vhost.name, consumer)) for consumer in channel.consumers.values()
-    ]
+def _of_single(node: str) -> dict[str, Callable[[Channel], Any]]:
+    """Its consumers; what it publishes to each exchange, and gets from each queue, is not counted."""
+    row = consumer_columns(node).view()
+    return {
+        "consumer_details": lambda channel: [
+            row(ConsumerOf(channel.vhost.name, consumer)) for consumer in channel.consumers.values()
+        ],
+        "deliveries": lambda channel: [],
+        "publishes": lambda channel: [],
+    }

@@ -8,6 +8,7 @@ from typing import Any
 from broker.admin.json_tables import plain
 from broker.management.columns import ABSENT, Columns
 from broker.management.rows.tls_row import TLS_COLUMNS
+from broker.management.statistics.past import Past
 from broker.session.connection import Connection
 from broker.session.login.phase import Phase
 from broker.wire.field_tables import Table
@@ -37,8 +38,13 @@ def brief_columns(node: str) -> Columns[Connection]:
     )
 
 
-def connection_columns(node: str, *, without_tls: str | None) -> Columns[Connection]:
+def connection_columns(node: str, past: Past, *, without_tls: str | None) -> Columns[Connection]:
     """All that is shown of connections. `without_tls` stands for what TLS says where there is none."""
+
+    def rates(connection: Connection) -> list[Any]:
+        found = past.history.connection_traffic(connection, past.ages)
+        return [found.get(name, ABSENT) for name in RATES]
+
     return Columns(
         {
             "auth_mechanism": lambda connection: connection.mechanism,
@@ -68,8 +74,12 @@ def connection_columns(node: str, *, without_tls: str | None) -> Columns[Connect
             "user_provided_name": lambda connection: given_name(connection.client_properties),
             "user_who_performed_action": lambda connection: connection.user,
             "vhost": lambda connection: connection.vhost_name,
-        }
+        },
+        {RATES: rates},
     )
+
+
+RATES = ("recv_oct_details", "send_oct_details")
 
 
 def connection_state(connection: Connection) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from broker.admin.json_tables import plain
 from broker.entities.exchanges.exchange import Exchange
 from broker.management.columns import ABSENT, Columns
+from broker.management.statistics.past import Past
 
 
 class ExchangeOf(NamedTuple):
@@ -26,8 +27,9 @@ def exchange_name(listed: ExchangeOf) -> str:
     return listed.exchange.name
 
 
-def exchange_columns() -> Columns[ExchangeOf]:
-    """The columns of exchanges."""
+def exchange_columns(past: Past) -> Columns[ExchangeOf]:
+    """The columns of exchanges, with what was counted of them."""
+    history, ages = past
     return Columns(
         {
             "name": lambda listed: listed.exchange.name,
@@ -38,6 +40,7 @@ def exchange_columns() -> Columns[ExchangeOf]:
             "internal": lambda listed: listed.exchange.internal,
             "arguments": lambda listed: plain(listed.exchange.arguments),
             "policy": lambda listed: _policy(listed.exchange),
+            "message_stats": lambda listed: history.exchange_stats(listed.exchange, ages) or ABSENT,
             "messages_delayed": lambda listed: _delayed(listed.exchange),
         }
     )

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
 from typing import Any
 
 import trio
 
+from broker.admin.administration import Administration
 from broker.entities.exchanges.exchange_type_table import DELAYED_TYPE, ROUTERS
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.management.call import Management
 from broker.management.rows import process_facts
 from broker.management.rows.listener_rows import contexts
+from broker.management.statistics.windows import NO_SAMPLES, Ages
 from broker.session.login.sasl import EXTERNAL
 
 PLUGINS = (
@@ -54,9 +55,10 @@ def _mechanisms(api: Management) -> list[dict[str, Any]]:
     return [{"name": name, "description": text, "enabled": name in enabled} for name, text in MECHANISMS.items()]
 
 
-def node_row(api: Management) -> dict[str, Any]:
+def node_row(api: Management, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
     """The node, with what it has done since its start."""
-    status, alarms, statistics = api.status(), api.broker.alarms, api.broker.statistics
+    administration, alarms = api.administration, api.broker.alarms
+    status = administration.status()
     return {
         "applications": applications(api),
         "auth_mechanisms": _mechanisms(api),
@@ -64,7 +66,6 @@ def node_row(api: Management) -> dict[str, Any]:
         "config_files": [],
         "contexts": contexts(status),
         "db_dir": status["data_directory"],
-        "disk_free": status["disk"]["free_bytes"],
         "disk_free_alarm": alarms.is_raised(DISK),
         "disk_free_limit": status["disk"]["limit_bytes"],
         "enabled_plugins": list(PLUGINS),
@@ -73,8 +74,6 @@ def node_row(api: Management) -> dict[str, Any]:
         "mem_alarm": alarms.is_raised(MEMORY),
         "mem_calculation_strategy": "rss",
         "mem_limit": status["memory"]["limit_bytes"],
-        "msg_store_write_count": sum(totals.disk_writes for totals in statistics.queues.values()),
-        "mem_used": status["memory"]["used_bytes"],
         "metrics_gc_queue_length": {},
         "name": api.settings.node,
         "net_ticktime": 0,
@@ -85,47 +84,54 @@ def node_row(api: Management) -> dict[str, Any]:
         "rates_mode": api.settings.rates_mode,
         "running": True,
         "sockets_total": status["sockets"]["limit"],
-        "sockets_used": status["sockets"]["used"],
         "type": "disc",
         "uptime": int(status["uptime_seconds"] * 1000),
-        **statistics.churn.values()._asdict(),
-        **process_row(),
-        **store_row(status["store_io"]),
+        **process_limits(),
+        **node_figures(administration),
+        **api.broker.statistics.churn.values()._asdict(),
+        **api.history.node_details(ages),
     }
 
 
-def store_row(sums: Mapping[str, Any]) -> dict[str, Any]:
-    """What the message store has done to its file; average times are milliseconds."""
-    return {
-        "io_read_avg_time": _average(sums["read_seconds"], sums["reads"]),
-        "io_read_bytes": sums["read_bytes"],
-        "io_read_count": sums["reads"],
-        "io_sync_avg_time": _average(sums["sync_seconds"], sums["syncs"]),
-        "io_sync_count": sums["syncs"],
-        "io_write_avg_time": _average(sums["write_seconds"], sums["writes"]),
-        "io_write_bytes": sums["written_bytes"],
-        "io_write_count": sums["writes"],
-        "msg_store_read_count": sums["read_messages"],
+def node_figures(administration: Administration) -> dict[str, float]:
+    """What the node takes and has done, of which a history is kept. Average times are milliseconds."""
+    status, threads = administration.status(), process_facts.threads()
+    io = status["store_io"]
+    figures = {
+        "context_switches": process_facts.context_switches(),
+        "disk_free": status["disk"]["free_bytes"],
+        "fd_used": process_facts.open_files(),
+        "gc_num": process_facts.collections(),
+        "io_read_avg_time": _average(io["read_seconds"], io["reads"]),
+        "io_read_bytes": io["read_bytes"],
+        "io_read_count": io["reads"],
+        "io_sync_avg_time": _average(io["sync_seconds"], io["syncs"]),
+        "io_sync_count": io["syncs"],
+        "io_write_avg_time": _average(io["write_seconds"], io["writes"]),
+        "io_write_bytes": io["written_bytes"],
+        "io_write_count": io["writes"],
+        "mem_used": status["memory"]["used_bytes"],
+        "msg_store_read_count": io["read_messages"],
+        "msg_store_write_count": sum(of.disk_writes for of in administration.broker.statistics.queues.values()),
+        "proc_used": threads and threads.used,
+        "sockets_used": status["sockets"]["used"],
     }
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def process_limits() -> dict[str, int]:
+    """What the process may take, and how much waits for the event loop."""
+    threads = process_facts.threads()
+    limits = {
+        "fd_total": process_facts.open_files_limit(),
+        "proc_total": threads and threads.limit,
+        "run_queue": trio.lowlevel.current_statistics().tasks_runnable,
+    }
+    return {name: value for name, value in limits.items() if value is not None}
 
 
 def _average(seconds: float, count: int) -> float:
     return 1000 * seconds / count if count else 0.0
-
-
-def process_row() -> dict[str, Any]:
-    """What the system and Python say of the process."""
-    threads = process_facts.threads()
-    facts = {
-        "context_switches": process_facts.context_switches(),
-        "fd_total": process_facts.open_files_limit(),
-        "fd_used": process_facts.open_files(),
-        "gc_num": process_facts.collections(),
-        "proc_total": threads and threads.limit,
-        "proc_used": threads and threads.used,
-        "run_queue": trio.lowlevel.current_statistics().tasks_runnable,
-    }
-    return {name: value for name, value in facts.items() if value is not None}
 
 
 def applications(api: Management) -> list[dict[str, str]]:

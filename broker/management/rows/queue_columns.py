@@ -13,6 +13,7 @@ from broker.entities.queues.depth import Depth, depth
 from broker.entities.queues.queue import Queue
 from broker.management.columns import ABSENT, Columns
 from broker.management.rows.queue_statistics import STATISTICS, TOTALS
+from broker.management.statistics.past import Past, moment
 from broker.session.connection import Connection
 
 
@@ -36,12 +37,29 @@ def queue_name(listed: QueueOf) -> str:
     return listed.queue.name
 
 
-def queue_columns(node: str, *, statistics: bool = True, totals: bool = False) -> Columns[QueueOf]:
-    """The columns of queues on this node. Without `statistics` few are left; with `totals` messages are among them."""
+def queue_columns(node: str, past: Past) -> Columns[QueueOf]:
+    """The columns of queues on this node, with what was counted of them."""
+    history, ages = past
+    table: dict[str, Column] = {
+        **_declared(node),
+        "state": _running,
+        **_status(node),
+        **_of(TOTALS),
+        **_of(STATISTICS),
+        "idle_since": lambda listed: moment(history.queue_idle_since(listed.queue)),
+        "message_stats": lambda listed: history.queue_stats(listed.queue, ages) or ABSENT,
+    }
+
+    def lengths(listed: QueueOf) -> list[Any]:
+        found = history.queue_lengths(listed.queue, ages)
+        return [found.get(name, ABSENT) for name in LENGTHS]
+
+    return Columns(table, {OTHER_FIELDS: _other_fields, LENGTHS: lengths})
+
+
+def queue_columns_without_statistics(node: str, *, totals: bool = False) -> Columns[QueueOf]:
+    """The few columns that are left then; with `totals` messages are among them."""
     declared = _declared(node)
-    if statistics:
-        table = {**declared, "state": _running, **_status(node), **_of(TOTALS), **_of(STATISTICS)}
-        return Columns(table, {OTHER_FIELDS: _other_fields})
     policy: dict[str, Column] = {"policy": lambda listed: _policy_name(listed.queue.policies.policy) or ABSENT}
     if totals:
         return Columns({**declared, **policy, "state": _running, **_of(TOTALS)})
@@ -52,6 +70,7 @@ def _running(_: QueueOf) -> str:
     return "running"
 
 
+LENGTHS = tuple(f"{name}_details" for name in TOTALS)
 OTHER_FIELDS = Depth._fields[len(TOTALS) :]
 """What is known of a queue's messages beyond the totals."""
 

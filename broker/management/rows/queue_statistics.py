@@ -19,6 +19,8 @@ TOTALS: dict[str, Callable[[Queue], Any]] = {
 """The first fields of `Depth`, each by itself; all that is shown where statistics are disabled."""
 
 STATISTICS: dict[str, Callable[[Queue], Any]] = {
+    "consumer_capacity": lambda queue: queue.consumers.capacity,
+    "consumer_utilisation": lambda queue: queue.consumers.capacity,
     "head_message_timestamp": lambda queue: head_timestamp(queue) if queue.type is CLASSIC else ABSENT,
     "messages_dlx": lambda queue: len(queue.dead_letters) if isinstance(queue, QuorumQueue) else ABSENT,
     "message_bytes_dlx": lambda queue: queue.dead_letters.bytes if isinstance(queue, QuorumQueue) else ABSENT,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from broker.entities.vhosts.vhost import VHost
-from broker.management.columns import Columns
+from broker.management.columns import ABSENT, Columns
+from broker.management.statistics.past import Past
 
 
 class VHostFigures(NamedTuple):
@@ -20,9 +22,10 @@ UNDEFINED = "undefined"
 """RabbitMQ's word for no default queue type."""
 
 
-def vhost_columns(node: str, *, statistics: bool) -> Columns[VHostFigures]:
-    """The columns of virtual hosts, with or without their messages and bytes."""
-    said = {
+def vhost_columns(node: str, past: Past, *, statistics: bool) -> Columns[VHostFigures]:
+    """The columns of virtual hosts, with or without their messages and bytes, and what was counted of them."""
+    history, ages = past
+    said: dict[str, Callable[[VHostFigures], Any]] = {
         "name": lambda each: each.vhost.name,
         "description": lambda each: each.vhost.description.description,
         "tags": lambda each: list(each.vhost.description.tags),
@@ -31,16 +34,28 @@ def vhost_columns(node: str, *, statistics: bool) -> Columns[VHostFigures]:
         "tracing": lambda each: each.vhost.traced,
         "cluster_state": lambda each: {node: "running"},
     }
-    messages = {
+    messages: dict[str, Callable[[VHostFigures], Any]] = {
         "messages": lambda each: each.ready + each.unacked,
         "messages_ready": lambda each: each.ready,
         "messages_unacknowledged": lambda each: each.unacked,
     }
-    traffic = {
-        "recv_oct": lambda each: each.vhost.statistics.traffic().recv_oct,
-        "send_oct": lambda each: each.vhost.statistics.traffic().send_oct,
-    }
-    return Columns(said | (messages | traffic if statistics else {}))
+    if not statistics:
+        return Columns(said)
+    messages["message_stats"] = lambda each: history.vhost_stats(each.vhost, ages) or ABSENT
+
+    def lengths(each: VHostFigures) -> list[Any]:
+        found = history.vhost_lengths(each.vhost, ages)
+        return [found.get(name, ABSENT) for name in LENGTHS]
+
+    def traffic(each: VHostFigures) -> list[Any]:
+        found = history.vhost_traffic(each.vhost, ages)
+        return [found.get(name, ABSENT) for name in TRAFFIC]
+
+    return Columns(said | messages, {LENGTHS: lengths, TRAFFIC: traffic})
+
+
+LENGTHS = ("messages_details", "messages_ready_details", "messages_unacknowledged_details")
+TRAFFIC = ("recv_oct", "recv_oct_details", "send_oct", "send_oct_details")
 
 
 def _metadata(vhost: VHost) -> dict[str, Any]:

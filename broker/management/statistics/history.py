@@ -35,6 +35,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+import trio
+
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import VHost
@@ -59,6 +61,11 @@ class History:
         """Keep it, for ever; with rates_mode none there is none."""
         if self._rates:
             await self.sampler.run()
+
+    async def forget(self) -> None:
+        """Begin anew, because an operator wants it: samples go, what was counted stays."""
+        for _ in self.sampler.forget_all():
+            await trio.lowlevel.checkpoint()
 
     # message_stats
 

@@ -157,6 +157,25 @@ class Sampler:
                 series.forget()
                 yield from self._pause()
 
+    def forget_all(self) -> Iterator[None]:
+        """Let everything forget its past, in steps. What was counted stays."""
+        self._until = perf_counter() + self._step_seconds
+        for remembered in self._everything():
+            series: Series | None = remembered.history
+            if series is not None:
+                series.forget()
+            yield from self._pause()
+
+    def _everything(self) -> Iterator[Remembered]:
+        yield from (self.broker, self.node)
+        for vhost in list(self._broker.vhosts.values()):
+            yield vhost.statistics
+            yield from (queue.counters for queue in list(vhost.queues.values()))
+            yield from (exchange.counters for exchange in list(vhost.exchanges.values()))
+        for connection in list(self._registry.connections):
+            yield connection.traffic
+            yield from (channel.counters for channel in list(connection.channels.values()))
+
     def _pause(self) -> Iterator[None]:
         """A step is over if it has taken its time."""
         if perf_counter() > self._until:

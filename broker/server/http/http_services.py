@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from functools import partial
 
 import trio
 
@@ -13,7 +14,9 @@ from broker.management.application import application
 from broker.management.call import Management, ManagementSettings
 from broker.management.prometheus.metrics_application import MetricsApplication
 from broker.management.prometheus.scrapes import Scrapes
+from broker.management.rows.node_row import node_figures
 from broker.management.segment_files import SegmentFiles
+from broker.management.statistics.history import History
 from broker.server.http.http_server import WebServer
 from broker.server.net.tls_context import Security
 from broker.session.registry import Registry
@@ -26,7 +29,10 @@ class HttpServices:
         self, config: Config, registry: Registry, administration: Administration, nursery: trio.Nursery
     ) -> None:
         segments = SegmentFiles(config.events_directory, config.http.reads_max)
-        self.management = Management(registry, administration, segments, management_settings(config))
+        settings = management_settings(config)
+        history = History(registry, partial(node_figures, administration), rates_mode=settings.rates_mode)
+        nursery.start_soon(history.run)
+        self.management = Management(registry, administration, segments, settings, history)
         self._management = WebServer(config.http, application(self.management), nursery)
         scrapes = Scrapes(self.management, per_object_by_default=config.prometheus.return_per_object_metrics)
         self._prometheus = WebServer(config.http, MetricsApplication(scrapes), nursery)

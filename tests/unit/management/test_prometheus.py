@@ -155,6 +155,9 @@ def test_types_and_labels_are_rabbitmqs(site: Site) -> None:
             assert {tuple(sample.labels) for sample in each[name].samples} == {tuple(sorted(labels))}, name
     assert {kind for name, kind in ((name, whole[name].type) for name in whole) if "alarms" in name} == {"unknown"}
     assert not any("alarms" in name for name in each)
+    for name in ("consumer_capacity", "consumer_utilisation"):
+        assert values(each[f"rabbitmq_queue_{name}"])["quorum", "/"] <= 1
+        assert f"rabbitmq_queue_{name}" not in whole, "no sum of parts"
     summed = {name: sum(values(each[name]).values()) for name in types(OF_QUEUES) if "disk" not in name}
     assert summed == {name: values(whole[name])[()] for name in summed}
 

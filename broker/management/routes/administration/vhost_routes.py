@@ -19,13 +19,13 @@ from broker.management.rows.vhost_row import UNDEFINED, VHostFigures, vhost_colu
 async def list_vhosts(call: Call) -> Response:
     """The virtual hosts that the user may know of, or a page of them."""
     listed = [vhost for name, vhost in sorted(call.broker.vhosts.items()) if call.account.lists(name)]
-    columns = vhost_columns(call.api.settings.node, statistics=_wants_statistics(call))
+    columns = vhost_columns(call.api.settings.node, call.past, statistics=_wants_statistics(call))
     return await list_answer(await _figures(call, listed), columns, call.list_query(paged=True), _name)
 
 
 async def show_vhost(call: Call) -> Response:
     """One virtual host."""
-    columns = vhost_columns(call.api.settings.node, statistics=_wants_statistics(call))
+    columns = vhost_columns(call.api.settings.node, call.past, statistics=_wants_statistics(call))
     (figures,) = await _figures(call, [call.vhost])
     return in_json(call.chosen(columns.row(figures)))
 
