@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from functools import partial
+from importlib import import_module
 
 import trio
 
@@ -12,14 +13,15 @@ from broker.admin.administration import Administration
 from broker.config import Config
 from broker.management.application import application
 from broker.management.call import Management, ManagementSettings
-from broker.management.prometheus.metrics_application import MetricsApplication
-from broker.management.prometheus.scrapes import Scrapes
 from broker.management.rows.node_row import node_figures
 from broker.management.segment_files import SegmentFiles
 from broker.management.statistics.history import History
+from broker.server.http.asgi_exchange import Application, Message, Receive, Send
 from broker.server.http.http_server import WebServer
 from broker.server.net.tls_context import Security
 from broker.session.registry import Registry
+
+METRICS = "broker.management.prometheus.scrapes"
 
 
 class HttpServices:
@@ -34,8 +36,9 @@ class HttpServices:
         nursery.start_soon(history.run)
         self.management = Management(registry, administration, segments, settings, history)
         self._management = WebServer(config.http, application(self.management), nursery)
-        scrapes = Scrapes(self.management, per_object_by_default=config.prometheus.return_per_object_metrics)
-        self._prometheus = WebServer(config.http, MetricsApplication(scrapes), nursery)
+        self._per_object_by_default = config.prometheus.return_per_object_metrics
+        self._metrics: Application | None = None
+        self._prometheus = WebServer(config.http, self._answer_scrape, nursery)
 
     def listen_management(self, listener: socket.socket, security: Security | None) -> None:
         """Serve the API and the web page on a socket."""
@@ -44,6 +47,17 @@ class HttpServices:
     def listen_prometheus(self, listener: socket.socket, security: Security | None) -> None:
         """Serve metrics on a socket."""
         self._prometheus.listen(listener, security)
+
+    async def _answer_scrape(self, scope: Message, receive: Receive, send: Send) -> None:
+        """What metrics need is loaded with the first scrape: a broker that nothing scrapes saves 2 MiB."""
+        if self._metrics is None:
+            await trio.to_thread.run_sync(import_module, METRICS)
+            from broker.management.prometheus.metrics_application import MetricsApplication
+            from broker.management.prometheus.scrapes import Scrapes
+
+            scrapes = Scrapes(self.management, per_object_by_default=self._per_object_by_default)
+            self._metrics = MetricsApplication(scrapes)
+        await self._metrics(scope, receive, send)
 
 
 def management_settings(config: Config) -> ManagementSettings:
