@@ -70,7 +70,7 @@ class Target:
 
     def run_stopped(self, command: str, **arguments: object) -> Any:
         """Carry out a command on the stores of a stopped broker. Raises AdministrationError and storage errors."""
-        from broker.server.offline import run
+        from broker.server.offline.offline_commands import run
 
         return run(self.config, command, arguments)
 

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import trio
 
 from broker.config import Config
-from broker.entities.queues.event_recording import BOOT, QUEUED, SNAPSHOT, STOP, Recorder, name_bytes, steps
+from broker.entities.queues.events.event_recording import BOOT, QUEUED, SNAPSHOT, STOP, Recorder, name_bytes, steps
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.entities.vhosts.broker import Broker

@@ -21,7 +21,7 @@ from broker.admin.protocol import AdministrationError
 from broker.admin.settings.policy_check import checked
 from broker.config import Config
 from broker.entities.exchanges.exchange import Binding, Destination
-from broker.entities.queues.event_recording import Recorder
+from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.clock import SteadyClock

@@ -12,7 +12,7 @@ import lmdb
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.messages.message import Entry, Message, route_of
 from broker.entities.queues.consumers import UNLIMITED, Consumer
-from broker.entities.queues.event_recording import Recorder
+from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.queues.ready_messages import Window
 from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace

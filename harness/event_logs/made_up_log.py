@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from broker.entities.queues.event_recording import (
+from broker.entities.queues.events.event_recording import (
     ACK,
     BOOT,
     CONFIRM,

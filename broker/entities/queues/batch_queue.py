@@ -11,7 +11,7 @@ from broker.entities.scheduling.future import Future
 from storage.batch import SealedBatch, Waiter, WriteBatch
 
 if TYPE_CHECKING:
-    from broker.entities.queues.event_recording import Recorder
+    from broker.entities.queues.events.event_recording import Recorder
 
 
 SEALED_MAX = 2

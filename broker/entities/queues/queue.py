@@ -16,7 +16,7 @@ from broker.entities.arguments.queue_arguments import QueueArguments, parse
 from broker.entities.arguments.queue_types import QueueType, type_of
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.consumers import Consumers, Outlet
-from broker.entities.queues.queue_events import QueueEvents
+from broker.entities.queues.events.queue_events import QueueEvents
 from broker.entities.queues.queue_limits import GONE, Unlimited
 from broker.entities.queues.ready_messages import Window
 from broker.entities.statistics.counters import QueueCounters
@@ -25,7 +25,7 @@ from storage.batch import COUNTER_BITS, LaneState
 
 if TYPE_CHECKING:
     from broker.entities.queues.batch_queue import BatchQueue
-    from broker.entities.queues.event_recording import Recorder
+    from broker.entities.queues.events.event_recording import Recorder
     from broker.entities.scheduling.background_work import BackgroundWork
     from broker.entities.scheduling.future import Future
     from broker.entities.scheduling.timers import Timers

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from broker.entities.arguments.queue_types import QueueType
 from broker.entities.queues.batch_queue import BatchQueue
-from broker.entities.queues.event_recording import Recorder
+from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.queue_store import MessageSource, StorePlace
 from broker.entities.queues.ready_messages import Window

@@ -1,4 +1,4 @@
-"""Records what crosses a channel in the event log: see `broker.entities.queues.event_recording`.
+"""Records what crosses a channel in the event log: see `broker.entities.queues.events.event_recording`.
 
 A channel has a `ChannelRecorder` where events are recorded, and None elsewhere. It asks once for each batch of
 publishes or deliveries; its ledger of confirms has a `ConfirmRecorder` and does the same.
@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.event_recording import ACK, CONFIRM, DELIVER, NACK, RETURN, Recorder, name_bytes
+from broker.entities.queues.events.event_recording import ACK, CONFIRM, DELIVER, NACK, RETURN, Recorder, name_bytes
 from broker.entities.queues.queue import Queue
 from broker.wire.field_tables import Field
 from broker.wire.properties import decode_properties, encode_header

@@ -10,7 +10,7 @@ from weakref import ref
 
 import pytest
 
-from broker.entities.queues.event_recording import Recorder
+from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue
 from harness.brokers.broker_core import Core, Reader
 

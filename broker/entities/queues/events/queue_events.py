@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from broker.entities.messages.message import Entry, Message
-from broker.entities.queues.event_recording import (
+from broker.entities.queues.events.event_recording import (
     ACK,
     DEAD_LETTER,
     DECLARE,

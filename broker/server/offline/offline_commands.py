@@ -17,7 +17,7 @@ from broker.admin.protocol import AdministrationError
 from broker.config import Config
 from broker.server import directory_lock, recovery
 from broker.server.engine import Wakeup
-from broker.server.offline_check import check
+from broker.server.offline.offline_check import check
 from broker.server.recovery import DEFINITIONS_FILE, Stores
 from broker.server.serve import Server
 

@@ -1,0 +1,1 @@
+"""What happens in queues, as records for the event log."""

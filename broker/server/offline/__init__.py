@@ -1,0 +1,1 @@
+"""Commands on the stores of a broker that does not run."""
