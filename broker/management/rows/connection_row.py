@@ -104,4 +104,5 @@ def _of_tls(column: Callable[..., Any], without: str | None) -> Column:
 
 
 def given_name(properties: Table) -> Any:
+    """The name that a client has given its connection; ABSENT if it has given none."""
     return plain(properties).get("connection_name", ABSENT)

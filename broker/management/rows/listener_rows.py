@@ -35,6 +35,8 @@ def contexts(status: Mapping[str, Any]) -> list[dict[str, Any]]:
     ):
         for host, port in _addresses(status, key):
             row = {"description": description, "path": "/", "ip": host, "port": port, "cowboy_opts": "[]"}
+            if key == "metrics_listeners":
+                row["protocol"] = "'http/prometheus'"  # as Erlang writes the name
             rows.append(row | ({"ssl": "true"} if key == "https_listeners" else {}))
     return rows
 

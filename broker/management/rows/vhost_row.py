@@ -44,7 +44,7 @@ def vhost_columns(node: str, past: Past, *, statistics: bool) -> Columns[VHostFi
     messages["message_stats"] = lambda each: history.vhost_stats(each.vhost, ages) or ABSENT
 
     def lengths(each: VHostFigures) -> list[Any]:
-        found = history.vhost_lengths(each.vhost, ages)
+        found = history.overview_lengths((each.vhost,), ages)
         return [found.get(name, ABSENT) for name in LENGTHS]
 
     def traffic(each: VHostFigures) -> list[Any]:

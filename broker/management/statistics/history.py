@@ -8,8 +8,7 @@ For those who write routes:
     history.vhost_stats(vhost, ages)
     history.overview_stats(vhosts, ages)      -> of these virtual hosts together; of the broker if they are None
     history.queue_lengths(queue, ages)        -> {"messages_details": {...}, "messages_ready_details": {...}, ...}
-    history.vhost_lengths(vhost, ages)           the same of a virtual host
-    history.overview_lengths(vhosts, ages)       and for queue_totals
+    history.overview_lengths(vhosts, ages)       the same of virtual hosts together, for queue_totals
     history.connection_traffic(connection, ages) -> {"recv_oct_details": {...}, "send_oct_details": {...}}
     history.vhost_traffic(vhost, ages)           the same and the bytes: {"recv_oct": 3, "recv_oct_details": ...}
     history.churn_rates(ages)                 -> {"connection_created": 3, "connection_created_details": {...}, ...}
@@ -107,10 +106,6 @@ class History:
         """The details of the messages in a queue."""
         return self._only_details(LENGTHS, (queue.counters,), ages.lengths)
 
-    def vhost_lengths(self, vhost: VHost, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
-        """The details of the messages in a virtual host."""
-        return self.overview_lengths((vhost,), ages)
-
     def overview_lengths(self, vhosts: Sequence[VHost] | None, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
         """The details of the messages in some virtual hosts together, or in all."""
         sources = (self.sampler.broker,) if vhosts is None else [vhost.statistics for vhost in vhosts]
@@ -127,9 +122,9 @@ class History:
         return with_details(values, self._details((vhost.statistics,), ages.data_rates))
 
     def churn_rates(self, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
-        """What has come and gone, with details."""
+        """What has come and gone, with details: for the node's window, or as RabbitMQ's page asks, that of messages."""
         churn = self._broker.statistics.churn.values()._asdict()
-        return with_details(churn, self._details((self.sampler.broker,), ages.node_stats))
+        return with_details(churn, self._details((self.sampler.broker,), ages.node_stats or ages.msg_rates))
 
     def node_details(self, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
         """The details of the node's figures, and of what has come and gone."""
