@@ -6,11 +6,13 @@ What a user does the browser gets as from a mouse and a keyboard; what is shown 
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import select
 import shutil
 import subprocess
+import sys
 import tarfile
 import time
 from collections.abc import Iterator
@@ -26,6 +28,11 @@ PACKAGE = "@sparticuz/chromium@147.0.0"
 UNPACK = """const zlib = require("zlib"), fs = require("fs");
 for (const name of process.argv.slice(1))
     fs.writeFileSync(name.slice(0, -3), zlib.brotliDecompressSync(fs.readFileSync(name)));"""
+NUMBERED = (
+    "import os, sys; os.dup2(int(sys.argv[1]), 3); os.dup2(int(sys.argv[2]), 4); os.execv(sys.argv[3], sys.argv[3:])"
+)
+"""Give the ends of the pipes the numbers that the protocol has for them."""
+ABOVE = 10
 KEYS = {"Tab": 9, "Enter": 13, "Escape": 27}
 # Tests may run as root, where Chromium has no sandbox.
 OPTIONS = "--headless=new --remote-debugging-pipe --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars"
@@ -56,18 +63,18 @@ def program(found: str, cache: Path) -> tuple[str, dict[str, str]]:
 @contextmanager
 def chromium(path: str, environment: dict[str, str], profile: Path) -> Iterator[Tab]:
     """A browser with one tab, until the end of the block."""
-    to_read, ours_to_write = os.pipe()
-    ours_to_read, to_write = os.pipe()
-    numbered = ["sh", "-c", f'exec "$@" 3<&{to_read} 4>&{to_write}', "sh"]  # the protocol has these two numbers
+    (low_read, ours_to_write), (ours_to_read, low_write) = os.pipe(), os.pipe()
+    to_read, to_write = (fcntl.fcntl(end, fcntl.F_DUPFD, ABOVE) for end in (low_read, low_write))
+    command = [path, *OPTIONS.split(), f"--user-data-dir={profile}", "about:blank"]
     process = subprocess.Popen(
-        [*numbered, path, *OPTIONS.split(), f"--user-data-dir={profile}", "about:blank"],
+        [sys.executable, "-c", NUMBERED, str(to_read), str(to_write), *command],
         env=environment,
         pass_fds=(to_read, to_write),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    os.close(to_read)
-    os.close(to_write)
+    for end in (low_read, low_write, to_read, to_write):
+        os.close(end)
     try:
         yield Tab(ours_to_read, ours_to_write)
     finally:
@@ -165,7 +172,7 @@ class Tab:
             const named = (it) => it.innerText.trim() === {json.dumps(text)} && it.checkVisibility() && !it.disabled;
             const found = [...document.querySelectorAll("button, a, label")].filter(named).at(-1);
             found?.scrollIntoView({{block: "center"}});
-            const box = found?.getBoundingClientRect();
+            const box = found?.getClientRects()[0]; // of a link in two lines the first
             return box && {{x: box.x + box.width / 2, y: box.y + box.height / 2}};
         }})()""")
         for kind in ("mousePressed", "mouseReleased"):

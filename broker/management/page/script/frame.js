@@ -137,7 +137,7 @@ function foot() {
   return h(
     "div",
     { class: "side-foot" },
-    h("label", {}, "Refresh", choice(Object.entries(INTERVALS), String(interval()), chooseInterval)),
+    h("label", {}, "Refresh", choice(INTERVALS, String(interval()), chooseInterval)),
     h("label", {}, "Theme", choice(Object.entries(THEMES), theme(), setTheme)),
     h(
       "div",

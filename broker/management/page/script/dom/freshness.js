@@ -2,11 +2,16 @@
 
 const KEY = "leveret.refresh";
 
-export const INTERVALS = { 5: "5 seconds", 30: "30 seconds", 0: "Never" };
+/** Pairs of seconds, as text, and how that is said. */
+export const INTERVALS = [
+  ["5", "5 seconds"],
+  ["30", "30 seconds"],
+  ["0", "Never"],
+];
 
 export function interval() {
   const kept = localStorage.getItem(KEY);
-  return kept in INTERVALS ? Number(kept) : 5;
+  return INTERVALS.some(([seconds]) => seconds === kept) ? Number(kept) : 5;
 }
 
 export function chooseInterval(seconds) {
