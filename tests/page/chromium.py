@@ -33,6 +33,9 @@ NUMBERED = (
 )
 """Give the ends of the pipes the numbers that the protocol has for them."""
 ABOVE = 10
+STANDS_MILLISECONDS = 40
+"""What is clicked on has stayed where it is for so long."""
+SEEN = "it.checkVisibility({visibilityProperty: true})"
 KEYS = {"Tab": 9, "Enter": 13, "Escape": 27}
 # Tests may run as root, where Chromium has no sandbox.
 OPTIONS = "--headless=new --remote-debugging-pipe --no-sandbox --disable-gpu --disable-dev-shm-usage --hide-scrollbars"
@@ -128,8 +131,8 @@ class Tab:
     # What is shown
 
     def evaluate(self, expression: str) -> Any:
-        """The value of an expression in the page."""
-        answer = self.command("Runtime.evaluate", expression=expression, returnByValue=True)
+        """The value of an expression in the page; of a promise, what it comes to."""
+        answer = self.command("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, f"{expression}: {answer['exceptionDetails']}"
         return answer["result"].get("value")
 
@@ -168,25 +171,30 @@ class Tab:
 
     def click(self, text: str) -> None:
         """Click on the button, link or label with this text: the last one, which is a dialog's where there is one."""
-        place = self.await_true(f"""(() => {{
-            const named = (it) => it.innerText.trim() === {json.dumps(text)} && it.checkVisibility() && !it.disabled;
-            const found = [...document.querySelectorAll("button, a, label")].filter(named).at(-1);
-            found?.scrollIntoView({{block: "center"}});
-            const box = found?.getClientRects()[0]; // of a link in two lines the first
-            return box && {{x: box.x + box.width / 2, y: box.y + box.height / 2}};
-        }})()""")
+        place = self.await_true(f"""new Promise((found) => {{
+            const named = (it) => it.innerText.trim() === {json.dumps(text)} && {SEEN} && !it.disabled;
+            const look = () => {{
+                const it = [...document.querySelectorAll("button, a, label")].filter(named).at(-1);
+                it?.scrollIntoView({{block: "center"}});
+                const box = it?.getClientRects()[0]; // of a link in two lines the first
+                return box && {{x: box.x + box.width / 2, y: box.y + box.height / 2}};
+            }};
+            const stands = (before, now) => now && before?.x === now.x && before.y === now.y && now;
+            const before = look();
+            setTimeout(() => found(stands(before, look())), {STANDS_MILLISECONDS});
+        }})""")
         for kind in ("mousePressed", "mouseReleased"):
             self.command("Input.dispatchMouseEvent", type=kind, **place, button="left", clickCount=1)
 
     def write(self, text: str, into: str) -> None:
         """Type a text into the field that a selector finds, the last one, in place of what is in it."""
-        field = f"[...document.querySelectorAll({json.dumps(into)})].at(-1)"
+        field = f"[...document.querySelectorAll({json.dumps(into)})].filter((it) => {SEEN}).at(-1)"
         self.await_true(f"{field} && ({field}.focus(), {field}.select(), true)")
         self.command("Input.insertText", text=text)
 
     def choose(self, value: str, selector: str) -> None:
         """Choose an option of the list that a selector finds."""
-        field = f"[...document.querySelectorAll({json.dumps(selector)})].at(-1)"
+        field = f"[...document.querySelectorAll({json.dumps(selector)})].filter((it) => {SEEN}).at(-1)"
         change = f"{field}.dispatchEvent(new Event('change', {{bubbles: true}}))"
         self.await_true(f"{field} && ({field}.value = {json.dumps(value)}, {change})")
 

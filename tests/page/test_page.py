@@ -264,7 +264,7 @@ def test_tracing_shows_what_is_published(page: Site) -> None:
     page.tab.await_text("Waiting for a message…")
     client = Client.connect(page.broker.address)
     client.publish(b"seen", key="q003")
-    page.tab.await_text("published")
+    page.tab.await_true("document.querySelector('td.name')?.innerText === 'published'")
     page.tab.click("Look")
     page.tab.await_text("seen")
     client.close()

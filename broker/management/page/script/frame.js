@@ -124,13 +124,21 @@ function entry(links, text, name) {
   return link;
 }
 
+/** The virtual host that lists are of; what there is to choose changes when one is added or deleted. */
 function scope() {
-  const options = [["", "All virtual hosts"], ...session.vhosts.map((name) => [name, name])];
-  const select = choice(options, session.vhost, (name) => {
-    session.vhost = name;
-    dispatchEvent(new HashChangeEvent("hashchange"));
-  });
-  return h("div", { class: "side-scope", hidden: session.vhosts.length < 2 }, h("label", {}, "Virtual host", select));
+  const element = h("div", { class: "side-scope" });
+  const fill = () => {
+    const options = [["", "All virtual hosts"], ...session.vhosts.map((name) => [name, name])];
+    const select = choice(options, session.vhost, (name) => {
+      session.vhost = name;
+      dispatchEvent(new HashChangeEvent("hashchange"));
+    });
+    element.hidden = session.vhosts.length < 2;
+    element.replaceChildren(h("label", {}, "Virtual host", select));
+  };
+  document.addEventListener("leveret:vhosts", fill);
+  fill();
+  return element;
 }
 
 function foot() {

@@ -23,9 +23,14 @@ class Page {
     show(this.main, this.stale, ...children);
   }
 
-  /** Ask again and again; what goes wrong is said at the top. Gives what asks at once. */
+  /**
+   * Ask again and again; what goes wrong is said at the top. Gives what asks at once. Until the first answer there is only
+   * the head of the page, so that nothing moves away under the pointer.
+   */
   fresh(load) {
+    this.main.setAttribute("aria-busy", "true");
     return keepFresh(this.signal, load, (error) => {
+      this.main.removeAttribute("aria-busy");
       this.stale.hidden = error === null;
       this.stale.textContent = error?.message ?? "";
       if (error && !this.stale.isConnected) {

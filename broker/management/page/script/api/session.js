@@ -65,6 +65,7 @@ class Session {
     ]);
     this.vhosts = vhosts.map((each) => each.name);
     this.permissions = permissions;
+    document.dispatchEvent(new Event("leveret:vhosts"));
   }
 }
 

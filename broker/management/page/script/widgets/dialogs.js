@@ -1,7 +1,6 @@
 /** Dialogs: a question before something is destroyed, and forms. The browser keeps the focus inside, and Escape closes them. */
 
 import { freshId, h } from "../dom/element.js";
-import { complain } from "./notices.js";
 
 /** A dialog with a title and what is given; give a function that closes it. */
 export function openDialog(title, body, { narrow = false, onclose = () => {} } = {}) {
@@ -58,13 +57,4 @@ export function confirmed({ title, text, action, run, typed = "" }) {
     });
     (typed ? input : cancel).focus();
   });
-}
-
-/** Show something that takes a moment to have, in a dialog; what goes wrong is said. */
-export async function showDialog(title, load) {
-  try {
-    openDialog(title, await load());
-  } catch (error) {
-    complain(error);
-  }
 }

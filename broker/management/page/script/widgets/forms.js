@@ -58,16 +58,6 @@ export function areaField(name, title, { value = "", rows = 6, ...rest } = {}) {
   return { ...labelled(name, title, input, { wide: true, ...rest }), read: () => input.value };
 }
 
-export function tickField(name, title, { value = false } = {}) {
-  const input = h("input", { name, type: "checkbox", checked: value });
-  return {
-    element: h("label", { class: "field tick" }, input, h("span", {}, title)),
-    name,
-    input,
-    read: () => input.checked,
-  };
-}
-
 /** What is not a field, between fields. */
 export function between(element) {
   return { element, name: "", read: () => undefined };

@@ -1,9 +1,13 @@
-/** Short remarks on what was done, in the corner; they go by themselves. Errors stay until they are closed. */
+/**
+ * Short remarks on what was done, in the corner: the last one, for some seconds. Errors stay until they are closed, or
+ * another page is opened.
+ */
 
 import { h } from "../dom/element.js";
 
 const SECONDS = 5;
 const corner = h("div", { class: "notices" });
+addEventListener("hashchange", () => corner.querySelectorAll(".bad").forEach((error) => error.remove()));
 
 function notice(text, bad) {
   const close = h("button", { class: "plain", type: "button", "aria-label": "Close" }, "✕");
@@ -20,6 +24,7 @@ function notice(text, bad) {
 }
 
 export function say(text) {
+  corner.querySelectorAll(".notice:not(.bad)").forEach((earlier) => earlier.remove());
   const element = notice(text, false);
   setTimeout(() => element.remove(), SECONDS * 1000);
 }

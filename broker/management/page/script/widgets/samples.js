@@ -1,6 +1,6 @@
 /** What a statistic was at each moment of a time span, from the samples that the API gives, newest first. */
 
-export const RANGES = {
+const RANGES = {
   60: { title: "Minute", age: 60, step: 5 },
   600: { title: "10 minutes", age: 600, step: 5 },
   3600: { title: "Hour", age: 3600, step: 60 },

@@ -12,7 +12,7 @@ export class Table {
   constructor(columns, key, { caption, sorted = null } = {}) {
     this.columns = columns;
     this.key = key;
-    this.rows = new Map();
+    this.rows = new Map(); // by key: the row, and the item that it shows
     this.heads = columns.map((column) => this._head(column, sorted));
     this.body = h("tbody");
     this.element = h(
@@ -46,9 +46,10 @@ export class Table {
     const rows = new Map();
     items.forEach((item, place) => {
       const key = this.key(item);
-      const row = this.rows.get(key) ?? this._row();
-      this._fill(row, item);
-      rows.set(key, row);
+      const { row, shown } = this.rows.get(key) ?? { row: this._row(), shown: {} };
+      become(shown, item);
+      this._fill(row, shown);
+      rows.set(key, { row, shown });
       if (this.body.children[place] !== row) {
         this.body.insertBefore(row, this.body.children[place] ?? null);
       }
@@ -68,6 +69,12 @@ export class Table {
   }
 }
 
+/** Have an object's contents be those of another: buttons that stay in a row act on what it shows now. */
+function become(shown, item) {
+  Object.keys(shown).forEach((name) => delete shown[name]);
+  Object.assign(shown, item);
+}
+
 function cell(column) {
   const kind = [column.number && "number", column.name && "name", column.short && "short"].filter(Boolean).join(" ");
   return h("td", { class: kind, "data-label": column.title || undefined });
@@ -76,14 +83,15 @@ function cell(column) {
 /** A table of what is there as a whole, with a text for none. */
 export function shortTable(columns, key, { caption, empty }) {
   const table = new Table(columns, key, { caption });
-  const none = h("p", { class: "empty", hidden: true }, empty);
-  const element = h("div", {}, h("div", { class: "inset" }, table.element), none);
+  const none = h("p", { class: "empty" }, "…");
+  const element = h("div", {}, h("div", { class: "inset", hidden: true }, table.element), none);
   return {
     element,
     show(items) {
       table.show(items);
       table.element.parentElement.hidden = items.length === 0;
       none.hidden = items.length > 0;
+      none.textContent = empty;
     },
   };
 }

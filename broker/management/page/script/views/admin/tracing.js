@@ -2,18 +2,19 @@
 
 import { send } from "../../api/client.js";
 import { session } from "../../api/session.js";
-import { h, show } from "../../dom/element.js";
-import { bytes, clock, counted, number } from "../../dom/format.js";
+import { h } from "../../dom/element.js";
+import { bytes, clock, number } from "../../dom/format.js";
 import { choiceField, textField } from "../../widgets/forms.js";
 import { showFigures } from "../../widgets/facts.js";
-import { button, card, cardWith, head } from "../../widgets/frame.js";
+import { button, cardWith, head } from "../../widgets/frame.js";
 import { Table } from "../../widgets/tables.js";
 import { openDialog } from "../../widgets/dialogs.js";
 import { shownMessage } from "../objects/messages.js";
 
 const ROWS_MAX = 200;
 const REMARK =
-  "While it runs each message that comes in or goes out is looked at: the broker does less meanwhile. Of more than this page can take, some are left out and counted.";
+  "While it runs each message that comes in or goes out is looked at: the broker does less meanwhile. " +
+  "Of more than this page can take, some are left out and counted. The list stands still while the pointer is on it.";
 
 const COLUMNS = (look) => [
   { title: "Time", short: true, show: (row) => clock(row.at) },
@@ -71,6 +72,7 @@ export function showTracing(page) {
       h("section", { class: "card flush" }, table.element, nothing),
     ),
   );
+  table.element.addEventListener("pointerleave", display);
   page.signal.addEventListener("abort", () => stop());
 
   async function start() {
@@ -116,7 +118,9 @@ export function showTracing(page) {
     toggle.textContent = running ? "Stop" : "Start";
     toggle.className = running ? "danger" : "primary";
     vhost.input.disabled = pattern.input.disabled = running !== null;
-    table.show(rows);
+    if (!table.element.matches(":hover, :focus-within")) {
+      table.show(rows);
+    }
     table.element.hidden = rows.length === 0;
     nothing.hidden = rows.length > 0;
     nothing.textContent = running ? "Waiting for a message…" : "Nothing is traced.";
