@@ -31,8 +31,8 @@ class Open(NamedTuple):
 
 async def unconfirmed(api: Management) -> dict[str, Any]:
     """What a crash at this moment would undo; nothing of it is confirmed. Worked out in steps."""
-    publishers = [each async for each in in_steps(api.registry.network_connections)]
-    waiting = [each for each in map(_open, publishers) if each.unconfirmed or each.uncommitted]
+    each_open = [_open(connection) async for connection in in_steps(api.registry.network_connections)]
+    waiting = [each for each in each_open if _messages(each)]
     transient = unacknowledged = 0
     async for queue in in_steps(_queues(api.broker)):
         transient += max(0, queue.messages - queue.store.state.messages)

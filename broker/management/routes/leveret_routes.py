@@ -14,6 +14,7 @@ from broker.management.access import Tag
 from broker.management.answers import Problem, bad_request, in_json
 from broker.management.call import Call
 from broker.management.insight import at_risk, live_trace, stream_reader
+from broker.management.insight.commit_histograms import commits
 from broker.management.insight.stream_reader import Wanted
 from broker.management.resources import Resource, resource
 from broker.management.routes.queue_routes import queue_of
@@ -58,6 +59,11 @@ def _allowed(check: Callable[[], None]) -> bool:
     except ChannelException:
         return False
     return True
+
+
+async def show_commits(call: Call) -> Response:
+    """How many messages share a commit, how long confirms wait for it, and what the disk takes."""
+    return in_json(commits(call.broker))
 
 
 async def show_alarms(call: Call) -> Response:
@@ -139,6 +145,7 @@ async def trace(call: Call) -> Response:
 RESOURCES: list[Resource] = [
     resource("/api/leveret/permissions", GET=(Tag.ANY, list_permissions)),
     resource("/api/leveret/permissions/{vhost}/{name}", in_vhost=True, GET=(Tag.ANY, show_permissions)),
+    resource("/api/leveret/commits", GET=(Tag.MONITORING, show_commits)),
     resource("/api/leveret/alarms", GET=(Tag.MONITORING, show_alarms)),
     resource("/api/leveret/unconfirmed", GET=(Tag.MONITORING, show_unconfirmed)),
     resource("/api/leveret/move/{vhost}/{queue}", in_vhost=True, POST=(Tag.ANY, move_messages)),

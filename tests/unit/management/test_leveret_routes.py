@@ -77,6 +77,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         ("GET permissions/nowhere/q", [404, 404, 404, 404]),
         ("GET alarms", [200, 200, 401, 401]),
         ("GET unconfirmed", [200, 200, 401, 401]),
+        ("GET commits", [200, 200, 401, 401]),
         ("POST move/%2F/q", [400, 400, 400, 401]),
         ("POST streams/%2F/q", [400, 400, 400, 401]),
         ("POST trace/nowhere", [404, 401, 401, 401]),
@@ -196,6 +197,18 @@ def test_what_a_crash_would_undo(site: Site) -> None:
     (row,) = now["connections"]
     assert (row["user"], row["uncommitted"], row["unconfirmed"], now["publishers"]) == ("guest", 3, 0, 1)
     publisher.close()
+
+
+def test_each_commit_is_in_the_histograms(site: Site) -> None:
+    def counted() -> dict[str, Any]:
+        return {name: each["count"] for name, each in site.send("GET", "commits")[1]["histograms"].items()}
+
+    before = counted()
+    site.filled("committed", 5)
+    eventually(lambda: counted()["confirm_seconds"] > before["confirm_seconds"], "a commit to be gathered")
+    for each in site.send("GET", "commits")[1]["histograms"].values():
+        below = [count for _, count in each["buckets"]]
+        assert (each["buckets"][-1], below) == ([None, each["count"]], sorted(below))
 
 
 @pytest.mark.parametrize("own_site", ["[memory]\nhigh_watermark_bytes = 1\n"], indirect=True)

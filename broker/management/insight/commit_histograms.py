@@ -1,0 +1,37 @@
+"""What was measured of commits, of the wait for them, and of the event loop, since the broker was started."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any
+
+from broker.entities.statistics.measurements import Histogram
+from broker.entities.vhosts.broker import Broker
+
+HISTOGRAMS = (
+    "commit_messages",
+    "commit_bytes",
+    "commit_seconds",
+    "sync_seconds",
+    "confirm_seconds",
+    "turn_seconds",
+    "lag_seconds",
+)
+"""Those of `Measurements`, by the same names."""
+
+
+def commits(broker: Broker) -> dict[str, Any]:
+    """The histograms as they are, and what waits to be written now. What was measured is in them within a second."""
+    measurements = broker.statistics.measurements
+    return {
+        "histograms": {name: _shown(getattr(measurements, name)) for name in HISTOGRAMS},
+        "waiting_bytes": broker.batches.unstored_bytes,
+        "waiting_batches": len(broker.batches.sealed),
+    }
+
+
+def _shown(histogram: Histogram) -> dict[str, Any]:
+    """Buckets are pairs of an upper bound, None for the last, and how many values are not above it."""
+    below = list(accumulate(histogram.counts))
+    bounds = [*histogram.bounds, None]
+    return {"count": below[-1], "sum": histogram.total, "buckets": list(zip(bounds, below, strict=True))}
