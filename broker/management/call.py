@@ -19,7 +19,7 @@ from broker.management.access import NOT_IN_VHOST, Account, denied
 from broker.management.answers import Problem, not_found
 from broker.management.bodies import Bodies, Fields, json_object, short
 from broker.management.columns import chosen
-from broker.management.insight.listeners import Listeners
+from broker.management.insight.trace_subscriptions import TraceSubscriptions
 from broker.management.list_query import ListQuery, read_list_query
 from broker.management.segment_files import SegmentFiles
 from broker.management.statistics.history import History
@@ -70,7 +70,7 @@ class Management:
         self.settings = settings
         self.history = history
         self.bodies = Bodies(settings.body_bytes_max)
-        self.listeners = Listeners()
+        self.listeners = TraceSubscriptions()
 
     @property
     def cluster_name(self) -> str:

@@ -104,5 +104,6 @@ def _of_tls(column: Callable[..., Any], without: str | None) -> Column:
 
 
 def given_name(properties: Table) -> Any:
+    """What a client calls its connection; ABSENT where it does not."""
     """The name that a client has given its connection; ABSENT if it has given none."""
     return plain(properties).get("connection_name", ABSENT)

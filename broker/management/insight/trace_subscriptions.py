@@ -1,4 +1,4 @@
-"""The clients that trace live: a virtual host is traced while at least one of them listens."""
+"""Clients that trace live: a virtual host is traced while at least one of them listens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from broker.session.channel import firehose
 LISTENERS_MAX = 8
 
 
-class Listeners:
+class TraceSubscriptions:
     """Which virtual hosts are traced for clients that listen, and how many those are."""
 
     def __init__(self) -> None:
