@@ -37,7 +37,7 @@ def test_hashes_are_rabbitmq_s() -> None:
         (hash_password(b"right"), SHA256),
         ("", SHA256),
         ("not base64!", SHA256),
-        (hash_password(b"right"), "rabbit_password_hashing_md5"),
+        (hash_password(b"right"), "rabbit_password_hashing_none"),
         NOBODYS,
     ],
     ids=["a user", "without a password", "malformed", "unknown algorithm", "nobody"],

@@ -9,12 +9,12 @@ import trio.testing
 
 from broker.entities.statistics.measurements import Histogram
 from broker.server.pulse import Pulse
-from broker.wire.methods import BasicAck
+from broker.wire.methods import BasicAck, ConfirmSelect
 from harness.brokers.broker_core import SMALL
 from harness.brokers.broker_server import eventually, serving
 from harness.clients.amqp_peer import publish_frames
 from harness.clients.wire_client import TIMEOUT_SECONDS
-from tests.unit.statistics.counted_traffic import CONFIRMS
+from tests.unit.statistics.counted_traffic import do
 
 BODY = b"x" * 1000
 
@@ -32,7 +32,7 @@ async def test_commits_and_waits_are_measured_once_each(tmp_path: Path) -> None:
         pulse = Pulse(measurements, store.io.recent, server.committer.waits)
         client = await server.connect()
         queue = server.core.queue("q")
-        await client.say(CONFIRMS.data)
+        await client.say(do(ConfirmSelect(False)).data)
         await client.receive()
         pulse.gather()
         before, written = sum(measurements.commit_messages.counts), store.io.written_bytes
