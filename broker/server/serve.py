@@ -561,6 +561,7 @@ def session_settings(config: Config) -> SessionSettings:
         product=identity.product,
         version=identity.version,
         cluster_name=identity.shown_cluster_name,
+        detailed_rates=config.management.rates_mode == "detailed",
         stamp_message_ids=config.events.enabled and config.events.stamp_message_ids,
         loopback_users=frozenset(config.defaults.loopback_users),
         throttle=ThrottleLimits(

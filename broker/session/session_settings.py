@@ -29,6 +29,7 @@ class SessionSettings(NamedTuple):
     product: str = "RabbitMQ"
     version: str = "3.13.7"
     cluster_name: str = "leveret"
+    detailed_rates: bool = False  # what channels do with each exchange and queue is counted
     stamp_message_ids: bool = False  # only where events are recorded
     loopback_users: frozenset[str] = frozenset({"guest"})
     throttle: ThrottleLimits = ThrottleLimits()

@@ -149,9 +149,11 @@ class QueueTypeTotals:
 class QueueCounters:
     """What one queue has done: see `QueueValues`. Whatever bumps them bumps `of_type`, too, which has no `publish`."""
 
-    __slots__ = (*QueueValues._fields, "history", "of_type")
+    __slots__ = (*QueueValues._fields, "history", "incoming", "of_type")
 
     history: Any
+    incoming: dict[str, ChannelCounters] | None
+    """What came from each exchange, by its name; None but with rates_mode detailed."""
 
     def __init__(self, of_type: QueueTypeTotals) -> None:
         self.of_type = of_type
@@ -161,7 +163,7 @@ class QueueCounters:
         self.ack = 0
         self.disk_reads = self.disk_writes = 0
         self.rejected = self.expired = self.maxlen = self.delivery_limit = 0
-        self.history = None
+        self.history = self.incoming = None
 
     def values(self) -> QueueValues:
         """What they are now."""

@@ -15,6 +15,7 @@ For those who write routes:
     history.node_details(ages)                -> {"mem_used_details": {...}, ...}: of the figures it was given
     history.queue_idle_since(queue)           -> milliseconds since the epoch, None while it is in use
     history.channel_idle_since(channel)
+    queue_incoming, channel_deliveries, ...   -> what rates_mode detailed adds: in `pair_stats`
     queue.consumers.capacity                  -> consumer_capacity, which is consumer_utilisation: 0 to 1
 
 `ages` are what the request asks for: `read_ages(call.parameters)`; without, details have rates only. Numbers are those
@@ -71,18 +72,18 @@ class History:
     def queue_stats(self, queue: Queue, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
         """message_stats of a queue."""
         values = queue.counters.values()._asdict()
-        return message_stats(values, self._details((queue.counters,), ages.msg_rates))
+        return message_stats(values, self.details((queue.counters,), ages.msg_rates))
 
     def exchange_stats(self, exchange: Exchange, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
         """message_stats of an exchange."""
         counters = exchange.counters
         values = {"publish_in": counters.publish_in, "publish_out": counters.publish_out}
-        return message_stats(values, self._details((counters,), ages.msg_rates))
+        return message_stats(values, self.details((counters,), ages.msg_rates))
 
     def channel_stats(self, channel: Channel, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
         """message_stats of a channel."""
         values = channel.counters.values()._asdict()
-        return message_stats(values, self._details((channel.counters,), ages.msg_rates))
+        return message_stats(values, self.details((channel.counters,), ages.msg_rates))
 
     def vhost_stats(self, vhost: VHost, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
         """message_stats of a virtual host."""
@@ -95,10 +96,10 @@ class History:
             types = statistics.queues.values()
             disk = {name: sum(getattr(of, name) for of in types) for name in DISK}
             values = {**statistics.channels()._asdict(), **disk}
-            return message_stats(values, self._details((self.sampler.broker,), ages.msg_rates))
+            return message_stats(values, self.details((self.sampler.broker,), ages.msg_rates))
         channels = [vhost.statistics.channels()._asdict() for vhost in vhosts]
         values = {name: sum(each[name] for each in channels) for name in (channels[0] if channels else ())}
-        return message_stats(values, self._details([vhost.statistics for vhost in vhosts], ages.msg_rates))
+        return message_stats(values, self.details([vhost.statistics for vhost in vhosts], ages.msg_rates))
 
     # Messages in queues, bytes, what comes and goes
 
@@ -119,12 +120,12 @@ class History:
         """The bytes of a virtual host's connections, with details."""
         traffic = vhost.statistics.traffic()
         values = {"recv_oct": traffic.recv_oct, "send_oct": traffic.send_oct}
-        return with_details(values, self._details((vhost.statistics,), ages.data_rates))
+        return with_details(values, self.details((vhost.statistics,), ages.data_rates))
 
     def churn_rates(self, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
         """What has come and gone, with details: for the node's window, or as RabbitMQ's page asks, that of messages."""
         churn = self._broker.statistics.churn.values()._asdict()
-        return with_details(churn, self._details((self.sampler.broker,), ages.node_stats or ages.msg_rates))
+        return with_details(churn, self.details((self.sampler.broker,), ages.node_stats or ages.msg_rates))
 
     def node_details(self, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
         """The details of the node's figures, and of what has come and gone."""
@@ -155,10 +156,10 @@ class History:
     def _only_details(
         self, names: Iterable[str], sources: Iterable[Remembered], window: Window | None
     ) -> dict[str, Any]:
-        details = self._details(sources, window)
+        details = self.details(sources, window)
         return {f"{name}_details": detail for name in names if (detail := details(name)) is not None}
 
-    def _details(self, sources: Iterable[Remembered], window: Window | None) -> Details:
+    def details(self, sources: Iterable[Remembered], window: Window | None) -> Details:
         """What says the rate and the samples of a column, of several things together."""
         if not self._rates:
             return _nothing

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Container, Generator, Iterator, Mapping
 from operator import add, attrgetter
 from time import perf_counter
 from typing import Any, Protocol
 
 import trio
 
+from broker.entities.statistics.pair_counters import Pairs
 from broker.entities.statistics.totals import ChurnValues
 from broker.entities.vhosts.vhost import VHost
 from broker.management.statistics.sample_series import FINE, LONG, SLOT_MILLISECONDS, Kind, Row, Series
@@ -104,6 +105,9 @@ class Sampler:
             self._sample(connection.traffic, CONNECTION, slot, _of_connection(connection.traffic))
             for channel in list(connection.channels.values()):
                 self._sample(channel.counters, CHANNEL, slot, _of_channel(channel.counters))
+                if channel.pairs is not None:
+                    yield from self._sample_pairs(channel.pairs.publishes, channel.vhost.exchanges, slot)
+                    yield from self._sample_pairs(channel.pairs.deliveries, channel.vhost.queues, slot)
             yield from self._pause()
         self._sample(self.broker, BROKER, slot, self._of_broker(lengths))
         figures = self._figures()
@@ -119,6 +123,8 @@ class Sampler:
             lengths = _sum(lengths, of_queue)
             self._sample(queue.counters, QUEUE, slot, _of_queue(queue.counters) + of_queue)
             queue.consumers.measure(milliseconds)
+            if queue.counters.incoming is not None:
+                yield from self._sample_pairs(queue.counters.incoming, vhost.exchanges, slot)
             yield from self._pause()
         for exchange in list(vhost.exchanges.values()):
             self._sample(exchange.counters, EXCHANGE, slot, _of_exchange(exchange.counters))
@@ -127,6 +133,15 @@ class Sampler:
         row = _of_channel(statistics.channels()) + _of_connection(statistics.traffic()) + lengths
         self._sample(statistics, VHOST, slot, row)
         return lengths
+
+    def _sample_pairs(self, pairs: Pairs, ends: Container[str], slot: int) -> Iterator[None]:
+        """Those whose other end is gone go, too."""
+        for name, counters in list(pairs.items()):
+            if name in ends:
+                self._sample(counters, CHANNEL, slot, _of_channel(counters))
+            else:
+                del pairs[name]
+            yield from self._pause()
 
     def _of_broker(self, lengths: Row) -> Row:
         statistics = self._broker.statistics

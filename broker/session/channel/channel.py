@@ -18,6 +18,7 @@ from broker.entities.queues.consumers import UNLIMITED, Consumer
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
 from broker.entities.statistics.counters import ChannelCounters, count_deliveries
+from broker.entities.statistics.pair_counters import ChannelPairs
 from broker.session.channel import deliveries, firehose
 from broker.session.channel.channel_recording import ChannelRecorder, ConfirmRecorder
 from broker.session.channel.confirms import ConfirmLedger
@@ -112,6 +113,7 @@ class Channel:
         self.opened_at = connection.broker.clock.now()
         """In milliseconds since the epoch."""
         self.counters = ChannelCounters()
+        self.pairs = ChannelPairs() if connection.settings.detailed_rates else None
         self.vhost.statistics.channel_sum.join(self.counters)
         connection.broker.statistics.churn.channel_created += 1
         self.routes = connection.routes
@@ -225,6 +227,8 @@ class Channel:
         )
         self.connection.output.send_all(pieces, size)
         count_deliveries(self.counters, consumer.queue.counters, len(entries), again, no_ack=consumer.no_ack)
+        if self.pairs is not None:
+            self.pairs.delivered(consumer.queue.name, len(entries), again, no_ack=consumer.no_ack)
         if self.prefetch_all:
             self.prefixes.move_to_end(consumer)
         if consumer.no_ack:

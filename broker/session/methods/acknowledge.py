@@ -31,6 +31,8 @@ def ack(channel: Channel, method: methods.BasicAck) -> None:
 def acknowledge(channel: Channel, entries: Sequence[Entry]) -> None:
     """The client of a channel has dealt with these messages."""
     channel.counters.ack += len(entries)
+    if channel.pairs is not None:
+        channel.pairs.acknowledged(entry.queue.name for entry in entries)
     deliveries.acknowledge(entries)
 
 

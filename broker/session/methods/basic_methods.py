@@ -154,9 +154,13 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     entry = queue.get(channel, no_ack=method.no_ack)
     if entry is None:
         count_get_empty(channel.counters, queue.counters)
+        if channel.pairs is not None:
+            channel.pairs.got_nothing(queue.name)
         channel.send(methods.BasicGetEmpty())
         return
     count_get(channel.counters, queue.counters, no_ack=method.no_ack, redelivered=entry.redelivered)
+    if channel.pairs is not None:
+        channel.pairs.got(queue.name, no_ack=method.no_ack, redelivered=entry.redelivered)
     channel.drawn_from.add(queue)
     if channel.vhost.traced:
         firehose.delivered(channel.origin, (entry,))

@@ -176,6 +176,8 @@ def enqueue(channel: Channel, messages: Sequence[Message], route: CachedRoute, q
     of_exchange.publish_out += copies
     if exchange.delays is not None and exchange.delays in queues:
         of_exchange.publish_out -= count  # what is delayed goes out when its time has come
+    if channel.pairs is not None:
+        channel.pairs.published(route.name, queues, count, mandatory=route.mandatory)
     durable = refused = False
     for queue in queues:
         queue.counters.publish += count

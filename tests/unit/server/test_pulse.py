@@ -14,7 +14,6 @@ from harness.brokers.broker_core import SMALL
 from harness.brokers.broker_server import eventually, serving
 from harness.clients.amqp_peer import publish_frames
 from harness.clients.wire_client import TIMEOUT_SECONDS
-from tests.unit.statistics.counted_traffic import do
 
 BODY = b"x" * 1000
 
@@ -32,8 +31,7 @@ async def test_commits_and_waits_are_measured_once_each(tmp_path: Path) -> None:
         pulse = Pulse(measurements, store.io.recent, server.committer.waits)
         client = await server.connect()
         queue = server.core.queue("q")
-        await client.say(do(ConfirmSelect(False)).data)
-        await client.receive()
+        await client.ask(ConfirmSelect(False))
         pulse.gather()
         before, written = sum(measurements.commit_messages.counts), store.io.written_bytes
         await client.say(publish_frames(BODY, key="q", persistent=True) * 2 * SMALL.messages)

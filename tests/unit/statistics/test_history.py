@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 
 from broker.management.answers import Problem
+from broker.management.statistics import pair_stats
 from broker.management.statistics.history import History
 from broker.management.statistics.sample_series import FINE, LONG, SLOT_MILLISECONDS, Kind, Series
 from broker.management.statistics.sampler import Sampler
 from broker.management.statistics.windows import NO_SAMPLES, Ages, Window, read_ages
+from broker.session.session_settings import SessionSettings
 from harness.brokers.broker_core import START, Core
 from harness.clients.session_client import SessionLayer
 from harness.clients.shorthand import ack, consume, get, prefetch
@@ -24,7 +26,7 @@ class Past:
 
     def __init__(self, core: Core, rates_mode: str = "basic") -> None:
         self.core = core
-        self.sessions = SessionLayer(core)
+        self.sessions = SessionLayer(core, SessionSettings(detailed_rates=rates_mode == "detailed"))
         self.client = self.sessions.connect()
         self.queue = core.queue("q", durable=False)
         self.figures = {"mem_used": 1, "io_sync_avg_time": 0.5}
@@ -250,3 +252,32 @@ def test_what_is_asked_for(parameters: str, ages: Ages | str) -> None:
         with pytest.raises(Problem) as refused:
             read_ages(given)
         assert (refused.value.status, refused.value.reason) == (400, f"Invalid range parameters: {ages}")
+
+
+def test_pairs_are_counted_with_detailed_rates(core: Core) -> None:
+    """Both ends say the same; those of what is gone go with the next sample."""
+    past = Past(core, "detailed")
+    history, vhost, queue, client = past.history, core.vhost, past.queue, past.client
+    core.queue("gone", durable=False)
+    for key in ("q", "q", "nowhere", "gone"):
+        client.publish(b"x", key=key)
+    client.ask(get("q"))
+    client.ask(get("q"))
+    client.send(ack(1))
+    client.ask(get("gone", no_ack=True))
+    vhost.delete_queue(vhost.queues["gone"])
+    past.five_seconds()
+    (channel,) = client.connection.channels.values()
+    (published,) = pair_stats.channel_publishes(history, channel)
+    assert published["exchange"] == {"name": "", "vhost": "/"}
+    assert published["stats"]["publish_details"] == {"rate": 0.8}
+    assert plain(published["stats"]) == {"publish": 4, "return_unroutable": 0, "drop_unroutable": 1}
+    (incoming,) = pair_stats.exchange_incoming(history, vhost, vhost.exchange(""), [channel])
+    assert incoming == {"channel_details": channel, "stats": published["stats"]}
+    (received,) = pair_stats.exchange_outgoing(history, vhost, vhost.exchange(""))
+    assert (received["queue"], plain(received["stats"])["publish"]) == ({"name": "q", "vhost": "/"}, 2)
+    assert [row["stats"] for row in pair_stats.queue_incoming(history, vhost, queue)] == [received["stats"]]
+    (delivered,) = pair_stats.channel_deliveries(history, channel)
+    assert (delivered["stats"]["get"], delivered["stats"]["ack"], delivered["stats"]["deliver_get"]) == (2, 1, 2)
+    (taken,) = pair_stats.queue_deliveries(history, vhost, queue, [channel])
+    assert taken["stats"] == delivered["stats"]
