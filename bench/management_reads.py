@@ -95,13 +95,14 @@ def _others(target: Target, seconds: float) -> Load:
 
 @contextmanager
 def _broker(wanted: Wanted) -> Iterator[BrokerProcess]:
-    """A broker that has the queues, and the connections, each with a consumer of a queue of its own."""
+    """A broker that has the queues, with a message each, and the connections, each with a consumer of one queue."""
     with own_broker(serves_http=True) as broker:
         target = target_of(broker)
         client = generator.connect(target)
         generator.declare_fresh(client, "bench.others")
         for number in range(wanted.sized(QUEUES)):
             client.send(queue_declare(f"bench.management.{number}", no_wait=True))
+            client.publish(b"one", key=f"bench.management.{number}")
         generator.declare(client, "bench.others")
         clients = [_consumer(target, number) for number in range(wanted.sized(CONNECTIONS))]
         yield broker

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
 Joint: TypeAlias = Mapping[tuple[str, ...], Callable[[T], Sequence[Any]]]
+Inner: TypeAlias = Callable[[str], Callable[[T], Any] | None]
 
 ABSENT: Any = object()
 """The value of a column that this one has not got: it is left out."""
@@ -20,10 +21,16 @@ ABSENT: Any = object()
 class Columns(Generic[T]):
     """Columns by name, in the order in which they are shown."""
 
-    def __init__(self, table: Mapping[str, Callable[[T], Any]], joint: Joint[T] | None = None) -> None:
-        """`joint` are columns that are worked out together: the values of so many names."""
+    def __init__(
+        self, table: Mapping[str, Callable[[T], Any]], joint: Joint[T] | None = None, inner: Inner[T] | None = None
+    ) -> None:
+        """`joint` are columns that are worked out together: the values of so many names.
+
+        `inner` knows values within columns that need not be worked out for one of them: what gives it, or None.
+        """
         self._table = dict(table)
         self._joint = dict(joint or {})
+        self._inner = inner
 
     def row(self, thing: T, wanted: Iterable[str] = ()) -> dict[str, Any]:
         """What is shown of a thing: all of it, or the columns that are `wanted`, where a dot leads into a column."""
@@ -49,6 +56,8 @@ class Columns(Generic[T]):
 
     def getter(self, path: str) -> Callable[[T], Any]:
         """A function that gives one value of a thing; ABSENT if there is none."""
+        if self._inner is not None and (known := self._inner(path)) is not None:
+            return known
         name, *rest = path.split(".")
         column = self._column(name)
         if not rest:

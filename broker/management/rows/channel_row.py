@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from broker.management.columns import ABSENT, Columns
 from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns
 from broker.management.statistics.past import Past, moment
+from broker.management.statistics.sampler import CHANNEL
 from broker.session.channel.channel import Channel
 
 
@@ -47,7 +50,8 @@ def channel_columns(node: str, past: Past, *, single: bool = False) -> Columns[C
             "user": lambda channel: channel.connection.user,
             "user_who_performed_action": lambda channel: channel.connection.user,
             "vhost": lambda channel: channel.vhost.name,
-        }
+        },
+        inner=partial(past.statistic, CHANNEL, attrgetter("counters")),
     )
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from broker.admin.json_tables import plain
 from broker.management.columns import ABSENT, Columns
 from broker.management.rows.tls_row import TLS_COLUMNS
 from broker.management.statistics.past import Past
+from broker.management.statistics.sampler import CONNECTION
 from broker.session.connection import Connection
 from broker.session.login.phase import Phase
 from broker.wire.field_tables import Table
@@ -76,6 +79,7 @@ def connection_columns(node: str, past: Past, *, without_tls: str | None) -> Col
             "vhost": lambda connection: connection.vhost_name,
         },
         {RATES: rates},
+        partial(past.statistic, CONNECTION, attrgetter("traffic")),
     )
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from broker.admin.json_tables import plain
 from broker.entities.exchanges.exchange import Exchange
 from broker.management.columns import ABSENT, Columns
 from broker.management.statistics.past import Past
+from broker.management.statistics.sampler import EXCHANGE
 
 
 class ExchangeOf(NamedTuple):
@@ -42,7 +45,8 @@ def exchange_columns(past: Past) -> Columns[ExchangeOf]:
             "policy": lambda listed: _policy(listed.exchange),
             "message_stats": lambda listed: history.exchange_stats(listed.exchange, ages) or ABSENT,
             "messages_delayed": lambda listed: _delayed(listed.exchange),
-        }
+        },
+        inner=partial(past.statistic, EXCHANGE, attrgetter("exchange.counters")),
     )
 
 

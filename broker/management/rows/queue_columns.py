@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from broker.admin.json_tables import plain
@@ -14,6 +15,7 @@ from broker.entities.queues.queue import Queue
 from broker.management.columns import ABSENT, Columns
 from broker.management.rows.queue_statistics import STATISTICS, TOTALS
 from broker.management.statistics.past import Past, moment
+from broker.management.statistics.sampler import QUEUE
 from broker.session.connection import Connection
 
 
@@ -54,7 +56,8 @@ def queue_columns(node: str, past: Past) -> Columns[QueueOf]:
         found = history.queue_lengths(listed.queue, ages)
         return [found.get(name, ABSENT) for name in LENGTHS]
 
-    return Columns(table, {OTHER_FIELDS: _other_fields, LENGTHS: lengths})
+    joint = {OTHER_FIELDS: _other_fields, LENGTHS: lengths}
+    return Columns(table, joint, partial(past.statistic, QUEUE, attrgetter("queue.counters")))
 
 
 def queue_columns_without_statistics(node: str, *, totals: bool = False) -> Columns[QueueOf]:

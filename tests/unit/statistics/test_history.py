@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from broker.management.answers import Problem
+from broker.management.columns import ABSENT
+from broker.management.rows.channel_row import channel_columns
+from broker.management.rows.exchange_columns import ExchangeOf, exchange_columns
+from broker.management.rows.queue_columns import QueueOf, queue_columns
 from broker.management.statistics import pair_stats
 from broker.management.statistics.history import History
+from broker.management.statistics.past import Past as Asked
 from broker.management.statistics.sample_series import FINE, LONG, SLOT_MILLISECONDS, Kind, Series
 from broker.management.statistics.sampler import Sampler
 from broker.management.statistics.windows import NO_SAMPLES, Ages, Window, read_ages
@@ -281,3 +286,27 @@ def test_pairs_are_counted_with_detailed_rates(core: Core) -> None:
     assert (delivered["stats"]["get"], delivered["stats"]["ack"], delivered["stats"]["deliver_get"]) == (2, 1, 2)
     (taken,) = pair_stats.queue_deliveries(history, vhost, queue, [channel])
     assert taken["stats"] == delivered["stats"]
+
+
+def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
+    """Each counter and rate of a row is worked out by itself for sorting, and is the same."""
+    (channel,) = past.client.connection.channels.values()
+    past.client.send(get("q"))
+    past.five_seconds(published=3)
+    asked = Asked(past.history, NO_SAMPLES)
+    exchange = ExchangeOf("/", past.core.vhost.exchange(""))
+    compared = 0
+    for columns, thing in (
+        (queue_columns("node", asked), QueueOf("/", past.queue)),
+        (exchange_columns(asked), exchange),
+        (channel_columns("node", asked), channel),
+    ):
+        row = columns.row(thing)
+        for name, value in row["message_stats"].items():
+            path = f"message_stats.{name}" + (".rate" if name.endswith("_details") else "")
+            assert columns.getter(path)(thing) == (value["rate"] if name.endswith("_details") else value), path
+            compared += bool(columns.getter(path)(thing))
+    assert compared == 12, "publishes and an empty get, each with its rate"
+    listed = QueueOf("/", past.queue)
+    assert queue_columns("node", asked).getter("messages_details.rate")(listed) == 0.6
+    assert queue_columns("node", asked).getter("message_stats.none")(listed) is ABSENT
