@@ -68,7 +68,7 @@ export function showOverview(page) {
   );
 
   async function load() {
-    const query = samplesOf(span.range, "lengths", "msg_rates");
+    const query = samplesOf(span.range, "lengths", "msg_rates", "node_stats");
     const overview = await get(["overview"], query, page.signal);
     const { object_totals: totals, queue_totals: messages, message_stats: stats, churn_rates: churned } = overview;
     showFigures(figures, [

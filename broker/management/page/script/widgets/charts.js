@@ -14,6 +14,7 @@ const RIGHT = 10;
 const TOP = 10;
 const BOTTOM = 22;
 const LINES = 4;
+const MINUTES = 590000;
 const DAY = 86400000;
 
 /** `series` are {name, title}; `format` says a value, `short` (or it) the values beside the grid. */
@@ -135,7 +136,7 @@ class LineChart {
       return [];
     }
     const say = (time) =>
-      to - from >= DAY / 2 ? moment(time).slice(5, 16) : to - from >= 600000 ? clock(time).slice(0, 5) : clock(time);
+      to - from >= DAY / 2 ? moment(time).slice(5, 16) : to - from >= MINUTES ? clock(time).slice(0, 5) : clock(time);
     return [
       [from, "start"],
       [(from + to) / 2, "middle"],
@@ -195,7 +196,7 @@ function ceiling(highest) {
   }
   const step = highest / LINES;
   const unit = 10 ** Math.floor(Math.log10(step));
-  const steps = unit === 1 ? [1, 2, 5, 10] : [1, 2, 2.5, 5, 10]; // small numbers are counts as a rule
+  const steps = unit === 1 ? [1, 2, 3, 4, 5, 8, 10] : [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10]; // small numbers are counts
   return LINES * unit * steps.find((each) => step <= each * unit * 1.0000001);
 }
 
