@@ -85,7 +85,7 @@ class _Readers:
         while b"\r\n\r\n" not in head:
             head += sock.recv(4096)
         start, _, content = head.partition(b"\r\n\r\n")
-        left = int(start.split(b"Content-Length: ")[1].split(b"\r\n")[0]) - len(content)
+        left = int(start.lower().split(b"content-length: ")[1].split(b"\r\n")[0]) - len(content)
         while left and not self._over:
             size = sock.recv_into(buffer)
             assert size, "the broker has closed the connection"

@@ -184,6 +184,7 @@ vhosts/{vhost}/start/{node}                               POST administrator
 leveret/permissions                                       GET tag
 leveret/permissions/{vhost}/{name}                        GET sees
 leveret/alarms                                            GET monitor
+leveret/commits                                           GET monitor
 leveret/unconfirmed                                       GET monitor
 leveret/move/{vhost}/{queue}                              POST enters
 leveret/streams/{vhost}/{queue}                           POST enters
