@@ -210,6 +210,13 @@ class Events(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     stamp_message_ids: bool = False
 
 
+class EventExchange(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[event_exchange]`: what happens, as messages."""
+
+    enabled: bool = False
+    vhost: str = ""
+
+
 class Logs(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[logs]`."""
 
@@ -259,6 +266,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     disk: Disk = Disk()
     store: Store = Store()
     events: Events = Events()
+    event_exchange: EventExchange = EventExchange()
     logs: Logs = Logs()
     defaults: Defaults = Defaults()
     definitions: Definitions = Definitions()

@@ -7,16 +7,20 @@ is answered before; nothing that failed to be written is ever seen.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from copy import copy
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 import trio
 
 from broker.admin.apply_changes import take_effect
 from broker.admin.command_arguments import not_found
+from broker.admin.definitions.change_events import events_of
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
+from broker.entities.statistics.node_identity import NodeIdentity
 from broker.entities.vhosts.broker import Broker
+from broker.entities.vhosts.event_exchange import CLI
 from broker.entities.vhosts.users import User
 from broker.entities.vhosts.vhost import VHost
 from broker.session.registry import Registry
@@ -70,20 +74,6 @@ class Process(Protocol):
         """Have the process end as on SIGTERM."""
 
 
-class NodeIdentity(NamedTuple):
-    """The node's name, `rabbit@host`, and which of its boots this is."""
-
-    name: str
-    boot: int
-
-    def pid(self, number: int, channel: int = 0) -> str:
-        """What stands for an Erlang process id where RabbitMQ shows one: a text of that form, of one thing for good.
-
-        `number` is that of a connection, with the number of a channel on it, or a queue's id.
-        """
-        return f"<{self.name}.{self.boot}.{number}.{channel}>"
-
-
 class Administration:
     """What commands work on: a broker with its connections and its definitions, and what they ask of its server.
 
@@ -113,6 +103,14 @@ class Administration:
         self.process = process
         self.turns = trio.Lock()
         """Changes happen one after the other, so that what one has checked still holds when it is written."""
+        self.by = CLI
+        """The user that commands act for, as events name it."""
+
+    def acting_for(self, user: str) -> Self:
+        """The same broker and the same turns, with changes that are made by a user."""
+        acting = copy(self)
+        acting.by = user
+        return acting
 
     @property
     def node(self) -> NodeIdentity:
@@ -122,8 +120,12 @@ class Administration:
     async def change(self, *changes: Change) -> None:
         """Have changes written together, and take effect. Raises ConnectionException when they cannot be."""
         await self.settled(self.definitions.write(*changes))
+        exchange = self.broker.event_exchange
+        if exchange is not None:
+            for key, headers in events_of(self.broker, changes):
+                exchange.publish(key, headers, self.by)
         for change in changes:
-            take_effect(self.broker, change)
+            take_effect(self.broker, change, self.by)
 
     async def settled(self, future: Future[T]) -> T:
         """The outcome of a change on its way to disk, once it is there."""

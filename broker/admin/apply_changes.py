@@ -14,6 +14,7 @@ from typing import Any
 from broker.entities.arguments.name_patterns import compiled
 from broker.entities.arguments.policies import Policy
 from broker.entities.vhosts.broker import Broker
+from broker.entities.vhosts.event_exchange import INTERNAL
 from broker.entities.vhosts.users import Permission, TopicPermission, User
 from broker.entities.vhosts.vhost import VHostDescription
 from storage.definitions.definition_changes import (
@@ -39,8 +40,15 @@ from storage.definitions.definition_changes import (
 )
 
 
-def take_effect(broker: Broker, change: Change) -> None:
-    """Have a change that is on disk hold for the broker at once. Changes that memory knows nothing of do nothing."""
+def take_effect(broker: Broker, change: Change, by: str = INTERNAL) -> None:
+    """Have a change that is on disk hold for the broker at once. Changes that memory knows nothing of do nothing.
+
+    `by` is the user that makes it: events of the queues and exchanges that go with a virtual host name it.
+    """
+    if isinstance(change, DeleteVhost):
+        _delete_vhost(broker, change, by)
+        broker.users.changed()
+        return
     effect = _EFFECTS.get(type(change))
     if effect is not None:
         effect(broker, change)
@@ -53,9 +61,9 @@ def _put_vhost(broker: Broker, change: PutVhost) -> None:
     broker.add_vhost(row.name).description = said
 
 
-def _delete_vhost(broker: Broker, change: DeleteVhost) -> None:
+def _delete_vhost(broker: Broker, change: DeleteVhost, by: str) -> None:
     if change.name in broker.vhosts:
-        broker.remove_vhost(change.name)
+        broker.remove_vhost(change.name, by)
 
 
 def _put_user(broker: Broker, change: PutUser) -> None:
@@ -134,7 +142,6 @@ def _delete_global_parameter(broker: Broker, change: DeleteGlobalParameter) -> N
 
 _EFFECTS: dict[type[Any], Callable[[Broker, Any], None]] = {
     PutVhost: _put_vhost,
-    DeleteVhost: _delete_vhost,
     PutUser: _put_user,
     DeleteUser: _delete_user,
     PutPermission: _put_permission,

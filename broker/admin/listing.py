@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
-from broker.admin.administration import Administration, NodeIdentity
+from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.json_tables import plain, typed
 from broker.entities.exchanges.exchange import Binding
 from broker.entities.queues.queue import Queue
+from broker.entities.statistics.node_identity import NodeIdentity
 from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import decode_table
 

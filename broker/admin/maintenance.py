@@ -47,7 +47,7 @@ async def delete_queue(administration: Administration, arguments: Arguments) -> 
         raise AdministrationError("refused", f"queue '{queue.name}' in vhost '{vhost.name}' in use")
     if arguments.flag("if_empty") and queue.ready:
         raise AdministrationError("refused", f"queue '{queue.name}' in vhost '{vhost.name}' not empty")
-    return {"messages": await administration.settled(vhost.delete_queue(queue))}
+    return {"messages": await administration.settled(vhost.delete_queue(queue, administration.by))}
 
 
 async def purge_queue(administration: Administration, arguments: Arguments) -> dict[str, int]:

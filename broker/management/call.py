@@ -130,7 +130,7 @@ class Call:
 
     async def change(self, command: str, **arguments: object) -> object:
         """Have a command of the administration carried out; its answer. Raises AdministrationError."""
-        return await carry_out(self.api.administration, command, arguments)
+        return await carry_out(self.api.administration.acting_for(self.account.name), command, arguments)
 
     @property
     def vhost(self) -> VHost:

@@ -26,6 +26,7 @@ from broker.entities.queues.queue import QueueSpec
 from broker.entities.queues.ready_messages import Window
 from broker.entities.scheduling.clock import SteadyClock
 from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
+from broker.entities.vhosts.event_exchange import EventSettings
 from broker.entities.vhosts.parameters import CLUSTER_ID
 from broker.entities.vhosts.vhost import VHost
 from broker.server import directory_lock
@@ -139,6 +140,7 @@ def recover(
         pace,
         recorder=recorder,
         disk_free=stores.messages.space.room_bytes,
+        events=event_settings(config),
     )
     for change in _settings_of(found):
         take_effect(broker, change)
@@ -151,6 +153,12 @@ def recover(
         _restore_binding(broker.vhosts[binding.vhost], binding)
     _sweep(stores, found, lanes)
     return Recovered(broker, definition_log, found.tombstones, found.metadata.get(UNFINISHED_IMPORT, b""))
+
+
+def event_settings(config: Config) -> EventSettings | None:
+    """Where events are published; None where they are not."""
+    wanted, vhost = config.event_exchange.enabled, config.event_exchange.vhost or config.defaults.vhost
+    return EventSettings(vhost, config.identity.shown_node_name) if wanted else None
 
 
 def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Definitions:

@@ -28,13 +28,14 @@ import trio
 
 from broker import __version__, logs
 from broker.admin.administration import Administration
-from broker.admin.definitions import definitions_import
+from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.admin.protocol import AdministrationError
 from broker.config import Address, Config, ConfigError, Defaults
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.future import Future
 from broker.entities.scheduling.invariants import BrokenInvariant
+from broker.entities.vhosts.event_exchange import INTERNAL
 from broker.server import admin_socket, recovery, resource_alarms
 from broker.server.committer import CommitLimits
 from broker.server.engine import Engine, Wakeup
@@ -415,12 +416,15 @@ async def _run(
 ) -> None:
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
         server = Server(config, stores, recovered, wakeup, clients)
+        starting = server.administration.acting_for(INTERNAL)
         writers.start_soon(server.definition_log.run)
         if recovered.unfinished_import:
-            await _finish_import(server, recovered.unfinished_import)
+            await _finish_import(starting, recovered.unfinished_import)
+        if server.broker.event_exchange is not None:
+            await event_exchange_setup.declare(starting, server.broker.event_exchange)
         if imported is not None:
             with _starting():
-                log.info("definitions imported: %s", await definitions_import.add(server.administration, imported))
+                log.info("definitions imported: %s", await definitions_import.add(starting, imported))
         server.committer.start(recovered.tombstones)
         writers.start_soon(server.committer.watch)
         writers.start_soon(server.engine.run)
@@ -446,10 +450,10 @@ async def _run(
         writers.cancel_scope.cancel()
 
 
-async def _finish_import(server: Server, unfinished: bytes) -> None:
+async def _finish_import(administration: Administration, unfinished: bytes) -> None:
     log.warning("an import of definitions was cut short; finishing it")
     try:
-        log.info("definitions imported: %s", await definitions_import.resume(server.administration, unfinished))
+        log.info("definitions imported: %s", await definitions_import.resume(administration, unfinished))
     except AdministrationError as error:
         log.error("the import that was cut short cannot be finished, import the file again: %s", error)
 
@@ -494,6 +498,8 @@ async def _stop(server: Server, bound: Listeners, events: Events | None) -> None
         await server.close_clients()
         server.broker.background_work.finish()
         await _work_off(server)
+        if server.broker.event_exchange is not None:
+            server.broker.event_exchange.publish_waiting()
         server.engine.stop()
         await server.definition_log.flush()
         await server.committer.finish()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from broker.entities.scheduling.future import Future
 from broker.entities.statistics.totals import Traffic
+from broker.session import connection_events
 from broker.session.channel.channel import Action, Channel
 from broker.session.login.phase import CAN_SAY_CLOSE, Phase
 from broker.session.output.output_buffer import Output
@@ -274,6 +275,7 @@ class Connection:
             yield
         if self.vhost_name:
             yield from self.vhost.release(self)
+            connection_events.connection_closed(self)
 
 
 def enter(connection: Connection, vhost: VHost) -> None:

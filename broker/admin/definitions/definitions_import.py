@@ -287,6 +287,7 @@ async def _declare_exchanges(
                 auto_delete=entry.auto_delete,
                 internal=entry.internal,
                 arguments=table(entry.arguments),
+                by=administration.by,
             )
 
 
@@ -297,7 +298,7 @@ async def _declare_queues(administration: Administration, entries: Iterable[Queu
         if entry.name not in vhost.queues and (vhost, entry.name) not in seen:
             seen.add((vhost, entry.name))
             spec = QueueSpec(entry.name, entry.durable, False, entry.auto_delete, table(entry.arguments))
-            yield vhost.declare_queue(spec, None)
+            yield vhost.declare_queue(spec, None, administration.by)
 
 
 async def _bind(administration: Administration, entries: Iterable[BindingEntry]) -> AsyncGenerator[Future[Any]]:
@@ -321,7 +322,7 @@ async def _bind(administration: Administration, entries: Iterable[BindingEntry])
                 continue
             alike[source].add(_in_json(binding))
         begun.add(binding)
-        yield vhost.bindings.bind(binding, arguments)
+        yield vhost.bindings.bind(binding, arguments, administration.by)
 
 
 def _found(there: Mapping[str, T], name: str, entry: BindingEntry) -> T:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from broker.admin.administration import Administration, NodeIdentity
+from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
 from broker.admin.listing import Column, Listing
 from broker.admin.listings.topology_listing import channel_name
+from broker.entities.statistics.node_identity import NodeIdentity
 from broker.session.connection import Connection
 from broker.session.login import certificate_names
 from broker.session.login.phase import Phase

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
 
 MEMORY = "memory"
 DISK = "disk"
+
+
+class ResourceObserver(Protocol):
+    """Is called when a resource has run short, or is plentiful again."""
+
+    def __call__(self, resource: str, *, short: bool) -> None: ...
 
 
 class Alarms:
@@ -15,6 +22,7 @@ class Alarms:
         self.raised = False
         self._raised: dict[str, None] = {}
         self._observers: list[Callable[[], None]] = []
+        self._observers_of_each: list[ResourceObserver] = []
 
     def is_raised(self, resource: str) -> bool:
         """This resource is short."""
@@ -29,9 +37,13 @@ class Alarms:
         """Call back on every change from short to plenty and back."""
         self._observers.append(callback)
 
+    def observe_each(self, callback: ResourceObserver) -> None:
+        """Call back on every change of one resource."""
+        self._observers_of_each.append(callback)
+
     def set(self, resource: str, *, short: bool) -> None:
         """A resource has run short, or is plentiful again."""
-        before = self.raised
+        before, changed = self.raised, short != self.is_raised(resource)
         if short:
             self._raised[resource] = None
         else:
@@ -40,3 +52,6 @@ class Alarms:
         if before != self.raised:
             for callback in self._observers:
                 callback()
+        if changed:
+            for callback_of_each in self._observers_of_each:
+                callback_of_each(resource, short=short)

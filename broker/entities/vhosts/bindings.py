@@ -13,6 +13,7 @@ from broker.entities.exchanges.routing import Routing, hand_over
 from broker.entities.messages.message import headers_of, keys_of
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
+from broker.entities.vhosts.event_exchange import INTERNAL
 from broker.wire.field_tables import Table
 
 if TYPE_CHECKING:
@@ -31,14 +32,15 @@ class Bindings:
         self._definitions = context.definitions
         self._cache_epoch = context.cache_epoch
         self._invariants = context.invariants
+        self._event_exchange = context.event_exchange
         self._routing = routing
         self._delete = delete
         self._inbound: dict[Destination, dict[Binding, None]] = {}
         self.alternates: set[str] = set()
         """Names that some exchange has, or has had, for its alternate."""
 
-    def bind(self, binding: Binding, arguments: Table) -> Future[None]:
-        """Add a binding; one that is there already stays as it is.
+    def bind(self, binding: Binding, arguments: Table, by: str = INTERNAL) -> Future[None]:
+        """Add a binding for a user; one that is there already stays as it is.
 
         Raises ChannelException 406 when the exchange's type cannot make sense of it.
         """
@@ -47,21 +49,21 @@ class Bindings:
             return Future.resolved(None)
         source.router.check_binding(binding.key, arguments, _type(binding.destination))
         if not _durable(binding):
-            self.add(binding, arguments)
+            self._make(binding, arguments, by)
             return Future.resolved(None)
 
         def add(_: None) -> Future[None]:
             if self._alive(source) and self._alive(binding.destination) and binding not in source.bindings:
-                self.add(binding, arguments)
+                self._make(binding, arguments, by)
             return Future.resolved(None)
 
         return self._definitions.bound(self._vhost, binding).chain(add)
 
-    def unbind(self, binding: Binding) -> Future[None]:
-        """Remove a binding, if it is there. An auto-delete exchange goes with its last one."""
+    def unbind(self, binding: Binding, by: str = INTERNAL) -> Future[None]:
+        """Remove a binding for a user, if it is there. An auto-delete exchange goes with its last one."""
         if binding not in binding.source.bindings:
             return Future.resolved(None)
-        self._remove(binding)
+        self._remove(binding, by)
         if _durable(binding):
             return self._definitions.unbound(self._vhost, binding)
         return Future.resolved(None)
@@ -69,6 +71,11 @@ class Bindings:
     def leading_to(self, destination: Destination) -> list[Binding]:
         """The bindings of a queue, or those that an exchange is the destination of."""
         return list(self._inbound.get(destination, ()))
+
+    def _make(self, binding: Binding, arguments: Table, by: str) -> None:
+        self.add(binding, arguments)
+        if self._event_exchange is not None:
+            self._event_exchange.binding_created(self._vhost, binding, by)
 
     def add(self, binding: Binding, arguments: Table) -> None:
         """Have a binding match from now on, in memory."""
@@ -78,15 +85,15 @@ class Bindings:
         if binding.source.router.history:
             self._hand_over(list(binding.source.router.history), binding.destination)
 
-    def remove_inbound(self, entity: Destination) -> None:
+    def remove_inbound(self, entity: Destination, by: str = INTERNAL) -> None:
         """An exchange or queue is going: nothing leads there any more."""
         for binding in list(self._inbound.get(entity, ())):
-            self._remove(binding)
+            self._remove(binding, by)
 
-    def remove_outbound(self, exchange: Exchange) -> None:
+    def remove_outbound(self, exchange: Exchange, by: str) -> None:
         """An exchange is going: it leads nowhere any more."""
         for binding in list(exchange.bindings):
-            self._unbind(binding)
+            self._unbind(binding, by)
 
     def changed(self, exchange: Exchange) -> None:
         """Routes that were remembered for an exchange, and for those that lead to it, no longer hold."""
@@ -106,19 +113,21 @@ class Bindings:
         """No remembered route holds any more. However many exchanges there are, it is one step."""
         self._cache_epoch.advance()
 
-    def _remove(self, binding: Binding) -> None:
+    def _remove(self, binding: Binding, by: str) -> None:
         source = binding.source
-        self._unbind(binding)
+        self._unbind(binding, by)
         self.changed(source)
         if source.auto_delete and not source.bindings and self._alive(source):
             self._delete(source)
 
-    def _unbind(self, binding: Binding) -> None:
+    def _unbind(self, binding: Binding, by: str) -> None:
         binding.source.unbind(binding)
         inbound = self._inbound[binding.destination]
         del inbound[binding]
         if not inbound:
             del self._inbound[binding.destination]
+        if self._event_exchange is not None:
+            self._event_exchange.binding_deleted(self._vhost, binding, by)
 
     def check(self) -> None:
         """Raise AssertionError unless what leads to each entity begins at an exchange that knows of it."""

@@ -22,6 +22,7 @@ from broker.entities.scheduling.timers import Timers
 from broker.entities.scheduling.turn import Turn
 from broker.entities.statistics.totals import BrokerStatistics
 from broker.entities.vhosts.durable_definitions import Definitions
+from broker.entities.vhosts.event_exchange import INTERNAL, EventExchange, EventSettings
 from broker.entities.vhosts.parameters import Parameters
 from broker.entities.vhosts.user_limits import UserLimits
 from broker.entities.vhosts.users import Users
@@ -52,8 +53,8 @@ class Pace(NamedTuple):
 class Broker:
     """Everything that exists, by name.
 
-    `chance` decides what is left to chance, `recorder` is there if events are. `disk_free` says for how many bytes the
-    disk has room.
+    `chance` decides what is left to chance, `recorder` is there if events are logged, `events` if they are published.
+    `disk_free` says for how many bytes the disk has room.
     """
 
     def __init__(
@@ -67,6 +68,7 @@ class Broker:
         chance: Random | None = None,
         recorder: Recorder | None = None,
         disk_free: Callable[[], float] = lambda: inf,
+        events: EventSettings | None = None,
     ) -> None:
         self.clock = clock
         self._disk_free = disk_free
@@ -86,6 +88,7 @@ class Broker:
         self.vhosts: dict[str, VHost] = {}
         self.queues_by_id: dict[int, Queue] = {}
         self.statistics = BrokerStatistics()
+        self.event_exchange = None if events is None else self._new_event_exchange(events)
         self._context = VHostContext(
             self.turn,
             self.timers,
@@ -104,6 +107,18 @@ class Broker:
             self.invariants,
             self.background_work,
             self.statistics,
+            self.event_exchange,
+        )
+
+    def _new_event_exchange(self, events: EventSettings) -> EventExchange:
+        return EventExchange(
+            events,
+            self.boot,
+            self.clock.now,
+            self.timers,
+            self.batches,
+            self.alarms,
+            lambda: self.vhosts[events.vhost].routing if events.vhost in self.vhosts else None,
         )
 
     def disk_room(self) -> float:
@@ -131,14 +146,14 @@ class Broker:
             vhost = self.vhosts[name] = VHost(name, self._context)
         return vhost
 
-    def remove_vhost(self, name: str) -> None:
+    def remove_vhost(self, name: str, by: str = INTERNAL) -> None:
         """Take a virtual host away with everything in it, once the disk has no definitions of it any more.
 
         Nothing in it can be found from now on; of very many queues, some go at a time.
         """
         vhost = self.vhosts.pop(name)
         self.statistics.vhost_ended(vhost.statistics)
-        self.background_work.begin(vhost.end())
+        self.background_work.begin(vhost.end(by))
         self.users.forget_vhost(name)
         self.user_limits.vhosts.pop(name, None)
         self.parameters.forget_vhost(name)

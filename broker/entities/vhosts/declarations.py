@@ -22,12 +22,14 @@ class Plan(NamedTuple, Generic[E]):
     """Raises ChannelException when the entity is not what is being declared."""
     write: Callable[[E], Future[None]]
     durable: bool
+    by: str
+    """The user that declares it."""
 
 
 class Creations(Generic[E]):
-    """The names of one kind in one virtual host. `appear` is called with each entity that has come to be."""
+    """The names of one kind in one virtual host. `appear` is called with each entity that a user has made."""
 
-    def __init__(self, existing: Mapping[str, E], appear: Callable[[E], None]) -> None:
+    def __init__(self, existing: Mapping[str, E], appear: Callable[[E, str], None]) -> None:
         self._existing = existing
         self._appear = appear
         self._underway: dict[str, Future[E]] = {}
@@ -41,7 +43,7 @@ class Creations(Generic[E]):
             return self._after(self._underway[name], name, plan)
         entity = plan.make()
         if not plan.durable:
-            self._appear(entity)
+            self._appear(entity, plan.by)
             return Future.resolved(entity)
         return self._write(name, entity, plan)
 
@@ -61,7 +63,7 @@ class Creations(Generic[E]):
             except Exception as error:  # raised for all that declared it
                 created.fail(error)
             else:
-                self._appear(entity)
+                self._appear(entity, plan.by)
                 created.resolve(entity)
 
         writing.then(written)

@@ -26,6 +26,7 @@ from broker.entities.vhosts.dead_lettering import DeadLettering
 from broker.entities.vhosts.declarations import Creations, Plan
 from broker.entities.vhosts.delayed_exchange import DelayedExchanges
 from broker.entities.vhosts.equivalence import assert_exchange_equivalent, assert_queue_equivalent, locked
+from broker.entities.vhosts.event_exchange import INTERNAL
 from broker.entities.vhosts.policy_application import PolicyApplication
 from broker.entities.vhosts.vhost_context import VHostContext
 from broker.wire.amqp_errors import ChannelException
@@ -90,8 +91,8 @@ class VHost:
         )
         self._delays = DelayedExchanges(context, self._queue_context, self.routing)
         self._new_exchange = partial(new_exchange, chance=context.chance)
-        self._new_queues = Creations(self.queues, self._queue_created)
-        self._new_exchanges = Creations(self.exchanges, self._exchange_appears)
+        self._new_queues = Creations(self.queues, self._queue_declared)
+        self._new_exchanges = Creations(self.exchanges, self._exchange_declared)
         for exchange, type_ in DEFAULT_EXCHANGES.items():
             internal = exchange == TRACE_EXCHANGE
             self.exchanges[exchange] = self._new_exchange(
@@ -122,9 +123,17 @@ class VHost:
     # Declaring
 
     def declare_exchange(
-        self, name: str, type_: str, *, durable: bool, auto_delete: bool, internal: bool, arguments: Table
+        self,
+        name: str,
+        type_: str,
+        *,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: Table,
+        by: str = INTERNAL,
     ) -> Future[Exchange]:
-        """Create an exchange, or find that it is there as described.
+        """Create an exchange for a user, or find that it is there as described.
 
         Raises ChannelException 406 when it is there with another description, or its type refuses the arguments,
         and ConnectionException where RabbitMQ ends the connection for them.
@@ -144,11 +153,12 @@ class VHost:
             compare=lambda found: assert_exchange_equivalent(found, self.name, type_, flags, arguments),
             write=partial(self._definitions.exchange_declared, self.name),
             durable=durable,
+            by=by,
         )
         return self._new_exchanges.declare(name, plan)
 
-    def declare_queue(self, spec: QueueSpec, owner: object | None) -> Future[Queue]:
-        """Create a queue, or find that it is there as described. `owner` is the connection it is exclusive to.
+    def declare_queue(self, spec: QueueSpec, owner: object | None, by: str = INTERNAL) -> Future[Queue]:
+        """Create a queue for a user, or find that it is there as described. `owner`: a connection it is exclusive to.
 
         Raises ChannelException 405 or 406 when it is there with another owner or another description.
         """
@@ -157,6 +167,7 @@ class VHost:
             compare=partial(self._compare_queue, spec, owner),
             write=partial(self._definitions.queue_declared, self.name),
             durable=spec.durable,
+            by=by,
         )
         self._churn.queue_declared += 1
         return self._new_queues.declare(spec.name, plan)
@@ -202,9 +213,16 @@ class VHost:
         assert_queue_equivalent(found, self.name, spec)
         found.use()
 
-    def _queue_created(self, queue: Queue) -> None:
+    def _queue_declared(self, queue: Queue, by: str) -> None:
         self._queue_appears(queue)
         self._churn.queue_created += 1
+        if self.context.event_exchange is not None:
+            self.context.event_exchange.queue_created(self.name, queue, by)
+
+    def _exchange_declared(self, exchange: Exchange, by: str) -> None:
+        self._exchange_appears(exchange)
+        if self.context.event_exchange is not None:
+            self.context.event_exchange.exchange_created(self.name, exchange, by)
 
     def _queue_appears(self, queue: Queue) -> None:
         self.queues[queue.name] = queue
@@ -237,11 +255,13 @@ class VHost:
 
     # Deleting
 
-    def delete_exchange(self, exchange: Exchange) -> Future[None]:
-        """Remove an exchange with its bindings, in both directions, and the messages that it delays."""
+    def delete_exchange(self, exchange: Exchange, by: str = INTERNAL) -> Future[None]:
+        """Remove an exchange for a user, with its bindings, in both directions, and the messages that it delays."""
         del self.exchanges[exchange.name]
-        self.bindings.remove_outbound(exchange)
-        self.bindings.remove_inbound(exchange)
+        if self.context.event_exchange is not None:
+            self.context.event_exchange.exchange_deleted(self.name, exchange.name, by)
+        self.bindings.remove_outbound(exchange, by)
+        self.bindings.remove_inbound(exchange, by)
         self.bindings.changed(exchange)
         if exchange.delays is not None:
             self.context.queues_by_id.pop(exchange.delays.store.queue_id, None)
@@ -251,8 +271,8 @@ class VHost:
         exchange.drop_delayed()
         return Future.resolved(None)
 
-    def delete_queue(self, queue: Queue) -> Future[int]:
-        """Remove a queue with its bindings and messages; answers with the number of ready messages.
+    def delete_queue(self, queue: Queue, by: str = INTERNAL) -> Future[int]:
+        """Remove a queue for a user, with its bindings and messages; answers with the number of ready messages.
 
         None of a virtual host that ends: it does so itself.
         """
@@ -264,6 +284,8 @@ class VHost:
         self.bindings.remove_inbound(queue)
         messages = queue.delete()
         self._churn.queue_deleted += 1
+        if self.context.event_exchange is not None:
+            self.context.event_exchange.queue_deleted(self.name, queue.name, by)
 
         deleted = Future.resolved(None)
         if queue.durable:
@@ -275,9 +297,10 @@ class VHost:
         )  # written or not: for its consumers it is gone
         return deleted.chain(lambda _: Future.resolved(messages))
 
-    def end(self) -> Iterator[None]:
+    def end(self, by: str = INTERNAL) -> Iterator[None]:
         """Nothing is found here any more, and all of it goes, a queue with each step; its definitions are gone."""
         self.deleted = True
+        events, exchanges = self.context.event_exchange, list(self.exchanges)
         delays = [exchange.delays for exchange in self.exchanges.values() if exchange.delays is not None]
         queues: list[Queue] = [*self.queues.values(), *delays]
         self._churn.queue_deleted += len(self.queues)
@@ -290,7 +313,13 @@ class VHost:
                 queue.delete()
                 queue.store.drop()
                 queue.consumers.notify(self.context.turn)
+                if events is not None:
+                    events.queue_deleted(self.name, queue.name, by)
             yield
+        for name in exchanges:
+            if events is not None:
+                events.exchange_deleted(self.name, name, by)
+                yield
 
     def release(self, owner: object) -> Iterator[None]:
         """A connection is gone: so are the queues exclusive to it, one with each step."""

@@ -21,6 +21,7 @@ from broker.entities.scheduling.turn import Turn
 from broker.entities.statistics.counters import QueueCounters
 from broker.entities.statistics.totals import BrokerStatistics
 from broker.entities.vhosts.durable_definitions import Definitions
+from broker.entities.vhosts.event_exchange import EventExchange
 from storage.batch import LaneState
 
 
@@ -47,6 +48,8 @@ class VHostContext(NamedTuple):
     """Where invariants are checked, what was changed in this turn."""
     background_work: BackgroundWork
     statistics: BrokerStatistics
+    event_exchange: EventExchange | None
+    """Where events are published, what publishes them."""
 
     def store_place(self, queue_type: QueueType, queue_id: int, states: Mapping[int, LaneState]) -> StorePlace:
         """The place of a queue in the message store, with counters that begin now."""

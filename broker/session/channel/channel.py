@@ -20,6 +20,7 @@ from broker.entities.scheduling.future import Future
 from broker.entities.statistics.counters import ChannelCounters, count_deliveries
 from broker.entities.statistics.pair_counters import ChannelPairs
 from broker.session.channel import deliveries, firehose
+from broker.session.channel.channel_events import ChannelEvents
 from broker.session.channel.channel_recording import ChannelRecorder, ConfirmRecorder
 from broker.session.channel.confirms import ConfirmLedger
 from broker.session.channel.deliveries import DeliveryLedger
@@ -103,12 +104,19 @@ class ChannelConnection(Protocol):
 
 
 class Channel:
-    """State of one channel of one connection. `recorder` is there where events are recorded."""
+    """State of one channel of one connection. `recorder` is there where events are logged, `events` where published."""
 
-    def __init__(self, connection: ChannelConnection, number: int, recorder: ChannelRecorder | None = None) -> None:
+    def __init__(
+        self,
+        connection: ChannelConnection,
+        number: int,
+        recorder: ChannelRecorder | None = None,
+        events: ChannelEvents | None = None,
+    ) -> None:
         self.connection = connection
         self.number = number
         self.recorder = recorder
+        self.events = events
         self.vhost = connection.vhost
         self.opened_at = connection.broker.clock.now()
         """In milliseconds since the epoch."""
@@ -263,6 +271,8 @@ class Channel:
         """A consumer has ended; what it was given stays outstanding."""
         del self.consumers[consumer.tag]
         del self.prefixes[consumer]
+        if self.events is not None:
+            self.events.consumer_deleted(consumer, gone=self.ended)
 
     def replenish(self, *, settled: bool = False) -> None:
         """Room has been made that any consumer may use; `settled`: under the limit of the whole channel.
@@ -336,6 +346,8 @@ class Channel:
             self.end_consumer(consumer)
         deliveries.requeue([entry for tag, entry in outstanding.items() if tag not in kept], abandoned=True)
         leave_queues(self)
+        if self.events is not None and not self.closing:
+            self.events.closed()
         self.direct_reply.stop()
         self._end_confirms()
         self.connection.hold(-sum(held.size for held in self.held))

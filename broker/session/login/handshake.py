@@ -15,6 +15,7 @@ from typing import Any
 from broker import __version__
 from broker.entities.statistics.totals import AMQP
 from broker.entities.vhosts.user_limits import MAX_CONNECTIONS
+from broker.session import connection_events
 from broker.session.connection import Connection, enter
 from broker.session.login import authenticate, sasl
 from broker.session.login.phase import Phase
@@ -116,7 +117,7 @@ def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None
         connection.refuse(str(error))
     except sasl.Unproved as error:
         connection.broker.statistics.logins[AMQP].count(succeeded=False)
-        _refuse_login(connection, mechanism, str(error))
+        _refuse_login(connection, mechanism, str(error), user="")
     else:
         _log_in(connection, mechanism, login)
 
@@ -129,15 +130,18 @@ def _mechanisms(connection: Connection) -> list[str]:
 def _log_in(connection: Connection, mechanism: str, login: sasl.Login) -> None:
     refused = authenticate.refusal(connection.registry, connection.peer, login, AMQP)
     if refused is not None:
-        _refuse_login(connection, mechanism, f"user '{login.user}' - {refused.reason}", refused.longer)
+        reason = f"user '{login.user}' - {refused.reason}"
+        _refuse_login(connection, mechanism, reason, refused.longer, user=login.user)
         return
+    connection_events.login_taken(connection, login.user, mechanism)
     connection.user, connection.mechanism = login.user, mechanism
     connection.phase = Phase.TUNE
     settings = connection.settings
     connection.send(methods.ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
 
 
-def _refuse_login(connection: Connection, mechanism: str, reason: str, longer: float = 0.0) -> None:
+def _refuse_login(connection: Connection, mechanism: str, reason: str, longer: float = 0.0, *, user: str) -> None:
+    connection_events.login_refused(connection, user, mechanism, reason)
     if longer or not connection.knows("authentication_failure_close"):
         connection.refuse(f"login refused: {reason}", longer)
         return
@@ -174,6 +178,7 @@ def _open(connection: Connection, method: methods.ConnectionOpen) -> None:
     enter(connection, vhost)
     connection.registry.handshaking.pop(connection, None)
     connection.send(methods.ConnectionOpenOk())
+    connection_events.connection_created(connection)
     log.info("connection %s: user '%s' authenticated and granted access to vhost '%s'", connection.peer, user, name)
 
 

@@ -60,6 +60,8 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
     channel.prefixes.move_to_end(consumer, last=False)  # it has not been served yet
     if not method.no_wait:
         channel.send(methods.BasicConsumeOk(tag))
+    if channel.events is not None:
+        channel.events.consumer_created(consumer)
     queue.consumers.add(consumer)
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from broker.entities.vhosts.user_limits import MAX_CHANNELS
 from broker.session.channel.channel import Channel, end
+from broker.session.channel.channel_events import ChannelEvents
 from broker.session.channel.channel_recording import ChannelRecorder
 from broker.wire import methods
 from broker.wire.amqp_errors import ConnectionException
@@ -30,7 +31,8 @@ def open_first(connection: Connection, number: int) -> None:
             f"number of channels opened for user '{user}' has reached the maximum allowed user limit of ({user_limit})"
         )
         raise ConnectionException(ReplyCode.NOT_ALLOWED, text)
-    channel = connection.channels[number] = Channel(connection, number, _recorder(connection, number))
+    recorder, events = _recorder(connection, number), _events(connection, number)
+    channel = connection.channels[number] = Channel(connection, number, recorder, events)
     channel.send(methods.ChannelOpenOk())
 
 
@@ -39,6 +41,15 @@ def _recorder(connection: Connection, number: int) -> ChannelRecorder | None:
     if recorder is None:
         return None
     return ChannelRecorder(recorder, connection.vhost_name, str(connection.peer), number, stamps=stamps)
+
+
+def _events(connection: Connection, number: int) -> ChannelEvents | None:
+    exchange = connection.broker.event_exchange
+    if exchange is None or connection.direct:
+        return None
+    return ChannelEvents(
+        exchange, connection.number, str(connection.peer), connection.user, connection.vhost_name, number
+    )
 
 
 def open_again(channel: Channel, method: methods.ChannelOpen) -> None:

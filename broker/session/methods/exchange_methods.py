@@ -33,6 +33,7 @@ def declare(channel: Channel, method: methods.ExchangeDeclare) -> None:
         auto_delete=method.auto_delete,
         internal=method.internal,
         arguments=method.arguments,
+        by=channel.connection.user,
     )
     channel.when(declared, lambda _: channel.send(methods.ExchangeDeclareOk(), no_wait=method.no_wait))
 
@@ -51,7 +52,8 @@ def delete(channel: Channel, method: methods.ExchangeDelete) -> None:
     if method.if_unused and exchange.bindings:
         text = f"exchange '{name}' in vhost '{channel.vhost.name}' in use"
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
-    channel.when(channel.vhost.delete_exchange(exchange), lambda _: channel.send(ok, no_wait=method.no_wait))
+    deleted = channel.vhost.delete_exchange(exchange, channel.connection.user)
+    channel.when(deleted, lambda _: channel.send(ok, no_wait=method.no_wait))
 
 
 def bind(channel: Channel, method: methods.ExchangeBind) -> None:
@@ -60,9 +62,8 @@ def bind(channel: Channel, method: methods.ExchangeBind) -> None:
     source, destination = _both_ends(channel, method)
     binding = source.binding(destination, method.routing_key, method.arguments)
     ok = methods.ExchangeBindOk()
-    channel.when(
-        channel.vhost.bindings.bind(binding, method.arguments), lambda _: channel.send(ok, no_wait=method.no_wait)
-    )
+    bound = channel.vhost.bindings.bind(binding, method.arguments, channel.connection.user)
+    channel.when(bound, lambda _: channel.send(ok, no_wait=method.no_wait))
 
 
 def unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
@@ -74,7 +75,8 @@ def unbind(channel: Channel, method: methods.ExchangeUnbind) -> None:
         return
     source, destination = _both_ends(channel, method)
     binding = source.binding(destination, method.routing_key, method.arguments)
-    channel.when(channel.vhost.bindings.unbind(binding), lambda _: channel.send(ok, no_wait=method.no_wait))
+    unbound = channel.vhost.bindings.unbind(binding, channel.connection.user)
+    channel.when(unbound, lambda _: channel.send(ok, no_wait=method.no_wait))
 
 
 def _check_binding_access(channel: Channel, method: methods.ExchangeBind | methods.ExchangeUnbind) -> None:

@@ -39,7 +39,7 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
     durable = method.durable and not method.exclusive
     spec = QueueSpec(name, durable, method.exclusive, method.auto_delete, arguments)
     owner = channel.connection if method.exclusive else None
-    declared = channel.vhost.declare_queue(spec, owner)
+    declared = channel.vhost.declare_queue(spec, owner, channel.connection.user)
     channel.when(declared, lambda queue: _declared(channel, method, queue))
 
 
@@ -97,7 +97,7 @@ def _check_dead_letter_access(channel: Channel, name: str, arguments: Table) -> 
 def bind(channel: Channel, method: methods.QueueBind) -> None:
     """queue.bind."""
     binding = _binding(channel, method)
-    bound = channel.vhost.bindings.bind(binding, method.arguments)
+    bound = channel.vhost.bindings.bind(binding, method.arguments, channel.connection.user)
     channel.when(bound, lambda _: channel.send(methods.QueueBindOk(), no_wait=method.no_wait))
 
 
@@ -111,7 +111,7 @@ def unbind(channel: Channel, method: methods.QueueUnbind) -> None:
     if name not in vhost.queues or method.exchange not in vhost.exchanges:
         channel.send(methods.QueueUnbindOk())
         return
-    unbound = vhost.bindings.unbind(_binding(channel, method))
+    unbound = vhost.bindings.unbind(_binding(channel, method), channel.connection.user)
     channel.when(unbound, lambda _: channel.send(methods.QueueUnbindOk()))
 
 
@@ -162,7 +162,7 @@ def delete(channel: Channel, method: methods.QueueDelete) -> None:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} in use")
     if method.if_empty and queue.ready:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"{where} not empty")
-    deleted = channel.vhost.delete_queue(queue)
+    deleted = channel.vhost.delete_queue(queue, channel.connection.user)
     channel.when(deleted, lambda count: channel.send(methods.QueueDeleteOk(count), no_wait=method.no_wait))
 
 
