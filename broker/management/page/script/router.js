@@ -64,6 +64,7 @@ export class Router {
   async open() {
     this.leave.abort();
     this.leave = new AbortController();
+    document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
     const { parts, query } = here();
     const [view, names] = this._find(parts);
     const main = h("div");
@@ -78,7 +79,7 @@ export class Router {
         page.show(h("p", { class: "problem", role: "alert" }, error.message));
       }
     }
-    if (!page.signal.aborted && !document.querySelector("dialog[open]")) {
+    if (!page.signal.aborted) {
       main.querySelector("h1")?.focus({ preventScroll: true });
     }
   }
