@@ -13,7 +13,9 @@ from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
+from broker.management.rows.consumer_columns import channel_details
 from broker.management.rows.exchange_columns import ExchangeOf, exchange_columns, exchange_name, exchange_order
+from broker.management.statistics import pair_stats
 from broker.wire import methods
 
 DEFAULT = "amq.default"
@@ -31,8 +33,11 @@ async def list_exchanges(call: Call) -> Response:
 
 async def show_exchange(call: Call) -> Response:
     """One exchange."""
-    row = exchange_columns(call.past).row(ExchangeOf(call.vhost.name, exchange_of(call)))
-    return in_json(call.chosen(row | {"incoming": [], "outgoing": []}))
+    vhost, exchange = call.vhost, exchange_of(call)
+    row = exchange_columns(call.past).row(ExchangeOf(vhost.name, exchange))
+    details = channel_details(call.api.settings.node)
+    pairs = pair_stats.of_exchange(call.past, call.api.registry, vhost, exchange, details)
+    return in_json(call.chosen(row | pairs))
 
 
 def exchange_in_path(call: Call, part: str = "exchange") -> str:

@@ -16,7 +16,7 @@ from broker.management.call import Call
 from broker.management.columns import Columns
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
-from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns
+from broker.management.rows.consumer_columns import ConsumerOf, channel_details, consumer_columns
 from broker.management.rows.queue_columns import (
     QueueOf,
     queue_columns,
@@ -24,6 +24,7 @@ from broker.management.rows.queue_columns import (
     queue_name,
     queue_order,
 )
+from broker.management.statistics import pair_stats
 from broker.wire import methods
 
 ACTIONS = ("sync", "cancel_sync")
@@ -44,7 +45,9 @@ async def show_queue(call: Call) -> Response:
     listed = QueueOf(call.vhost.name, queue_of(call))
     row = _columns(call).row(listed)
     if not call.flag("disable_stats"):
-        row |= {"consumer_details": _consumers(call, listed), "incoming": [], "deliveries": []}
+        details = channel_details(call.api.settings.node)
+        pairs = pair_stats.of_queue(call.past, call.api.registry, call.vhost, listed.queue, details)
+        row |= {"consumer_details": _consumers(call, listed), **pairs}
     return in_json(call.chosen(row))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from broker.management.columns import ABSENT, Columns
 from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns
+from broker.management.statistics import pair_stats
 from broker.management.statistics.past import Past, moment
 from broker.management.statistics.sampler import CHANNEL
 from broker.session.channel.channel import Channel
@@ -33,7 +34,7 @@ def channel_columns(node: str, past: Past, *, single: bool = False) -> Columns[C
             "confirm": lambda channel: channel.confirms is not None,
             "connection_details": _connection_details,
             "consumer_count": lambda channel: len(channel.consumers),
-            **(_of_single(node) if single else {}),
+            **(_of_single(node, past) if single else {}),
             "global_prefetch_count": lambda channel: channel.prefetch_all,
             "idle_since": lambda channel: moment(history.channel_idle_since(channel)),
             "message_stats": lambda channel: history.channel_stats(channel, ages) or ABSENT,
@@ -71,13 +72,13 @@ def _connection_details(channel: Channel) -> dict[str, Any]:
     return {"name": str(peer), "peer_host": peer.host, "peer_port": peer.port}
 
 
-def _of_single(node: str) -> dict[str, Callable[[Channel], Any]]:
-    """Its consumers; what it publishes to each exchange, and gets from each queue, is not counted."""
+def _of_single(node: str, past: Past) -> dict[str, Callable[[Channel], Any]]:
+    """Its consumers; what it publishes to each exchange, and gets from each queue, where that is counted."""
     row = consumer_columns(node).view()
     return {
         "consumer_details": lambda channel: [
             row(ConsumerOf(channel.vhost.name, consumer)) for consumer in channel.consumers.values()
         ],
-        "deliveries": lambda channel: [],
-        "publishes": lambda channel: [],
+        "deliveries": lambda channel: pair_stats.deliveries(past, channel),
+        "publishes": lambda channel: pair_stats.publishes(past, channel),
     }

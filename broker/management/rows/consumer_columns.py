@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from broker.admin.json_tables import plain
@@ -19,6 +20,7 @@ class ConsumerOf(NamedTuple):
 
 def consumer_columns(node: str) -> Columns[ConsumerOf]:
     """The columns of consumers whose channels are on this node."""
+    details = channel_details(node)
     return Columns(
         {
             "consumer_tag": lambda listed: listed.consumer.tag,
@@ -29,7 +31,7 @@ def consumer_columns(node: str) -> Columns[ConsumerOf]:
             "activity_status": lambda listed: _activity(listed.consumer),
             "prefetch_count": lambda listed: listed.consumer.prefetch,
             "arguments": lambda listed: plain(listed.consumer.arguments),
-            "channel_details": lambda listed: _channel(listed.consumer, node),
+            "channel_details": lambda listed: _channel(listed.consumer, details),
         }
     )
 
@@ -50,17 +52,23 @@ def _activity(consumer: Consumer) -> str:
     return "single_active" if _active(consumer) else "waiting"
 
 
-def _channel(consumer: Consumer, node: str) -> dict[str, Any]:
-    channel = consumer.outlet
-    if not isinstance(channel, Channel):
-        return {}
-    connection = channel.connection
-    return {
-        "name": f"{connection.peer} ({channel.number})",
-        "number": channel.number,
-        "user": connection.user,
-        "node": node,
-        "connection_name": str(connection.peer),
-        "peer_host": connection.peer.host,
-        "peer_port": connection.peer.port,
-    }
+def _channel(consumer: Consumer, details: Callable[[Channel], dict[str, Any]]) -> dict[str, Any]:
+    return details(consumer.outlet) if isinstance(consumer.outlet, Channel) else {}
+
+
+def channel_details(node: str) -> Callable[[Channel], dict[str, Any]]:
+    """What other rows show of a channel."""
+
+    def details(channel: Channel) -> dict[str, Any]:
+        connection = channel.connection
+        return {
+            "name": f"{connection.peer} ({channel.number})",
+            "number": channel.number,
+            "user": connection.user,
+            "node": node,
+            "connection_name": str(connection.peer),
+            "peer_host": connection.peer.host,
+            "peer_port": connection.peer.port,
+        }
+
+    return details

@@ -15,7 +15,6 @@ For those who write routes:
     history.node_details(ages)                -> {"mem_used_details": {...}, ...}: of the figures it was given
     history.queue_idle_since(queue)           -> milliseconds since the epoch, None while it is in use
     history.channel_idle_since(channel)
-    queue_incoming, channel_deliveries, ...   -> what rates_mode detailed adds: in `pair_stats`
     queue.consumers.capacity                  -> consumer_capacity, which is consumer_utilisation: 0 to 1
 
 `ages` are what the request asks for: `read_ages(call.parameters)`; without, details have rates only. Numbers are those

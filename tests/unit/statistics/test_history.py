@@ -17,6 +17,7 @@ from broker.management.statistics.past import Past as Asked
 from broker.management.statistics.sample_series import FINE, LONG, SLOT_MILLISECONDS, Kind, Series
 from broker.management.statistics.sampler import Sampler
 from broker.management.statistics.windows import NO_SAMPLES, Ages, Window, read_ages
+from broker.session.channel.channel import Channel
 from broker.session.session_settings import SessionSettings
 from harness.brokers.broker_core import START, Core
 from harness.clients.session_client import SessionLayer
@@ -262,7 +263,7 @@ def test_what_is_asked_for(parameters: str, ages: Ages | str) -> None:
 def test_pairs_are_counted_with_detailed_rates(core: Core) -> None:
     """Both ends say the same; those of what is gone go with the next sample."""
     past = Past(core, "detailed")
-    history, vhost, queue, client = past.history, core.vhost, past.queue, past.client
+    vhost, queue, client = core.vhost, past.queue, past.client
     core.queue("gone", durable=False)
     for key in ("q", "q", "nowhere", "gone"):
         client.publish(b"x", key=key)
@@ -273,19 +274,25 @@ def test_pairs_are_counted_with_detailed_rates(core: Core) -> None:
     vhost.delete_queue(vhost.queues["gone"])
     past.five_seconds()
     (channel,) = client.connection.channels.values()
-    (published,) = pair_stats.channel_publishes(history, channel)
+    asked, registry = Asked(past.history, NO_SAMPLES), past.sessions.registry
+    (published,) = pair_stats.publishes(asked, channel)
     assert published["exchange"] == {"name": "", "vhost": "/"}
     assert published["stats"]["publish_details"] == {"rate": 0.8}
     assert plain(published["stats"]) == {"publish": 4, "return_unroutable": 0, "drop_unroutable": 1}
-    (incoming,) = pair_stats.exchange_incoming(history, vhost, vhost.exchange(""), [channel])
-    assert incoming == {"channel_details": channel, "stats": published["stats"]}
-    (received,) = pair_stats.exchange_outgoing(history, vhost, vhost.exchange(""))
+    of_exchange = pair_stats.of_exchange(asked, registry, vhost, vhost.exchange(""), number)
+    assert of_exchange["incoming"] == [{"channel_details": {"number": 1}, "stats": published["stats"]}]
+    (received,) = of_exchange["outgoing"]
     assert (received["queue"], plain(received["stats"])["publish"]) == ({"name": "q", "vhost": "/"}, 2)
-    assert [row["stats"] for row in pair_stats.queue_incoming(history, vhost, queue)] == [received["stats"]]
-    (delivered,) = pair_stats.channel_deliveries(history, channel)
+    (delivered,) = pair_stats.deliveries(asked, channel)
     assert (delivered["stats"]["get"], delivered["stats"]["ack"], delivered["stats"]["deliver_get"]) == (2, 1, 2)
-    (taken,) = pair_stats.queue_deliveries(history, vhost, queue, [channel])
-    assert taken["stats"] == delivered["stats"]
+    assert pair_stats.of_queue(asked, registry, vhost, queue, number) == {
+        "incoming": [{"exchange": published["exchange"], "stats": received["stats"]}],
+        "deliveries": [{"channel_details": {"number": 1}, "stats": delivered["stats"]}],
+    }
+
+
+def number(channel: Channel) -> dict[str, Any]:
+    return {"number": channel.number}
 
 
 def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
