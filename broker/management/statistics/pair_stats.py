@@ -5,7 +5,7 @@ Lists as RabbitMQ has them, in its shapes, empty in the other modes. `details` m
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from broker.entities.exchanges.exchange import Exchange
@@ -15,8 +15,14 @@ from broker.entities.statistics.pair_counters import Pairs
 from broker.entities.vhosts.vhost import VHost
 from broker.management.statistics.message_stats import message_stats
 from broker.management.statistics.past import Past
+from broker.management.statistics.sampler import DELIVERIES
 from broker.session.channel.channel import Channel
 from broker.session.registry import Registry
+
+ARRIVALS = ("publish",)
+"""What exchanges and queues have with each other."""
+OF_CHANNELS = ("publish", "return_unroutable", "drop_unroutable", *DELIVERIES)
+"""What channels have with either. Confirms are not counted for each exchange."""
 
 Rows = list[dict[str, Any]]
 ChannelDetails = Callable[[Channel], dict[str, Any]]
@@ -26,7 +32,7 @@ def of_queue(past: Past, registry: Registry, vhost: VHost, queue: Queue, details
     """What came into a queue from each exchange, and went out to each channel."""
     deliveries = ((channel, channel.pairs.deliveries) for channel in _channels(registry, vhost) if channel.pairs)
     return {
-        "incoming": _named(past, "exchange", vhost, queue.counters.incoming or {}),
+        "incoming": _named(past, "exchange", vhost, queue.counters.incoming or {}, ARRIVALS),
         "deliveries": _of_channels(past, queue.name, deliveries, details),
     }
 
@@ -41,18 +47,18 @@ def of_exchange(
     outgoing = {queue: pairs[name] for queue, pairs in incoming if name in pairs}
     return {
         "incoming": _of_channels(past, name, publishes, details),
-        "outgoing": _named(past, "queue", vhost, outgoing),
+        "outgoing": _named(past, "queue", vhost, outgoing, ARRIVALS),
     }
 
 
 def publishes(past: Past, channel: Channel) -> Rows:
     """What a channel has published to each exchange."""
-    return _named(past, "exchange", channel.vhost, channel.pairs.publishes if channel.pairs else {})
+    return _named(past, "exchange", channel.vhost, channel.pairs.publishes if channel.pairs else {}, OF_CHANNELS)
 
 
 def deliveries(past: Past, channel: Channel) -> Rows:
     """What a channel was given of each queue."""
-    return _named(past, "queue", channel.vhost, channel.pairs.deliveries if channel.pairs else {})
+    return _named(past, "queue", channel.vhost, channel.pairs.deliveries if channel.pairs else {}, OF_CHANNELS)
 
 
 def _channels(registry: Registry, vhost: VHost) -> Iterable[Channel]:
@@ -64,23 +70,21 @@ def _channels(registry: Registry, vhost: VHost) -> Iterable[Channel]:
     )
 
 
-def _named(past: Past, kind: str, vhost: VHost, pairs: Pairs) -> Rows:
+def _named(past: Past, kind: str, vhost: VHost, pairs: Pairs, shown: Sequence[str]) -> Rows:
     return [
-        {kind: {"name": name, "vhost": vhost.name}, "stats": _stats(past, counters)}
+        {kind: {"name": name, "vhost": vhost.name}, "stats": _stats(past, counters, shown)}
         for name, counters in sorted(pairs.items())
     ]
 
 
 def _of_channels(past: Past, name: str, pairs: Iterable[tuple[Channel, Pairs]], details: ChannelDetails) -> Rows:
     return [
-        {"channel_details": details(channel), "stats": _stats(past, of_channel[name])}
+        {"channel_details": details(channel), "stats": _stats(past, of_channel[name], OF_CHANNELS)}
         for channel, of_channel in pairs
         if name in of_channel
     ]
 
 
-def _stats(past: Past, counters: ChannelCounters) -> dict[str, Any]:
-    """message_stats of a pair, without confirms: they are not counted for each."""
+def _stats(past: Past, counters: ChannelCounters, shown: Sequence[str]) -> dict[str, Any]:
     values = counters.values()._asdict()
-    del values["confirm"]
-    return message_stats(values, past.history.details((counters,), past.ages.msg_rates))
+    return message_stats({name: values[name] for name in shown}, past.history.details((counters,), past.ages.msg_rates))
