@@ -2,9 +2,11 @@
 
 import { h, show } from "../dom/element.js";
 
+const NOTHING = [undefined, null, "", false];
+
 /** Fill a list of facts: pairs of a name and a value, or null to leave one out. */
 export function showFacts(list, pairs) {
-  const kept = pairs.filter((pair) => pair && pair[1] !== undefined && pair[1] !== null && pair[1] !== "");
+  const kept = pairs.filter((pair) => pair && !NOTHING.includes(pair[1]));
   show(list, ...kept.flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, ...[value].flat())]));
 }
 

@@ -15,7 +15,11 @@ const COLUMNS = [
   { title: "First event", number: true, show: (row) => number(row.first) },
   { title: "Last event", number: true, show: (row) => number(row.last) },
   { title: "Size", number: true, show: (row) => bytes(row.bytes) },
-  { title: "SHA-256", show: (row) => h("span", { class: "mono", title: row.sha256 }, `${row.sha256.slice(0, 12)}…`) },
+  {
+    title: "SHA-256",
+    short: true,
+    show: (row) => h("span", { class: "mono", title: row.sha256 }, `${row.sha256.slice(0, 12)}…`),
+  },
   {
     title: "",
     show: (row) =>
