@@ -45,7 +45,8 @@ class Place(NamedTuple):
 def rows(listing: Listing, administration: Administration, arguments: Arguments) -> Iterator[Row]:
     """Each thing with the `columns` that were asked for, or with all.
 
-    With `typed`, field tables are lists of [name, type, value]. Raises AdministrationError at once.
+    With `typed`, field tables are lists of [name, type, value]; with `lenient`, columns that there are not are empty
+    texts. Raises AdministrationError at once.
     """
     chosen = _chosen(listing.columns, arguments)
     show = typed if arguments.flag("typed") else plain
@@ -58,10 +59,14 @@ def rows(listing: Listing, administration: Administration, arguments: Arguments)
 
 def _chosen(columns: Mapping[str, Column], arguments: Arguments) -> Mapping[str, Column]:
     wanted = arguments.texts("columns") if arguments.given("columns") else ()
-    for name in wanted:
-        if name not in columns:
-            raise invalid(f"there is no column {name}; known: {', '.join(columns)}")
-    return {name: columns[name] for name in wanted} or columns
+    unknown = [name for name in wanted if name not in columns]
+    if unknown and not arguments.flag("lenient"):
+        raise invalid(f"there is no column {unknown[0]}; known: {', '.join(columns)}")
+    return {name: columns.get(name, _nothing) for name in wanted} or columns
+
+
+def _nothing(thing: Any) -> str:
+    return ""
 
 
 def in_vhosts(items: Callable[[VHost], Iterable[Any]]) -> Callable[[Administration, Arguments], Iterator[Place]]:

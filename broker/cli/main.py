@@ -6,6 +6,7 @@ import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from io import TextIOWrapper
+from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 import click
@@ -57,7 +58,17 @@ VERBS = {
     "purge-queue": Verb("node_commands", "purge_queue"),
     "trace": Verb("trace_command", "trace"),
     "pipeline": Verb("jobs.pipeline_group", "pipeline"),
+    "rabbitmqctl": Verb("rabbitmq.ctl_command", "rabbitmqctl"),
+    "rabbitmq-diagnostics": Verb("rabbitmq.ctl_command", "rabbitmq_diagnostics"),
+    "rabbitmq-plugins": Verb("rabbitmq.ctl_command", "rabbitmq_plugins"),
+    "rabbitmq-queues": Verb("rabbitmq.ctl_command", "rabbitmq_queues"),
+    "rabbitmq-upgrade": Verb("rabbitmq.ctl_command", "rabbitmq_upgrade"),
+    "rabbitmqadmin": Verb("rabbitmq.rabbitmqadmin.admin_command", "rabbitmqadmin"),
 }
+
+
+LINKS = frozenset(name for name in VERBS if name.startswith("rabbitmq"))
+"""The names by which the program is one of RabbitMQ's."""
 
 
 class Verbs(click.Group):
@@ -90,7 +101,13 @@ def leveret() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command line, that of this process if none is given, and exit."""
+    """Run a command line, that of this process if none is given, and exit.
+
+    A link to the program that is named as one of RabbitMQ's is that command.
+    """
+    called = Path(sys.argv[0]).name
+    if arguments is None and called in LINKS:
+        arguments = [called, *sys.argv[1:]]
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             # Names are bytes; those that are not UTF-8 are printed as they are.

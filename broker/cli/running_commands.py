@@ -10,7 +10,7 @@ import click
 from broker.admin.protocol import NotRunning
 from broker.cli.list_command import LISTINGS
 from broker.cli.table_output import aligned, show_tree, text
-from broker.cli.target_broker import LOOK_SECONDS, Target, json_option, targeted
+from broker.cli.target_broker import LOOK_SECONDS, Target, await_end, json_option, targeted
 from broker.rabbitmq_conf.conf_values import Unfit, size
 
 WAIT_SECONDS = 300.0
@@ -72,7 +72,7 @@ def wait(target: Target, timeout: float) -> None:
 def stop(target: Target) -> None:
     """End the broker in order, as SIGTERM does, and return when it is gone."""
     target.ask("stop")
-    target.await_end()
+    await_end(target.directory)
 
 
 @click.command(name="set-memory-high-watermark")

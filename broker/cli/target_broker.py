@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ ANSWER_SECONDS = 60.0
 START_SECONDS = 30.0
 """How long a broker that starts may take until it answers."""
 LOOK_SECONDS = 0.05
+LOCK_FILE = "broker.lock"
+"""What a broker locks in its data directory."""
 
 
 class Target:
@@ -54,25 +57,36 @@ class Target:
         """Carry out a command that only a running broker can. Raises AdministrationError."""
         return ask(self.directory, command, arguments, timeout_seconds)
 
-    def await_end(self) -> None:
-        """Return when no broker runs on the data directory any more. Raises StoreLocked when that takes too long."""
-        from storage.messages import lmdb_environment
-
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            try:
-                os.close(lmdb_environment.lock(self.directory / "broker"))
-                return
-            except StoreLocked:
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(LOOK_SECONDS)
-
     def run_stopped(self, command: str, **arguments: object) -> Any:
         """Carry out a command on the stores of a stopped broker. Raises AdministrationError and storage errors."""
         from broker.server.offline.offline_commands import run
 
         return run(self.config, command, arguments)
+
+
+def await_end(directory: Path) -> None:
+    """Return when no broker runs on a data directory any more. Raises StoreLocked when that takes too long."""
+    deadline = time.monotonic() + START_SECONDS
+    while in_use(directory):
+        if time.monotonic() > deadline:
+            raise StoreLocked(f"{directory}: the broker has not ended in {START_SECONDS:g} seconds")
+        time.sleep(LOOK_SECONDS)
+
+
+def in_use(directory: Path) -> bool:
+    """A broker runs on a data directory, or is in its start or at its end."""
+    try:
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared: a broker that starts in this moment waits for readers of the lock.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
 
 def targeted(command: Command) -> Command:

@@ -1,0 +1,393 @@
+"""The verbs: for each its name, where it is, how many arguments it takes and how it is used; what it does; its banner.
+
+`c` is rabbitmqctl, `d` rabbitmq-diagnostics, `p` rabbitmq-plugins, `q` rabbitmq-queues, `u` rabbitmq-upgrade. In a
+banner, {0} is the first argument; {vhost} and {node} are what the command line names.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+TOOLS = {
+    "c": "rabbitmqctl",
+    "d": "rabbitmq-diagnostics",
+    "p": "rabbitmq-plugins",
+    "q": "rabbitmq-queues",
+    "u": "rabbitmq-upgrade",
+}
+
+LINES = """
+[Help]
+autocomplete cdpq 1-1 [prefix] [--timeout <timeout>]
+  Lists the verbs that begin so
+help cdpqu 0-1 (<command> | [--list-commands])
+  Explains a verb, or lists all
+version cdp 0-0
+  Shows the RabbitMQ version whose behaviour this is
+
+[Nodes]
+await_startup c 0-0
+  Waits until the broker is through with its start
+rotate_logs c 0-*
+  Does nothing, as in RabbitMQ
+shutdown c 0-0 [--wait] [--timeout <timeout>]
+  Stops the broker
+start_app c 0-0
+  Does nothing to a broker that runs
+  Starting node {node} ...
+stop c 0-1 [--idempotent] [<pidfile>]
+  Stops the broker
+  Stopping and halting node {node} ...
+wait c 0-1 [<pidfile>] [--pid|-P <pid>] [--timeout <timeout>]
+  Waits until the broker of a process runs
+
+[Cluster]
+await_online_nodes c 1-1 <count> [--timeout <timeout>]
+  Waits for so many nodes; there is one
+cluster_status cd 0-0 [--timeout <timeout>]
+  Shows the one node of the cluster
+  Cluster status of node {node} ...
+rebalance q 1-1 < all | classic | quorum > [--vhost-pattern <pattern>] [--queue-pattern <pattern>]
+  Does nothing: there is one node
+
+[Replication]
+cancel_sync_queue c 1-1 [--vhost <vhost>] <queue>
+  Does nothing: no queue is mirrored
+  Stopping synchronising queue '{0}' in vhost '{vhost}' ...
+sync_queue c 1-1 [--vhost <vhost>] <queue>
+  Does nothing: no queue is mirrored
+  Synchronising queue '{0}' in vhost '{vhost}' ...
+
+[Users]
+add_user c 1-2 <username> <password>
+  Creates a user
+  Adding user "{0}" ...
+authenticate_user c 1-2 <username> <password>
+  Tries a user's password
+  Authenticating user "{0}" ...
+change_password c 1-2 <username> <password>
+  Gives a user another password
+  Changing password for user "{0}" ...
+clear_password c 1-1 <username>
+  Lets a user log in with no password any more
+  Clearing password for user "{0}" ...
+clear_user_limits c 2-2 <username> <limit_type> | all
+  Lifts a limit of a user, or all
+delete_user c 1-1 <username>
+  Deletes a user
+  Deleting user "{0}" ...
+list_user_limits cd 0-0 [--user <username>] [--global]
+  Lists the limits of a user, or of all
+list_users cd 0-0 [--no-table-headers] [--timeout <timeout>]
+  Lists users and their tags
+  Listing users ...
+set_user_limits c 2-2 <username> <definition>
+  Limits a user's connections and channels
+  Setting user limits to "{1}" for user "{0}" ...
+set_user_tags c 1-* <username> <tag> [...]
+  Gives a user these tags and no others
+
+[Access Control]
+clear_permissions c 1-1 [--vhost <vhost>] <username>
+  Keeps a user out of a virtual host
+  Clearing permissions for user "{0}" in vhost "{vhost}" ...
+clear_topic_permissions c 1-2 [--vhost <vhost>] <username> [<exchange>]
+  Lifts a user's topic permissions, on an exchange or on all
+list_permissions cd 0-0 [--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]
+  Lists the permissions in a virtual host
+  Listing permissions for vhost "{vhost}" ...
+list_topic_permissions cd 0-0 [--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]
+  Lists the topic permissions in a virtual host
+  Listing topic permissions for vhost "{vhost}" ...
+list_user_permissions cd 1-1 [--no-table-headers] <username> [--timeout <timeout>]
+  Lists what a user may do in each virtual host
+  Listing permissions for user "{0}" ...
+list_user_topic_permissions cd 1-1 [--no-table-headers] <username> [--timeout <timeout>]
+  Lists a user's topic permissions
+  Listing topic permissions for user "{0}" ...
+list_vhosts cd 0-* [--no-table-headers] [<column> ...] [--timeout <timeout>]
+  Lists virtual hosts
+  Listing vhosts ...
+set_permissions c 4-4 [--vhost <vhost>] <username> <conf> <write> <read>
+  Says what a user may do in a virtual host
+  Setting permissions for user "{0}" in vhost "{vhost}" ...
+set_topic_permissions c 4-4 [--vhost <vhost>] <username> <exchange> <write> <read>
+  Says which routing keys of an exchange a user may use
+  Setting topic permissions on "{1}" for user "{0}" in vhost "{vhost}" ...
+
+[Monitoring, observability and health checks]
+alarms d 0-0 [--timeout <timeout>]
+  Lists the alarms of memory and disk
+  Asking node {node} to report any known resource alarms ...
+check_alarms d 0-0 [--timeout <timeout>]
+  Fails while memory or disk is short
+  Asking node {node} to report any local resource alarms ...
+check_certificate_expiration d 0-0 [--within <period>] [--unit <unit>]
+  Fails if a certificate expires soon: within a number of days, weeks, months or years, 4 weeks by default
+  Checking certificate expiration on node {node} ...
+check_if_node_is_mirror_sync_critical dq 0-0 [--timeout <timeout>]
+  Never fails: no queue is mirrored
+  Checking if node {node} is critical for data safety of any classic mirrored queues ...
+check_if_node_is_quorum_critical dq 0-0 [--timeout <timeout>]
+  Never fails: there is one node
+  Checking if node {node} is critical for quorum of any quorum queues ...
+check_local_alarms d 0-0 [--timeout <timeout>]
+  Fails while memory or disk is short
+  Asking node {node} to report any local resource alarms ...
+check_port_connectivity d 0-0 [--timeout <timeout>]
+  Fails if an address that is listened on takes no connection
+  Testing TCP connections to all active listeners on node {node} ...
+check_port_listener d 1-1 <port> [--timeout <timeout>]
+  Fails if a port is not listened on
+  Asking node {node} if there's an active listener on port {0} ...
+check_protocol_listener d 1-1 <protocol> [--timeout <timeout>]
+  Fails if a protocol is not listened for
+  Asking node {node} if there's an active listener for protocol {0} ...
+check_running d 0-0 [--timeout <timeout>]
+  Fails if the broker does not run
+  Checking if RabbitMQ is running on node {node} ...
+check_virtual_hosts d 0-0 [--timeout <timeout>]
+  Fails if the broker does not run; its virtual hosts do with it
+  Checking if all vhosts are running on node {node} ...
+is_booting d 0-0 [--timeout <timeout>]
+  Says whether the broker is in its start
+  Asking node {node} for its boot status ...
+is_running d 0-0 [--timeout <timeout>]
+  Says whether the broker runs
+  Asking node {node} for its status ...
+list_bindings cd 0-* [--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]
+  Lists bindings
+  Listing bindings for vhost {vhost}...
+list_channels cd 0-* [--no-table-headers] [<column> ...]
+  Lists channels
+  Listing channels ...
+list_connections cd 0-* [--no-table-headers] [<column> ...] [--timeout <timeout>]
+  Lists connections
+  Listing connections ...
+list_consumers cd 0-* [--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]
+  Lists consumers
+  Listing consumers in vhost {vhost} ...
+list_exchanges cd 0-* [--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]
+  Lists exchanges
+  Listing exchanges for vhost {vhost} ...
+list_queues cd 0-* [--vhost <vhost>] [--online] [--offline] [--local] [--no-table-headers] [<column>, ...] [--timeout <timeout>]
+  Lists queues
+list_unresponsive_queues cd 0-* [--local] [--queue-timeout <milliseconds>] [<column> ...] [--no-table-headers] [--timeout <timeout>]
+  Lists no queue: they all answer, or none
+  Listing unresponsive queues for vhost {vhost} ...
+listeners d 0-0 [--timeout <timeout>]
+  Lists what is listened on
+  Asking node {node} to report its protocol listeners ...
+memory_breakdown d 0-0 [--unit <unit>] [--timeout <timeout>]
+  Shows what takes how much memory, in bytes, mb or gb
+  Reporting memory breakdown on node {node}...
+ping cd 0-0 [--timeout <timeout>]
+  Fails if the broker does not answer
+report cd 0-0
+  Shows everything, for a report of a fault
+  Reporting server status of node {node} ...
+server_version d 0-0 [--timeout <timeout>]
+  Shows the RabbitMQ version whose behaviour the broker's is
+  Asking node {node} for its RabbitMQ version...
+status cd 0-0 [--unit <unit>] [--timeout <timeout>]
+  Shows how the broker does, sizes in bytes, mb or gb
+  Status of node {node} ...
+
+[Parameters]
+clear_global_parameter c 1-1 <name>
+  Removes a parameter of the whole broker
+  Clearing global runtime parameter "{0}" ...
+clear_parameter c 2-2 [--vhost <vhost>] <component_name> <name>
+  Removes a parameter of a virtual host
+  Clearing runtime parameter "{1}" for component "{0}" on vhost "{vhost}" ...
+list_global_parameters cd 0-0 [--no-table-headers] [--timeout <timeout>]
+  Lists the parameters of the whole broker
+  Listing global runtime parameters ...
+list_parameters cd 0-0 [--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]
+  Lists the parameters of a virtual host
+  Listing runtime parameters for vhost "{vhost}" ...
+set_global_parameter c 2-2 <name> <value>
+  Sets a parameter of the whole broker to a value in JSON
+  Setting global runtime parameter "{0}" to "{1}" ...
+set_parameter c 3-3 [--vhost <vhost>] <component_name> <name> <value>
+  Sets a parameter of a virtual host to a value in JSON
+  Setting runtime parameter "{1}" for component "{0}" to "{2}" in vhost "{vhost}" ...
+
+[Policies]
+clear_operator_policy c 1-1 [--vhost <vhost>] <name>
+  Removes an operator policy
+  Clearing operator policy "{0}" on vhost "{vhost}" ...
+clear_policy c 1-1 [--vhost <vhost>] <name>
+  Removes a policy
+  Clearing policy "{0}" on vhost "{vhost}" ...
+list_operator_policies cd 0-0 [--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]
+  Lists the operator policies of a virtual host
+  Listing operator policy overrides for vhost "{vhost}" ...
+list_policies cd 0-0 [--vhost <vhost>] [--no-table-headers] [--timeout <timeout>]
+  Lists the policies of a virtual host
+  Listing policies for vhost "{vhost}" ...
+set_operator_policy c 3-3 [--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>
+  Sets limits that no policy or argument exceeds
+set_policy c 3-3 [--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>
+  Sets arguments of queues and exchanges by their names
+
+[Virtual hosts]
+add_vhost c 1-1 <vhost> [--description <description> --tags "<tag1>,<tag2>,<...>" --default-queue-type <quorum|classic|stream>]
+  Creates a virtual host
+  Adding vhost "{0}" ...
+clear_vhost_limits c 0-0 [--vhost <vhost>]
+  Lifts the limits of a virtual host
+  Clearing vhost "{vhost}" limits ...
+delete_vhost c 1-1 <vhost>
+  Deletes a virtual host with everything in it
+  Deleting vhost "{0}" ...
+list_vhost_limits cd 0-0 [--vhost <vhost>] [--global] [--no-table-headers]
+  Lists the limits of a virtual host, or of all
+restart_vhost c 0-0 [--vhost <vhost>] [--timeout <timeout>]
+  Does nothing: virtual hosts run as long as the broker does
+  Trying to restart vhost '{vhost}' on node '{node}' ...
+set_vhost_limits c 1-1 [--vhost <vhost>] <definition>
+  Limits a virtual host's connections and queues
+  Setting vhost limits to "{0}" for vhost "{vhost}" ...
+set_vhost_tags c 1-* <vhost> <tag> [...]
+  Gives a virtual host these tags and no others
+trace_off c 0-0 [--vhost <vhost>]
+  Ends the firehose
+  Stopping tracing for vhost "{vhost}" ...
+trace_on c 0-0 [--vhost <vhost>]
+  Has everything published or delivered go to amq.rabbitmq.trace, too
+  Starting tracing for vhost "{vhost}" ...
+
+[Configuration and Environment]
+certificates d 0-0
+  Lists the certificates in use
+  Certificates of node {node} ...
+environment cd 0-0
+  Shows the settings that the broker runs with
+  Application environment of node {node} ...
+log_location d 0-0 [--all|-a] [--timeout <timeout>]
+  Shows where the log goes
+  Log file location(s) on node {node} ...
+log_tail d 0-0 [--number|-N <number>] [--timeout <timeout>]
+  Shows the last lines of the log file
+  Last {number} log lines on node {node} ...
+resolve_hostname d 1-1 <hostname> [--address-family <ipv4 | ipv6>]
+  Resolves a host's name
+  Asking node {node} to resolve hostname {0} to {family} addresses...
+set_cluster_name c 1-1 <name>
+  Gives the broker a name for its clients
+  Setting cluster name to {0} ...
+set_disk_free_limit c 1-2 <disk_limit> | mem_relative <fraction>
+  Has publishers wait while less of the disk is free
+set_log_level c 1-1 <log_level>
+  Logs from this level on
+  Setting log level to "{0}" ...
+set_vm_memory_high_watermark c 1-2 <fraction> | absolute <value>
+  Has publishers wait while more memory is in use
+
+[Definitions]
+export_definitions c 1-1 <file_path | "-"> [--format <json | erlang>] [--timeout <timeout>]
+  Writes everything but messages to a file in JSON
+import_definitions c 0-1 <file_path | "-"> [--format <json | erlang>] [--skip-if-unchanged] [--timeout <timeout>]
+  Makes what a file says
+
+[Feature flags]
+enable_feature_flag c 1-1 <all | feature_flag>
+  Does nothing: all are enabled
+list_feature_flags cd 0-* [<column> ...] [--timeout <timeout>]
+  Lists feature flags
+  Listing feature flags ...
+
+[Operations]
+close_all_connections c 1-1 [--vhost <vhost> --limit <limit>] [-n <node> --global] [--per-connection-delay <delay>] <explanation>
+  Closes the connections of a virtual host, or all
+close_all_user_connections c 2-2 <username> <explanation>
+  Closes the connections of a user
+  Closing connections of user {0}, reason: {1}...
+close_connection c 2-2 <connection pid> <explanation>
+  Closes the connection of a pid
+  Closing connection {0}, reason: {1}...
+eval c 0-1 <expression>
+  Answers node(). and nothing else: there is no Erlang
+
+[Queues]
+delete_queue c 1-1 <queue_name> [--if-empty|-e] [--if-unused|-u] [--timeout <timeout>]
+  Deletes a queue
+purge_queue c 1-1 <queue> [--timeout <timeout>]
+  Discards the ready messages of a queue
+  Purging queue '{0}' in vhost '{vhost}' ...
+
+[Plugin Management]
+disable p 0-* <plugin1> [ <plugin2>] | --all [--offline] [--online]
+  Takes plugins off the list of those enabled at the next start
+enable p 0-* <plugin1> [ <plugin2>] | --all [--offline] [--online]
+  Puts plugins on the list of those enabled at the next start
+is_enabled p 1-* <plugin1> [ <plugin2>] [--offline] [--online]
+  Fails if what a plugin does is not built in and switched on
+list p 0-1 [pattern] [--verbose] [--minimal] [--enabled] [--implicitly-enabled]
+  Lists the plugins that are built in
+set p 0-* <plugin1> [ <plugin2>] [--offline] [--online]
+  Makes the list of plugins enabled at the next start
+
+[Upgrade]
+await_online_quorum_plus_one u 0-0 [--timeout <timeout>]
+  Does nothing: there is one node
+  Will wait for a quorum + 1 of nodes to be online for all quorum queues for 120 seconds...
+await_online_synchronized_mirror u 0-0 [--timeout <timeout>]
+  Does nothing: no queue is mirrored
+  Will wait for a synchronised mirror be online for all classic mirrored queues for 120 seconds...
+post_upgrade u 0-0
+  Does nothing: there is one node
+  Executing post upgrade tasks...
+
+[Deprecated]
+hipe_compile c 1-1 <directory>
+  Does nothing, as in RabbitMQ
+node_health_check cd 0-0 [--timeout <timeout>]
+  Fails if the broker does not answer, or memory or disk is short
+"""
+
+
+class VerbLine(NamedTuple):
+    """What is known of a verb before it is called. `most` is None for any number of arguments."""
+
+    name: str
+    group: str
+    tools: frozenset[str]
+    least: int
+    most: int | None
+    usage: str
+    about: str
+    banner: str
+
+
+def read_verbs(text: str) -> dict[str, VerbLine]:
+    """The verbs by their names, in their order."""
+    verbs: dict[str, VerbLine] = {}
+    group = ""
+    for block in text.strip().split("\n\n"):
+        heading, *lines = block.split("\n")
+        group = heading.strip("[]")
+        starts = [number for number, line in enumerate(lines) if not line.startswith(" ")]
+        for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+            verb = _read_verb(group, *lines[start:end])
+            verbs[verb.name] = verb
+    return verbs
+
+
+def _read_verb(group: str, first: str, about: str, banner: str = "") -> VerbLine:
+    name, letters, counts, *usage = first.split(" ", 3)
+    least, most = counts.split("-")
+    return VerbLine(
+        name,
+        group,
+        frozenset(TOOLS[letter] for letter in letters),
+        int(least),
+        None if most == "*" else int(most),
+        "".join(usage),
+        about.strip(),
+        banner.strip(),
+    )
+
+
+VERBS = read_verbs(LINES)

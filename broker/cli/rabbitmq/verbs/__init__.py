@@ -1,0 +1,1 @@
+"""What each verb of `rabbitmqctl`, `rabbitmq-diagnostics` and the others does, one file per subject."""

@@ -1,0 +1,40 @@
+"""Verbs that RabbitMQ has and a broker of one node without Erlang cannot have: why not, in one line."""
+
+from __future__ import annotations
+
+ERLANG = "there is no Erlang here"
+ONE_NODE = "there is one node, and no cluster that it could join or leave"
+NO_APPLICATION = (
+    "the broker is one process, and there is nothing to be stopped in it or started again. "
+    "'rabbitmqctl stop' ends it; to begin anew, start it on another data directory"
+)
+LOG = "the log goes to standard error or to one file: follow it there"
+NO_REPLICAS = "a queue is on one node, and has no members elsewhere"
+COUNTED = "logins are counted by the management API: GET /api/auth/attempts"
+BUILT_IN = "plugins are built in, and have no directories"
+NO_MAINTENANCE = "there is no maintenance mode: 'rabbitmqctl stop' ends the broker in order"
+
+_REASONS = {
+    NO_APPLICATION: "stop_app reset force_reset force_boot",
+    ONE_NODE: """
+        join_cluster forget_cluster_node change_cluster_node_type update_cluster_nodes rename_cluster_node
+        discover_peers
+    """,
+    ERLANG: """
+        eval_file exec force_gc erlang_version erlang_cookie_hash erlang_cookie_sources maybe_stuck observer
+        remote_shell runtime_thread_stats command_line_arguments resolver_info schema_info list_ciphers list_hashes
+        encode decode cipher_suites tls_versions os_env list_network_interfaces
+    """,
+    LOG: "log_tail_stream consume_event_stream",
+    NO_REPLICAS: """
+        quorum_status stream_status reclaim_quorum_memory add_member delete_member grow shrink peek add_replica
+        delete_replica set_stream_retention_policy
+    """,
+    NO_MAINTENANCE: "suspend_listeners resume_listeners drain revive",
+    COUNTED: """
+        list_node_auth_attempt_stats reset_node_auth_attempt_metrics enable_auth_attempt_source_tracking
+        disable_auth_attempt_source_tracking
+    """,
+    BUILT_IN: "directories",
+}
+REFUSED = {name: reason for reason, names in _REASONS.items() for name in names.split()}
