@@ -55,9 +55,6 @@ class Process(Protocol):
     def certificates(self) -> list[dict[str, Any]]:
         """The certificates in use: file, subject, and until when they hold, in seconds since the epoch."""
 
-    def memory(self) -> dict[str, int]:
-        """What takes how much memory."""
-
     def limit_memory(self, fraction: float | None, size: int) -> None:
         """Publishers wait from now on above this fraction of all memory or, where it is None, above this size."""
 

@@ -24,7 +24,7 @@ QUESTIONS: dict[str, Callable[[Administration, Arguments], object]] = {
     "status": maintenance.status,
     "authenticate_user": user_admin.authenticate_user,
     "environment": node_admin.environment,
-    "memory": node_admin.memory,
+    "reset_auth_attempts": node_admin.reset_auth_attempts,
     "enable_feature_flag": feature_flags.enable_feature_flag,
     "list_policies": policy_admin.list_policies,
     "list_operator_policies": policy_admin.list_operator_policies,
@@ -49,6 +49,7 @@ LISTINGS: dict[str, Listing] = {
     "list_listeners": node_admin.LISTENERS,
     "list_certificates": node_admin.CERTIFICATES,
     "list_alarms": node_admin.ALARMS,
+    "list_auth_attempts": node_admin.AUTH_ATTEMPTS,
     "list_feature_flags": feature_flags.FEATURE_FLAGS,
 }
 """Answered row by row, from memory."""
@@ -56,8 +57,9 @@ LISTINGS: dict[str, Listing] = {
 COPIES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "export_definitions": definitions_export.export_definitions,
     "backup": maintenance.backup,
+    "memory": node_admin.memory,
 }
-"""These read the stores and may take long: changes go on meanwhile."""
+"""These read from disk, or ask the system, and may take long: changes go on meanwhile."""
 
 CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "add_user": user_admin.add_user,

@@ -43,6 +43,8 @@ LISTINGS = {
     "operator-policies": Listing(
         "list_operator_policies", ("vhost", "name", "pattern", "apply-to", "definition", "priority")
     ),
+    "parameters": Listing("list_parameters", ("vhost", "component", "name", "value")),
+    "global-parameters": Listing("list_global_parameters", ("name", "value"), False),
     "topic-permissions": Listing("list_topic_permissions", ("vhost", "user", "exchange", "write", "read")),
     "listeners": Listing("list_listeners", ("interface", "port", "protocol", "purpose"), False, True),
     "alarms": Listing("list_alarms", ("node", "resource"), False, True),

@@ -80,18 +80,6 @@ class NodeControl:
         except DecodeError:
             return []  # a form that OpenSSL knows and we do not
 
-    def memory(self) -> dict[str, int]:
-        """What takes how much memory, in bytes. What cannot be told apart is `other_proc`."""
-        resident = resource_alarms.resident_memory()
-        connections = self._registry.connections
-        known = {
-            "connection_readers": sum(each.held_bytes + each.incomplete_bytes for each in connections),
-            "connection_writers": sum(each.output.pending for each in connections),
-            "unwritten_batches": self._registry.broker.batches.unstored_bytes,
-        }
-        others = max(0, resident["anonymous"] - sum(known.values()))
-        return {**known, "other_proc": others, "mapped_files": resident["mapped"], "rss": sum(resident.values())}
-
     def limit_memory(self, fraction: float | None, size: int) -> None:
         """Publishers wait from now on above this fraction of all memory or, where it is None, above this size."""
         self._resources.limit_memory(fraction, size)

@@ -134,17 +134,6 @@ def memory_used() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
-def resident_memory() -> dict[str, int]:
-    """Bytes of this process that are in memory: its own, and of files that are mapped; nothing where none tells."""
-    status = _own_status()
-    if status < 0:
-        return {"anonymous": memory_used(), "mapped": 0}
-    sizes = dict(line.split(b":", 1) for line in os.pread(status, 1 << 14, 0).splitlines() if line.startswith(b"Rss"))
-    kibibytes = {name: int(size.split()[0]) for name, size in sizes.items()}
-    mapped = kibibytes.get(b"RssFile", 0) + kibibytes.get(b"RssShmem", 0)
-    return {"anonymous": kibibytes.get(b"RssAnon", 0) * 1024, "mapped": mapped * 1024}
-
-
 @cache
 def _own_status() -> int:
     """A descriptor that stays open: memory is looked at when there are no more descriptors, too. -1: there is none."""

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments
 from broker.admin.listing import Column, Listing
+from broker.admin.listings.tls_columns import TLS_COLUMNS
 from broker.admin.listings.topology_listing import channel_name
 from broker.entities.statistics.node_identity import NodeIdentity
+from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
-from broker.session.login import certificate_names
 from broker.session.login.phase import Phase
-from broker.wire.amqp_errors import DecodeError
+from broker.session.peer import Secured
 
-STATES = {
+_STATES = {
     Phase.HEADER: "starting",
     Phase.START: "starting",
     Phase.TUNE: "tuning",
     Phase.OPENING: "opening",
-    Phase.OPEN: "running",
     Phase.CLOSING: "closing",
 }
 
@@ -32,11 +32,40 @@ class Client(NamedTuple):
     it: Any
 
 
+def connection_state(connection: Connection) -> str:
+    """`running`, or why not.
+
+    Publishing is `blocked` by an alarm, or would be (`blocking`); in `flow` it waits for the disk, or for the client to
+    read.
+    """
+    if connection.phase is not Phase.OPEN:
+        return _STATES[connection.phase]
+    if connection.broker.alarms.raised:
+        return "blocked" if connection.blocked else "blocking"
+    return "flow" if connection.publishes or not connection.readable else "running"
+
+
+def messages_uncommitted(channel: Channel) -> int:
+    """How many publishes the open transaction of a channel has."""
+    return 0 if channel.transaction is None else len(channel.transaction.publishes)
+
+
+def acks_uncommitted(channel: Channel) -> int:
+    """How many acknowledgements it has."""
+    transaction = channel.transaction
+    return 0 if transaction is None else sum(len(settlement.entries) for settlement in transaction.settlements)
+
+
+def _of_tls(column: Callable[[Secured], str]) -> Column:
+    """Empty without TLS."""
+    return lambda client: "" if client.it.peer.secured is None else column(client.it.peer.secured)
+
+
 CONNECTION_COLUMNS: dict[str, Column] = {
     "name": lambda client: str(client.it.peer),
     "user": lambda client: client.it.user,
     "vhost": lambda client: client.it.vhost_name,
-    "state": lambda client: "blocked" if client.it.blocked else STATES[client.it.phase],
+    "state": lambda client: connection_state(client.it),
     "channels": lambda client: len(client.it.channels),
     "peer_host": lambda client: client.it.peer.host,
     "peer_port": lambda client: client.it.peer.port,
@@ -44,15 +73,19 @@ CONNECTION_COLUMNS: dict[str, Column] = {
     "port": lambda client: client.it.peer.local_port,
     "protocol": lambda client: "AMQP 0-9-1",
     "ssl": lambda client: client.it.peer.secured is not None,
-    "ssl_protocol": lambda client: getattr(client.it.peer.secured, "version", ""),
-    "ssl_cipher": lambda client: getattr(client.it.peer.secured, "cipher", ""),
-    "peer_cert_subject": lambda client: _subject(client.it),
+    **{name: _of_tls(column) for name, column in TLS_COLUMNS.items()},
+    "auth_mechanism": lambda client: client.it.mechanism,
     "timeout": lambda client: client.it.heartbeat,
     "frame_max": lambda client: client.it.frame_max,
     "channel_max": lambda client: client.it.channel_max,
     "client_properties": lambda client: client.it.client_properties,
     "pid": lambda client: client.node.pid(client.it.number),
+    "recv_oct": lambda client: client.it.traffic.recv_oct,
+    "recv_cnt": lambda client: client.it.traffic.recv_cnt,
+    "send_oct": lambda client: client.it.traffic.send_oct,
+    "send_cnt": lambda client: client.it.traffic.send_cnt,
     "send_pend": lambda client: client.it.output.pending,
+    "connected_at": lambda client: client.it.connected_at,
 }
 
 CHANNEL_COLUMNS: dict[str, Column] = {
@@ -63,6 +96,9 @@ CHANNEL_COLUMNS: dict[str, Column] = {
     "vhost": lambda client: client.it.vhost.name,
     "consumer_count": lambda client: len(client.it.consumers),
     "messages_unacknowledged": lambda client: len(client.it.deliveries.unacked),
+    "messages_uncommitted": lambda client: messages_uncommitted(client.it),
+    "acks_uncommitted": lambda client: acks_uncommitted(client.it),
+    "messages_unconfirmed": lambda client: client.it.confirms.unanswered if client.it.confirms else 0,
     "prefetch_count": lambda client: client.it.prefetch,
     "global_prefetch_count": lambda client: client.it.prefetch_all,
     "confirm": lambda client: client.it.confirms is not None,
@@ -71,16 +107,6 @@ CHANNEL_COLUMNS: dict[str, Column] = {
     "pid": lambda client: client.node.pid(client.it.connection.number, client.it.number),
     "connection_pid": lambda client: client.node.pid(client.it.connection.number),
 }
-
-
-def _subject(connection: Connection) -> str:
-    secured = connection.peer.secured
-    if secured is None or secured.certificate is None:
-        return ""
-    try:
-        return certificate_names.subject(secured.certificate)
-    except DecodeError:
-        return ""
 
 
 def _connections(administration: Administration, arguments: Arguments) -> Iterator[Client]:

@@ -6,9 +6,16 @@ from broker.admin.listing import Column, Listing, Place, in_vhosts
 from broker.entities.arguments.policies import Policy
 from broker.entities.arguments.queue_types import QUORUM, STREAM
 from broker.entities.queues.consumers import Consumer
+from broker.entities.queues.depth import Depth, depth, head_timestamp
 from broker.entities.queues.queue import Queue
 from broker.session.channel.channel import Channel
 from broker.session.connection import Connection
+
+
+def _of_depth(name: str) -> Column:
+    field = Depth._fields.index(name)
+    return lambda place: depth(place.it)[field]
+
 
 COLUMNS: dict[str, Column] = {
     "vhost": lambda place: place.vhost,
@@ -18,8 +25,10 @@ COLUMNS: dict[str, Column] = {
     "messages": lambda place: place.it.messages,
     "consumers": lambda place: len(place.it.consumers),
     "message_bytes_ready": lambda place: place.it.ready_bytes,
-    "messages_persistent": lambda place: place.it.store.state.messages,
-    "message_bytes_persistent": lambda place: place.it.store.state.bytes,
+    **{name: _of_depth(name) for name in Depth._fields[3:] if name != "message_bytes_ready"},
+    "head_message_timestamp": lambda place: _blank(head_timestamp(place.it)),
+    "disk_reads": lambda place: place.it.counters.disk_reads,
+    "disk_writes": lambda place: place.it.counters.disk_writes,
     "durable": lambda place: place.it.durable,
     "auto_delete": lambda place: place.it.spec.auto_delete,
     "exclusive": lambda place: place.it.owner is not None,
@@ -43,6 +52,10 @@ COLUMNS: dict[str, Column] = {
 def policy_name(policy: Policy | None) -> str:
     """The policy's name; empty for none."""
     return "" if policy is None else policy.name
+
+
+def _blank(value: int | None) -> int | str:
+    return "" if value is None else value
 
 
 def _owner(queue: Queue) -> str:

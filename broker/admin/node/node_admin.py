@@ -8,6 +8,7 @@ from typing import Any
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.listing import Column, Listing, Row
+from broker.admin.node.memory_parts import memory_parts
 from broker.entities.scheduling.alarms import DISK, MEMORY
 
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical", "none")
@@ -18,9 +19,9 @@ def environment(administration: Administration, arguments: Arguments) -> dict[st
     return administration.process.settings()
 
 
-def memory(administration: Administration, arguments: Arguments) -> dict[str, int]:
+async def memory(administration: Administration, arguments: Arguments) -> dict[str, Any]:
     """What takes how much memory, in bytes."""
-    return administration.process.memory()
+    return await memory_parts(administration)
 
 
 async def set_vm_memory_high_watermark(administration: Administration, arguments: Arguments) -> None:
@@ -70,6 +71,25 @@ def _alarms(administration: Administration, arguments: Arguments) -> Iterator[Ro
     return iter([{"node": administration.process.node_name, "resource": name} for name in raised])
 
 
+def _auth_attempts(administration: Administration, arguments: Arguments) -> Iterator[Row]:
+    """By protocol; none of a protocol that was not used."""
+    return (
+        {
+            "protocol": protocol,
+            "auth_attempts": logins.succeeded + logins.failed,
+            "auth_attempts_failed": logins.failed,
+            "auth_attempts_succeeded": logins.succeeded,
+        }
+        for protocol, logins in administration.broker.statistics.logins.items()
+    )
+
+
+def reset_auth_attempts(administration: Administration, arguments: Arguments) -> None:
+    """Count attempts to log in anew."""
+    for logins in administration.broker.statistics.logins.values():
+        logins.reset()
+
+
 def _columns(*names: str) -> dict[str, Column]:
     def column(name: str) -> Column:
         return lambda row: row[name]
@@ -80,3 +100,6 @@ def _columns(*names: str) -> dict[str, Column]:
 LISTENERS = Listing(_listeners, _columns("node", "interface", "port", "protocol", "purpose"))
 CERTIFICATES = Listing(_certificates, _columns("file", "subject", "until"))
 ALARMS = Listing(_alarms, _columns("node", "resource"))
+AUTH_ATTEMPTS = Listing(
+    _auth_attempts, _columns("protocol", "auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")
+)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NoReturn
 
 import click
 
@@ -31,6 +29,7 @@ from broker.cli.rabbitmq.verbs import (
     vhost_verbs,
 )
 from broker.cli.rabbitmq.verbs.refused_verbs import REFUSED
+from broker.cli.rabbitmq.whole_line import whole_line
 from broker.config import load
 
 ALIKE = 0.7
@@ -216,19 +215,7 @@ _VERBS: dict[str, Verb] = {
 
 
 def _command(tool: str, about: str) -> click.Command:
-    """A command that takes the whole rest of its line."""
-
-    def run(words: tuple[str, ...]) -> NoReturn:
-        sys.exit(CommandLine(tool, words).run())
-
-    return click.Command(
-        tool,
-        context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False, "help_option_names": []},
-        callback=run,
-        params=[click.Argument(["words"], nargs=-1, type=click.UNPROCESSED)],
-        short_help=about,
-        add_help_option=False,
-    )
+    return whole_line(tool, about, lambda words: CommandLine(tool, words).run())
 
 
 rabbitmqctl = _command("rabbitmqctl", "RabbitMQ's command line, for scripts.")

@@ -170,6 +170,8 @@ list_consumers cd 0-* [--vhost <vhost>] [--no-table-headers] [<column> ...] [--t
 list_exchanges cd 0-* [--vhost <vhost>] [--no-table-headers] [<column> ...] [--timeout <timeout>]
   Lists exchanges
   Listing exchanges for vhost {vhost} ...
+list_node_auth_attempt_stats cd 0-0 [--by-source]
+  Lists how often clients have tried to log in
 list_queues cd 0-* [--vhost <vhost>] [--online] [--offline] [--local] [--no-table-headers] [<column>, ...] [--timeout <timeout>]
   Lists queues
 list_unresponsive_queues cd 0-* [--local] [--queue-timeout <milliseconds>] [<column> ...] [--no-table-headers] [--timeout <timeout>]
@@ -186,6 +188,9 @@ ping cd 0-0 [--timeout <timeout>]
 report cd 0-0
   Shows everything, for a report of a fault
   Reporting server status of node {node} ...
+reset_node_auth_attempt_metrics d 0-0
+  Counts attempts to log in anew
+  Reset auth attempt metrics on node {node} ...
 server_version d 0-0 [--timeout <timeout>]
   Shows the RabbitMQ version whose behaviour the broker's is
   Asking node {node} for its RabbitMQ version...

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 
 from starlette.responses import Response
 
+from broker.admin.listings.topology_listing import channel_name
 from broker.management.access import Tag, denied
 from broker.management.answers import bad_request, empty, in_json, not_found
 from broker.management.call import Call
 from broker.management.columns import Columns
 from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
-from broker.management.rows.channel_row import channel_columns, channel_name, channel_order
+from broker.management.rows.channel_row import channel_columns, channel_order
 from broker.management.rows.connection_row import brief_columns, connection_columns, connection_name, connection_order
 from broker.session.channel.channel import Channel
 from broker.session.connection import Connection

@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.admin.node.memory_parts import memory_parts, relative
 from broker.admin.short_steps import in_steps
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
@@ -14,7 +15,6 @@ from broker.management.answers import empty, in_json, not_found
 from broker.management.call import Call
 from broker.management.resources import Resource, resource
 from broker.management.rows.listener_rows import contexts, listeners
-from broker.management.rows.memory_row import memory_row, relative
 from broker.management.rows.node_row import exchange_types, node_row
 from broker.session.connection import Connection
 
@@ -139,20 +139,20 @@ async def _node(call: Call) -> Any:
     else:
         row = node_row(call.api, call.past.ages)
     if call.flag("memory"):
-        row["memory"] = await memory_row(call.api)
+        row["memory"] = await memory_parts(call.api.administration)
     return call.chosen(row)
 
 
 async def show_memory(call: Call) -> Response:
     """What the node's memory is used for, in bytes."""
     _assert_here(call)
-    return in_json({"memory": await memory_row(call.api)})
+    return in_json({"memory": await memory_parts(call.api.administration)})
 
 
 async def show_relative_memory(call: Call) -> Response:
     """The same in per cent."""
     _assert_here(call)
-    return in_json({"memory": relative(await memory_row(call.api))})
+    return in_json({"memory": relative(await memory_parts(call.api.administration))})
 
 
 async def list_login_attempts(call: Call) -> Response:
@@ -181,8 +181,7 @@ async def list_login_attempts_by_source(call: Call) -> Response:
 async def reset_login_attempts(call: Call) -> Response:
     """Count attempts to log in anew."""
     _assert_here(call)
-    for logins in call.broker.statistics.logins.values():
-        logins.reset()
+    await call.change("reset_auth_attempts")
     return empty(204)
 
 

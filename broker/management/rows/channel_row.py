@@ -7,17 +7,14 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
+from broker.admin.listings.client_listing import acks_uncommitted, messages_uncommitted
+from broker.admin.listings.topology_listing import channel_name
 from broker.management.columns import ABSENT, Columns
 from broker.management.rows.consumer_columns import ConsumerOf, consumer_columns
 from broker.management.statistics import pair_stats
 from broker.management.statistics.past import Past, moment
 from broker.management.statistics.sampler import CHANNEL
 from broker.session.channel.channel import Channel
-
-
-def channel_name(channel: Channel) -> str:
-    """The name of a channel: its connection's, and its number."""
-    return f"{channel.connection.peer} ({channel.number})"
 
 
 def channel_order(channel: Channel) -> tuple[str, str, int]:
@@ -54,17 +51,6 @@ def channel_columns(node: str, past: Past, *, single: bool = False) -> Columns[C
         },
         inner=partial(past.statistic, CHANNEL, attrgetter("counters")),
     )
-
-
-def messages_uncommitted(channel: Channel) -> int:
-    """How many publishes the open transaction of a channel has."""
-    return 0 if channel.transaction is None else len(channel.transaction.publishes)
-
-
-def acks_uncommitted(channel: Channel) -> int:
-    """How many acknowledgements it has."""
-    transaction = channel.transaction
-    return 0 if transaction is None else sum(len(settlement.entries) for settlement in transaction.settlements)
 
 
 def _connection_details(channel: Channel) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from operator import attrgetter
 from typing import Any
 
 from broker.admin.json_tables import plain
+from broker.admin.listings.client_listing import connection_state
+from broker.admin.listings.tls_columns import TLS_COLUMNS
 from broker.management.columns import ABSENT, Columns
-from broker.management.rows.tls_row import TLS_COLUMNS
 from broker.management.statistics.past import Past
 from broker.management.statistics.sampler import CONNECTION
 from broker.session.connection import Connection
-from broker.session.login.phase import Phase
 from broker.wire.field_tables import Table
 
 Column = Callable[[Connection], Any]
@@ -84,19 +84,6 @@ def connection_columns(node: str, past: Past, *, without_tls: str | None) -> Col
 
 
 RATES = ("recv_oct_details", "send_oct_details")
-
-
-def connection_state(connection: Connection) -> str:
-    """`running`, or why not.
-
-    Publishing is `blocked` by an alarm, or would be (`blocking`); in `flow` it waits for the disk, or for the client to
-    read.
-    """
-    if connection.phase is not Phase.OPEN:
-        return "closing"
-    if connection.broker.alarms.raised:
-        return "blocked" if connection.blocked else "blocking"
-    return "flow" if connection.publishes or not connection.readable else "running"
 
 
 def _of_tls(column: Callable[..., Any], without: str | None) -> Column:

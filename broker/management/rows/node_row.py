@@ -9,10 +9,10 @@ from typing import Any
 import trio
 
 from broker.admin.administration import Administration
+from broker.admin.node import process_facts
 from broker.entities.exchanges.exchange_type_table import DELAYED_TYPE, ROUTERS
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.management.call import Management
-from broker.management.rows import process_facts
 from broker.management.rows.listener_rows import contexts
 from broker.management.statistics.windows import NO_SAMPLES, Ages
 from broker.session.login.sasl import EXTERNAL

@@ -10,7 +10,7 @@ NO_APPLICATION = (
 )
 LOG = "the log goes to standard error or to one file: follow it there"
 NO_REPLICAS = "a queue is on one node, and has no members elsewhere"
-COUNTED = "logins are counted by the management API: GET /api/auth/attempts"
+NOT_BY_SOURCE = "attempts to log in are counted by protocol, and not by address"
 BUILT_IN = "plugins are built in, and have no directories"
 NO_MAINTENANCE = "there is no maintenance mode: 'rabbitmqctl stop' ends the broker in order"
 
@@ -31,10 +31,7 @@ _REASONS = {
         delete_replica set_stream_retention_policy
     """,
     NO_MAINTENANCE: "suspend_listeners resume_listeners drain revive",
-    COUNTED: """
-        list_node_auth_attempt_stats reset_node_auth_attempt_metrics enable_auth_attempt_source_tracking
-        disable_auth_attempt_source_tracking
-    """,
+    NOT_BY_SOURCE: "enable_auth_attempt_source_tracking disable_auth_attempt_source_tracking",
     BUILT_IN: "directories",
 }
 REFUSED = {name: reason for reason, names in _REASONS.items() for name in names.split()}

@@ -9,7 +9,7 @@ from typing import Any
 
 from broker.cli.rabbitmq.erlang_text import term
 from broker.cli.rabbitmq.line_options import Option
-from broker.cli.rabbitmq.outcomes import UNAVAILABLE, Misuse, Outcome, Refusal, Shown
+from broker.cli.rabbitmq.outcomes import UNAVAILABLE, Listed, Misuse, Outcome, Refusal, Shown
 from broker.cli.rabbitmq.verb import Call, Verb
 from broker.cli.rabbitmq.verbs.check_verbs import alarm_texts, listener_text
 from broker.cli.rabbitmq.verbs.plugin_verbs import enabled_plugins
@@ -40,10 +40,11 @@ def _check_unit(call: Call) -> None:
         raise Misuse(f"\"unit '{given}' is not supported. Please use one of: bytes, mb, gb\"")
 
 
-def _breakdown(memory: Mapping[str, int]) -> list[tuple[str, int, float]]:
+def _breakdown(memory: Mapping[str, Any]) -> list[tuple[str, int, float]]:
     """The parts of the memory, largest first, each with its share in per cent."""
-    total = memory["rss"] or 1
-    parts = [(name, size, round(100 * size / total, 2)) for name, size in memory.items() if name != "rss"]
+    total = memory["total"]["rss"] or 1
+    sizes = [(name, size) for name, size in memory.items() if isinstance(size, int)]
+    parts = [(name, size, round(100 * size / total, 2)) for name, size in sizes]
     return sorted(parts, key=lambda part: -part[1])
 
 
@@ -74,7 +75,7 @@ def _sections(sections: Mapping[str, Iterable[str]]) -> Iterator[str]:
 def _status_sections(
     call: Call,
     status: Mapping[str, Any],
-    memory: Mapping[str, int],
+    memory: Mapping[str, Any],
     alarms: Sequence[str],
     listeners: Sequence[Mapping[str, Any]],
     plugins: Sequence[str],
@@ -103,7 +104,7 @@ def _status_sections(
         "Log file(s)": [f" * {file}" for file in status["log_files"]],
         "Alarms": alarms or ["(none)"],
         "Memory": [
-            f"Total memory used: {in_unit(memory['rss'], unit)}",
+            f"Total memory used: {in_unit(memory['total']['rss'], unit)}",
             "Calculation strategy: rss",
             f"Memory high watermark setting: {_watermark(status['memory'], unit)}",
             "",
@@ -136,13 +137,12 @@ def _watermark(memory: Mapping[str, Any], unit: str) -> str:
 def _status_json(
     call: Call,
     status: Mapping[str, Any],
-    memory: Mapping[str, int],
+    memory: Mapping[str, Any],
     alarms: Sequence[Mapping[str, str]],
     listeners: Sequence[Mapping[str, Any]],
     plugins: Sequence[str],
 ) -> dict[str, Any]:
     files, sockets, totals = status["file_descriptors"], status["sockets"], status["totals"]
-    parts = {name: size for name, size in memory.items() if name != "rss"}
     return {
         "active_plugins": plugins,
         "alarms": [{**alarm, "type": "resource_limit"} for alarm in alarms],
@@ -160,7 +160,7 @@ def _status_json(
         "is_under_maintenance": False,
         "listeners": listeners,
         "log_files": status["log_files"],
-        "memory": {**parts, "strategy": "rss", "total": {"rss": memory["rss"]}},
+        "memory": memory,
         "os": "Linux",
         "pid": status["pid"],
         "product_name": "Leveret",
@@ -233,12 +233,37 @@ def _tail_banner(call: Call) -> str:
     return f"Last {call.options.get('number', LOG_LINES)} log lines on node {call.node} ..."
 
 
+ATTEMPT_COLUMNS = ("protocol", "auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")
+
+
+def _auth_attempts(call: Call) -> Outcome:
+    """By address they are not counted: RabbitMQ does so where it is told to."""
+    attempts = [] if call.options.get("by-source") else call.ask("list_auth_attempts")
+    if not attempts:
+        text = f"Node {call.node} reported no authentication attempt stats"
+        return Shown([text], {"attempts": [], "node": call.node, "result": "ok"})
+    if call.options.get("formatter") == "json":
+        return Shown((), {"attempts": attempts, "node": call.node, "result": "ok"})
+    return Listed(ATTEMPT_COLUMNS, attempts)
+
+
+def _attempts_banner(call: Call) -> str:
+    return f'Listing authentication\n attempts for node "{call.node}" ...'
+
+
+def _reset_attempts(call: Call) -> Outcome:
+    call.ask("reset_auth_attempts")
+    return call.done()
+
+
 _UNIT = (Option("unit", str),)
 VERBS: dict[str, Verb] = {
     "status": Verb(_status, options=_UNIT, check=_check_unit),
     "cluster_status": Verb(_cluster_status),
     "memory_breakdown": Verb(_memory_breakdown, options=_UNIT, check=_check_unit),
     "environment": Verb(_environment),
+    "list_node_auth_attempt_stats": Verb(_auth_attempts, options=(Option("by-source", bool),), banner=_attempts_banner),
+    "reset_node_auth_attempt_metrics": Verb(_reset_attempts),
     "log_location": Verb(_log_location, options=(Option("all", bool, "a"),)),
     "log_tail": Verb(_log_tail, options=(Option("number", int, "N"),), banner=_tail_banner),
 }

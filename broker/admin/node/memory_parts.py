@@ -8,22 +8,23 @@ from typing import Any
 
 import trio
 
-from broker.management.call import Management
-from broker.management.rows import process_facts
+from broker.admin.administration import Administration
+from broker.admin.node import process_facts
 
 STORE_FILE = "data.mdb"
 
 
-async def memory_row(api: Management) -> dict[str, Any]:
+async def memory_parts(administration: Administration) -> dict[str, Any]:
     """Bytes by what they are for; together they are what is resident.
 
     `msg_index` are pages of the message store that are mapped, `code` those of other files, `allocated_unused` is what
     was freed and is kept for what comes next, `other_system` the rest: Python's objects, with messages among them.
     """
-    connections = api.registry.connections
-    readers = api.registry.held_bytes + sum(connection.incomplete_bytes for connection in connections)
+    registry = administration.registry
+    connections = registry.connections
+    readers = registry.held_bytes + sum(connection.incomplete_bytes for connection in connections)
     writers = sum(connection.output.pending for connection in connections)
-    resident = process_facts.resident_bytes() or api.status()["memory"]["used_bytes"]
+    resident = process_facts.resident_bytes() or administration.status()["memory"]["used_bytes"]
     store, code = await trio.to_thread.run_sync(_mapped)
     unused = _freed_bytes()
     parts = {

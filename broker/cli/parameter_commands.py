@@ -1,0 +1,91 @@
+"""`leveret parameter|global-parameter|cluster-name ...`: runtime parameters of virtual hosts and of the broker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import click
+
+from broker.cli.list_command import show
+from broker.cli.target_broker import Target, json_option, targeted, vhost_option
+
+
+@click.group()
+def parameter() -> None:
+    """Parameters of a virtual host: operator policies and limits among them, and those of definitions files."""
+
+
+@click.group(name="global-parameter")
+def global_parameter() -> None:
+    """Parameters of the whole broker: values that programs keep there."""
+
+
+def _value(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise click.UsageError(f"expected a value in JSON, got {text}") from error
+
+
+@parameter.command(name="set")
+@targeted
+@vhost_option
+@click.argument("component")
+@click.argument("name")
+@click.argument("value")
+def set_parameter(target: Target, vhost: str, component: str, name: str, value: str) -> None:
+    """Set the parameter NAME of COMPONENT to VALUE, in JSON; components are operator_policy and vhost-limits."""
+    target.run("set_parameter", vhost=vhost, component=component, name=name, value=_value(value))
+
+
+@parameter.command(name="clear")
+@targeted
+@vhost_option
+@click.argument("component")
+@click.argument("name")
+def clear_parameter(target: Target, vhost: str, component: str, name: str) -> None:
+    """Remove the parameter NAME of COMPONENT, whatever component that is."""
+    target.run("clear_parameter", vhost=vhost, component=component, name=name)
+
+
+@parameter.command(name="list")
+@targeted
+@vhost_option
+@json_option
+def list_parameters(target: Target, vhost: str, as_json: bool) -> None:
+    """List the parameters of the virtual host; policies have a list of their own."""
+    show(target, "parameters", (), vhost, as_json)
+
+
+@global_parameter.command(name="set")
+@targeted
+@click.argument("name")
+@click.argument("value")
+def set_global_parameter(target: Target, name: str, value: str) -> None:
+    """Set the parameter NAME to VALUE, in JSON."""
+    target.run("set_global_parameter", name=name, value=_value(value))
+
+
+@global_parameter.command(name="clear")
+@targeted
+@click.argument("name")
+def clear_global_parameter(target: Target, name: str) -> None:
+    """Remove the parameter NAME."""
+    target.run("clear_global_parameter", name=name)
+
+
+@global_parameter.command(name="list")
+@targeted
+@json_option
+def list_global_parameters(target: Target, as_json: bool) -> None:
+    """List the parameters of the whole broker."""
+    show(target, "global-parameters", (), None, as_json)
+
+
+@click.command(name="cluster-name")
+@targeted
+@click.argument("name")
+def cluster_name(target: Target, name: str) -> None:
+    """Call the broker NAME: clients and tools read it."""
+    target.run("set_cluster_name", name=name)
