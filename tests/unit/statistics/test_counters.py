@@ -16,6 +16,7 @@ from harness.brokers.broker_core import SMALL, Core, Reader, message
 from harness.brokers.broker_server import BrokerServer, ServerClient, eventually, serving
 from harness.clients.amqp_peer import Login
 from harness.clients.queue_steps import numbered
+from harness.clients.session_client import SessionLayer
 from harness.clients.shorthand import prefetch, queue_declare
 from tests.unit.statistics.counted_traffic import SCRIPTS, TOPOLOGY, Answers, Counts, Script, Step, do
 
@@ -142,3 +143,16 @@ def test_what_is_written_and_read_back_is_counted(core: Core) -> None:
     assert queue.counters.disk_writes == 2 * SMALL.messages
     assert reader.drain(queue) == numbered(2 * SMALL.messages)
     assert queue.counters.disk_reads == SMALL.messages
+
+
+def test_a_delayed_message_is_put_into_queues_when_its_time_has_come(core: Core) -> None:
+    exchange, queue = core.exchange("later", "x-delayed-message", arguments={"x-delayed-type": "fanout"}), core.queue()
+    core.bind(exchange, queue)
+    client = SessionLayer(core).connect()
+    for headers in ({"x-delay": 1000}, {}):
+        client.publish(b"x", exchange="later", headers=headers)
+    of = exchange.counters
+    assert (of.publish_in, of.publish_out, queue.counters.publish) == (2, 1, 1)
+    core.advance(1000)
+    assert (of.publish_in, of.publish_out, queue.counters.publish) == (2, 2, 2)
+    assert counted(client.connection.channels[1].counters.values()) == {"publish": 2, "routed": 2}
