@@ -49,7 +49,7 @@ def turns(wanted: Wanted) -> None:
 
 def longest(target: Target, path: Path) -> dict[str, Any]:
     """What the broker has seen since it was asked last."""
-    os.kill(target.pid, signal.SIGUSR1)
+    os.kill(target.pid, signal.SIGRTMIN)
     eventually(path.exists, "the turns to be written")
     found: dict[str, Any] = json.loads(path.read_text())
     path.unlink()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from broker.cli.main import end_with
-from broker.config import Config, load
+from broker.config import Config, ConfigError, load
 from broker.container.image_environment import ImageEnvironment, read_environment
 from broker.container.own_user import find_own_user
 from broker.logs import set_up
@@ -54,7 +54,10 @@ def _run(command: list[str]) -> int:
     if command[0] != SERVER:
         if user is not None:
             user.become()
-        os.execvp(command[0], command)
+        try:
+            os.execvp(command[0], command)
+        except OSError as error:
+            raise ConfigError(f"{command[0]}: cannot be run: {error.strerror}") from error
     # Process 1 is not ended by a signal that it does not handle; from here to the broker's own handling it may be.
     signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
     data = data_directory(root)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import signal
 import time
 
-JUMPS_SECONDS = {signal.SIGUSR1: 5 * 3600.0, signal.SIGUSR2: -12 * 3600.0}
+JUMPS_SECONDS = {signal.SIGRTMIN: 5 * 3600.0, signal.SIGRTMAX: -12 * 3600.0}
 
 
 def follow_signals() -> None:
-    """From now on the wall clock goes forward 5 hours on SIGUSR1 and back 12 on SIGUSR2."""
+    """From now on the wall clock goes forward 5 hours on SIGRTMIN and back 12 on SIGRTMAX."""
     real, ahead = time.time, [0.0]
 
     def jump(number: int, _frame: object) -> None:

@@ -1,7 +1,7 @@
 """Measures the turns of a broker that is started with this directory first in PYTHONPATH: see `bench/rows/turns.py`.
 
 A turn is a step of a task in trio's loop. Its length is the CPU time of the loop's thread, which other processes do not
-stretch, and what it went to is that of the functions in PARTS, each without those within it. On SIGUSR1 the longest
+stretch, and what it went to is that of the functions in PARTS, each without those within it. On SIGRTMIN the longest
 turns are written to the file that TURNS_FILE names, and counting begins anew.
 """
 
@@ -131,7 +131,7 @@ def _watch() -> None:
     def run_watched(*arguments: Any, **options: Any) -> Any:
         _patch(watch)
         gc.callbacks.append(watch.collected)
-        signal.signal(signal.SIGUSR1, watch.write)
+        signal.signal(signal.SIGRTMIN, watch.write)
         return run(*arguments, instruments=[watch], **options)
 
     trio.run = run_watched

@@ -44,7 +44,7 @@ def test_a_broker_that_goes_by_the_wall_clock_is_found_out(tmp_path: Path) -> No
 def set_the_clock_under(jumping: BrokerProcess) -> None:
     """A client has messages that live or wait for an hour, and some for a moment, while the clock jumps.
 
-    Forward 5 hours on SIGUSR1 and back 12 on SIGUSR2.
+    Forward 5 hours on SIGRTMIN and back 12 on SIGRTMAX.
     """
     with closing(Client.connect(jumping.address, tune=HEARTBEAT, channels=(1, 2))) as client:
         client.ask(queue_declare("hour", arguments={"x-message-ttl": 3_600_000, "x-expires": 3_600_000}))
@@ -58,7 +58,7 @@ def set_the_clock_under(jumping: BrokerProcess) -> None:
         client.ask(prefetch(1), channel=2)
         client.ask(consume("held", "t"), channel=2)
         client.expect_message(BasicDeliver, channel=2)
-        for number in (signal.SIGUSR1, signal.SIGUSR2):
+        for number in (signal.SIGRTMIN, signal.SIGRTMAX):
             for body in (b"before", b"after"):
                 if body == b"after":
                     jumping.signal(number)
