@@ -5,7 +5,6 @@ What a user does the browser gets as from a mouse and a keyboard; what is shown 
 
 from __future__ import annotations
 
-import base64
 import fcntl
 import json
 import os
@@ -148,10 +147,6 @@ class Tab:
     def await_text(self, text: str) -> None:
         """Return when the page shows a text."""
         self.await_true(f"document.body.innerText.includes({json.dumps(text)})")
-
-    def picture(self) -> bytes:
-        """What is seen, as PNG."""
-        return base64.b64decode(self.command("Page.captureScreenshot", format="png")["data"])
 
     # What a user does
 

@@ -1,6 +1,6 @@
 /** The start: log-in, then the frame around all pages, and which address is which page. */
 
-import { authorization } from "./api/credentials.js";
+import { authorization, forget } from "./api/credentials.js";
 import { session } from "./api/session.js";
 import { applyTheme } from "./dom/theme.js";
 import { frame } from "./frame.js";
@@ -66,6 +66,9 @@ async function start() {
       enter();
       return;
     } catch (problem) {
+      if (problem.loggedOut) {
+        forget();
+      }
       showLogin(enter, problem.message);
       return;
     }
@@ -75,13 +78,16 @@ async function start() {
 
 function enter() {
   const { main, mark } = frame();
-  new Router(PAGES, main, mark).start();
+  const router = new Router(PAGES, main, mark);
+  document.addEventListener("leveret:logged-out", () => router.stop());
+  router.start();
 }
 
 document.addEventListener("leveret:logged-out", (event) => {
   if (session.name) {
     document.querySelectorAll("dialog[open]").forEach((dialog) => dialog.close());
     session.name = "";
+    forget(); // whatever is asked with them is a wrong password
     showLogin(() => location.reload(), `${event.detail.message}: log in again.`);
   }
 });

@@ -61,6 +61,11 @@ export class Router {
     this.open();
   }
 
+  /** Ask for nothing any more. */
+  stop() {
+    this.leave.abort();
+  }
+
   async open() {
     this.leave.abort();
     this.leave = new AbortController();
