@@ -173,14 +173,17 @@ async def unknown_route(scope: Scope, receive: Receive, send: Send) -> None:
 
 
 def with_prefix(prefix: str, app: ASGIApp) -> ASGIApp:
-    """An application below a path; a slash at the end of a route is passed over."""
+    """An application below a path; a slash at the end of a route is passed over, and put behind the path alone."""
 
     async def below(scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
-        if not path.startswith(prefix):
+        if prefix and path == prefix:  # what the page loads is named from where it is
+            await empty(301, {"location": f"{prefix}/"})(scope, receive, send)
+            return
+        if not path.startswith(f"{prefix}/"):
             await unknown_route(scope, receive, send)
             return
-        path = path.removeprefix(prefix) or "/"
+        path = path.removeprefix(prefix)
         if path.startswith("/api/") and path != "/api/":
             path = path.removesuffix("/")
         await app({**scope, "path": path}, receive, send)

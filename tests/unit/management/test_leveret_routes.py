@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from broker.management.application import with_prefix
 from broker.wire.field_tables import from_python
 from broker.wire.methods import BasicGetOk, ConfirmSelect, TxSelect
 from broker.wire.properties import BasicProperties, decode_properties
@@ -260,6 +261,29 @@ def test_tracing_lasts_as_long_as_somebody_listens(site: Site) -> None:
 
 
 # The page
+
+
+@pytest.mark.parametrize(
+    ("path", "reached"),
+    [("/mq", "301 /mq/"), ("/mq/", "/"), ("/mq/api/queues/", "/api/queues"), ("/mqx/", "404"), ("/", "404")],
+)
+async def test_everything_is_below_the_prefix(path: str, reached: str) -> None:
+    found: list[str] = []
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        found.append(scope["path"])
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            location = dict(message["headers"]).get(b"location", b"").decode()
+            found.append(f"{message['status']} {location}".strip())
+
+    await with_prefix("/mq", app)({"type": "http", "method": "GET", "path": path}, _nothing, send)
+    assert found == [reached]
+
+
+async def _nothing() -> Any:
+    raise AssertionError("no body is read")
 
 
 def test_the_page_may_load_its_own_files_and_nothing_else(site: Site) -> None:
