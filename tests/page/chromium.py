@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 SECONDS = 30.0
-INSTALL_SECONDS = 300
+INSTALL_SECONDS = 120
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome-headless-shell")
 PACKAGE = "@sparticuz/chromium@147.0.0"
 """A package of npm that has the program itself, and the libraries that a small system lacks."""
@@ -47,12 +47,23 @@ def installed() -> str | None:
 
 
 def program(found: str, cache: Path) -> tuple[str, dict[str, str]]:
-    """The Chromium that is run, and its environment: the one that was found, or npm's, installed once into a cache."""
+    """The Chromium that is run, and its environment: the one that was found, or npm's, installed once into a cache.
+
+    Raises NoChromium when npm has none.
+    """
     if not found.endswith("npm"):
         return found, dict(os.environ)
+    try:
+        return _of_npm(cache)
+    except (OSError, subprocess.SubprocessError, tarfile.TarError) as error:
+        raise NoChromium(f"npm could not install {PACKAGE}: {error}") from error
+
+
+def _of_npm(cache: Path) -> tuple[str, dict[str, str]]:
     files = cache / "node_modules/@sparticuz/chromium/bin"
     if not (files / "lib").exists():
-        command = ["npm", "install", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix", str(cache), PACKAGE]
+        options = ["--ignore-scripts", "--no-audit", "--no-fund", "--fetch-retries=0", "--prefix", str(cache)]
+        command = ["npm", "install", *options, PACKAGE]
         subprocess.run(command, check=True, capture_output=True, timeout=INSTALL_SECONDS)
         packed = [str(files / name) for name in ("chromium.br", "al2023.tar.br")]
         subprocess.run(["node", "-e", UNPACK, *packed], check=True, timeout=INSTALL_SECONDS)
@@ -62,9 +73,13 @@ def program(found: str, cache: Path) -> tuple[str, dict[str, str]]:
     return str(files / "chromium"), {**os.environ, "LD_LIBRARY_PATH": str(files / "lib")}
 
 
+class NoChromium(Exception):
+    """None is here that starts, and none can be installed; the message says why."""
+
+
 @contextmanager
 def chromium(path: str, environment: dict[str, str], profile: Path) -> Iterator[Tab]:
-    """A browser with one tab, until the end of the block."""
+    """A browser with one tab, until the end of the block. Raises NoChromium when it does not start."""
     (low_read, ours_to_write), (ours_to_read, low_write) = os.pipe(), os.pipe()
     to_read, to_write = (fcntl.fcntl(end, fcntl.F_DUPFD, ABOVE) for end in (low_read, low_write))
     command = [path, *OPTIONS.split(), f"--user-data-dir={profile}", "about:blank"]
@@ -78,7 +93,11 @@ def chromium(path: str, environment: dict[str, str], profile: Path) -> Iterator[
     for end in (low_read, low_write, to_read, to_write):
         os.close(end)
     try:
-        yield Tab(ours_to_read, ours_to_write)
+        try:
+            tab = Tab(ours_to_read, ours_to_write)
+        except (OSError, AssertionError) as error:
+            raise NoChromium(f"{path} does not start: {error}") from error
+        yield tab
     finally:
         process.terminate()
         process.wait(SECONDS)

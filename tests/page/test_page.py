@@ -14,10 +14,12 @@ from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import web_address, web_broker
 from harness.clients.shorthand import consume, queue_declare
 from harness.clients.wire_client import Client
+from harness.project import ROOT
 from harness.waiting import eventually
-from tests.page.chromium import Tab, chromium, installed, program
+from tests.page.chromium import NoChromium, Tab, chromium, installed, program
 
 FOUND = installed()
+CACHE = ROOT / "build" / "chromium"
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(FOUND is None, reason="no Chromium, and no npm to install one with"),
@@ -54,7 +56,7 @@ class Site(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("page")
     broker = web_broker(directory, events="enabled = true\n")
     broker.start()
@@ -68,12 +70,15 @@ def site(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     client.ask(BasicQos(0, 5, False))
     client.ask(consume("q001", EVIL))
     assert FOUND is not None
-    cache = request.config.cache.mkdir("chromium")
-    with chromium(*program(FOUND, cache), directory / "profile") as tab:
-        tab.resize(DESK)
-        yield Site(broker, tab, "http://{}:{}".format(*web_address(broker)))
-    client.close()
-    broker.stop()
+    try:
+        with chromium(*program(FOUND, CACHE), directory / "profile") as tab:
+            tab.resize(DESK)
+            yield Site(broker, tab, "http://{}:{}".format(*web_address(broker)))
+    except NoChromium as error:
+        pytest.skip(str(error))
+    finally:
+        client.close()
+        broker.stop()
 
 
 @pytest.fixture
