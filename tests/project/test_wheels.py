@@ -17,6 +17,7 @@ from zipfile import ZipFile
 import pika
 import pytest
 from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
@@ -75,10 +76,11 @@ def requirements(name: str, seen: set[str]) -> Iterator[str]:
     """Distributions that one requires, and those that they require."""
     for line in distribution(name).requires or []:
         needed = Requirement(line)
-        if needed.name not in seen and (needed.marker is None or needed.marker.evaluate({"extra": ""})):
-            seen.add(needed.name)
-            yield needed.name
-            yield from requirements(needed.name, seen)
+        required = canonicalize_name(needed.name)
+        if required not in seen and (needed.marker is None or needed.marker.evaluate({"extra": ""})):
+            seen.add(required)
+            yield required
+            yield from requirements(required, seen)
 
 
 def install(wheel: Path, environment: Path) -> Path:
