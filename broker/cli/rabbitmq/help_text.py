@@ -29,12 +29,12 @@ def _bold(text: str) -> str:
 def usage(tool: str, verb: VerbLine) -> list[str]:
     """How a verb is used, in one line below a heading."""
     words = [f"{tool} [--node <node>] [--longnames] [--quiet] {verb.name}", *([verb.usage] if verb.usage else [])]
-    return ["", _bold("Usage"), "", " ".join(words), ""]
+    return ["", _bold("Usage"), "", " ".join(words)]
 
 
 def help_of(tool: str, verb: VerbLine) -> list[str]:
     """All that is said of one verb."""
-    return [*usage(tool, verb), f"{verb.about}.", "", "", _bold("General Options"), "", *GENERAL.splitlines(), ""]
+    return [*usage(tool, verb), "", f"{verb.about}.", "", "", _bold("General Options"), "", *GENERAL.splitlines(), ""]
 
 
 def overview(tool: str) -> list[str]:

@@ -1,0 +1,125 @@
+"""Each command line of the tables prints what RabbitMQ's own does, and ends as it does."""
+
+from __future__ import annotations
+
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.cli.main import main
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import web_address, web_broker
+from harness.brokers.rabbitmq_reference import REFERENCE
+from harness.clients.shorthand import consume, queue_declare
+from harness.clients.wire_client import Address
+from tests.conformance import Connect
+from tests.conformance.cli.printed_commands import Command, Ending, Run, differences, sections
+
+pytestmark = pytest.mark.slow
+
+REFERENCE_HTTP = os.environ.get("LEVERET_REFERENCE_HTTP", "")
+"""`host:port` of the management API of the RabbitMQ in LEVERET_REFERENCE, whose tools are on PATH and find it."""
+SECTIONS = {
+    title: commands
+    for file in sorted(Path(__file__).parent.glob("*.commands"))
+    for title, commands in sections(file.read_text(encoding="utf-8")).items()
+}
+LEFT = ("delete_vhost v1", "delete_user ann", "delete_user bob", "clear_global_parameter own")
+"""What removes what a section before may have left."""
+
+
+@pytest.fixture(scope="module")
+def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with the management API."""
+    process = web_broker(tmp_path_factory.mktemp("cli"))
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def broker(request: pytest.FixtureRequest) -> Address:
+    """Where clients find it, or RabbitMQ."""
+    host, _, port = REFERENCE.rpartition(":")
+    return (host, int(port)) if REFERENCE else request.getfixturevalue("process").address
+
+
+@pytest.fixture
+def places(request: pytest.FixtureRequest, broker: Address, tmp_path: Path) -> dict[str, str]:
+    """What names in braces stand for."""
+    fixed = {"{dir}": str(tmp_path), "{port}": str(broker[1])}
+    if REFERENCE:
+        node, http = os.environ.get("RABBITMQ_NODENAME", "rabbit@localhost"), REFERENCE_HTTP.rpartition(":")[2]
+        return {**fixed, "{node}": node, "{http}": http}
+    process: BrokerProcess = request.getfixturevalue("process")
+    return {**fixed, "{node}": process.tell("status")["node"], "{http}": str(web_address(process)[1])}
+
+
+@pytest.fixture
+def run(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> Run:
+    """Carry out a command line: within this process or, of RabbitMQ, as it is."""
+    if REFERENCE:
+        return _run_reference
+    process: BrokerProcess = request.getfixturevalue("process")
+    plugins = tmp_path / "enabled_plugins"
+    plugins.write_text("[rabbitmq_management].")
+    for name, value in (("LEVERET_DATA_DIR", process.data_dir), ("RABBITMQ_ENABLED_PLUGINS_FILE", plugins)):
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def run(words: list[str]) -> Ending:
+        monkeypatch.setattr(sys, "argv", [f"/usr/bin/{words[0]}", *words[1:]])
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capsys.readouterr()
+        return Ending(int(ended.value.code or 0), _lines(out), _lines(err))
+
+    return run
+
+
+def _run_reference(words: list[str]) -> Ending:
+    ended = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=60)
+    return Ending(ended.returncode, _lines(ended.stdout), _lines(ended.stderr))
+
+
+def _lines(text: str) -> list[str]:
+    return [line.rstrip(" ") for line in text.removesuffix("\n").split("\n")] if text else []
+
+
+@pytest.mark.parametrize("commands", SECTIONS.values(), ids=SECTIONS.keys())
+def test_commands_print_what_rabbitmqs_print(commands: list[Command], run: Run, places: dict[str, str]) -> None:
+    for command in LEFT:
+        run(["rabbitmqctl", "-q", *command.split()])
+
+    def fill(text: str) -> str:
+        for name, value in places.items():
+            text = text.replace(name, value)
+        return text
+
+    wrong = differences(commands, run, fill, reference=bool(REFERENCE))
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_connection_is_listed_and_closed_by_its_pid(connect: Connect, run: Run, places: dict[str, str]) -> None:
+    client = connect()
+    queue = client.ask(queue_declare("", exclusive=True)).queue
+    client.ask(consume(queue, "tag"))
+    columns = ["pid", "user", "vhost", "state", "protocol", "auth_mechanism", "channels", "ssl"]
+    (row,) = run(["rabbitmqctl", "-s", "list_connections", *columns]).out
+    pid, *rest = row.split("\t")
+    assert pid.startswith(f"<{places['{node}']}.")
+    assert rest == ["guest", "/", "running", "{0,9,1}", "PLAIN", "1", "false"]
+    (row,) = run(["rabbitmqctl", "-s", "list_channels", "connection", "number", "consumer_count", "confirm"]).out
+    assert row.split("\t") == [pid, "1", "1", "false"]
+    rows = run(["rabbitmqctl", "-s", "list_queues", "name", "exclusive", "owner_pid", "messages"]).out
+    assert f"{queue}\ttrue\t{pid}\t0" in rows
+    assert run(["rabbitmqctl", "close_connection", pid, "why"]).out == [f"Closing connection {pid}, reason: why..."]
+    assert client.closing() == "connection 320 CONNECTION_FORCED - why"
