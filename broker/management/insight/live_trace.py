@@ -32,7 +32,7 @@ PAYLOAD_BYTES_MAX = 4096
 STEP_SECONDS = 0.2
 """How long records gather before they are sent together."""
 QUIET_SECONDS = 5.0
-"""After so long without a record a line is sent all the same: a client that has gone is noticed by it."""
+"""After so long without a record a line is sent all the same, so that whatever is in between keeps the connection."""
 TRACE_SECONDS_MAX = 600.0
 """Then the client has to ask again, with credentials that still count: nobody traces for ever by a forgotten window."""
 
@@ -53,11 +53,14 @@ class Records:
         self._lines.append(encoded(_record(command)))
         self._come.set()
 
-    async def next(self) -> bytes:
-        """What has come, with how much was left out so far; after a while that alone."""
+    async def gather(self) -> None:
+        """Wait until some have come, and for what comes with them; without any not for ever."""
         with trio.move_on_after(QUIET_SECONDS):
             await self._come.wait()
             await trio.sleep(STEP_SECONDS)
+
+    def take(self) -> bytes:
+        """What has come since, with how much was left out so far."""
         self._come = trio.Event()
         lines = [*self._lines, encoded({"dropped": self.dropped})]
         self._lines.clear()
@@ -77,12 +80,29 @@ class TraceAnswer(Response):
         headers = [header for header in self.raw_headers if header[0] != b"content-length"]
         try:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.body", "more_body": True})  # the head goes with the first part
             with trio.move_on_after(TRACE_SECONDS_MAX):
-                while self._vhost.traced:
-                    await send({"type": "http.response.body", "body": await self._records.next(), "more_body": True})
+                while self._vhost.traced and await self._gathered(receive):
+                    await send({"type": "http.response.body", "body": self._records.take(), "more_body": True})
             await send({"type": "http.response.body", "body": b""})
         finally:
             self._end()
+
+    async def _gathered(self, receive: Receive) -> bool:
+        """Wait for records; False when the client has gone meanwhile."""
+        stays = False
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(_end_with_client, receive, nursery.cancel_scope)
+            await self._records.gather()
+            stays = True
+            nursery.cancel_scope.cancel()
+        return stays
+
+
+async def _end_with_client(receive: Receive, scope: trio.CancelScope) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    scope.cancel()
 
 
 async def listen(call: Call, pattern: str) -> TraceAnswer:

@@ -6,6 +6,7 @@ What a client has sent is never logged: h11's complaints quote it, and there may
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from email.utils import formatdate
 from http import HTTPStatus
 from typing import Any, Protocol
@@ -26,7 +27,8 @@ BODY_STEP_BYTES = 1 << 20
 PIECE_BYTES = 256 * 1024
 """For each such piece of an answer a client has the time that sending may take."""
 UNREAD_BYTES_MAX = 64 * 1024
-"""A body that nothing has read is read up to this size, so that the connection can go on after the answer."""
+"""A body that nothing has read is read up to this size, so that the connection can go on after the answer; and so much
+is kept of requests that come before the answer."""
 
 
 def stamp() -> list[tuple[bytes, bytes]]:
@@ -90,9 +92,12 @@ class Exchange:
     # The request's body
 
     async def receive(self) -> Message:
-        """The next part of the body. A client that is gone, or takes too long for it, has disconnected."""
+        """The next part of the body; behind its end, that the client has gone, when it has.
+
+        A client that takes too long for its body has disconnected.
+        """
         if self._whole:
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return await self._end_of_client()
         try:
             event = await self._next_event()
         except (h11.RemoteProtocolError, trio.TooSlowError):
@@ -102,6 +107,16 @@ class Exchange:
         if isinstance(event, h11.EndOfMessage):
             self._whole = True
             return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.disconnect"}
+
+    async def _end_of_client(self) -> Message:
+        """Wait for the end of the connection. What the client sends of further requests is kept for their turn."""
+        with suppress(trio.BrokenResourceError):
+            while data := await self._wire.receive():
+                self._http.receive_data(data)
+                if len(self._http.trailing_data[0]) > UNREAD_BYTES_MAX:
+                    await trio.sleep_forever()  # its end lies behind more than is kept
+        self._http.receive_data(b"")
         return {"type": "http.disconnect"}
 
     async def _next_event(self) -> Any:
