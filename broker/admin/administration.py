@@ -119,8 +119,8 @@ class Administration:
         await self.settled(self.definitions.write(*changes))
         exchange = self.broker.event_exchange
         if exchange is not None:
-            for key, headers in events_of(self.broker, changes):
-                exchange.publish(key, headers, self.by)
+            for key, headers, by in events_of(self.broker, changes):
+                exchange.publish(key, headers, by or self.by)
         for change in changes:
             take_effect(self.broker, change, self.by)
 

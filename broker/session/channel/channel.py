@@ -210,8 +210,8 @@ class Channel:
         """End the channel with an error; `failing` is the key of the method that caused it."""
         text = reply_text(error.code, error.text)
         self.send(methods.ChannelClose(error.code, text, failing >> 16, failing & 0xFFFF))
-        self.release(failed=True)
         self.closing = True
+        self.release(failed=True)
 
     # Consumers
 
@@ -272,7 +272,7 @@ class Channel:
         del self.consumers[consumer.tag]
         del self.prefixes[consumer]
         if self.events is not None:
-            self.events.consumer_deleted(consumer, gone=self.ended)
+            self.events.consumer_deleted(consumer, gone=self.ended or self.closing)
 
     def replenish(self, *, settled: bool = False) -> None:
         """Room has been made that any consumer may use; `settled`: under the limit of the whole channel.
@@ -346,7 +346,7 @@ class Channel:
             self.end_consumer(consumer)
         deliveries.requeue([entry for tag, entry in outstanding.items() if tag not in kept], abandoned=True)
         leave_queues(self)
-        if self.events is not None and not self.closing:
+        if self.events is not None and (failed or not self.closing):
             self.events.closed()
         self.direct_reply.stop()
         self._end_confirms()
