@@ -117,12 +117,11 @@ class Sampler:
 
     def _sample_vhost(self, vhost: VHost, slot: int) -> Generator[None, None, Row]:
         lengths: Row = (0, 0, 0)
-        milliseconds = self.elapsed * SLOT_MILLISECONDS
         for queue in list(vhost.queues.values()):
             of_queue = queue.messages, queue.ready, queue.unacked
             lengths = _sum(lengths, of_queue)
             self._sample(queue.counters, QUEUE, slot, _of_queue(queue.counters) + of_queue)
-            queue.consumers.measure(milliseconds)
+            queue.consumers.measure()
             if queue.counters.incoming is not None:
                 yield from self._sample_pairs(queue.counters.incoming, vhost.exchanges, slot)
             yield from self._pause()

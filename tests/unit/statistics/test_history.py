@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from broker.entities.queues.consumers import STALE_MILLISECONDS
 from broker.management.answers import Problem
 from broker.management.columns import ABSENT
 from broker.management.rows.channel_row import channel_columns
@@ -213,6 +214,10 @@ def test_consumers_that_are_given_nothing_more_have_less_capacity(past: Past) ->
     past.core.advance(SLOT_MILLISECONDS // 2)
     past.round()
     assert queue.consumers.capacity == 0.5
+    past.core.advance(STALE_MILLISECONDS)
+    assert queue.consumers.capacity == 0.5, "the round's"
+    past.core.advance(STALE_MILLISECONDS)
+    assert queue.consumers.capacity == 1, "without rounds it is measured when it is asked for"
 
 
 def test_since_when_something_is_idle(past: Past) -> None:
