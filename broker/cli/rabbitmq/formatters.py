@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from broker.cli.rabbitmq.erlang_text import FIELD_TABLES, cell, field_table, row_term, term
+from broker.admin.json_terms import term
+from broker.cli.rabbitmq.erlang_text import FIELD_TABLES, cell, field_table, row_term
 from broker.cli.rabbitmq.outcomes import Outcome, Shown
 
 

@@ -274,3 +274,10 @@ def test_attempts_to_log_in_are_counted(site: Site) -> None:
     (http,) = site.get(path)
     expected = {"auth_attempts": 2, "auth_attempts_failed": 1, "auth_attempts_succeeded": 1}
     assert http == {"protocol": "http", **expected}
+
+
+def test_settings_are_shown_in_erlangs_notation(site: Site) -> None:
+    reply = site.ask("/api/config/effective", Accept="text/plain")
+    assert reply.body.startswith(b'[{leveret,\n    [{server,[{listen,["127.0.0.1:')
+    assert b'{password,"(hidden)"}' in reply.body
+    assert site.ask("/api/config/effective", Accept="application/json").status == 406
