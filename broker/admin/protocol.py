@@ -1,8 +1,8 @@
 """How the command line talks to a running broker: JSON lines over a Unix socket in its data directory.
 
 A request is one line, `{"command": "add_user", "arguments": {"name": ...}}`; the answer is one line, `{"ok": ...}`
-or `{"error": {"kind": "not_found", "message": "..."}}`. Before the last line of a long listing come others,
-`{"rows": [...]}`, with its first rows. A connection may carry many requests, one after another.
+or `{"error": {"kind": "not_found", "message": "..."}}`, with `problems` where there may be several. Before the last
+line of a long listing come others, `{"rows": [...]}`, with its first rows. A connection may carry many requests.
 The socket is readable by its owner alone: a process that may open it may do anything. Names that are not UTF-8
 travel as JSON escapes of their surrogates.
 """
@@ -103,7 +103,12 @@ class Conversation:
             raise AdministrationError("failed", f"{self._directory}: the broker ended before it answered")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise AdministrationError(answer["error"]["kind"], answer["error"]["message"])
+            error = answer["error"]
+            raise (
+                ValidationFailed(error["problems"])
+                if "problems" in error
+                else AdministrationError(error["kind"], error["message"])
+            )
         return answer
 
 

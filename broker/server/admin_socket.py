@@ -23,7 +23,7 @@ from broker.admin.administration import Administration
 from broker.admin.command_arguments import invalid
 from broker.admin.command_table import LISTINGS, carry_out, rows_of
 from broker.admin.listing import Row
-from broker.admin.protocol import SOCKET_NAME, AdministrationError, socket_path
+from broker.admin.protocol import SOCKET_NAME, AdministrationError, ValidationFailed, socket_path
 from broker.server.net.listeners import ListenError
 
 log = logging.getLogger("leveret.administration")
@@ -127,7 +127,8 @@ async def _say(stream: trio.SocketStream, answer: dict[str, Any]) -> None:
 
 
 def _refusal(error: AdministrationError) -> dict[str, Any]:
-    return {"error": {"kind": error.kind, "message": str(error)}}
+    problems = {"problems": error.problems} if isinstance(error, ValidationFailed) else {}
+    return {"error": {"kind": error.kind, "message": str(error), **problems}}
 
 
 class Lines:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid, not_found
-from broker.admin.protocol import AdministrationError, ValidationFailed
+from broker.admin.protocol import ValidationFailed
 from broker.admin.settings import limit_admin, policy_admin
 from broker.admin.settings.policy_admin import policy_value
 from broker.entities.vhosts.parameters import CLUSTER_ID, CLUSTER_NAME
@@ -76,16 +76,9 @@ async def set_parameter(administration: Administration, arguments: Arguments) ->
         policy = {"apply_to": value.get("apply-to", "all"), **{key: value[key] for key in _OF_POLICIES}}
         await policy_admin.set_operator_policy(administration, Arguments({"vhost": vhost, "name": name, **policy}))
     elif component == VHOST_LIMITS and name == LIMITS:
-        await _set_limits(administration, vhost, value)
+        await limit_admin.set_vhost_limits(administration, Arguments({"name": vhost, "limits": value}))
     else:
         raise ValidationFailed([f"component {component} not found"])
-
-
-async def _set_limits(administration: Administration, vhost: str, value: object) -> None:
-    try:
-        await limit_admin.set_vhost_limits(administration, Arguments({"name": vhost, "limits": value}))
-    except AdministrationError as error:
-        raise ValidationFailed([str(error)]) from None
 
 
 async def clear_parameter(administration: Administration, arguments: Arguments) -> None:

@@ -20,9 +20,10 @@ async def _set(administration: Administration, arguments: Arguments, *, operator
     name, definition, priority = arguments.text("name"), arguments.json("definition"), arguments.value("priority")
     if not isinstance(definition, dict):
         raise invalid("expected a definition as names with values")
-    pattern, apply_to = arguments.text("pattern"), arguments.text("apply_to")
-    policy = checked(name, pattern, apply_to, definition, priority, operator=operator)
+    apply_to = arguments.text("apply_to")
+    policy = checked(name, arguments.json("pattern"), apply_to, definition, priority, operator=operator)
     if vhost.policy_application.policies.of(operator=operator).get(name) != policy:
+        pattern = policy.pattern.pattern
         row = PolicyRow(vhost.name, name, pattern, apply_to, json.dumps(definition), policy.priority, operator)
         await administration.change(PutPolicy(row))
 
