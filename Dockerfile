@@ -17,7 +17,8 @@ RUN pip install --no-cache-dir '/src[json-logs]' && rm -rf /src \
     && chown -R rabbitmq:rabbitmq /etc/rabbitmq \
     && chmod 1777 /var/lib/rabbitmq /etc/rabbitmq /etc/rabbitmq/conf.d \
     && cd /usr/local/bin && ln -s leveret-container rabbitmq-server \
-    && for name in rabbitmqctl rabbitmq-diagnostics rabbitmqadmin rabbitmq-plugins rabbitmq-queues rabbitmq-upgrade; \
+    && for name in rabbitmqctl rabbitmq-diagnostics rabbitmqadmin rabbitmq-plugins rabbitmq-queues \
+           rabbitmq-streams rabbitmq-upgrade; \
        do ln -s leveret "$name"; done
 
 ENV LEVERET_DATA_DIR=/var/lib/rabbitmq/leveret LANG=C.UTF-8 HOME=/var/lib/rabbitmq

@@ -22,6 +22,7 @@ log = logging.getLogger("leveret.administration")
 QUESTIONS: dict[str, Callable[[Administration, Arguments], object]] = {
     "ping": maintenance.ping,
     "status": maintenance.status,
+    "stream_status": maintenance.stream_status,
     "authenticate_user": user_admin.authenticate_user,
     "environment": node_admin.environment,
     "reset_auth_attempts": node_admin.reset_auth_attempts,
@@ -92,6 +93,7 @@ CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "clear_global_parameter": parameter_admin.clear_global_parameter,
     "set_cluster_name": parameter_admin.set_cluster_name,
     "import_definitions": definitions_import.import_definitions,
+    "delete_exchange": maintenance.delete_exchange,
     "delete_queue": maintenance.delete_queue,
     "purge_queue": maintenance.purge_queue,
     "close_connection": connection_admin.close_connection,

@@ -65,6 +65,7 @@ VERBS = {
     "rabbitmq-diagnostics": Verb("rabbitmq.ctl_command", "rabbitmq_diagnostics"),
     "rabbitmq-plugins": Verb("rabbitmq.ctl_command", "rabbitmq_plugins"),
     "rabbitmq-queues": Verb("rabbitmq.ctl_command", "rabbitmq_queues"),
+    "rabbitmq-streams": Verb("rabbitmq.ctl_command", "rabbitmq_streams"),
     "rabbitmq-upgrade": Verb("rabbitmq.ctl_command", "rabbitmq_upgrade"),
     "rabbitmqadmin": Verb("rabbitmq.rabbitmqadmin.admin_command", "rabbitmqadmin"),
 }

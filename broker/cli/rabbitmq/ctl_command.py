@@ -26,6 +26,7 @@ from broker.cli.rabbitmq.verbs import (
     queue_verbs,
     report_verb,
     status_verbs,
+    stream_verbs,
     vhost_verbs,
 )
 from broker.cli.rabbitmq.verbs.refused_verbs import REFUSED
@@ -73,7 +74,7 @@ class CommandLine:
 
     def _carry_out(self, known: VerbLine, verb: Verb) -> int:
         line = read_line(self.words, (*verb.options, *GENERAL))
-        form, silent = str(line.options.get("formatter", "table")).lower(), bool(line.options.get("silent"))
+        form, silent = str(line.options.get("formatter", verb.form)).lower(), bool(line.options.get("silent"))
         call = Call(self.tool, known.name, line.arguments[1:], line.options, _place(line))
         try:
             _check(line, known, form, call.arguments)
@@ -210,6 +211,7 @@ _VERBS: dict[str, Verb] = {
     **queue_verbs.VERBS,
     **report_verb.VERBS,
     **status_verbs.VERBS,
+    **stream_verbs.VERBS,
     **vhost_verbs.VERBS,
 }
 
@@ -222,4 +224,5 @@ rabbitmqctl = _command("rabbitmqctl", "RabbitMQ's command line, for scripts.")
 rabbitmq_diagnostics = _command("rabbitmq-diagnostics", "RabbitMQ's health checks, for probes.")
 rabbitmq_plugins = _command("rabbitmq-plugins", "RabbitMQ's list of plugins; what they do is built in.")
 rabbitmq_queues = _command("rabbitmq-queues", "RabbitMQ's checks of queues on many nodes.")
+rabbitmq_streams = _command("rabbitmq-streams", "RabbitMQ's commands for streams.")
 rabbitmq_upgrade = _command("rabbitmq-upgrade", "RabbitMQ's checks before an upgrade.")

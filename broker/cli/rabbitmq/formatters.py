@@ -80,7 +80,7 @@ def _csv(outcome: Outcome, manner: Manner) -> Iterator[str]:
         yield from _lines(outcome, manner)
         return
     for number, row in enumerate(outcome.rows):
-        if number == 0 and manner.headers:
+        if number == 0:
             yield _csv_line(outcome.columns)
         yield _csv_line(_cells(row, outcome.columns))
 
