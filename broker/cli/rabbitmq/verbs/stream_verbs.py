@@ -101,7 +101,7 @@ def _assert_here(call: Call) -> None:
 
 
 def _set_retention(call: Call) -> Outcome:
-    """RabbitMQ notes the age where nothing reads it; until 4.0 took the verb away."""
+    """RabbitMQ notes the age where nothing reads it, and has had no such verb since 4.1."""
     if not MAX_AGE.fullmatch(call.arguments[1]):
         raise Refusal(UNAVAILABLE, "invalid_max_age")
     _type_of(call)
