@@ -37,7 +37,7 @@ CHANGES = frozenset({"PUT", "POST", "DELETE", "PATCH"})
 
 def application(api: Management) -> ASGIApp:
     """The API and the web page."""
-    routes: list[Route | Mount] = [Route(each.path, Endpoint(api, each)) for each in RESOURCES]
+    routes: list[Route | Mount] = [Route(each.pattern, Endpoint(api, each)) for each in RESOURCES]
     routes.append(Mount("/", WebPage(unknown_route)))
     app: ASGIApp = with_prefix(api.settings.path_prefix, Router(routes, redirect_slashes=False, default=unknown_route))
     if api.settings.cors_origins:

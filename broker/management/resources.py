@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Mapping, Set
 from typing import NamedTuple
 
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from broker.management.access import Tag
@@ -15,6 +17,17 @@ ORDER = ("HEAD", "GET", "PUT", "DELETE", "POST", "OPTIONS")
 """In which methods are listed in the header Allow."""
 JSON_RANGES = frozenset({"*/*", "application/*", "application/json"})
 TEXT_RANGES = frozenset({"*/*", "text/*", "text/plain"})
+EXCHANGE = re.compile(r"\{(exchange|source)\}(?=/)")
+"""The name of an exchange in a path that goes on behind it."""
+
+
+class NameOrNothing(StringConvertor):
+    """A part of a path that may be empty."""
+
+    regex = "[^/]*"
+
+
+register_url_convertor("name_or_nothing", NameOrNothing())
 
 
 class Operation(NamedTuple):
@@ -38,6 +51,11 @@ class Resource(NamedTuple):
     setting: bool
     query_credentials: bool
     ranges: Set[str]
+
+    @property
+    def pattern(self) -> str:
+        """The path for the router. An exchange without a name, `/e//q/`, is the default exchange, as in RabbitMQ."""
+        return EXCHANGE.sub(r"{\1:name_or_nothing}", self.path)
 
     @property
     def allow(self) -> str:
