@@ -43,7 +43,7 @@ OVERVIEW = table(
 )
 NODE = table(
     str="db_dir mem_calculation_strategy name os_pid rates_mode type",
-    bool="disk_free_alarm mem_alarm running",
+    bool="being_drained disk_free_alarm mem_alarm running",
     float="io_read_avg_time io_sync_avg_time io_write_avg_time",
     int="channel_closed channel_created connection_closed connection_created io_read_bytes io_read_count io_sync_count "
     "io_write_bytes io_write_count msg_store_read_count msg_store_write_count queue_created queue_declared "
