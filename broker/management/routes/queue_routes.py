@@ -19,6 +19,7 @@ from broker.management.resources import Resource, resource
 from broker.management.rows.consumer_columns import ConsumerOf, channel_details, consumer_columns
 from broker.management.rows.queue_columns import (
     QueueOf,
+    owner,
     queue_columns,
     queue_columns_without_statistics,
     queue_name,
@@ -43,7 +44,7 @@ async def list_queues(call: Call) -> Response:
 async def show_queue(call: Call) -> Response:
     """One queue, with its consumers."""
     listed = QueueOf(call.vhost.name, queue_of(call))
-    row = _columns(call).row(listed)
+    row = _columns(call).row(listed) | owner(listed.queue)
     if not call.flag("disable_stats"):
         details = channel_details(call.api.settings.node)
         pairs = pair_stats.of_queue(call.past, call.api.registry, call.vhost, listed.queue, details)

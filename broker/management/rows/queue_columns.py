@@ -99,7 +99,6 @@ def _declared(node: str) -> dict[str, Column]:
         "durable": lambda listed: listed.queue.durable,
         "auto_delete": lambda listed: listed.queue.spec.auto_delete,
         "exclusive": lambda listed: listed.queue.owner is not None,
-        "owner_pid_details": lambda listed: _owner(listed.queue.owner),
         "arguments": lambda listed: plain(listed.queue.spec.arguments),
     }
 
@@ -123,12 +122,12 @@ def _status(node: str) -> dict[str, Column]:
     }
 
 
-def _owner(owner: object | None) -> Any:
-    """The connection that a queue is exclusive to."""
-    if not isinstance(owner, Connection):
-        return ABSENT
-    peer = owner.peer
-    return {"name": str(peer), "peer_host": peer.host, "peer_port": peer.port}
+def owner(queue: Queue) -> dict[str, Any]:
+    """The connection that a queue is exclusive to, which lists do not show; nothing for other queues."""
+    if not isinstance(queue.owner, Connection):
+        return {}
+    peer = queue.owner.peer
+    return {"owner_pid_details": {"name": str(peer), "peer_host": peer.host, "peer_port": peer.port}}
 
 
 def _policy_name(policy: Policy | None) -> str | None:
