@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import repeat
 
 from broker.entities.queues.depth import depth, head_timestamp
@@ -19,8 +20,9 @@ FOR_PUBLISHES = Labels[Placed](("queue_vhost", "queue"), lambda placed: (placed[
 def queue_groups(broker: Broker) -> list[Group[Placed]]:
     """The groups of all queues."""
 
-    def queues() -> list[Placed]:
-        return [placed for name, vhost in broker.vhosts.items() for placed in zip(repeat(name), vhost.queues.values())]
+    def queues() -> Iterator[Placed]:
+        for name, vhost in list(broker.vhosts.items()):
+            yield from zip(repeat(name), list(vhost.queues.values()))
 
     def consumers(placed: Placed) -> Values:
         return (len(placed[1].consumers),)
