@@ -30,6 +30,7 @@ from broker import __version__, logs
 from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
+from broker.admin.node import process_facts
 from broker.admin.protocol import AdministrationError
 from broker.config import Address, Config, ConfigError, Defaults
 from broker.entities.scheduling.alarms import DISK, MEMORY
@@ -238,7 +239,7 @@ class Server:
 
     def status(self) -> dict[str, Any]:
         """What this broker is and how it does. Sizes are bytes, times seconds."""
-        directory, alarms = self.config.server.directory, self.broker.alarms
+        directory, alarms, files = self.config.server.directory, self.broker.alarms, process_facts.open_files()
         self.pulse.gather()
         return {
             "version": __version__,
@@ -253,7 +254,7 @@ class Server:
             "https_listeners": [f"{host}:{port}" for host, port in self.https_addresses],
             "metrics_listeners": [f"{host}:{port}" for host, port in self.metrics_addresses],
             "sockets": {"used": len(self.transports), "limit": self._sockets_max},
-            "file_descriptors": resource_alarms.open_files(),
+            "file_descriptors": {"used": -1 if files is None else files, "limit": process_facts.open_files_limit()},
             "log_files": self.control.log_files(),
             "cluster_name": self.registry.cluster_name,
             "boot": self.broker.boot,
