@@ -32,6 +32,7 @@ from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.admin.node import process_facts
 from broker.admin.protocol import AdministrationError
+from broker.admin.short_steps import PAUSES, Pauses
 from broker.config import Address, Config, ConfigError, Defaults
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.future import Future
@@ -123,6 +124,7 @@ class Server:
             on_reclaimed=self.copies.reclaimed,
         )
         self.committer = self.engine.committer
+        PAUSES.set(Pauses(lambda: self.committer.busy))
         self.pulse = Pulse(broker.statistics.measurements, stores.messages.io.recent, self.committer.waits)
         self.transports: dict[Transport, None] = {}
         self.control = NodeControl(config, self.registry, self.resources, self.listening)

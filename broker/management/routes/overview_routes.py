@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from broker.admin.node.memory_parts import memory_parts, relative
-from broker.admin.short_steps import in_steps
+from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
@@ -110,7 +110,7 @@ async def _queue_totals(vhosts: list[VHost]) -> dict[str, int]:
     """The messages in all queues; nothing where there is no queue."""
     ready = unacked = messages = 0
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
-    async for queue in in_steps(queues):
+    async for queue in in_steps(queues, at_once=AT_ONCE):
         ready += queue.ready
         unacked += queue.unacked
         messages += queue.messages
