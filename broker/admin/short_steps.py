@@ -45,13 +45,17 @@ PAUSES = trio.lowlevel.RunVar[Pauses]("pauses of long work")
 _step_ends: ContextVar[float] = ContextVar("when this task's step is over", default=0.0)
 
 
-def step_is_over() -> bool:
-    """This task has done enough at once: it is to `pause`."""
+async def pause_if_due() -> None:
+    """Let others go on if this task's step is over; then the next one begins."""
+    if _step_is_over():
+        await _pause()
+
+
+def _step_is_over() -> bool:
     return thread_time() > _step_ends.get()
 
 
-async def pause() -> None:
-    """Let others go on; then the next step begins."""
+async def _pause() -> None:
     await _pauses().take()
     _step_ends.set(thread_time() + STEP_SECONDS)
 
@@ -70,8 +74,8 @@ async def mapped(make: Callable[[T], U], things: Iterable[T], *, at_once: int = 
     rest = iter(things)
     while part := list(islice(rest, at_once)):
         made += map(make, part)
-        if step_is_over():
-            await pause()
+        if _step_is_over():
+            await _pause()
     return made
 
 
@@ -79,5 +83,5 @@ async def in_steps(things: Iterable[T], *, at_once: int = 1) -> AsyncGenerator[T
     """One thing after the other. What makes it, and what is done with it, is part of the step."""
     for number, thing in enumerate(things, 1):
         yield thing
-        if number % at_once == 0 and step_is_over():
-            await pause()
+        if number % at_once == 0 and _step_is_over():
+            await _pause()

@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from broker.admin.short_steps import pause, step_is_over
+from broker.admin.short_steps import pause_if_due
 
 GZIP_BYTES_MIN = 300
 """From this size on an answer is compressed for clients that take gzip."""
@@ -132,8 +132,7 @@ class JsonAnswer(Response):
             self.pieces = await _compressed(self.pieces)
             size = sum(map(len, self.pieces))
         self.headers["content-length"] = str(size)
-        if step_is_over():
-            await pause()
+        await pause_if_due()
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         for piece in self.pieces:
             await send({"type": "http.response.body", "body": piece, "more_body": True})
@@ -152,7 +151,6 @@ async def _compressed(pieces: Iterable[bytes]) -> list[bytes]:
     for piece in pieces:
         for start in range(0, len(piece), COMPRESSED_AT_ONCE):
             done.append(compressor.compress(piece[start : start + COMPRESSED_AT_ONCE]))
-            if step_is_over():
-                await pause()
+            await pause_if_due()
     done.append(compressor.flush())
     return done

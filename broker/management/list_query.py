@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from starlette.responses import Response
 
-from broker.admin.short_steps import in_steps, mapped, pause, step_is_over
+from broker.admin.short_steps import in_steps, mapped, pause_if_due
 from broker.entities.arguments.name_patterns import InvalidPattern, PatternError, compiled
 from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_request, encoded
 from broker.management.columns import ABSENT, Columns
@@ -138,8 +138,7 @@ async def first_in_order(
     for start in range(0, len(keys), SORTED_AT_ONCE):
         part = places[start : start + SORTED_AT_ONCE]
         parts.append(sorted(part, key=keys.__getitem__, reverse=reverse)[:end])
-        if step_is_over():
-            await pause()
+        await pause_if_due()
     merged = heapq.merge(*parts, key=keys.__getitem__, reverse=reverse)
     return await mapped(things.__getitem__, islice(merged, end))
 

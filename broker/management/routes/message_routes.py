@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from starlette.responses import Response
 
-from broker.admin.short_steps import pause, step_is_over
+from broker.admin.short_steps import pause_if_due
 from broker.management.access import Tag
 from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_request, encoded, in_json
 from broker.management.bodies import Fields
@@ -114,8 +114,7 @@ async def _taken(call: Call, session: DirectSession, wanted: Wanted) -> JsonArra
         row = encoded(_shown(found, found.method, wanted))
         taken.add(row)
         size += len(found.body) + len(row) + MESSAGE_BYTES
-        if step_is_over():
-            await pause()
+        await pause_if_due()
     return taken
 
 
