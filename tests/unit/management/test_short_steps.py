@@ -1,7 +1,11 @@
-"""Long work goes in short steps: counted, with things of which each takes a step's time, however fast the machine."""
+"""Long work goes in short steps, and comes to what it would come to at once.
+
+Steps are counted, with things of which each takes a step's time, however fast the machine.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from time import thread_time
 
@@ -10,6 +14,7 @@ import trio
 
 from broker.admin.short_steps import AT_ONCE, PAUSES, STEP_SECONDS, Pauses, in_steps, mapped
 from broker.management.columns import Columns
+from broker.management.json_reader import read_object
 from broker.management.list_query import first_in_order, list_answer, read_list_query
 from broker.management.prometheus.exposition import exposition
 from broker.management.prometheus.metric_groups import GAUGE, Group, Labels, Measure
@@ -123,3 +128,34 @@ async def test_what_is_sorted_in_parts_is_in_order(end: int, reverse: bool) -> N
     things = [(number * 7919) % 1201 for number in range(1301)]
     found = await first_in_order(things, lambda thing: thing // 3, end, reverse=reverse)
     assert found == sorted(things, key=lambda thing: thing // 3, reverse=reverse)[:end]
+
+
+@pytest.mark.parametrize(
+    "value", [{}, {"a": []}, {"a": [1, [2], {"b": None}], "c": {"d": [True]}, "e": "x"}, {"\udcff": ["\ud800"]}]
+)
+@pytest.mark.parametrize("indent", [None, 2])
+async def test_a_large_object_is_read_part_by_part(value: object, indent: int | None) -> None:
+    assert await read_object(f" {json.dumps(value, indent=indent)}\n".encode()) == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[1]",
+        "null",
+        '{"a"}',
+        '{"a":1,}',
+        "{,}",
+        "{1:2}",
+        '{"a":1 "b":2}',
+        '{"a":1}}',
+        '{"a":NaN}',
+        '{"a":[1,]}',
+    ]
+    + ['{"a":[,]}', '{"a":[1 2]}', '{"a":[1', '{"a":[1}', '{"a":"\x01"}', '{"a":"\xff"}', '{"a":' + "[" * 100_000],
+)
+async def test_what_is_no_object_is_not_read(text: str) -> None:
+    with pytest.raises((ValueError, RecursionError)):
+        await read_object(text.encode("latin-1"))

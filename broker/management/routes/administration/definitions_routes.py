@@ -91,7 +91,7 @@ async def _uploaded(call: Call) -> dict[str, Any]:
     if kind == "multipart/form-data":
         body = await trio.to_thread.run_sync(_file_of, described["content-type"], body)
     try:
-        return json_object(body)
+        return await json_object(body)
     except Problem:
         raise bad_request("failed_to_parse_json") from None
 
