@@ -11,7 +11,7 @@ from broker.management.answers import Problem
 from broker.management.columns import ABSENT
 from broker.management.rows.channel_row import channel_columns
 from broker.management.rows.exchange_columns import ExchangeOf, exchange_columns
-from broker.management.rows.queue_columns import QueueOf, queue_columns
+from broker.management.rows.queue_columns import queue_columns
 from broker.management.statistics import pair_stats
 from broker.management.statistics.history import History
 from broker.management.statistics.past import Past as Asked
@@ -304,7 +304,7 @@ def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
     exchange = ExchangeOf("/", past.core.vhost.exchange(""))
     compared = 0
     for columns, thing in (
-        (queue_columns("node", asked), QueueOf("/", past.queue)),
+        (queue_columns("node", asked), past.queue),
         (exchange_columns(asked), exchange),
         (channel_columns("node", asked), channel),
     ):
@@ -314,6 +314,6 @@ def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
             assert columns.getter(path)(thing) == (value["rate"] if name.endswith("_details") else value), path
             compared += bool(columns.getter(path)(thing))
     assert compared == 12, "publishes and an empty get, each with its rate"
-    listed = QueueOf("/", past.queue)
+    listed = past.queue
     assert queue_columns("node", asked).getter("messages_details.rate")(listed) == 0.6
     assert queue_columns("node", asked).getter("message_stats.none")(listed) is ABSENT
