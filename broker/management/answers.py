@@ -124,6 +124,7 @@ class JsonAnswer(Response):
     def __init__(self, pieces: Iterable[bytes], headers: Mapping[str, str] | None = None) -> None:
         super().__init__(None, 200, {**SECURITY, "cache-control": "no-cache", VARY[0]: VARY[1], **(headers or {})})
         self.pieces = list(pieces)
+        """Small ones are sent together."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         size = sum(map(len, self.pieces))
@@ -134,9 +135,13 @@ class JsonAnswer(Response):
         self.headers["content-length"] = str(size)
         await pause_if_due()
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        together = bytearray()
         for piece in self.pieces:
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
-        await send({"type": "http.response.body", "body": b""})
+            together += piece
+            if len(together) >= PIECE_BYTES:
+                await send({"type": "http.response.body", "body": bytes(together), "more_body": True})
+                together.clear()
+        await send({"type": "http.response.body", "body": bytes(together)})
 
 
 def takes_gzip(request: Request) -> bool:
