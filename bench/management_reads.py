@@ -31,8 +31,8 @@ ROUNDS = 3
 ASKED = 20
 SAMPLED_SECONDS = 11.0
 """How long nothing is asked for: two rounds of samples."""
-ANSWERS = "_serve"
-"""The task of an HTTP connection."""
+ANSWERS, SAMPLES = "_serve", "run"
+"""The tasks of HTTP connections, and of what samples (the engine's has the same name)."""
 READS = (
     ("http", "/api/overview"),
     ("http", "/api/overview?lengths_age=60&lengths_incr=5&msg_rates_age=60&msg_rates_incr=5"),
@@ -65,10 +65,11 @@ def management(wanted: Wanted) -> None:
     reads, rounds = (READS, ROUNDS) if wanted.part >= 0.1 else ((READS[0], READS[-1]), 1)
     with tempfile.TemporaryDirectory(prefix="leveret-turns-") as directory, _broker(wanted, Path(directory)) as broker:
         steps = _Steps(target_of(broker), Path(directory))
-        time.sleep(wanted.seconds(SAMPLED_SECONDS))
-        report("samples", **steps.figures())
         for scheme, path in reads:
             _answers_alone(broker, steps, scheme, path)
+        steps.figures(SAMPLES)
+        time.sleep(wanted.seconds(SAMPLED_SECONDS))
+        report("samples", **steps.figures(SAMPLES))
         seconds = wanted.seconds(SECONDS)
         for scheme, path in reads:
             pairs = [_beside(broker, scheme, path, seconds) for _ in range(rounds)]
@@ -80,7 +81,7 @@ def management(wanted: Wanted) -> None:
 def _answers_alone(broker: BrokerProcess, steps: _Steps, scheme: str, path: str) -> None:
     """Ask some times while nothing else happens. On a machine that is busy the CPU time says more than the time."""
     reader, cpu = _Reader(web_address(broker, scheme), path), cpu_seconds(broker.pid)
-    steps.figures()
+    steps.figures(ANSWERS)
     for _ in range(ASKED):
         reader.ask()
     cpu = cpu_seconds(broker.pid) - cpu
@@ -116,18 +117,11 @@ class _Steps:
     def __init__(self, target: Target, directory: Path) -> None:
         self._target = target
         self._path = _turns(directory)
-        self.figures()
 
-    def figures(self, task: str = "") -> dict[str, float | int]:
-        """The longest step since the last call, of a task of this name or of any, and how many took a ms or more."""
-        found = longest(self._target, self._path)
-        lengths = [turn["ms"] for turn in found["longest"] if task in turn["task"]]
-        long = sum(count for milliseconds, count in found["lengths"] if milliseconds)
-        return {
-            "longest_ms": max(lengths, default=0.0),
-            "long_steps": long,
-            "steps": sum(dict(found["lengths"]).values()),
-        }
+    def figures(self, task: str) -> dict[str, float | int]:
+        """The longest step since the last call of tasks of this name, and how many took a millisecond or more."""
+        most, long = longest(self._target, self._path)["tasks"].get(task, (0.0, 0))
+        return {"longest_ms": most, "long_steps": long}
 
 
 def _turns(directory: Path) -> Path:
