@@ -19,6 +19,7 @@ from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_reques
 from broker.management.columns import ABSENT, Columns
 
 T = TypeVar("T")
+Order = Callable[[T], tuple[Any, ...]]
 
 PAGE_SIZE = 100
 PAGE_SIZE_MAX = 500
@@ -68,7 +69,7 @@ async def list_answer(
     columns: Columns[T],
     query: ListQuery,
     name: Callable[[T], str],
-    order: Callable[[T], Any] | None = None,
+    order: Order[T] | None = None,
 ) -> Response:
     """The list, or a page of it. Raises Problem 400.
 
@@ -111,22 +112,22 @@ async def _filtered(things: Sequence[T], page: Page, name: Callable[[T], str]) -
 
 
 async def _ordered(
-    things: Sequence[T], columns: Columns[T], query: ListQuery, order: Callable[[T], Any] | None, end: int
+    things: Sequence[T], columns: Columns[T], query: ListQuery, order: Order[T] | None, end: int
 ) -> Sequence[T]:
     """The first `end` things in the order that was asked for, others in the usual one among equals."""
     if query.sort:
         value = columns.getter(query.sort)
         usual = order or _same
         return await first_in_order(
-            things, lambda thing: (*_sort_key(value(thing)), usual(thing)), end, reverse=query.reverse
+            things, lambda thing: (*_sort_key(value(thing)), *usual(thing)), end, reverse=query.reverse
         )
     if order is not None:
         return await first_in_order(things, order, end, reverse=query.reverse)
     return things[::-1] if query.reverse else things
 
 
-def _same(_: object) -> int:
-    return 0
+def _same(_: object) -> tuple[()]:
+    return ()
 
 
 async def first_in_order(
