@@ -12,6 +12,7 @@ from broker.admin.command_arguments import Arguments
 from broker.admin.json_tables import plain
 from broker.admin.listing import Row, binding_row, bindings
 from broker.admin.settings.parameter_admin import LIMITS, OPERATOR_POLICY, VHOST_LIMITS
+from broker.admin.short_steps import in_steps
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, VHost
@@ -31,7 +32,7 @@ class Contents(NamedTuple):
 async def export_definitions(administration: Administration, arguments: Arguments) -> dict[str, Any]:
     """Everything that is not exclusive to a connection, users with the hashes of their passwords."""
     stored = await administration.definitions.load()
-    sections = {kind: list(rows) for kind, rows in whole(administration, stored)}
+    sections = {kind: [row async for row in in_steps(rows)] for kind, rows in whole(administration, stored)}
     return {**heading(administration), **sections}
 
 
