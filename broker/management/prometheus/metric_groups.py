@@ -4,8 +4,8 @@ A group is shown summed up, one sample for each metric, or for each of its thing
 is a lot of work, so it comes in parts, with None where there is nothing to show yet: between two of them others may go
 on. All values of a thing are of one moment.
 
-The client library takes 4.5 us for a sample, most of it for its labels. Samples of things are written here instead, with
-labels that are made once for each thing: that is a tenth of the time.
+The client library takes 4.5 us for a sample, most of it for its labels. Samples of things are written here instead,
+with labels that are made once for each thing: that is a tenth of the time.
 """
 
 from __future__ import annotations
