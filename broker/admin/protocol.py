@@ -54,7 +54,32 @@ class NotRunning(AdministrationError):
     """No broker answers on the data directory."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__("not_running", f"{directory}: no broker is running on this data directory")
+        text = "start one with `leveret serve`, or name another directory with --data-dir or LEVERET_DATA_DIR"
+        super().__init__("not_running", f"no broker is running on the data directory {directory.absolute()}: {text}")
+
+
+class AnotherUsers(AdministrationError):
+    """The data directory is closed to this user."""
+
+    def __init__(self, directory: Path) -> None:
+        owner, place = _owner(directory), directory.absolute()
+        text = f"run this as that user (sudo -u {owner} leveret ...), or name another directory with --data-dir"
+        super().__init__("refused", f"the data directory {place} is for the user {owner} alone: {text}")
+
+
+def _owner(directory: Path) -> str:
+    """The name of a directory's user, or its number; of the first above it that can be seen where it cannot."""
+    # Imported here: it is for messages only.
+    import pwd
+
+    for place in (directory, *directory.absolute().parents):
+        try:
+            return pwd.getpwuid(place.stat().st_uid).pw_name
+        except PermissionError:
+            continue
+        except KeyError:
+            return f"#{place.stat().st_uid}"
+    return "root"
 
 
 class Conversation:
@@ -139,6 +164,8 @@ def _failures(directory: Path) -> Iterator[None]:
         yield
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         raise NotRunning(directory) from error
+    except PermissionError as error:
+        raise AnotherUsers(directory) from error
     except TimeoutError as error:
         raise TimedOut(f"{directory}: the broker did not answer in time") from error
     except ConnectionError as error:

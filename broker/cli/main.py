@@ -13,6 +13,7 @@ import click
 
 from broker import __version__
 from broker.admin.protocol import AdministrationError
+from broker.cli.named_directory import data_directory_options
 from broker.config import ConfigError
 from storage.storage_errors import StoreError
 
@@ -96,11 +97,13 @@ class Verbs(click.Group):
     epilog="Exit codes: 0 done, 1 it could not be done (one line on standard error says why), 2 wrong usage.",
 )
 @click.version_option(__version__, message="leveret %(version)s")
+@data_directory_options
 def leveret() -> None:
     """Leveret, a durable AMQP 0-9-1 broker.
 
-    Commands are for the data directory that --data-dir, --config or the environment variables LEVERET_DATA_DIR and
-    LEVERET_CONFIG name. A running broker carries them out at once; a stopped one's stores are changed directly.
+    Commands are for one data directory: the one that --data-dir, --config or the environment variables
+    LEVERET_DATA_DIR and LEVERET_CONFIG name, else ./leveret-data or that of the service. A running broker carries them
+    out at once; a stopped one's stores are changed directly.
     """
 
 

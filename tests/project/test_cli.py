@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import json
 import os
+import pwd
 import socket
 import stat
 import subprocess
@@ -310,8 +312,54 @@ def test_the_brokers_refusal_is_one_line(run: Run, peer: Peer) -> None:
 
 @pytest.mark.parametrize("line", ["ping", "status", "list connections", "close-connection c", "trace on"])
 def test_what_needs_a_running_broker_says_so(run: Run, tmp_path: Path, line: str) -> None:
-    message = f"leveret: error: {tmp_path}: no broker is running on this data directory\n"
+    cure = "start one with `leveret serve`, or name another directory with --data-dir or LEVERET_DATA_DIR"
+    message = f"leveret: error: no broker is running on the data directory {tmp_path}: {cure}\n"
     assert run(*line.split()) == (1, "", message)
+
+
+@pytest.mark.parametrize("line", ["--data-dir {} {}", "{1} --data-dir {0}", "--data-dir x {1} --data-dir {0}"])
+@pytest.mark.parametrize("verb", ["ping", "user delete ann", "rabbitmqctl ping"])
+def test_the_data_directory_is_named_before_or_behind_the_command(
+    run: Run, peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, verb: str
+) -> None:
+    """What comes last counts, and both before the environment."""
+    monkeypatch.setenv("LEVERET_DATA_DIR", "x")
+    assert run(*line.format(tmp_path, verb).split()).code == 0
+    assert len(peer.requests) == 1
+
+
+@pytest.mark.parametrize("place", ["leveret-data", "var/lib/leveret", "var/lib/rabbitmq/leveret"])
+def test_where_none_is_named_the_running_broker_is_found(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """In the usual places, although there is another data directory in one of them."""
+    monkeypatch.setenv("LEVERET_ROOT", str(tmp_path))
+    monkeypatch.delenv("LEVERET_DATA_DIR")
+    monkeypatch.chdir(tmp_path)
+    assert f"the data directory {tmp_path}/leveret-data: start one" in run("ping").err
+    for directory in ("var/lib/leveret", place):
+        (tmp_path / directory).mkdir(parents=True, exist_ok=True)
+    with closing(Peer(tmp_path / place)), (tmp_path / place / "broker.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert run("ping") == (0, "pong\n", "")
+
+
+def test_another_users_data_directory_is_named_with_its_user(run: Run, tmp_path: Path) -> None:
+    directory = tmp_path / "closed" / "data"
+    directory.mkdir(parents=True)
+    owner = pwd.getpwuid(os.geteuid()).pw_name
+    directory.parent.chmod(0)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        outcome = run("ping", "--data-dir", str(directory))
+    finally:
+        if is_root:
+            os.seteuid(0)
+        directory.parent.chmod(0o700)
+    said = f"the data directory {directory} is for the user {owner} alone: run this as that user (sudo -u {owner} "
+    assert (outcome.code, said in outcome.err) == (1, True)
 
 
 @pytest.mark.parametrize("answer", [b"", b'{"ok": 1'])

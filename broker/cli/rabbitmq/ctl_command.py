@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from broker.admin.protocol import AdministrationError, NotRunning, TimedOut
+from broker.cli.named_directory import ROOT, Named, named, target_settings
 from broker.cli.rabbitmq import help_text
 from broker.cli.rabbitmq.formatters import FORMATTERS, Manner, json_text
 from broker.cli.rabbitmq.line_options import GENERAL, Line, Option, read_line
@@ -31,7 +32,6 @@ from broker.cli.rabbitmq.verbs import (
 )
 from broker.cli.rabbitmq.verbs.refused_verbs import REFUSED
 from broker.cli.rabbitmq.whole_line import whole_line
-from broker.config import load
 
 ALIKE = 0.7
 """How alike a verb must be to one that there is, for that one to be meant."""
@@ -118,10 +118,10 @@ def _check(line: Line, known: VerbLine, form: str, arguments: Sequence[str]) -> 
 
 
 def _place(line: Line) -> Place:
-    file = line.options.get("config") or os.environ.get("LEVERET_CONFIG")
-    directory = line.options.get("data-dir") or os.environ.get("LEVERET_DATA_DIR") or None
-    config = load(Path(file) if file else None, os.environ, data_dir=directory)
-    root = Path(os.environ.get("LEVERET_ROOT") or "/")
+    file, directory = line.options.get("config"), line.options.get("data-dir")
+    before = named()
+    config = target_settings(Named(Path(file) if file else before.config, directory or before.data_dir))
+    root = Path(os.environ.get(ROOT) or "/")
     plugins = os.environ.get("RABBITMQ_ENABLED_PLUGINS_FILE") or "/etc/rabbitmq/enabled_plugins"
     identity = config.identity
     plugins_file = Path(line.options.get("enabled-plugins-file") or root / plugins.lstrip("/"))

@@ -116,7 +116,8 @@ def test_questions_are_answered_from_the_disk(stopped: BrokerProcess, tmp_path: 
         tell(stopped, "delete_user", name="nobody")
     assert caught.value.kind == "not_found"
     done = leveret(tmp_path / "typo", "user", "add", "ann", "pw")
-    words = f"leveret: error: {tmp_path}/typo: no broker has run on this data directory yet\n"
+    named = "name another one with --data-dir or LEVERET_DATA_DIR"
+    words = f"leveret: error: no broker has run on the data directory {tmp_path}/typo yet: {named}\n"
     assert (done.returncode, done.stderr) == (1, words)
     assert not (tmp_path / "typo").exists()
 
