@@ -27,10 +27,6 @@ QUESTIONS: dict[str, Callable[[Administration, Arguments], object]] = {
     "environment": node_admin.environment,
     "reset_auth_attempts": node_admin.reset_auth_attempts,
     "enable_feature_flag": feature_flags.enable_feature_flag,
-    "list_policies": policy_admin.list_policies,
-    "list_operator_policies": policy_admin.list_operator_policies,
-    "list_parameters": parameter_admin.list_parameters,
-    "list_global_parameters": parameter_admin.list_global_parameters,
 }
 """Answered from memory, at once."""
 
@@ -52,6 +48,10 @@ LISTINGS: dict[str, Listing] = {
     "list_alarms": node_admin.ALARMS,
     "list_auth_attempts": node_admin.AUTH_ATTEMPTS,
     "list_feature_flags": feature_flags.FEATURE_FLAGS,
+    "list_policies": policy_admin.POLICIES,
+    "list_operator_policies": policy_admin.OPERATOR_POLICIES,
+    "list_parameters": parameter_admin.PARAMETERS,
+    "list_global_parameters": parameter_admin.GLOBAL_PARAMETERS,
 }
 """Answered row by row, from memory."""
 

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from broker.cli.list_command import show
+from broker.cli.table_output import show_rows, text
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
+
+TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
+"""Tags that let a user do something; others are kept for programs."""
 
 password_argument = click.argument("password", required=False)
 
 
-def _password(given: str | None) -> str:
+def _password(given: str | None, *, new: bool = False) -> str:
     """A password named `-`, or not named at all, comes from standard input: arguments can be seen by all users."""
-    return given if given is not None and given != "-" else asked_password()
+    return given if given is not None and given != "-" else asked_password(new=new)
 
 
-def asked_password() -> str:
-    """The password that is typed, unseen, or comes as the first line of standard input."""
+def asked_password(*, new: bool = False) -> str:
+    """The password that is typed, unseen, a new one twice; or comes as the first line of standard input."""
     if sys.stdin.isatty():
-        typed: str = click.prompt("Password", hide_input=True, err=True)
+        typed: str = click.prompt("Password", hide_input=True, err=True, confirmation_prompt=new)
         return typed
     return sys.stdin.readline().rstrip("\n")
 
@@ -40,9 +45,11 @@ def user() -> None:
 def add_user(target: Target, name: str, password: str | None, tags: str) -> None:
     """Create the user NAME. It may enter a virtual host once `permission set` says so.
 
-    Without PASSWORD, or for `-`, the password is read from standard input.
+    Without PASSWORD, or for `-`, the password is asked for on a terminal, or read from standard input.
     """
-    target.run("add_user", name=name, password=_password(password), tags=[tag for tag in tags.split(",") if tag])
+    named = [tag for tag in tags.split(",") if tag]
+    _warn_of_unknown(named)
+    target.run("add_user", name=name, password=_password(password, new=True), tags=named)
 
 
 @user.command(name="delete")
@@ -67,7 +74,7 @@ def list_users(target: Target, as_json: bool) -> None:
 @password_argument
 def change_password(target: Target, name: str, password: str | None) -> None:
     """Give the user NAME a new password; without PASSWORD, or for `-`, it is read from standard input."""
-    target.run("change_password", name=name, password=_password(password))
+    target.run("change_password", name=name, password=_password(password, new=True))
 
 
 @user.command(name="clear-password")
@@ -83,8 +90,22 @@ def clear_password(target: Target, name: str) -> None:
 @click.argument("name")
 @click.argument("tags", nargs=-1)
 def set_user_tags(target: Target, name: str, tags: tuple[str, ...]) -> None:
-    """Let the user NAME have these TAGS and no others."""
-    target.run("set_user_tags", name=name, tags=list(tags))
+    """Let the user NAME have these TAGS and no others.
+
+    Tags that mean something are administrator, monitoring, policymaker, management and impersonator.
+    """
+    _warn_of_unknown(tags)
+    answer = target.run("set_user_tags", name=name, tags=list(tags)) or {}
+    lost = [tag for tag in answer.get("tags_before", ()) if tag in TAGS and tag not in tags]
+    if lost:
+        click.echo(f"leveret: warning: user {text(name)} had {', '.join(lost)}, and has not any more", err=True)
+
+
+def _warn_of_unknown(tags: Iterable[str]) -> None:
+    for tag in tags:
+        if tag not in TAGS:
+            known = f"the tags that mean something are {', '.join(TAGS)}"
+            click.echo(f"leveret: warning: the tag {text(tag)} means nothing here; {known}", err=True)
 
 
 @user.command(name="authenticate")
@@ -102,8 +123,6 @@ def authenticate_user(target: Target, name: str, password: str | None) -> None:
 @json_option
 def list_user_permissions(target: Target, name: str, as_json: bool) -> None:
     """List what the user NAME may do in each virtual host."""
-    from broker.cli.table_output import show_rows
-
     rows = target.run("list_user_permissions", name=name)
     show_rows(rows, ("vhost", "configure", "write", "read"), as_json)
 
@@ -157,7 +176,10 @@ def vhost() -> None:
 @click.option("--description", default="", help="What it is for.")
 @click.option("--tags", default="", metavar="TAG,...", help="Tags of your own.")
 @click.option(
-    "--default-queue-type", default="", metavar="TYPE", help="classic, quorum or stream: of queues that name none."
+    "--default-queue-type",
+    default="",
+    metavar="TYPE",
+    help="Type of queues declared without x-queue-type: classic (the default), quorum or stream.",
 )
 def add_vhost(target: Target, name: str, description: str, tags: str, default_queue_type: str) -> None:
     """Create the virtual host NAME."""
@@ -170,7 +192,11 @@ def add_vhost(target: Target, name: str, description: str, tags: str, default_qu
 @click.argument("name")
 @click.option("--description", help="What it is for.")
 @click.option("--tags", metavar="TAG,...", help="Tags of your own, in the place of those it has.")
-@click.option("--default-queue-type", metavar="TYPE", help="classic, quorum or stream: of queues that name none.")
+@click.option(
+    "--default-queue-type",
+    metavar="TYPE",
+    help="Type of queues declared without x-queue-type: classic (the default), quorum or stream.",
+)
 def update_vhost(
     target: Target, name: str, description: str | None, tags: str | None, default_queue_type: str | None
 ) -> None:
@@ -222,8 +248,6 @@ def list_vhost_limits(target: Target, as_json: bool) -> None:
 
 
 def _show_limits(target: Target, command: str, as_json: bool) -> None:
-    from broker.cli.table_output import show_rows
-
     rows = [row for row in target.run(command, columns=["name", "limits"]) if row["limits"]]
     show_rows(rows, ("name", "limits"), as_json)
 

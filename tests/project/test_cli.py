@@ -40,14 +40,22 @@ class Outcome(NamedTuple):
 Run = Callable[..., Outcome]
 
 
+class Terminal(io.TextIOWrapper):
+    """Standard input, typed by a person."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     """Run `leveret` with arguments, for the data directory `tmp_path`."""
     monkeypatch.setenv("LEVERET_DATA_DIR", str(tmp_path))
 
-    def run(*arguments: str, stdin: str = "") -> Outcome:
+    def run(*arguments: str, stdin: str = "", terminal: bool = False) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["leveret", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        file = Terminal if terminal else io.TextIOWrapper
+        monkeypatch.setattr(sys, "stdin", file(io.BytesIO(stdin.encode())))
         with pytest.raises(SystemExit) as ended:
             main()
         out, err = capsys.readouterr()
@@ -106,10 +114,10 @@ POLICY = {"vhost": "v", "name": "p", "pattern": "^q", "definition": {"a": 5}, "p
 PLAIN = {"vhost": "/", "name": "o", "pattern": ".", "definition": {"a": 5}, "priority": 0, "apply_to": "all"}
 ASKED = [
     asks("user add ann secret", "add_user", name="ann", password="secret", tags=[]),
-    asks("user add ann secret --tags a,b", "add_user", name="ann", password="secret", tags=["a", "b"]),
+    asks("user add ann s --tags management", "add_user", name="ann", password="s", tags=["management"]),
     asks("user delete ann", "delete_user", name="ann"),
     asks("user change-password ann new", "change_password", name="ann", password="new"),
-    asks("user set-tags ann a b", "set_user_tags", name="ann", tags=["a", "b"]),
+    asks("user set-tags ann monitoring", "set_user_tags", name="ann", tags=["monitoring"]),
     asks("user set-tags ann", "set_user_tags", name="ann", tags=[]),
     asks("user authenticate ann secret", "authenticate_user", name="ann", password="secret"),
     asks("user clear-limits ann max-channels", "clear_user_limits", name="ann", limits=["max-channels"]),
@@ -188,6 +196,23 @@ def test_a_verb_asks_the_running_broker(
 def test_a_password_may_come_from_standard_input(run: Run, peer: Peer, given: tuple[str, ...]) -> None:
     run("user", "add", "ann", *given, stdin="secret \n")
     assert peer.requests[0]["arguments"]["password"] == "secret "
+
+
+def test_a_new_password_is_typed_twice_on_a_terminal(run: Run, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter(["secret", "typo", "secret", "secret"])
+    monkeypatch.setattr("getpass.getpass", lambda *_, **__: next(typed))
+    run("user", "add", "ann", terminal=True)
+    assert peer.requests[0]["arguments"]["password"] == "secret"
+    assert next(typed, None) is None
+
+
+def test_tags_that_mean_nothing_and_tags_that_are_lost_are_named(run: Run, peer: Peer) -> None:
+    peer.answers({"tags_before": ["administrator", "mine"]})
+    unknown, lost = run("user", "set-tags", "guest", "admin", "management").err.splitlines()
+    assert unknown.startswith(
+        "leveret: warning: the tag admin means nothing here; the tags that mean something are admini"
+    )
+    assert lost == "leveret: warning: user guest had administrator, and has not any more"
 
 
 QUEUES = [

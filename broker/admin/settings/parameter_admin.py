@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid, not_found
+from broker.admin.listing import Listing, Row, cells, vhosts
 from broker.admin.protocol import ValidationFailed
 from broker.admin.settings import limit_admin, policy_admin
 from broker.admin.settings.policy_admin import policy_value
@@ -49,16 +50,18 @@ def parameters_of(administration: Administration, vhost: VHost, component: str |
             yield Parameter(name, kind, parameter, value)
 
 
-def list_parameters(administration: Administration, arguments: Arguments) -> list[dict[str, Any]]:
-    """Parameters of virtual hosts, operator policies and limits among them; policies have a list of their own."""
-    name = arguments.optional("vhost")
-    vhosts = list(administration.broker.vhosts.values()) if name is None else [administration.vhost(name)]
-    return [row._asdict() for vhost in vhosts for row in parameters_of(administration, vhost)]
+def _of_vhosts(administration: Administration, arguments: Arguments) -> list[Row]:
+    """Operator policies and limits are among them; policies have a list of their own."""
+    chosen = vhosts(administration, arguments)
+    return [row._asdict() for vhost in chosen for row in parameters_of(administration, vhost)]
 
 
-def list_global_parameters(administration: Administration, arguments: Arguments) -> list[dict[str, Any]]:
-    """Parameters of the whole broker."""
+def _of_broker(administration: Administration, arguments: Arguments) -> list[Row]:
     return [{"name": name, "value": value} for name, value in administration.broker.parameters.everywhere.items()]
+
+
+PARAMETERS = Listing(_of_vhosts, cells("vhost", "component", "name", "value"))
+GLOBAL_PARAMETERS = Listing(_of_broker, cells("name", "value"))
 
 
 async def set_parameter(administration: Administration, arguments: Arguments) -> None:
