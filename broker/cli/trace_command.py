@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from broker.cli.table_output import done
 from broker.cli.target_broker import Target, targeted, vhost_option
 
 
@@ -18,6 +19,7 @@ def trace() -> None:
 def trace_on(target: Target, vhost: str) -> None:
     """Start: keys are publish.EXCHANGE and deliver.QUEUE, headers say the rest. It slows the virtual host down."""
     target.ask("trace_on", vhost=vhost)
+    done("virtual host {} is traced into its exchange amq.rabbitmq.trace", vhost)
 
 
 @trace.command(name="off")
@@ -26,3 +28,4 @@ def trace_on(target: Target, vhost: str) -> None:
 def trace_off(target: Target, vhost: str) -> None:
     """Stop."""
     target.ask("trace_off", vhost=vhost)
+    done("virtual host {} is not traced", vhost)

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from broker.cli.list_command import show
-from broker.cli.table_output import show_rows, text
+from broker.cli.table_output import done, show_rows, text
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
 
 TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
@@ -50,6 +50,7 @@ def add_user(target: Target, name: str, password: str | None, tags: str) -> None
     named = [tag for tag in tags.split(",") if tag]
     _warn_of_unknown(named)
     target.run("add_user", name=name, password=_password(password, new=True), tags=named)
+    done("user {} is added; `leveret permission set {} CONFIGURE WRITE READ` lets it into a virtual host", name, name)
 
 
 @user.command(name="delete")
@@ -58,6 +59,7 @@ def add_user(target: Target, name: str, password: str | None, tags: str) -> None
 def delete_user(target: Target, name: str) -> None:
     """Delete the user NAME with its permissions; its connections are closed."""
     target.run("delete_user", name=name)
+    done("user {} is deleted", name)
 
 
 @user.command(name="list")
@@ -75,6 +77,7 @@ def list_users(target: Target, as_json: bool) -> None:
 def change_password(target: Target, name: str, password: str | None) -> None:
     """Give the user NAME a new password; without PASSWORD, or for `-`, it is read from standard input."""
     target.run("change_password", name=name, password=_password(password, new=True))
+    done("user {} has a new password", name)
 
 
 @user.command(name="clear-password")
@@ -83,6 +86,7 @@ def change_password(target: Target, name: str, password: str | None) -> None:
 def clear_password(target: Target, name: str) -> None:
     """Let the user NAME log in by its certificate only: no password is the right one any more."""
     target.run("clear_password", name=name)
+    done("user {} has no password", name)
 
 
 @user.command(name="set-tags")
@@ -95,8 +99,9 @@ def set_user_tags(target: Target, name: str, tags: tuple[str, ...]) -> None:
     Tags that mean something are administrator, monitoring, policymaker, management and impersonator.
     """
     _warn_of_unknown(tags)
-    answer = target.run("set_user_tags", name=name, tags=list(tags)) or {}
+    answer = target.run("set_user_tags", name=name, tags=list(tags))
     lost = [tag for tag in answer.get("tags_before", ()) if tag in TAGS and tag not in tags]
+    done("user {} has the tags: {}", name, ", ".join(tags) or "none")
     if lost:
         click.echo(f"leveret: warning: user {text(name)} had {', '.join(lost)}, and has not any more", err=True)
 
@@ -115,6 +120,7 @@ def _warn_of_unknown(tags: Iterable[str]) -> None:
 def authenticate_user(target: Target, name: str, password: str | None) -> None:
     """Try a user's password; exit code 1 when it is not the right one."""
     target.run("authenticate_user", name=name, password=_password(password))
+    done("the password of user {} is right", name)
 
 
 @user.command(name="permissions")
@@ -146,6 +152,7 @@ def _limits(definition: str) -> dict[str, Any]:
 def set_user_limits(target: Target, name: str, definition: str) -> None:
     """Limit the user NAME; DEFINITION is JSON such as {"max-connections": 5, "max-channels": 100}."""
     target.run("set_user_limits", name=name, limits=_limits(definition))
+    done("limits of user {} are set", name)
 
 
 @user.command(name="clear-limits")
@@ -155,6 +162,7 @@ def set_user_limits(target: Target, name: str, definition: str) -> None:
 def clear_user_limits(target: Target, name: str, limits: tuple[str, ...]) -> None:
     """Lift these LIMITS of the user NAME, or all of them."""
     target.run("clear_user_limits", name=name, limits=list(limits))
+    done("limits of user {} are cleared", name)
 
 
 @user.command(name="limits")
@@ -185,6 +193,7 @@ def add_vhost(target: Target, name: str, description: str, tags: str, default_qu
     """Create the virtual host NAME."""
     named = [tag for tag in tags.split(",") if tag]
     target.run("add_vhost", name=name, description=description, tags=named, default_queue_type=default_queue_type)
+    done("virtual host {} is added", name)
 
 
 @vhost.command(name="set")
@@ -203,6 +212,7 @@ def update_vhost(
     """Describe the virtual host NAME anew; what is not named stays."""
     named = None if tags is None else [tag for tag in tags.split(",") if tag]
     target.run("update_vhost", name=name, description=description, tags=named, default_queue_type=default_queue_type)
+    done("virtual host {} is changed", name)
 
 
 @vhost.command(name="delete")
@@ -211,6 +221,7 @@ def update_vhost(
 def delete_vhost(target: Target, name: str) -> None:
     """Delete the virtual host NAME with everything in it; its connections are closed."""
     target.run("delete_vhost", name=name)
+    done("virtual host {} is deleted", name)
 
 
 @vhost.command(name="list")
@@ -228,6 +239,7 @@ def list_vhosts(target: Target, as_json: bool) -> None:
 def set_vhost_limits(target: Target, name: str, definition: str) -> None:
     """Limit the virtual host NAME; DEFINITION is JSON such as {"max-connections": 5, "max-queues": 100}."""
     target.run("set_vhost_limits", name=name, limits=_limits(definition))
+    done("limits of virtual host {} are set", name)
 
 
 @vhost.command(name="clear-limits")
@@ -237,6 +249,7 @@ def set_vhost_limits(target: Target, name: str, definition: str) -> None:
 def clear_vhost_limits(target: Target, name: str, limits: tuple[str, ...]) -> None:
     """Lift these LIMITS of the virtual host NAME, or all of them."""
     target.run("clear_vhost_limits", name=name, limits=list(limits))
+    done("limits of virtual host {} are cleared", name)
 
 
 @vhost.command(name="limits")
@@ -267,6 +280,7 @@ def permission() -> None:
 def set_permissions(target: Target, vhost: str, user: str, configure: str, write: str, read: str) -> None:
     """Let USER use names that match these regular expressions; the empty one matches none."""
     target.run("set_permissions", vhost=vhost, user=user, configure=configure, write=write, read=read)
+    done("permissions of user {} in virtual host {} are set", user, vhost)
 
 
 @permission.command(name="clear")
@@ -276,6 +290,7 @@ def set_permissions(target: Target, vhost: str, user: str, configure: str, write
 def clear_permissions(target: Target, vhost: str, user: str) -> None:
     """Keep USER out of the virtual host."""
     target.run("clear_permissions", vhost=vhost, user=user)
+    done("user {} has no permissions in virtual host {}", user, vhost)
 
 
 @permission.command(name="list")
@@ -302,6 +317,7 @@ def topic_permission() -> None:
 def set_topic_permissions(target: Target, vhost: str, user: str, exchange: str, write: str, read: str) -> None:
     """Let USER use routing keys of EXCHANGE that match; {username} and {vhost} in an expression are filled in."""
     target.run("set_topic_permissions", vhost=vhost, user=user, exchange=exchange, write=write, read=read)
+    done("topic permissions of user {} on exchange {} are set", user, exchange)
 
 
 @topic_permission.command(name="clear")
@@ -312,6 +328,7 @@ def set_topic_permissions(target: Target, vhost: str, user: str, exchange: str, 
 def clear_topic_permissions(target: Target, vhost: str, user: str, exchange: str | None) -> None:
     """Lift what was set for USER on EXCHANGE, or on every exchange of the virtual host."""
     target.run("clear_topic_permissions", vhost=vhost, user=user, exchange=exchange)
+    done("topic permissions of user {} in virtual host {} are cleared", user, vhost)
 
 
 @topic_permission.command(name="list")

@@ -185,10 +185,10 @@ ASKED_FOR_ROWS = [
 def test_a_verb_asks_the_running_broker(
     run: Run, peer: Peer, line: str, command: str, arguments: dict[str, object]
 ) -> None:
-    if (line, command, arguments) in ASKED_FOR_ROWS:
-        peer.answers([])
+    """And says in one line that it is done; of rows, here, only the heading."""
+    peer.answers([] if (line, command, arguments) in ASKED_FOR_ROWS else {"messages": 1})
     outcome = run(*line.split())
-    assert (outcome.code, outcome.err) == (0, "")
+    assert (outcome.code, outcome.out.count("\n"), outcome.err) == (0, 1, "")
     assert peer.requests == [{"command": command, "arguments": arguments}]
 
 

@@ -91,7 +91,7 @@ def leveret(directory: Path, *arguments: str, stdin: str = "") -> subprocess.Com
 def test_users_made_while_it_is_stopped_may_log_in_afterwards(stopped: BrokerProcess) -> None:
     directory = stopped.data_dir
     done = leveret(directory, "user", "add", "ann", "-", stdin="secret\n")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout.startswith("user ann is added; "), done.stderr) == (0, True, "")
     tell(stopped, "add_vhost", name="v", description="", tags=[], default_queue_type="")
     tell(stopped, "set_permissions", vhost="v", user="ann", configure=".*", write="", read="")
     stopped.start()
