@@ -14,6 +14,7 @@ from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.export_command import export_events
 from broker.cli.table_output import counted, done, show_tree
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
+from broker.cli.usage.command_groups import Commands
 
 PING_SECONDS = 5.0
 
@@ -63,7 +64,7 @@ def backup(target: Target, directory: Path) -> None:
     done("backup in {}", str(directory.absolute()))
 
 
-@click.group()
+@click.group(cls=Commands)
 def export() -> None:
     """Write out what exists."""
 
@@ -88,7 +89,7 @@ def export_definitions(target: Target, file: Path) -> None:
 export.add_command(export_events)
 
 
-@click.group(name="import")
+@click.group(cls=Commands, name="import")
 def import_() -> None:
     """Take in what another broker wrote out."""
 

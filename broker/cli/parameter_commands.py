@@ -10,14 +10,15 @@ import click
 from broker.cli.list_command import show
 from broker.cli.table_output import done
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
+from broker.cli.usage.command_groups import Commands
 
 
-@click.group()
+@click.group(cls=Commands)
 def parameter() -> None:
     """Parameters of a virtual host: operator policies and limits among them, and those of definitions files."""
 
 
-@click.group(name="global-parameter")
+@click.group(cls=Commands, name="global-parameter")
 def global_parameter() -> None:
     """Parameters of the whole broker: values that programs keep there."""
 

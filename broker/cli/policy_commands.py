@@ -10,14 +10,15 @@ import click
 from broker.cli.list_command import show
 from broker.cli.table_output import done
 from broker.cli.target_broker import Command, Target, json_option, targeted, vhost_option
+from broker.cli.usage.command_groups import Commands
 
 
-@click.group()
+@click.group(cls=Commands)
 def policy() -> None:
     """Policies: time to live, limits, dead letters and more for queues and exchanges by their names."""
 
 
-@click.group(name="operator-policy")
+@click.group(cls=Commands, name="operator-policy")
 def operator_policy() -> None:
     """Operator policies: limits that neither policies nor arguments can exceed."""
 

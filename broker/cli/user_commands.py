@@ -12,6 +12,7 @@ import click
 from broker.cli.list_command import show
 from broker.cli.table_output import done, show_rows, text
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
+from broker.cli.usage.command_groups import Commands
 
 TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
 """Tags that let a user do something; others are kept for programs."""
@@ -32,7 +33,7 @@ def asked_password(*, new: bool = False) -> str:
     return sys.stdin.readline().rstrip("\n")
 
 
-@click.group()
+@click.group(cls=Commands)
 def user() -> None:
     """Users: add, delete, list, passwords, tags, limits."""
 
@@ -173,7 +174,7 @@ def list_user_limits(target: Target, as_json: bool) -> None:
     _show_limits(target, "list_users", as_json)
 
 
-@click.group()
+@click.group(cls=Commands)
 def vhost() -> None:
     """Virtual hosts: add, delete, list, limits."""
 
@@ -265,7 +266,7 @@ def _show_limits(target: Target, command: str, as_json: bool) -> None:
     show_rows(rows, ("name", "limits"), as_json)
 
 
-@click.group()
+@click.group(cls=Commands)
 def permission() -> None:
     """What users may configure, write and read in a virtual host."""
 
@@ -302,7 +303,7 @@ def list_permissions(target: Target, vhost: str, as_json: bool) -> None:
     show(target, "permissions", (), vhost, as_json)
 
 
-@click.group(name="topic-permission")
+@click.group(cls=Commands, name="topic-permission")
 def topic_permission() -> None:
     """Which routing keys users may publish and bind with on a topic exchange."""
 

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import pwd
+import shlex
 import socket
 import stat
 import subprocess
@@ -18,12 +19,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import click
 import pytest
 
 from broker.admin.protocol import AdministrationError, NotRunning, ask, socket_path
 from broker.cli.list_command import LISTINGS
-from broker.cli.main import LINKS, VERBS, leveret, main
+from broker.cli.main import leveret, main
 from broker.cli.table_output import text
+from broker.cli.usage.examples import EXAMPLES
+from broker.cli.usage.suggestions import COMMANDS
+from broker.cli.usage.verb_table import LINKS, VERBS
 from broker.config import ConfigError
 from harness.project import ROOT
 from storage.storage_errors import StoreLocked
@@ -176,7 +181,9 @@ ASKED_FOR_ROWS = [
     asks_rows("operator-policy list", "operator-policies", vhost="/"),
     asks("user permissions ann", "list_user_permissions", name="ann"),
     *(asks_rows(f"list {kind}", kind, **({"vhost": None} if it.in_vhost else {})) for kind, it in LISTINGS.items()),
-    asks_rows("list queues -p v", "queues", vhost="v"),
+    asks_rows("list queue -p v", "queues", vhost="v"),
+    asks_rows("list operator_policy", "operator-policies", vhost=None),
+    asks_rows("users list", "users"),
     asks("list queues name -p v", "list_queues", vhost="v", columns=["name"]),
 ]
 
@@ -436,6 +443,54 @@ def test_expected_errors_are_one_line_and_a_bug_is_not_hidden(
 @pytest.mark.parametrize("arguments", [["nonsense"], ["user"], ["list", "dogs"], ["serve", "--port", "1"], []])
 def test_wrong_usage_ends_with_2(run: Run, arguments: list[str]) -> None:
     assert run(*arguments).code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("list_queues", "did you mean `leveret list queues`? RabbitMQ's own is `leveret rabbitmqctl list_queues`"),
+        ("add_user", "did you mean `leveret user add`?"),
+        ("version", "did you mean `leveret --version`?"),
+        ("sync_queue", "RabbitMQ's own is `leveret rabbitmqctl sync_queue`"),
+        ("queue", "did you mean `leveret list queues`?"),
+        ("statsu", "did you mean `leveret status`?"),
+        ("xyzzy", "`leveret --help` lists all"),
+        ("serve --port 1", "did you mean --listen?"),
+        ("list queues --format json", "did you mean --json?"),
+        ("ping --port 1", "--help lists all"),
+    ],
+)
+def test_what_was_meant_is_suggested(run: Run, line: str, hint: str) -> None:
+    code, _, err = run(*line.split())
+    assert (code, err.startswith("Usage: "), f": {hint}" in err.splitlines()[-1]) == (2, True, True)
+
+
+def test_what_rabbitmqs_verbs_are_called_here_is_there() -> None:
+    options, lists = {"--version", "--help"}, {f"list {kind}" for kind in LISTINGS}
+    assert set(COMMANDS.values()) <= EXAMPLES.keys() | options | lists
+
+
+def commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command but RabbitMQ's, by its words."""
+    with click.Context(leveret) as ctx:
+        for name in VERBS.keys() - LINKS:
+            command = leveret.get_command(ctx, name)
+            if isinstance(command, click.Group):
+                yield from (((name, each), command.get_command(ctx, each)) for each in command.list_commands(ctx))
+            else:
+                yield (name,), command
+
+
+def test_every_command_has_an_example_that_its_command_line_takes(run: Run) -> None:
+    found = dict(commands())
+    assert {" ".join(path) for path in found} == EXAMPLES.keys()
+    for path, command in found.items():
+        example = EXAMPLES[" ".join(path)]
+        assert run(*path, "--help").out.endswith(f"  Example: leveret {example}\n")
+        words = shlex.split(example.partition(" > ")[0])
+        assert tuple(words[: len(path)]) == path
+        with command.make_context(path[-1], words[len(path) :]):
+            pass
 
 
 def test_every_verb_explains_itself(run: Run) -> None:

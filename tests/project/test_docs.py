@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from broker.cli.main import VERBS
+from broker.cli.usage.verb_table import VERBS
 from broker.config import Config
 from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
