@@ -25,11 +25,13 @@ import pytest
 from broker.admin.protocol import AdministrationError, NotRunning, ask, socket_path
 from broker.cli.list_command import LISTINGS
 from broker.cli.main import leveret, main
+from broker.cli.messages.tail_command import FIREHOSE
 from broker.cli.table_output import text
 from broker.cli.usage.examples import EXAMPLES
 from broker.cli.usage.suggestions import COMMANDS
 from broker.cli.usage.verb_table import LINKS, VERBS
 from broker.config import ConfigError
+from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
 from storage.storage_errors import StoreLocked
 
@@ -519,3 +521,52 @@ def test_what_is_not_needed_is_not_loaded(module: str, unwanted: set[str]) -> No
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True, timeout=60
     )
     assert loaded.stdout == "[]\n"
+
+
+# Messages, of a running broker
+
+
+def test_messages_are_published_and_read(run: Run, fresh_broker: BrokerProcess) -> None:
+    def leveret(line: str, stdin: str = "") -> Outcome:
+        return run(*line.split(), "--data-dir", str(fresh_broker.data_dir), stdin=stdin)
+
+    unrouted = "leveret: error: no queue takes the key 'q' of the default exchange: NO_ROUTE\n"
+    assert leveret("publish q hello") == (1, "", unrouted)
+    done = leveret("publish q hello --declare --header n=5 --property type=t")
+    assert (done.code, done.out.startswith("1 message to queue q, confirmed in ")) == (0, True)
+    assert leveret("publish q --lines", "a\nb\n").out.startswith("2 messages to queue q, ")
+    leveret("publish q -", "whole\ninput")
+    (kept,) = leveret("get q --keep --json").out.splitlines()
+    assert json.loads(kept) == {
+        "exchange": "",
+        "routing_key": "q",
+        "redelivered": False,
+        "properties": {"headers": {"n": 5}, "delivery_mode": 2, "type": "t"},
+        "payload": "hello",
+        "payload_encoding": "string",
+    }
+    assert leveret("get q --count 2") == (0, "hello\na\n", "")
+    assert leveret("consume q --count 2") == (0, "b\nwhole\ninput\n", "")
+    assert leveret("get q") == (1, "", "leveret: error: queue 'q' is empty\n")
+    assert leveret("get other").err == "leveret: error: 404 NOT_FOUND - no queue 'other' in vhost '/'\n"
+    assert leveret("publish q x --property size=5").code == 2
+    figures = json.loads(leveret("bench --seconds 0.3 --size 10 --json").out)
+    assert figures["published_per_second"] > 0
+    assert [row["name"] for row in fresh_broker.tell("list_queues", vhost="/")] == ["q"]
+    assert "unexpectedly" not in fresh_broker.log()
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [("tail amq.topic --key a.#", "amq.topic  a.b  hi"), ("tail", f"{FIREHOSE}  publish.amq.topic  hi")],
+)
+def test_messages_are_watched_as_they_are_published(
+    run: Run, fresh_broker: BrokerProcess, line: str, seen: str
+) -> None:
+    here = ["--data-dir", str(fresh_broker.data_dir)]
+    program = [sys.executable, "-m", "broker", *line.split(), "--count", "1", *here]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        assert watching.stderr is not None
+        assert watching.stderr.readline() == "watching; ^C ends it\n"
+        run("publish", "a.b", "hi", "--exchange", "amq.topic", *here)
+        assert watching.communicate(timeout=60) == (f"{seen}\n", "")

@@ -31,6 +31,11 @@ SECTIONS = {
     },
     "Queues, messages, connections": {
         "list": Verb("list_command", "listing", "list queues, connections, users and so on"),
+        "publish": Verb("messages.publish_command", "publish", "publish a message, or one for each line"),
+        "get": Verb("messages.read_commands", "get", "take messages off a queue"),
+        "consume": Verb("messages.read_commands", "consume", "print a queue's messages as they come"),
+        "tail": Verb("messages.tail_command", "tail", "watch what is published, taking nothing away"),
+        "bench": Verb("messages.bench_command", "bench", "how fast messages go through the broker"),
         "purge-queue": Verb("node_commands", "purge_queue", "discard a queue's messages"),
         "delete-queue": Verb("node_commands", "delete_queue", "delete a queue with its messages"),
         "close-connection": Verb("node_commands", "close_connection", "close a connection"),
