@@ -68,7 +68,7 @@ def serve(
     # Imported last: a wrong setting is reported without loading the broker.
     from broker.server.serve import run
 
-    sys.exit(run(loaded))
+    sys.exit(run(loaded, settings_files=[*([place.config] if place.config else []), *rabbitmq_conf]))
 
 
 def _read(files: tuple[Path, ...]) -> Conf | None:

@@ -175,6 +175,11 @@ class Connection:
 
     # State
 
+    @property
+    def parting(self) -> bool:
+        """One side has said that it ends, and the log why: what becomes of the socket is no news."""
+        return self.ended or self.phase is Phase.CLOSING
+
     def opened(self, client_properties: Table) -> None:
         """Remember what the client said of itself."""
         self.client_properties = client_properties
@@ -213,6 +218,7 @@ class Connection:
     def force_close(self, text: str) -> None:
         """Send the client away: 320 CONNECTION_FORCED."""
         if self.phase is Phase.OPEN:
+            log.info("closing connection %s: CONNECTION_FORCED - %s", self.peer, text)
             self._say_close(ReplyCode.CONNECTION_FORCED, reply_text(ReplyCode.CONNECTION_FORCED, text), 0)
         elif self.phase is not Phase.CLOSING:
             self.end()

@@ -90,7 +90,7 @@ class Transport:
             self._reading.deadline = trio.current_time() + self._settings.handshake_timeout
             with self._reading:
                 await self._read()
-            if self._reading.cancelled_caught and not connection.ended:
+            if self._reading.cancelled_caught and not connection.parting:
                 log.warning("closing connection %s: no answer in time", connection.peer)
             released = trio.Event()
             connection.release().then(lambda _: released.set())
@@ -157,7 +157,7 @@ class Transport:
         while not connection.ended:
             data = await self._receive()
             if not data:
-                if not connection.ended:
+                if not connection.parting:
                     log.warning("connection %s: client unexpectedly closed TCP connection", connection.peer)
                 return
             if self._in_line:
@@ -261,7 +261,8 @@ class Transport:
         except BlockingIOError:
             size = 0
         except OSError as error:
-            log.warning("connection %s: client unexpectedly closed TCP connection: %s", self.connection.peer, error)
+            if not self.connection.parting:
+                log.warning("connection %s: client unexpectedly closed TCP connection: %s", self.connection.peer, error)
             self.abort()
             return
         self._count_sent(size)
