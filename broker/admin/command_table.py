@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from broker.admin import maintenance, permission_admin, tracing_admin, user_admin, vhost_admin
+from broker.admin.action_words import fields, in_words
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.definitions import definitions_export, definitions_import
@@ -107,9 +108,6 @@ CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
 }
 """One at a time."""
 
-SUBJECTS = ("vhost", "user", "name", "exchange", "directory")
-"""The arguments that a log line repeats; never others, a password may be among them."""
-
 
 def rows_of(administration: Administration, command: str, given: Mapping[str, object]) -> Iterator[Row]:
     """The rows of a listing, each worked out when it is asked for. Raises AdministrationError at once."""
@@ -130,7 +128,8 @@ async def carry_out(administration: Administration, command: str, given: Mapping
             raise invalid("there is no such command")
         async with administration.turns:
             answer = await CHANGES[command](administration, arguments)
-        log.info("%s %s", command, " ".join(f"{name}={given[name]!r}" for name in SUBJECTS if given.get(name)))
+        by = administration.by
+        log.info("%s", in_words(command, given, by), extra=fields(command, given, by))
         return answer
     except (AmqpError, StoreError) as error:
         raise AdministrationError("failed", str(error)) from error

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import logging
+from string import Formatter
 
 import pytest
 
+from broker.admin.action_words import SUBJECTS, WORDS, in_words
+from broker.admin.command_table import CHANGES
 from broker.logs import LINE_CHARACTERS_MAX, TextFormatter
 
 
@@ -26,3 +29,12 @@ def test_a_traceback_keeps_its_lines() -> None:
     record = logging.LogRecord("leveret", logging.ERROR, "", 0, "broken", (), None)
     record.exc_text = "one\ntwo"
     assert TextFormatter().format(record).endswith("[error] broken\none\ntwo")
+
+
+def test_what_administrators_do_is_logged_in_words_and_without_passwords() -> None:
+    assert WORDS.keys() == CHANGES.keys()
+    used = {field for words in WORDS.values() for _, field, _, _ in Formatter().parse(words) if field}
+    assert used <= set(SUBJECTS)
+    given = {"name": "ann", "password": "secret", "tags": []}
+    assert in_words("add_user", given, "rmq-cli") == "user 'ann' is added, by the command line"
+    assert in_words("add_user", given, "admin") == "user 'ann' is added, by user 'admin'"
