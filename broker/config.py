@@ -306,6 +306,8 @@ ENVIRONMENT = (
 CHECK_INVARIANTS = "LEVERET_CHECK_INVARIANTS"
 """The variable that switches `debug.check_invariants` on, with any value but the empty one."""
 KEY_PASSWORD = "LEVERET_TLS_KEY_PASSWORD"
+LOG_VARIABLES = {"LEVERET_LOG_LEVEL": "level", "LEVERET_LOG_FORM": "form"}
+"""Variables that override fields of `[logs]`."""
 SECRETS = ("password", "key_password")
 """Settings whose values are secret: never shown or logged."""
 
@@ -415,7 +417,21 @@ def _overridden(
         tls = msgspec.structs.replace(tls, key_password=environ[KEY_PASSWORD])
     debug = Debug(check_invariants=True) if environ.get(CHECK_INVARIANTS) else config.debug
     imported = config.definitions if definitions is None else Definitions(file=definitions)
-    return msgspec.structs.replace(config, defaults=defaults, server=server, tls=tls, definitions=imported, debug=debug)
+    logs = _overridden_logs(config.logs, environ)
+    return msgspec.structs.replace(
+        config, defaults=defaults, server=server, tls=tls, definitions=imported, debug=debug, logs=logs
+    )
+
+
+def _overridden_logs(logs: Logs, environ: Mapping[str, str]) -> Logs:
+    for variable, field in LOG_VARIABLES.items():
+        value = environ.get(variable, "").lower()
+        if value:
+            try:
+                logs = msgspec.convert({**msgspec.to_builtins(logs), field: value}, Logs)
+            except msgspec.ValidationError as error:
+                raise ConfigError(f"{variable}: expected {_expected(['logs', field])}, got {_shown(value)}") from error
+    return logs
 
 
 # What msgspec says names a path such as `$.limits.channel_max`; people think in TOML keys and want to see the

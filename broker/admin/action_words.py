@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.entities.vhosts.event_exchange import CLI
 
-SUBJECTS = ("vhost", "user", "name", "names", "exchange", "component", "directory", "level", "limit", "reason")
+SUBJECTS = ("vhost", "user", "name", "names", "exchange", "component", "directory", "level", "form", "limit", "reason")
 """The arguments that a log line may repeat; never others, a password may be among them."""
 
 WORDS = {
@@ -49,6 +49,7 @@ WORDS = {
     "set_vm_memory_high_watermark": "the limit of memory is set, until the next start",
     "set_disk_free_limit": "the limit of free disk is set, until the next start",
     "set_log_level": "the log begins at level {level}, until the next start",
+    "set_log_form": "the log is written as {form}, until the next start",
     "stop": "the broker is to stop",
     "trace_on": "tracing of virtual host '{vhost}' is on",
     "trace_off": "tracing of virtual host '{vhost}' is off",

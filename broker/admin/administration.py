@@ -67,6 +67,9 @@ class Process(Protocol):
     def log_level(self, level: str) -> None:
         """Log from this level on; `none` is for nothing."""
 
+    def log_form(self, form: str) -> None:
+        """Write the log as `text` or as `json`."""
+
     def stop(self) -> None:
         """Have the process end as on SIGTERM."""
 

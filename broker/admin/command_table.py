@@ -102,6 +102,7 @@ CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "set_vm_memory_high_watermark": node_admin.set_vm_memory_high_watermark,
     "set_disk_free_limit": node_admin.set_disk_free_limit,
     "set_log_level": node_admin.set_log_level,
+    "set_log_form": node_admin.set_log_form,
     "stop": node_admin.stop,
     "trace_on": tracing_admin.trace_on,
     "trace_off": tracing_admin.trace_off,

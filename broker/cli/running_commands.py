@@ -95,6 +95,24 @@ def set_disk_free_limit(target: Target, limit: str, relative: bool) -> None:
     done("publishers wait below {} of free disk, until the next start", limit)
 
 
+@click.command(name="set-log-level")
+@targeted
+@click.argument("level", type=click.Choice(["debug", "info", "warning", "error", "critical", "none"]))
+def set_log_level(target: Target, level: str) -> None:
+    """Have the log begin at LEVEL, until a restart; `logs.level` and LEVERET_LOG_LEVEL are for good."""
+    target.ask("set_log_level", level=level)
+    done("the log begins at level {}, until the next start", level)
+
+
+@click.command(name="set-log-form")
+@targeted
+@click.argument("form", type=click.Choice(["text", "json"]))
+def set_log_form(target: Target, form: str) -> None:
+    """Have the log written as text or as JSON, until a restart; `logs.form` and LEVERET_LOG_FORM are for good."""
+    target.ask("set_log_form", form=form)
+    done("the log is written as {}, until the next start", form)
+
+
 @click.command(name="close-connections")
 @targeted
 @click.option("-p", "--vhost", metavar="VHOST", help="Those in this virtual host.")

@@ -189,9 +189,8 @@ class Server:
         handshaking = self.registry.handshaking
         while len(handshaking) > min(self.config.limits.handshakes_max, self.sockets_max // 2) * part:
             oldest = next(iter(handshaking))
-            log.warning(
-                "closing connection %s: too many connections in the handshake (limits.handshakes_max)", oldest.peer
-            )
+            text = "closing connection %s: too many connections in the handshake (limits.handshakes_max)"
+            log.warning(text, oldest.peer, extra=oldest.log_fields())
             handshaking.pop(oldest)()
 
     def accept(self, sock: socket.socket, peer: Peer) -> None:
@@ -214,7 +213,8 @@ class Server:
         except BrokenInvariant:
             raise
         except Exception:
-            log.exception("error on connection %s", transport.connection.peer)
+            connection = transport.connection
+            log.exception("error on connection %s", connection.peer, extra=connection.log_fields())
         finally:
             self.transports.pop(transport, None)
             self._maybe_empty()

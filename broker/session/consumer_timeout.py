@@ -84,7 +84,9 @@ class Overdue:
 
 def _close(channel: Channel, entry: Entry, timeout: int) -> None:
     peer, queue = channel.connection.peer, entry.queue.name
-    log.warning("a delivery from queue '%s' was not acknowledged: connection %s, %d ms", queue, peer, timeout)
+    fields = {"connection": str(peer), "channel": channel.number, "queue": queue}
+    words = "a delivery from queue '%s' was not acknowledged: connection %s, %d ms"
+    log.warning(words, queue, peer, timeout, extra=fields)
     text = (
         f"delivery acknowledgement on channel {channel.number} timed out. Timeout value used: {timeout} ms. "
         "This timeout value can be configured, see consumers doc guide to learn more"

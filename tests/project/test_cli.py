@@ -159,6 +159,8 @@ ASKED = [
     asks("set-memory-high-watermark 2GB", "set_vm_memory_high_watermark", bytes=2_000_000_000),
     asks("set-disk-free-limit 1GiB", "set_disk_free_limit", bytes=1 << 30),
     asks("set-disk-free-limit --relative 1.5", "set_disk_free_limit", mem_relative=1.5),
+    asks("set-log-level debug", "set_log_level", level="debug"),
+    asks("set-log-form json", "set_log_form", form="json"),
     asks("purge-queue -p v q", "purge_queue", vhost="v", name="q"),
     asks("trace on -p v", "trace_on", vhost="v"),
     asks("trace off", "trace_off", vhost="/"),

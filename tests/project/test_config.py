@@ -85,6 +85,14 @@ def test_a_wrong_setting_is_named_with_what_was_expected(tmp_path: Path, text: s
     assert expected in str(caught.value)
 
 
+def test_the_environment_says_how_to_log(tmp_path: Path) -> None:
+    path = write(tmp_path, '[logs]\nlevel = "error"')
+    logs = load(path, {"LEVERET_LOG_LEVEL": "DEBUG", "LEVERET_LOG_FORM": "json"}).logs
+    assert (logs.level, logs.form) == ("debug", "json")
+    with pytest.raises(ConfigError, match='LEVERET_LOG_FORM: expected "json" or "text", got "xml"'):
+        load(path, {"LEVERET_LOG_FORM": "xml"})
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml: cannot be read: No such file"):
         load(tmp_path / "none.toml", {})

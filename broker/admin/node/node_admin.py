@@ -11,6 +11,7 @@ from broker.admin.listing import Listing, Row, cells
 from broker.admin.node.memory_parts import memory_parts
 from broker.entities.scheduling.alarms import DISK, MEMORY
 
+LOG_FORMS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical", "none")
 
 
@@ -51,6 +52,14 @@ async def set_log_level(administration: Administration, arguments: Arguments) ->
     if level not in LOG_LEVELS:
         raise invalid(f"level {level} is not supported. Try one of {', '.join(LOG_LEVELS)}")
     administration.process.log_level(level)
+
+
+async def set_log_form(administration: Administration, arguments: Arguments) -> None:
+    """Write the log in another form, until the next start."""
+    form = arguments.text("form")
+    if form not in LOG_FORMS:
+        raise invalid(f"form {form} is not supported. Try one of {', '.join(LOG_FORMS)}")
+    administration.process.log_form(form)
 
 
 async def stop(administration: Administration, arguments: Arguments) -> None:

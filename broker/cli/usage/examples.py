@@ -17,6 +17,8 @@ EXAMPLES = {
     "report": "report > report.txt",
     "set-memory-high-watermark": "set-memory-high-watermark 2GB",
     "set-disk-free-limit": "set-disk-free-limit 5GB",
+    "set-log-level": "set-log-level debug",
+    "set-log-form": "set-log-form json",
     "list": "list queues name messages consumers",
     "publish": "publish orders 'first message' --declare",
     "get": "get orders --count 10 --keep",

@@ -27,6 +27,8 @@ SECTIONS = {
         "set-memory-high-watermark": Verb(
             "running_commands", "set_memory_high_watermark", "memory above which publishers wait"
         ),
+        "set-log-level": Verb("running_commands", "set_log_level", "what is logged: debug, info, warning, ..."),
+        "set-log-form": Verb("running_commands", "set_log_form", "log lines as text or as JSON"),
         "set-disk-free-limit": Verb("running_commands", "set_disk_free_limit", "free disk below which publishers wait"),
     },
     "Queues, messages, connections": {
