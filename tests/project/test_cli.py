@@ -552,6 +552,7 @@ def test_messages_are_published_and_read(run: Run, fresh_broker: BrokerProcess) 
     assert leveret("get q") == (1, "", "leveret: error: queue 'q' is empty\n")
     assert leveret("get other").err == "leveret: error: 404 NOT_FOUND - no queue 'other' in vhost '/'\n"
     assert leveret("publish q x --property size=5").code == 2
+    assert "LEVERET_PASSWORD" in leveret("get q --user other").err
     figures = json.loads(leveret("bench --seconds 0.3 --size 10 --json").out)
     assert figures["published_per_second"] > 0
     assert [row["name"] for row in fresh_broker.tell("list_queues", vhost="/")] == ["q"]

@@ -87,7 +87,9 @@ def _connected(it: Login) -> socket.socket:
     try:
         plain = socket.create_connection((it.host, it.port), CONNECT_SECONDS)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return plain if it.security is None else it.security.wrap_socket(plain, server_hostname=it.host)
+        connected = plain if it.security is None else it.security.wrap_socket(plain, server_hostname=it.host)
+        connected.settimeout(ANSWER_SECONDS)
+        return connected
     except OSError as error:
         reason = error.strerror or str(error)
         raise AdministrationError("failed", f"cannot connect to {it.host}:{it.port}: {reason}") from error
@@ -105,12 +107,16 @@ class AmqpClient:
 
     def enter(self, it: Login) -> None:
         """Log in and open the channel."""
-        self._socket.sendall(PROTOCOL_HEADER)
+        self.send_bytes(PROTOCOL_HEADER)
         self._await(methods.ConnectionStart)
         said = from_python({"product": "leveret", "capabilities": dict.fromkeys(CAPABILITIES, True)})
         response = f"\0{it.user}\0{it.password}".encode("utf-8", "surrogateescape")
         self._send(0, methods.ConnectionStartOk(said, "PLAIN", response, "en_US"))
-        tune = self._await(methods.ConnectionTune)
+        try:
+            tune = self._await(methods.ConnectionTune)
+        except AdministrationError as error:
+            cure = "--user names the user, and LEVERET_PASSWORD or --password-file the password"
+            raise AdministrationError(error.kind, f"{error} ({cure})") from error
         self._frame_max = min(tune.frame_max or FRAME_MAX_BYTES, FRAME_MAX_BYTES)
         self._send(0, methods.ConnectionTuneOk(tune.channel_max, self._frame_max, 0), methods.ConnectionOpen(it.vhost))
         self._await(methods.ConnectionOpenOk)
@@ -135,8 +141,15 @@ class AmqpClient:
         self._send(CHANNEL, *sent)
 
     def send_bytes(self, data: bytes) -> None:
-        """Send what `encode` has made."""
-        self._socket.sendall(data)
+        """Send what `encode` has made. Raises AdministrationError when the broker does not take it."""
+        try:
+            self._socket.sendall(data)
+        except TimeoutError as error:
+            text = f"the broker has taken nothing for {ANSWER_SECONDS:g} seconds; `leveret status` shows its alarms"
+            raise AdministrationError("failed", text) from error
+        except ConnectionError:
+            while True:  # until what it said before it went is read
+                self._receive()
 
     def encode(self, method: Method, header: bytes, body: bytes) -> bytes:
         """A method with its content, to be sent."""
@@ -162,12 +175,12 @@ class AmqpClient:
         raise AdministrationError("failed", f"the broker has not answered in {ANSWER_SECONDS:g} seconds")
 
     def _send(self, channel: int, *sent: Method) -> None:
-        self._socket.sendall(b"".join(method_frame(channel, method) for method in sent))
+        self.send_bytes(b"".join(method_frame(channel, method) for method in sent))
 
     def _receive(self) -> None:
         try:
             data = self._socket.recv(RECEIVE_BYTES)
-        except ConnectionError:
+        except (ConnectionError, TimeoutError):
             data = b""
         if not data:
             raise AdministrationError("failed", "the broker has closed the connection; its log says why")
@@ -196,7 +209,7 @@ class AmqpClient:
     def _handled(self, method: Any) -> bool:
         """What concerns the connection is dealt with here. Raises AdministrationError for a close."""
         if isinstance(method, methods.ChannelClose | methods.ConnectionClose):
-            with suppress(OSError):
+            with suppress(OSError, AdministrationError):
                 if isinstance(method, methods.ConnectionClose):
                     self._send(0, methods.ConnectionCloseOk())
             raise AdministrationError("refused", f"{method.reply_code} {method.reply_text}")
