@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.admin.protocol import NotRunning, ask
+from broker.admin.protocol import AnotherUsers, NotRunning, ask
 from broker.cli.named_directory import data_directory_options, in_use, named, target_settings
 from broker.config import Config
 from storage.storage_errors import StoreLocked
@@ -55,10 +56,22 @@ class Target:
         return ask(self.directory, command, arguments, timeout_seconds)
 
     def run_stopped(self, command: str, **arguments: object) -> Any:
-        """Carry out a command on the stores of a stopped broker. Raises AdministrationError and storage errors."""
+        """Carry out a command on the stores of a stopped broker. Raises AdministrationError and storage errors.
+
+        Root does so on its own stores only: another user's broker could not write the files that root makes in them.
+        """
+        if command != "check" and os.geteuid() == 0 and _owner(self.directory) != 0:
+            raise AnotherUsers(self.directory)
         from broker.server.offline.offline_commands import run
 
         return run(self.config, command, arguments)
+
+
+def _owner(directory: Path) -> int:
+    try:
+        return directory.stat().st_uid
+    except FileNotFoundError:
+        return os.geteuid()
 
 
 def await_end(directory: Path) -> None:

@@ -394,8 +394,12 @@ def test_another_users_data_directory_is_named_with_its_user(run: Run, tmp_path:
         if is_root:
             os.seteuid(0)
         directory.parent.chmod(0o700)
-    said = f"the data directory {directory} is for the user {owner} alone: run this as that user (sudo -u {owner} "
-    assert (outcome.code, said in outcome.err) == (1, True)
+    said = "the data directory {} is for the user {owner} alone: run this as that user (sudo -u {owner} "
+    assert (outcome.code, said.format(directory, owner=owner) in outcome.err) == (1, True)
+    if is_root:  # who could, and would leave files of its own there
+        os.chown(directory, 65534, 65534)
+        outcome = run("user", "list", "--data-dir", str(directory))
+        assert (outcome.code, said.format(directory, owner=pwd.getpwuid(65534).pw_name) in outcome.err) == (1, True)
 
 
 @pytest.mark.parametrize("answer", [b"", b'{"ok": 1'])
