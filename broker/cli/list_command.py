@@ -54,16 +54,21 @@ LISTINGS = {
 }
 
 
-class Kind(click.Choice[str]):
+def _kind(ctx: click.Context, param: click.Parameter, value: str) -> str:
     """A kind of thing, in the singular or the plural."""
+    kind = meant(value, LISTINGS)
+    if kind is None:
+        raise click.BadParameter(f"there is no kind {value}; known: {', '.join(LISTINGS)}", ctx, param)
+    return kind
 
-    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        return super().convert(meant(value, self.choices) or value, param, ctx)
+
+def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [kind for kind in LISTINGS if kind.startswith(incomplete)]
 
 
 @click.command(name="list")
 @targeted
-@click.argument("kind", type=Kind(list(LISTINGS)), metavar="KIND")
+@click.argument("kind", metavar="KIND", callback=_kind, shell_complete=_kinds)
 @click.argument("columns", nargs=-1)
 @click.option("-p", "--vhost", metavar="VHOST", help="Only this virtual host; default: all of them.")
 @json_option
