@@ -39,7 +39,7 @@ def bench(
 ) -> None:
     """Publish with confirms and consume with acknowledgements, through a durable queue of its own; print the rates.
 
-    The queue is deleted at the end. This client needs a core of its own, and may be what limits the rate.
+    The queue is deleted at the end. This client takes nearly as much CPU time as the broker, and may limit the rate.
     """
     load = Load(publishers, consumers, size, window, not transient, queue_type)
     queue = f"leveret-bench-{secrets.token_hex(4)}"
