@@ -396,7 +396,7 @@ def test_another_users_data_directory_is_named_with_its_user(run: Run, tmp_path:
         directory.parent.chmod(0o700)
     said = "the data directory {} is for the user {owner} alone: run this as that user (sudo -u {owner} "
     assert (outcome.code, said.format(directory, owner=owner) in outcome.err) == (1, True)
-    if is_root:  # who could, and would leave files of its own there
+    if is_root:  # which could write there, and would leave files of its own
         os.chown(directory, 65534, 65534)
         outcome = run("user", "list", "--data-dir", str(directory))
         assert (outcome.code, said.format(directory, owner=pwd.getpwuid(65534).pw_name) in outcome.err) == (1, True)

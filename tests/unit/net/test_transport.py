@@ -119,7 +119,9 @@ async def test_who_does_not_answer_a_close_is_sent_away(
     assert len(caplog.messages) == 1
 
 
-async def test_who_goes_without_answering_a_close_is_no_news(anyone: Anyone, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_client_that_leaves_without_answering_a_close_is_logged_once(
+    anyone: Anyone, caplog: pytest.LogCaptureFixture
+) -> None:
     client = anyone()
     await client.shake_hands()
     await client.send(BasicPublish("", "q", False, True))
