@@ -133,14 +133,15 @@ class JsonAnswer(Response):
             self.pieces = await _compressed(self.pieces)
             size = sum(map(len, self.pieces))
         self.headers["content-length"] = str(size)
-        await pause_if_due()
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
         together = bytearray()
         for piece in self.pieces:
             together += piece
             if len(together) >= PIECE_BYTES:
+                await pause_if_due()
                 await send({"type": "http.response.body", "body": bytes(together), "more_body": True})
                 together.clear()
+        await pause_if_due()
         await send({"type": "http.response.body", "body": bytes(together)})
 
 
