@@ -6,9 +6,12 @@
 FROM python:3.13-slim
 
 COPY pyproject.toml README.md LICENSE /src/
+COPY leveret /src/leveret
+COPY leveret_spark /src/leveret_spark
 COPY broker /src/broker
 COPY storage /src/storage
 COPY migrations /src/migrations
+COPY pipeline /src/pipeline
 COPY deploy/container/ /etc/rabbitmq/
 # Anyone may write where RabbitMQ's image lets anyone: `docker run --user` with any number works.
 RUN pip install --no-cache-dir '/src[json-logs]' && rm -rf /src \

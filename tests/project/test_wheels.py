@@ -20,10 +20,13 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.foreign_packages import foreign_packages
 from harness.project import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
+WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+PLACES = {name: WHEEL["sources"].get(name, name) for name in WHEEL["only-include"]}
+"""Packages of the checkout, and where a wheel has them."""
 QUEUE = "kept"
 
 
@@ -40,9 +43,9 @@ def contents(wheel: Path) -> set[str]:
     return {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
 
-def files(*packages: str) -> set[str]:
-    """Files of packages in the checkout, but for what a build or Python has left there."""
-    found = {path.relative_to(ROOT) for package in packages for path in (ROOT / package).rglob("*") if path.is_file()}
+def files(package: str) -> set[str]:
+    """Files of a package in the checkout, but for what a build or Python has left there."""
+    found = {path.relative_to(ROOT) for path in (ROOT / package).rglob("*") if path.is_file()}
     return {path.as_posix() for path in found if "__pycache__" not in path.parts and path.name != "pyproject.toml"}
 
 
@@ -64,8 +67,12 @@ def image_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> None:
-    assert contents(wheel) == files(*PACKAGES)
-    assert {"migrations/0001_definitions.sql", "pipeline/spark/log4j2.properties"} <= contents(wheel)
+    assert contents(wheel) == {
+        name.replace(package, place, 1) for package, place in PLACES.items() for name in files(package)
+    }
+    beside_code = {"migrations/0001_definitions.sql", "pipeline/spark/log4j2.properties"}
+    assert {f"leveret/_packages/{name}" for name in beside_code} <= contents(wheel)
+    assert {name.partition("/")[0] for name in contents(wheel)} == {"leveret", "leveret_spark"}
 
 
 def test_the_wheel_of_the_spark_sources_has_every_file_and_no_other(tmp_path: Path) -> None:
@@ -84,7 +91,7 @@ def requirements(name: str, seen: set[str]) -> Iterator[str]:
 
 
 def install(wheel: Path, environment: Path) -> Path:
-    """Install a wheel into a new environment; its `leveret`. What it requires is linked: this is not a test of pip."""
+    """Install a wheel into a new environment; its programs. What it requires is linked: this is not a test of pip."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     python = environment / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps", wheel]
@@ -94,14 +101,7 @@ def install(wheel: Path, environment: Path) -> Path:
         required = distribution(name)
         for top in {file.parts[0] for file in required.files or [] if file.parts[0] not in ("..", "__pycache__")}:
             (packages / top).symlink_to(str(required.locate_file(top)))
-    return environment / "bin" / "leveret"
-
-
-def imported_from(broker: BrokerProcess) -> Path:
-    """Where the installed broker has its package from."""
-    command = [Path(broker.program[0]).with_name("python"), "-c", "import broker; print(broker.__file__)"]
-    told = subprocess.run(command, cwd=broker.directory, env=broker.environment, stdout=subprocess.PIPE, check=True)
-    return Path(told.stdout.decode().strip())
+    return environment / "bin"
 
 
 def publish(broker: BrokerProcess, body: bytes) -> None:
@@ -121,17 +121,21 @@ def get(broker: BrokerProcess) -> bytes | None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("built", ["wheel", "image_wheel"])
-def test_an_installed_broker_keeps_a_message(built: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("built", "program"), [("wheel", "leveret"), ("image_wheel", "python -m leveret")])
+def test_an_installed_broker_keeps_a_message_beside_packages_of_its_packages_names(
+    built: str, program: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    programs = install(request.getfixturevalue(built), tmp_path / "environment")
     broker = BrokerProcess(tmp_path / "data")
-    broker.program = (str(install(request.getfixturevalue(built), tmp_path / "environment")),)
-    broker.directory = tmp_path
-    broker.environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    assert imported_from(broker).is_relative_to(tmp_path)
-    broker.start()
-    try:
-        publish(broker, b"hello")
-        broker.restart()
-        assert get(broker) == b"hello"
-    finally:
-        broker.stop()
+    name, *arguments = program.split()
+    broker.program = (str(programs / name), *arguments)
+    with foreign_packages() as broker.directory:
+        ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        broker.environment = {**ours, "PYTHONPATH": str(broker.directory)}
+        broker.start()
+        try:
+            publish(broker, b"hello")
+            broker.restart()
+            assert get(broker) == b"hello"
+        finally:
+            broker.stop()
