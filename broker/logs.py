@@ -8,6 +8,7 @@ import sys
 import time
 
 from broker.config import ConfigError, Logs
+from leveret.extras import how_to_install
 
 NOISY = ("aiosqlite", "asyncio")
 """Libraries whose debug lines say nothing about the broker."""
@@ -97,7 +98,7 @@ def _json_formatter() -> logging.Formatter:
         from pythonjsonlogger.json import JsonFormatter
     except ImportError as error:
         raise ConfigError(
-            'logs.form: "json" needs the library python-json-logger; pip install "leveret[json-logs]"'
+            f'logs.form: "json" needs the library python-json-logger: `{how_to_install("json-logs")}` brings it'
         ) from error
     formatter: logging.Formatter = JsonFormatter(
         "%(asctime)s %(levelname)s %(name)s %(message)s",

@@ -17,6 +17,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leveret.extras import how_to_install
 from pipeline.spark.interrupts import interruptible
 from pipeline.spark.java import MissingError, find_java, java_home
 
@@ -133,4 +134,4 @@ def _search_path() -> dict[str, str]:
 def _check_packages() -> None:
     missing = [package for package in NEEDED if importlib.util.find_spec(package) is None]
     if missing:
-        raise MissingError(f"not installed: {', '.join(missing)}; pip install 'leveret[pipeline]' brings them")
+        raise MissingError(f"not installed: {', '.join(missing)}; `{how_to_install('pipeline')}` brings them")
