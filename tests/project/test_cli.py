@@ -380,8 +380,12 @@ def test_the_version_is_shown(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("module", "unwanted"),
-    [("broker.cli.main", {"trio", "lmdb", "aiosqlite", "asyncio"}), ("broker.server.serve", {"h11"})],
-    ids=["the command line", "a broker without HTTP"],
+    [
+        ("broker.cli.main", {"trio", "lmdb", "aiosqlite", "asyncio"}),
+        ("broker.server.serve", {"h11"}),
+        ("pipeline.stopped_store.data_directory", {"pika", "pyarrow", "pyspark"}),
+    ],
+    ids=["the command line", "a broker without HTTP", "leveret inspect"],
 )
 def test_what_is_not_needed_is_not_loaded(module: str, unwanted: set[str]) -> None:
     """Starting the broker is in a hurry."""

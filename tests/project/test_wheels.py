@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -139,3 +140,6 @@ def test_an_installed_broker_keeps_a_message_beside_packages_of_its_packages_nam
             assert get(broker) == b"hello"
         finally:
             broker.stop()
+        inspected = [*broker.program, "inspect", "--data-dir", broker.data_dir, "--format", "json"]
+        run = subprocess.run(inspected, cwd=broker.directory, env=broker.environment, capture_output=True, check=True)
+        assert json.loads(run.stdout)["queue"] == QUEUE
