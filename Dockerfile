@@ -5,7 +5,7 @@
 #       -e RABBITMQ_DEFAULT_USER=app -e RABBITMQ_DEFAULT_PASS=secret leveret
 FROM python:3.13-slim
 
-COPY pyproject.toml README.md LICENSE /src/
+COPY pyproject.toml README.md LICENSE config.example.toml /src/
 COPY leveret /src/leveret
 COPY leveret_spark /src/leveret_spark
 COPY broker /src/broker

@@ -29,6 +29,7 @@ class Verb(NamedTuple):
 
 VERBS = {
     "serve": Verb("serve_command", "serve"),
+    "config": Verb("config_command", "config"),
     "status": Verb("node_commands", "status"),
     "ping": Verb("node_commands", "ping"),
     "list": Verb("list_command", "listing"),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
 import subprocess
@@ -15,20 +13,18 @@ from importlib.metadata import distribution
 from pathlib import Path
 from zipfile import ZipFile
 
-import pika
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.foreign_packages import foreign_packages
+from broker import __version__
+from harness.brokers.installed_broker import try_out
 from harness.project import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
-PLACES = {name: WHEEL["sources"].get(name, name) for name in WHEEL["only-include"]}
-"""Packages of the checkout, and where a wheel has them."""
-QUEUE = "kept"
+PLACES = {name: WHEEL["sources"].get(name, name) for name in WHEEL["only-include"]} | WHEEL["force-include"]
+"""Packages of the checkout and a file, and where a wheel has them."""
 
 
 def build(source: Path, directory: Path) -> Path:
@@ -44,9 +40,9 @@ def contents(wheel: Path) -> set[str]:
     return {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
 
-def files(package: str) -> set[str]:
-    """Files of a package in the checkout, but for what a build or Python has left there."""
-    found = {path.relative_to(ROOT) for path in (ROOT / package).rglob("*") if path.is_file()}
+def files(name: str) -> set[str]:
+    """A file of the checkout, or those of a package but for what a build or Python has left there."""
+    found = {path.relative_to(ROOT) for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()}
     return {path.as_posix() for path in found if "__pycache__" not in path.parts and path.name != "pyproject.toml"}
 
 
@@ -71,13 +67,15 @@ def test_the_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> N
     assert contents(wheel) == {
         name.replace(package, place, 1) for package, place in PLACES.items() for name in files(package)
     }
-    beside_code = {"migrations/0001_definitions.sql", "pipeline/spark/log4j2.properties"}
+    beside_code = {"migrations/0001_definitions.sql", "pipeline/spark/log4j2.properties", "config.example.toml"}
     assert {f"leveret/_packages/{name}" for name in beside_code} <= contents(wheel)
     assert {name.partition("/")[0] for name in contents(wheel)} == {"leveret", "leveret_spark"}
 
 
 def test_the_wheel_of_the_spark_sources_has_every_file_and_no_other(tmp_path: Path) -> None:
-    assert contents(build(ROOT / "leveret_spark", tmp_path)) == files("leveret_spark")
+    built = build(ROOT / "leveret_spark", tmp_path)
+    assert contents(built) == files("leveret_spark")
+    assert built.name.startswith(f"leveret_spark-{__version__}-"), "one version for both"
 
 
 def requirements(name: str, seen: set[str]) -> Iterator[str]:
@@ -105,41 +103,9 @@ def install(wheel: Path, environment: Path) -> Path:
     return environment / "bin"
 
 
-def publish(broker: BrokerProcess, body: bytes) -> None:
-    """Publish a persistent message to a durable queue, and await the confirm."""
-    with pika.BlockingConnection(pika.ConnectionParameters(*broker.address)) as connection:
-        channel = connection.channel()
-        channel.confirm_delivery()
-        channel.queue_declare(QUEUE, durable=True)
-        channel.basic_publish("", QUEUE, body, pika.BasicProperties(delivery_mode=2), mandatory=True)
-
-
-def get(broker: BrokerProcess) -> bytes | None:
-    """The first message of the queue, if there is one."""
-    with pika.BlockingConnection(pika.ConnectionParameters(*broker.address)) as connection:
-        body: bytes | None = connection.channel().basic_get(QUEUE, auto_ack=True)[2]
-        return body
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("built", "program"), [("wheel", "leveret"), ("image_wheel", "python -m leveret")])
 def test_an_installed_broker_keeps_a_message_beside_packages_of_its_packages_names(
     built: str, program: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    programs = install(request.getfixturevalue(built), tmp_path / "environment")
-    broker = BrokerProcess(tmp_path / "data")
-    name, *arguments = program.split()
-    broker.program = (str(programs / name), *arguments)
-    with foreign_packages() as broker.directory:
-        ours = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-        broker.environment = {**ours, "PYTHONPATH": str(broker.directory)}
-        broker.start()
-        try:
-            publish(broker, b"hello")
-            broker.restart()
-            assert get(broker) == b"hello"
-        finally:
-            broker.stop()
-        inspected = [*broker.program, "inspect", "--data-dir", broker.data_dir, "--format", "json"]
-        run = subprocess.run(inspected, cwd=broker.directory, env=broker.environment, capture_output=True, check=True)
-        assert json.loads(run.stdout)["queue"] == QUEUE
+    try_out(install(request.getfixturevalue(built), tmp_path / "environment"), program, tmp_path)
