@@ -141,6 +141,41 @@ def test_the_command_line_wins_over_the_environment_over_the_file_over_the_defau
 
 
 @pytest.mark.parametrize(
+    ("variable", "value", "setting", "expected"),
+    [
+        ("LEVERET_LISTEN", "0.0.0.0:1, [::]:2", "server.listen", ("0.0.0.0:1", "[::]:2")),
+        ("LEVERET_MANAGEMENT_LISTEN", "off", "management.listen", ()),
+        ("LEVERET_PROMETHEUS_LISTEN", "h:3", "prometheus.listen", ("h:3",)),
+        ("LEVERET_LOG_LEVEL", "debug", "logs.level", "debug"),
+        ("LEVERET_LOG_FORM", "json", "logs.form", "json"),
+        ("LEVERET_LOOPBACK_USERS", "off", "defaults.loopback_users", ()),
+        ("LEVERET_LOOPBACK_USERS", "a,b", "defaults.loopback_users", ("a", "b")),
+        ("LEVERET_TLS_KEY_PASSWORD", "k", "tls.key_password", "k"),
+    ],
+)
+def test_variables_of_the_environment_are_settings(variable: str, value: str, setting: str, expected: object) -> None:
+    section, field = setting.split(".")
+    assert getattr(getattr(load(None, {variable: value}), section), field) == expected
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        (
+            "LEVERET_LISTEN",
+            "5672",
+            "LEVERET_LISTEN: expected HOST:PORT or [IPV6]:PORT with a port between 0 and 65535, ",
+        ),
+        ("LEVERET_LOG_FORM", "xml", 'LEVERET_LOG_FORM: expected "json" or "text", got xml'),
+    ],
+)
+def test_a_variable_that_does_not_fit_is_named(variable: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(None, {variable: value})
+    assert str(caught.value).startswith(said)
+
+
+@pytest.mark.parametrize(
     "text",
     ["", "5672", "host:", ":5672", "host:65536", "host:-1", "::1:5672", "host:five", "host:²", "host:" + "1" * 5000],
 )
