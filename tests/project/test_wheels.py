@@ -52,15 +52,39 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
+COPY = re.compile(r"^COPY (?:--chown=\S+ )?((?:[^-\s]\S* )+)(\S+)$", re.MULTILINE)
+"""What the Dockerfile copies out of the checkout, and where to."""
+COPIED = [(names.split(), place) for names, place in COPY.findall((ROOT / "Dockerfile").read_text())]
+
+
 @pytest.fixture(scope="module")
-def image_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that the Dockerfile builds, out of nothing but what it copies."""
+def image_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with exactly what pip finds in the image."""
     source = tmp_path_factory.mktemp("source")
-    for line in re.findall(r"^COPY (.+) /src/\S*$", (ROOT / "Dockerfile").read_text(), re.MULTILINE):
-        for name in line.split():
+    for names, place in COPIED:
+        for name in names if place.startswith("/src/") else ():
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            copy(ROOT / name, source / name)
-    return build(source, tmp_path_factory.mktemp("image"))
+            copy(ROOT / name, source / place.removeprefix("/src/"))
+    return source
+
+
+@pytest.fixture(scope="module")
+def image_wheel(image_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that the Dockerfile builds."""
+    return build(image_source, tmp_path_factory.mktemp("image"))
+
+
+def test_the_engine_is_sent_what_the_image_copies_and_nothing_else() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    copied = [name.rstrip("/") for names, _ in COPIED for name in names]
+    assert ignored == [ignored[0], "*", *(f"!{name}" for name in copied), "**/__pycache__"]
+
+
+def test_the_image_installs_what_is_required(image_source: Path) -> None:
+    command = [sys.executable, "requirements.py", "pyproject.toml", "json-logs"]
+    run = subprocess.run(command, cwd=image_source, capture_output=True, text=True, check=True)
+    project = PROJECT["project"]
+    assert run.stdout.splitlines() == [*project["dependencies"], *project["optional-dependencies"]["json-logs"]]
 
 
 def test_the_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> None:
@@ -108,4 +132,8 @@ def install(wheel: Path, environment: Path) -> Path:
 def test_an_installed_broker_keeps_a_message_beside_packages_of_its_packages_names(
     built: str, program: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    try_out(install(request.getfixturevalue(built), tmp_path / "environment"), program, tmp_path)
+    programs = install(request.getfixturevalue(built), tmp_path / "environment")
+    try_out(programs, program, tmp_path)
+    wrong = {"RABBITMQ_NODE_PORT": "x", "LEVERET_ROOT": str(tmp_path)}
+    run = subprocess.run([programs / "leveret-container"], env=wrong, capture_output=True, text=True, check=False)
+    assert run.stderr == "leveret: error: RABBITMQ_NODE_PORT: expected a port between 0 and 65535, got x\n"
