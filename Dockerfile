@@ -28,6 +28,7 @@ RUN groupadd --system --gid 999 rabbitmq \
     && useradd --system --uid 999 --gid rabbitmq --home-dir /var/lib/rabbitmq --no-create-home rabbitmq \
     && install --directory --owner 999 --group 999 --mode 1777 /var/lib/rabbitmq /etc/rabbitmq /etc/rabbitmq/conf.d \
     && install --directory /etc/leveret \
+    && python -c 'import ctypes; ctypes.CDLL("libpcre2-8.so.0")' \
     && cd /usr/local/bin && ln -s /opt/leveret/bin/leveret leveret \
     && ln -s /opt/leveret/bin/leveret-container leveret-container && ln -s leveret-container rabbitmq-server \
     && for name in rabbitmqctl rabbitmq-diagnostics rabbitmqadmin rabbitmq-plugins rabbitmq-queues rabbitmq-upgrade; \

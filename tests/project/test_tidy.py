@@ -40,7 +40,6 @@ HOMES = {
     "h11": ("broker.server.http",),
     "starlette": ("broker.management",),
     "prometheus_client": ("broker.management.prometheus",),
-    "pcre2": ("broker.entities.arguments.name_patterns",),
     "pika": ("leveret_spark",),
     "pyarrow": ("leveret_spark", "pipeline"),
     "pyspark": ("leveret_spark", "pipeline"),
