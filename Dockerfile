@@ -31,7 +31,8 @@ RUN groupadd --system --gid 999 rabbitmq \
     && python -c 'import ctypes; ctypes.CDLL("libpcre2-8.so.0")' \
     && cd /usr/local/bin && ln -s /opt/leveret/bin/leveret leveret \
     && ln -s /opt/leveret/bin/leveret-container leveret-container && ln -s leveret-container rabbitmq-server \
-    && for name in rabbitmqctl rabbitmq-diagnostics rabbitmqadmin rabbitmq-plugins rabbitmq-queues rabbitmq-upgrade; \
+    && for name in rabbitmqctl rabbitmq-diagnostics rabbitmqadmin rabbitmq-plugins rabbitmq-queues \
+           rabbitmq-streams rabbitmq-upgrade; \
        do ln -s leveret "$name"; done
 COPY --chown=999:999 deploy/container/ /etc/rabbitmq/
 COPY --from=build /opt/leveret /opt/leveret

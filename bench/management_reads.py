@@ -1,17 +1,23 @@
-"""Reading the management API and metrics beside a client that publishes, with 10,000 queues and 1,000 connections."""
+"""Reading the management API and metrics beside a client that publishes, with 10,000 queues and 1,000 connections.
+
+The length of steps is processor time of the loop's thread, measured inside the broker as `bench/rows/turns.py` does.
+"""
 
 from __future__ import annotations
 
 import http.client
 import statistics
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from bench.load import generator, loadgen
 from bench.load.generator import Load
 from bench.load.measured_broker import Target, Wanted, own_broker, report, target_of
+from bench.rows.turns import longest, watched
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import basic, web_address
 from harness.clients.shorthand import consume, queue_declare
@@ -23,6 +29,10 @@ RATE = 1000
 SECONDS = 4.0
 ROUNDS = 3
 ASKED = 20
+SAMPLED_SECONDS = 11.0
+"""How long nothing is asked for: two rounds of samples."""
+ANSWERS, SAMPLES = "_serve", "run"
+"""The tasks of HTTP connections, and of what samples (the engine's has the same name)."""
 READS = (
     ("http", "/api/overview"),
     ("http", "/api/overview?lengths_age=60&lengths_incr=5&msg_rates_age=60&msg_rates_incr=5"),
@@ -35,6 +45,7 @@ READS = (
     ("http", "/api/queues"),
     ("http", "/api/queues?disable_stats=true&enable_queue_totals=true"),
     ("http", "/api/bindings"),
+    ("http", "/api/definitions"),
     ("http", "/api/connections?page=1&page_size=100"),
     ("http", "/api/connections"),
     ("http", "/api/channels?page=1&page_size=100"),
@@ -46,15 +57,19 @@ READS = (
 
 
 def management(wanted: Wanted) -> None:
-    """Milliseconds of each answer, and of the CPU time it takes; confirms of others with and without it.
+    """Milliseconds of each answer, of the CPU time and the longest step of it; confirms of others with and without it.
 
     Each is asked for again and again, without a pause, which is more than any page or scraper does.
     """
     allow_open_files()
     reads, rounds = (READS, ROUNDS) if wanted.part >= 0.1 else ((READS[0], READS[-1]), 1)
-    with _broker(wanted) as broker:
+    with tempfile.TemporaryDirectory(prefix="leveret-turns-") as directory, _broker(wanted, Path(directory)) as broker:
+        steps = _Steps(target_of(broker), Path(directory))
         for scheme, path in reads:
-            _answers_alone(broker, scheme, path)
+            _answers_alone(broker, steps, scheme, path)
+        steps.figures(SAMPLES)
+        time.sleep(wanted.seconds(SAMPLED_SECONDS))
+        report("samples", **steps.figures(SAMPLES))
         seconds = wanted.seconds(SECONDS)
         for scheme, path in reads:
             pairs = [_beside(broker, scheme, path, seconds) for _ in range(rounds)]
@@ -63,9 +78,10 @@ def management(wanted: Wanted) -> None:
             report(path, undisturbed_p99_ms=round(alone, 2), confirm_p99_ms=round(beside, 2), times=round(times, 2))
 
 
-def _answers_alone(broker: BrokerProcess, scheme: str, path: str) -> None:
+def _answers_alone(broker: BrokerProcess, steps: _Steps, scheme: str, path: str) -> None:
     """Ask some times while nothing else happens. On a machine that is busy the CPU time says more than the time."""
     reader, cpu = _Reader(web_address(broker, scheme), path), cpu_seconds(broker.pid)
+    steps.figures(ANSWERS)
     for _ in range(ASKED):
         reader.ask()
     cpu = cpu_seconds(broker.pid) - cpu
@@ -75,6 +91,7 @@ def _answers_alone(broker: BrokerProcess, scheme: str, path: str) -> None:
         highest_ms=round(1000 * max(reader.seconds), 1),
         cpu_ms=round(1000 * cpu / ASKED, 1),
         kib=reader.size >> 10,
+        **steps.figures(ANSWERS),
     )
 
 
@@ -94,10 +111,27 @@ def _others(target: Target, seconds: float) -> Load:
     return Load(target, label="others", key="bench.others", queue="bench.others", rate=RATE, seconds=seconds)
 
 
+class _Steps:
+    """The steps that a broker takes, with `watched` in its environment."""
+
+    def __init__(self, target: Target, directory: Path) -> None:
+        self._target = target
+        self._path = _turns(directory)
+
+    def figures(self, task: str) -> dict[str, float | int]:
+        """The longest step since the last call of tasks of this name, and how many took a millisecond or more."""
+        most, long = longest(self._target, self._path)["tasks"].get(task, (0.0, 0))
+        return {"longest_ms": most, "long_steps": long}
+
+
+def _turns(directory: Path) -> Path:
+    return directory / "turns"
+
+
 @contextmanager
-def _broker(wanted: Wanted) -> Iterator[BrokerProcess]:
+def _broker(wanted: Wanted, directory: Path) -> Iterator[BrokerProcess]:
     """A broker that has the queues, with a message each, and the connections, each with a consumer of one queue."""
-    with own_broker(serves_http=True) as broker:
+    with own_broker(serves_http=True, **watched(_turns(directory))) as broker:
         target = target_of(broker)
         client = generator.connect(target)
         generator.declare_fresh(client, "bench.others")

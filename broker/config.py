@@ -388,7 +388,7 @@ def _of_environment(environ: Mapping[str, str]) -> Translated:
         name = next((name for name in names if environ.get(name)), None)
         if name is not None:
             found.tree.setdefault(section, {})[field] = _of_variable(section, field, environ[name])
-            found.origins[section, field] = Origin(name, environ[name])
+            found.origins[section, field] = Origin(name, f'"{environ[name]}"')
     return found
 
 
@@ -396,7 +396,9 @@ def _of_variable(section: str, field: str, value: str) -> Any:
     default = getattr(getattr(Config(), section), field)
     if isinstance(default, tuple):
         return [] if value == OFF else [item.strip() for item in value.split(",")]
-    return True if isinstance(default, bool) else value
+    if isinstance(default, bool):
+        return True
+    return value.lower() if section == "logs" else value
 
 
 def _put_together(trees: Sequence[Mapping[str, Mapping[str, Any]]], others: Sequence[Translated]) -> Config:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import sys
 import time
 
 from broker.config import ConfigError, Logs
-from leveret.extras import how_to_install
 
 NOISY = ("aiosqlite", "asyncio")
 """Libraries whose debug lines say nothing about the broker."""
@@ -17,6 +17,9 @@ log = logging.getLogger("leveret.logs")
 
 LINE_CHARACTERS_MAX = 4096
 """Names of users and the like come from clients, and may be as long as a frame."""
+
+FIELDS = ("connection", "user", "vhost", "queue", "channel", "code")
+"""What a record may say for programs, by `extra`: what it is about, and AMQP's code of an error."""
 
 _UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -46,6 +49,29 @@ def _escaped(found: re.Match[str]) -> str:
     return found.group().encode("unicode_escape").decode("ascii")
 
 
+class JsonFormatter(logging.Formatter):
+    """One object a line: time, level, logger, message, what it is about (FIELDS), the traceback of an exception."""
+
+    def __init__(self) -> None:
+        super().__init__(datefmt="%Y-%m-%dT%H:%M:%S")
+        self.converter = time.gmtime
+
+    def format(self, record: logging.LogRecord) -> str:
+        message = record.getMessage()
+        if len(message) > LINE_CHARACTERS_MAX:
+            message = f"{message[:LINE_CHARACTERS_MAX]}..."
+        said = {
+            "time": f"{self.formatTime(record, self.datefmt)}.{int(record.msecs):03}Z",
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": message,
+            **{name: value for name in FIELDS if (value := getattr(record, name, None)) not in (None, "")},
+        }
+        if record.exc_info:
+            said["exception"] = self.formatException(record.exc_info)
+        return json.dumps(said)
+
+
 class LogFile(logging.FileHandler):
     """A file that is opened anew when it was moved away, as programs that rotate logs do it."""
 
@@ -65,15 +91,22 @@ class LogFile(logging.FileHandler):
 def set_up(logs: Logs) -> None:
     """Send every logger's records of the chosen level to standard error, or to the file that the settings name.
 
-    Raises ConfigError when the file cannot be opened, or JSON was chosen and its library is not installed.
+    Raises ConfigError when the file cannot be opened.
     """
     handler = _file(logs.file) if logs.file else logging.StreamHandler(sys.stderr)
-    handler.setFormatter(TextFormatter() if logs.form == "text" else _json_formatter())
     root = logging.getLogger()
     root.handlers[:] = [handler]
+    set_form(logs.form)
     root.setLevel(logs.level.upper())
     for name in NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def set_form(form: str) -> None:
+    """Write what is logged from now on as `text` or as `json`."""
+    formatter = JsonFormatter() if form == "json" else TextFormatter()
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(formatter)
 
 
 def reopen() -> None:
@@ -90,20 +123,3 @@ def _file(name: str) -> LogFile:
         return LogFile(name, encoding="utf-8", errors="backslashreplace")
     except OSError as error:
         raise ConfigError(f"logs.file: {name}: cannot be opened: {error.strerror}") from error
-
-
-def _json_formatter() -> logging.Formatter:
-    # Imported here: the library is needed, and loaded, for JSON logs only.
-    try:
-        from pythonjsonlogger.json import JsonFormatter
-    except ImportError as error:
-        raise ConfigError(
-            f'logs.form: "json" needs the library python-json-logger: `{how_to_install("json-logs")}` brings it'
-        ) from error
-    formatter: logging.Formatter = JsonFormatter(
-        "%(asctime)s %(levelname)s %(name)s %(message)s",
-        rename_fields={"asctime": "time", "levelname": "level", "name": "logger"},
-        datefmt="%Y-%m-%dT%H:%M:%SZ",
-    )
-    formatter.converter = time.gmtime
-    return formatter

@@ -34,8 +34,7 @@ def turns(wanted: Wanted) -> None:
     for name in only or (ATTACKS if wanted.part >= 0.1 else list(ATTACKS)[-2:]):
         with tempfile.TemporaryDirectory(prefix="leveret-turns-") as directory:
             path = Path(directory) / "turns"
-            paths = os.pathsep.join([str(WATCHED), *filter(None, [os.environ.get("PYTHONPATH")])])
-            with own_broker(TURNS_FILE=str(path), PYTHONPATH=paths) as broker:
+            with own_broker(**watched(path)) as broker:
                 target = target_of(broker)
                 longest(target, path)  # of the start, which is not of interest
                 with attacking(target, name, wanted):
@@ -45,6 +44,12 @@ def turns(wanted: Wanted) -> None:
                 after = longest(target, path)
         _report(name, under_way)
         _report(f"{name}, afterwards", after)
+
+
+def watched(path: Path) -> dict[str, str]:
+    """The environment of a broker whose turns are measured; `longest` finds them in this file."""
+    paths = os.pathsep.join([str(WATCHED), *filter(None, [os.environ.get("PYTHONPATH")])])
+    return {"TURNS_FILE": str(path), "PYTHONPATH": paths}
 
 
 def longest(target: Target, path: Path) -> dict[str, Any]:

@@ -67,6 +67,9 @@ class Process(Protocol):
     def log_level(self, level: str) -> None:
         """Log from this level on; `none` is for nothing."""
 
+    def log_form(self, form: str) -> None:
+        """Write the log as `text` or as `json`."""
+
     def stop(self) -> None:
         """Have the process end as on SIGTERM."""
 
@@ -119,8 +122,8 @@ class Administration:
         await self.settled(self.definitions.write(*changes))
         exchange = self.broker.event_exchange
         if exchange is not None:
-            for key, headers in events_of(self.broker, changes):
-                exchange.publish(key, headers, self.by)
+            for key, headers, by in events_of(self.broker, changes):
+                exchange.publish(key, headers, by or self.by)
         for change in changes:
             take_effect(self.broker, change, self.by)
 

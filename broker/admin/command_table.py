@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from broker.admin import maintenance, permission_admin, tracing_admin, user_admin, vhost_admin
+from broker.admin.action_words import fields, in_words
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.definitions import definitions_export, definitions_import
@@ -22,14 +23,11 @@ log = logging.getLogger("leveret.administration")
 QUESTIONS: dict[str, Callable[[Administration, Arguments], object]] = {
     "ping": maintenance.ping,
     "status": maintenance.status,
+    "stream_status": maintenance.stream_status,
     "authenticate_user": user_admin.authenticate_user,
     "environment": node_admin.environment,
     "reset_auth_attempts": node_admin.reset_auth_attempts,
     "enable_feature_flag": feature_flags.enable_feature_flag,
-    "list_policies": policy_admin.list_policies,
-    "list_operator_policies": policy_admin.list_operator_policies,
-    "list_parameters": parameter_admin.list_parameters,
-    "list_global_parameters": parameter_admin.list_global_parameters,
 }
 """Answered from memory, at once."""
 
@@ -51,6 +49,10 @@ LISTINGS: dict[str, Listing] = {
     "list_alarms": node_admin.ALARMS,
     "list_auth_attempts": node_admin.AUTH_ATTEMPTS,
     "list_feature_flags": feature_flags.FEATURE_FLAGS,
+    "list_policies": policy_admin.POLICIES,
+    "list_operator_policies": policy_admin.OPERATOR_POLICIES,
+    "list_parameters": parameter_admin.PARAMETERS,
+    "list_global_parameters": parameter_admin.GLOBAL_PARAMETERS,
 }
 """Answered row by row, from memory."""
 
@@ -92,6 +94,7 @@ CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "clear_global_parameter": parameter_admin.clear_global_parameter,
     "set_cluster_name": parameter_admin.set_cluster_name,
     "import_definitions": definitions_import.import_definitions,
+    "delete_exchange": maintenance.delete_exchange,
     "delete_queue": maintenance.delete_queue,
     "purge_queue": maintenance.purge_queue,
     "close_connection": connection_admin.close_connection,
@@ -99,14 +102,12 @@ CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "set_vm_memory_high_watermark": node_admin.set_vm_memory_high_watermark,
     "set_disk_free_limit": node_admin.set_disk_free_limit,
     "set_log_level": node_admin.set_log_level,
+    "set_log_form": node_admin.set_log_form,
     "stop": node_admin.stop,
     "trace_on": tracing_admin.trace_on,
     "trace_off": tracing_admin.trace_off,
 }
 """One at a time."""
-
-SUBJECTS = ("vhost", "user", "name", "exchange", "directory")
-"""The arguments that a log line repeats; never others, a password may be among them."""
 
 
 def rows_of(administration: Administration, command: str, given: Mapping[str, object]) -> Iterator[Row]:
@@ -128,7 +129,8 @@ async def carry_out(administration: Administration, command: str, given: Mapping
             raise invalid("there is no such command")
         async with administration.turns:
             answer = await CHANGES[command](administration, arguments)
-        log.info("%s %s", command, " ".join(f"{name}={given[name]!r}" for name in SUBJECTS if given.get(name)))
+        by = administration.by
+        log.info("%s", in_words(command, given, by), extra=fields(command, given, by))
         return answer
     except (AmqpError, StoreError) as error:
         raise AdministrationError("failed", str(error)) from error

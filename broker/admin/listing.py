@@ -6,6 +6,7 @@ The tables of columns are in `broker/admin/listings`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
@@ -67,6 +68,11 @@ def _chosen(columns: Mapping[str, Column], arguments: Arguments) -> Mapping[str,
 
 def _nothing(thing: Any) -> str:
     return ""
+
+
+def cells(*names: str) -> dict[str, Column]:
+    """Columns of things that are rows already."""
+    return {name: itemgetter(name) for name in names}
 
 
 def in_vhosts(items: Callable[[VHost], Iterable[Any]]) -> Callable[[Administration, Arguments], Iterator[Place]]:

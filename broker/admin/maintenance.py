@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import Arguments, invalid
+from broker.admin.command_arguments import Arguments, invalid, not_found
 from broker.admin.protocol import AdministrationError
+from broker.entities.queues.streams.stream_queue import Stream
 
 
 def ping(administration: Administration, arguments: Arguments) -> str:
@@ -48,6 +49,27 @@ async def delete_queue(administration: Administration, arguments: Arguments) -> 
     if arguments.flag("if_empty") and queue.ready:
         raise AdministrationError("refused", f"queue '{queue.name}' in vhost '{vhost.name}' not empty")
     return {"messages": await administration.settled(vhost.delete_queue(queue, administration.by))}
+
+
+async def delete_exchange(administration: Administration, arguments: Arguments) -> None:
+    """Delete an exchange with its bindings. Raises AdministrationError `refused` for one that is always there."""
+    vhost, name = administration.vhost(arguments.text("vhost")), arguments.text("name")
+    exchange = vhost.exchanges.get(name)
+    if exchange is None:
+        raise not_found(f"no exchange '{name}' in vhost '{vhost.name}'")
+    if not name or name.startswith("amq."):
+        raise AdministrationError("refused", f"exchange name '{name}' contains reserved prefix 'amq.*'")
+    await administration.settled(vhost.delete_exchange(exchange, administration.by))
+
+
+def stream_status(administration: Administration, arguments: Arguments) -> dict[str, int]:
+    """How far a stream has come: offsets, what reads it, and the segments that it is kept in."""
+    queue = administration.queue(arguments.text("vhost"), arguments.text("name"))
+    if not isinstance(queue, Stream):
+        raise invalid(f"queue '{queue.name}' is no stream")
+    log = queue.log
+    offsets = {"offset": log.next - 1, "committed_offset": log.stored - 1, "first_offset": log.first}
+    return {**offsets, "readers": len(queue.consumers), "segments": len(log.segments)}
 
 
 async def purge_queue(administration: Administration, arguments: Arguments) -> dict[str, int]:

@@ -1,8 +1,8 @@
 """How the command line talks to a running broker: JSON lines over a Unix socket in its data directory.
 
 A request is one line, `{"command": "add_user", "arguments": {"name": ...}}`; the answer is one line, `{"ok": ...}`
-or `{"error": {"kind": "not_found", "message": "..."}}`. Before the last line of a long listing come others,
-`{"rows": [...]}`, with its first rows. A connection may carry many requests, one after another.
+or `{"error": {"kind": "not_found", "message": "..."}}`, with `problems` where there may be several. Before the last
+line of a long listing come others, `{"rows": [...]}`, with its first rows. A connection may carry many requests.
 The socket is readable by its owner alone: a process that may open it may do anything. Names that are not UTF-8
 travel as JSON escapes of their surrogates.
 """
@@ -54,7 +54,32 @@ class NotRunning(AdministrationError):
     """No broker answers on the data directory."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__("not_running", f"{directory}: no broker is running on this data directory")
+        text = "start one with `leveret serve`, or name another directory with --data-dir or LEVERET_DATA_DIR"
+        super().__init__("not_running", f"no broker is running on the data directory {directory.absolute()}: {text}")
+
+
+class AnotherUsers(AdministrationError):
+    """The data directory is closed to this user."""
+
+    def __init__(self, directory: Path) -> None:
+        owner, place = _owner(directory), directory.absolute()
+        text = f"run this as that user (sudo -u {owner} leveret ...), or name another directory with --data-dir"
+        super().__init__("refused", f"the data directory {place} is for the user {owner} alone: {text}")
+
+
+def _owner(directory: Path) -> str:
+    """The name of a directory's user, or its number; of the first above it that can be seen where it cannot."""
+    # Imported here: it is for messages only.
+    import pwd
+
+    for place in (directory, *directory.absolute().parents):
+        try:
+            return pwd.getpwuid(place.stat().st_uid).pw_name
+        except PermissionError:
+            continue
+        except KeyError:
+            return f"#{place.stat().st_uid}"
+    return "root"
 
 
 class Conversation:
@@ -103,7 +128,12 @@ class Conversation:
             raise AdministrationError("failed", f"{self._directory}: the broker ended before it answered")
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
-            raise AdministrationError(answer["error"]["kind"], answer["error"]["message"])
+            error = answer["error"]
+            raise (
+                ValidationFailed(error["problems"])
+                if "problems" in error
+                else AdministrationError(error["kind"], error["message"])
+            )
         return answer
 
 
@@ -134,6 +164,8 @@ def _failures(directory: Path) -> Iterator[None]:
         yield
     except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         raise NotRunning(directory) from error
+    except PermissionError as error:
+        raise AnotherUsers(directory) from error
     except TimeoutError as error:
         raise TimedOut(f"{directory}: the broker did not answer in time") from error
     except ConnectionError as error:

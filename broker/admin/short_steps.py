@@ -1,10 +1,17 @@
-"""Long work in short steps: between two of them clients have a turn."""
+"""Long work in short steps, with a pause after each: other clients hardly notice it.
+
+A step is what a task does from one pause to its next, whatever that is made up of. Pauses are taken one after the
+other, so that all long work together has no more than one step in each turn of the event loop, however much of it there
+is. While a batch is being written to disk a pause is as long as a step at least: the thread that writes it wants the
+interpreter some twenty times, and waits for it each time while the loop is busy.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable
+from contextvars import ContextVar
 from itertools import islice
-from time import perf_counter
+from time import thread_time
 from typing import TypeVar
 
 import trio
@@ -12,31 +19,69 @@ import trio
 T = TypeVar("T")
 U = TypeVar("U")
 
-DONE_AT_ONCE = 32
-STEP_SECONDS = 0.001
-"""How long something is worked on before others have a turn."""
+AT_ONCE = 8
+"""How many things are done before the time is looked at, where each takes microseconds."""
+STEP_SECONDS = 0.0005
+"""How long a step may take: processor time of the loop's thread, which nothing else on the machine stretches."""
 
 
-async def mapped(make: Callable[[T], U], things: Iterable[T], *, at_once: int = DONE_AT_ONCE) -> list[U]:
-    """What a function makes of each thing; others have a turn after each millisecond of it.
+class Pauses:
+    """The pauses of all long work in one event loop. `disk_busy`: a batch is being written."""
 
-    The time is looked at after `at_once` things, of which each should take microseconds, or be alone.
-    """
+    def __init__(self, disk_busy: Callable[[], bool] = lambda: False) -> None:
+        self._disk_busy = disk_busy
+        self._line = trio.Lock()
+
+    async def take(self) -> None:
+        """Let others go on."""
+        async with self._line:
+            if self._disk_busy():
+                await trio.sleep(STEP_SECONDS)  # on an idle loop it is a millisecond, the grain of its clock
+            else:
+                await trio.lowlevel.checkpoint()
+
+
+PAUSES = trio.lowlevel.RunVar[Pauses]("pauses of long work")
+_step_ends: ContextVar[float] = ContextVar("when this task's step is over", default=0.0)
+
+
+async def pause_if_due() -> None:
+    """Let others go on if this task's step is over; then the next one begins."""
+    if _step_is_over():
+        await _pause()
+
+
+def _step_is_over() -> bool:
+    return thread_time() > _step_ends.get()
+
+
+async def _pause() -> None:
+    await _pauses().take()
+    _step_ends.set(thread_time() + STEP_SECONDS)
+
+
+def _pauses() -> Pauses:
+    try:
+        return PAUSES.get()
+    except LookupError:
+        PAUSES.set(Pauses())
+        return PAUSES.get()
+
+
+async def mapped(make: Callable[[T], U], things: Iterable[T], *, at_once: int = AT_ONCE) -> list[U]:
+    """What a function makes of each thing."""
     made: list[U] = []
-    rest, began = iter(things), perf_counter()
+    rest = iter(things)
     while part := list(islice(rest, at_once)):
         made += map(make, part)
-        if perf_counter() - began > STEP_SECONDS:
-            await trio.lowlevel.checkpoint()
-            began = perf_counter()
+        if _step_is_over():
+            await _pause()
     return made
 
 
-async def in_steps(things: Iterable[T]) -> AsyncGenerator[T]:
-    """One thing after the other; others have a turn after each millisecond of what is done with them."""
-    began = perf_counter()
-    for thing in things:
+async def in_steps(things: Iterable[T], *, at_once: int = 1) -> AsyncGenerator[T]:
+    """One thing after the other. What makes it, and what is done with it, is part of the step."""
+    for number, thing in enumerate(things, 1):
         yield thing
-        if perf_counter() - began > STEP_SECONDS:
-            await trio.lowlevel.checkpoint()
-            began = perf_counter()
+        if number % at_once == 0 and _step_is_over():
+            await _pause()

@@ -102,10 +102,11 @@ async def clear_password(administration: Administration, arguments: Arguments) -
     await administration.change(PutUser(UserRow(user.name, "", SHA256, user.tags)))
 
 
-async def set_user_tags(administration: Administration, arguments: Arguments) -> None:
-    """Replace a user's tags."""
+async def set_user_tags(administration: Administration, arguments: Arguments) -> dict[str, list[str]]:
+    """Replace a user's tags; those that it had are the answer."""
     user = administration.user(arguments.text("name"))
     await administration.change(PutUser(UserRow(*user)._replace(tags=arguments.texts("tags"))))
+    return {"tags_before": list(user.tags)}
 
 
 def authenticate_user(administration: Administration, arguments: Arguments) -> None:

@@ -9,18 +9,16 @@ from pathlib import Path
 import click
 
 from broker.cli.table_output import counted
+from broker.cli.usage.command_groups import Commands
 from broker.config import Config, ConfigError, load
 
 EXAMPLE = Path(__file__).parents[2] / "config.example.toml"
 """Beside the packages, in a checkout and in a wheel."""
 
 
-@click.group()
+@click.group(cls=Commands)
 def config() -> None:
-    """The file of settings: every setting with its default, and a check of yours.
-
-    Example: leveret config show > leveret.toml
-    """
+    """The file of settings: every setting with its default, and a check of yours."""
 
 
 @config.command(name="show", short_help="Print every setting with default, unit and reason.")

@@ -9,9 +9,10 @@ import click
 from broker.admin.protocol import AdministrationError
 from broker.cli.health_checks import SECONDS, expiring, protocol_of, unreachable
 from broker.cli.target_broker import Target, targeted
+from broker.cli.usage.command_groups import Commands
 
 
-@click.group()
+@click.group(cls=Commands)
 def health() -> None:
     """Check one thing about the running broker: exit code 0 when it is well, else 1 and one line that says why."""
 

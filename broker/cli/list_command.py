@@ -9,6 +9,7 @@ import click
 from broker.admin.protocol import AdministrationError
 from broker.cli.table_output import show_rows
 from broker.cli.target_broker import Target, json_option, targeted
+from broker.cli.usage.command_groups import meant
 
 
 class Listing(NamedTuple):
@@ -53,14 +54,32 @@ LISTINGS = {
 }
 
 
+def _kind(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """A kind of thing, in the singular or the plural."""
+    kind = meant(value, LISTINGS)
+    if kind is None:
+        raise click.BadParameter(f"there is no kind {value}; known: {', '.join(LISTINGS)}", ctx, param)
+    return kind
+
+
+def _kinds(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    return [kind for kind in LISTINGS if kind.startswith(incomplete)]
+
+
 @click.command(name="list")
 @targeted
-@click.argument("kind", type=click.Choice(list(LISTINGS)))
+@click.argument("kind", metavar="KIND", callback=_kind, shell_complete=_kinds)
 @click.argument("columns", nargs=-1)
 @click.option("-p", "--vhost", metavar="VHOST", help="Only this virtual host; default: all of them.")
 @json_option
 def listing(target: Target, kind: str, columns: tuple[str, ...], vhost: str | None, as_json: bool) -> None:
-    """List things of a KIND, with these COLUMNS or the usual ones."""
+    """List things of a KIND, with these COLUMNS or the usual ones.
+
+    KIND, in the singular or the plural: queues, exchanges, bindings, users, vhosts, permissions, topic-permissions,
+    policies, operator-policies, parameters, global-parameters, feature-flags; of a running broker connections,
+    channels, consumers, listeners, alarms, certificates. For a column that there is not, the answer names those that
+    there are.
+    """
     show(target, kind, columns, vhost, as_json)
 
 

@@ -1,93 +1,24 @@
-"""The command `leveret`. Only the verb that is used is imported: starting the broker is in a hurry."""
+"""The command `leveret`."""
 
 from __future__ import annotations
 
-import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 import click
 
 from broker import __version__
 from broker.admin.protocol import AdministrationError
+from broker.cli.usage.command_groups import Verbs
+from broker.cli.usage.verb_table import LINKS
 from broker.config import ConfigError
 from storage.storage_errors import StoreError
 
 EXPECTED = (ConfigError, AdministrationError, StoreError, OSError)
 """What may go wrong without anything being wrong with the program: one clear line is the whole answer."""
-
-
-class Verb(NamedTuple):
-    """Where a verb's command is defined."""
-
-    module: str
-    attribute: str
-
-
-VERBS = {
-    "serve": Verb("serve_command", "serve"),
-    "config": Verb("config_command", "config"),
-    "status": Verb("node_commands", "status"),
-    "ping": Verb("node_commands", "ping"),
-    "list": Verb("list_command", "listing"),
-    "user": Verb("user_commands", "user"),
-    "vhost": Verb("user_commands", "vhost"),
-    "permission": Verb("user_commands", "permission"),
-    "topic-permission": Verb("user_commands", "topic_permission"),
-    "policy": Verb("policy_commands", "policy"),
-    "operator-policy": Verb("policy_commands", "operator_policy"),
-    "parameter": Verb("parameter_commands", "parameter"),
-    "global-parameter": Verb("parameter_commands", "global_parameter"),
-    "cluster-name": Verb("parameter_commands", "cluster_name"),
-    "import": Verb("node_commands", "import_"),
-    "export": Verb("node_commands", "export"),
-    "backup": Verb("node_commands", "backup"),
-    "archive": Verb("jobs.archive_command", "archive"),
-    "check": Verb("node_commands", "check"),
-    "inspect": Verb("inspect_command", "inspect"),
-    "health": Verb("health_command", "health"),
-    "environment": Verb("running_commands", "environment"),
-    "memory": Verb("running_commands", "memory"),
-    "report": Verb("running_commands", "report"),
-    "wait": Verb("running_commands", "wait"),
-    "stop": Verb("running_commands", "stop"),
-    "set-memory-high-watermark": Verb("running_commands", "set_memory_high_watermark"),
-    "set-disk-free-limit": Verb("running_commands", "set_disk_free_limit"),
-    "close-connection": Verb("node_commands", "close_connection"),
-    "close-connections": Verb("running_commands", "close_connections"),
-    "delete-queue": Verb("node_commands", "delete_queue"),
-    "purge-queue": Verb("node_commands", "purge_queue"),
-    "trace": Verb("trace_command", "trace"),
-    "pipeline": Verb("jobs.pipeline_group", "pipeline"),
-    "rabbitmqctl": Verb("rabbitmq.ctl_command", "rabbitmqctl"),
-    "rabbitmq-diagnostics": Verb("rabbitmq.ctl_command", "rabbitmq_diagnostics"),
-    "rabbitmq-plugins": Verb("rabbitmq.ctl_command", "rabbitmq_plugins"),
-    "rabbitmq-queues": Verb("rabbitmq.ctl_command", "rabbitmq_queues"),
-    "rabbitmq-upgrade": Verb("rabbitmq.ctl_command", "rabbitmq_upgrade"),
-    "rabbitmqadmin": Verb("rabbitmq.rabbitmqadmin.admin_command", "rabbitmqadmin"),
-}
-
-
-LINKS = frozenset(name for name in VERBS if name.startswith("rabbitmq"))
-"""The names by which the program is one of RabbitMQ's."""
-
-
-class Verbs(click.Group):
-    """A group whose commands are imported when asked for."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(VERBS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        verb = VERBS.get(cmd_name)
-        if verb is None:
-            return None
-        command = getattr(importlib.import_module(f"broker.cli.{verb.module}"), verb.attribute)
-        assert isinstance(command, click.Command)
-        return command
 
 
 @click.command(
@@ -99,8 +30,9 @@ class Verbs(click.Group):
 def leveret() -> None:
     """Leveret, a durable AMQP 0-9-1 broker.
 
-    Commands are for the data directory that --data-dir, --config or the environment variables LEVERET_DATA_DIR and
-    LEVERET_CONFIG name. A running broker carries them out at once; a stopped one's stores are changed directly.
+    Commands are for one data directory: the one that --data-dir, --config or the environment variables
+    LEVERET_DATA_DIR and LEVERET_CONFIG name, else ./leveret-data or that of the service. A running broker carries them
+    out at once; a stopped one's stores are changed directly.
     """
 
 

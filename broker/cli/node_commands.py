@@ -12,8 +12,9 @@ import click
 
 from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.export_command import export_events
-from broker.cli.table_output import show_tree
+from broker.cli.table_output import counted, done, show_tree
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
+from broker.cli.usage.command_groups import Commands
 
 PING_SECONDS = 5.0
 
@@ -60,9 +61,10 @@ def backup(target: Target, directory: Path) -> None:
     """
     # The broker has a working directory of its own.
     target.run("backup", directory=str(directory.absolute()), timeout_seconds=None)
+    done("backup in {}", str(directory.absolute()))
 
 
-@click.group()
+@click.group(cls=Commands)
 def export() -> None:
     """Write out what exists."""
 
@@ -81,12 +83,13 @@ def export_definitions(target: Target, file: Path) -> None:
         return
     with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:  # noqa: PTH123
         out.write(written)
+    done("definitions are in {}", str(file))
 
 
 export.add_command(export_events)
 
 
-@click.group(name="import")
+@click.group(cls=Commands, name="import")
 def import_() -> None:
     """Take in what another broker wrote out."""
 
@@ -122,6 +125,7 @@ def _read_definitions(file: Path) -> Any:
 def close_connection(target: Target, name: str, reason: str) -> None:
     """Close the connection NAME (or pid, see `list connections`) with 320 CONNECTION_FORCED and this REASON."""
     target.ask("close_connection", name=name, reason=reason)
+    done("connection {} is closed", name)
 
 
 @click.command(name="delete-queue")
@@ -132,7 +136,8 @@ def close_connection(target: Target, name: str, reason: str) -> None:
 @click.argument("name")
 def delete_queue(target: Target, vhost: str, if_empty: bool, if_unused: bool, name: str) -> None:
     """Delete the queue NAME with its messages."""
-    target.run("delete_queue", vhost=vhost, name=name, if_empty=if_empty, if_unused=if_unused)
+    answer = target.run("delete_queue", vhost=vhost, name=name, if_empty=if_empty, if_unused=if_unused)
+    done("queue {} is deleted with {}", name, counted(answer["messages"], "message"))
 
 
 @click.command(name="purge-queue")
@@ -141,4 +146,5 @@ def delete_queue(target: Target, vhost: str, if_empty: bool, if_unused: bool, na
 @click.argument("name")
 def purge_queue(target: Target, vhost: str, name: str) -> None:
     """Discard the messages of the queue NAME that no consumer holds."""
-    target.run("purge_queue", vhost=vhost, name=name)
+    answer = target.run("purge_queue", vhost=vhost, name=name)
+    done("queue {} is purged of {}", name, counted(answer["messages"], "message"))

@@ -8,15 +8,17 @@ from typing import Any
 import click
 
 from broker.cli.list_command import show
+from broker.cli.table_output import done
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
+from broker.cli.usage.command_groups import Commands
 
 
-@click.group()
+@click.group(cls=Commands)
 def parameter() -> None:
     """Parameters of a virtual host: operator policies and limits among them, and those of definitions files."""
 
 
-@click.group(name="global-parameter")
+@click.group(cls=Commands, name="global-parameter")
 def global_parameter() -> None:
     """Parameters of the whole broker: values that programs keep there."""
 
@@ -37,6 +39,7 @@ def _value(text: str) -> Any:
 def set_parameter(target: Target, vhost: str, component: str, name: str, value: str) -> None:
     """Set the parameter NAME of COMPONENT to VALUE, in JSON; components are operator_policy and vhost-limits."""
     target.run("set_parameter", vhost=vhost, component=component, name=name, value=_value(value))
+    done("parameter {} of {} is set", name, component)
 
 
 @parameter.command(name="clear")
@@ -47,6 +50,7 @@ def set_parameter(target: Target, vhost: str, component: str, name: str, value: 
 def clear_parameter(target: Target, vhost: str, component: str, name: str) -> None:
     """Remove the parameter NAME of COMPONENT, whatever component that is."""
     target.run("clear_parameter", vhost=vhost, component=component, name=name)
+    done("parameter {} of {} is cleared", name, component)
 
 
 @parameter.command(name="list")
@@ -65,6 +69,7 @@ def list_parameters(target: Target, vhost: str, as_json: bool) -> None:
 def set_global_parameter(target: Target, name: str, value: str) -> None:
     """Set the parameter NAME to VALUE, in JSON."""
     target.run("set_global_parameter", name=name, value=_value(value))
+    done("global parameter {} is set", name)
 
 
 @global_parameter.command(name="clear")
@@ -73,6 +78,7 @@ def set_global_parameter(target: Target, name: str, value: str) -> None:
 def clear_global_parameter(target: Target, name: str) -> None:
     """Remove the parameter NAME."""
     target.run("clear_global_parameter", name=name)
+    done("global parameter {} is cleared", name)
 
 
 @global_parameter.command(name="list")
@@ -89,3 +95,4 @@ def list_global_parameters(target: Target, as_json: bool) -> None:
 def cluster_name(target: Target, name: str) -> None:
     """Call the broker NAME: clients and tools read it."""
     target.run("set_cluster_name", name=name)
+    done("the broker is called {}", name)

@@ -8,15 +8,17 @@ from typing import Any
 import click
 
 from broker.cli.list_command import show
+from broker.cli.table_output import done
 from broker.cli.target_broker import Command, Target, json_option, targeted, vhost_option
+from broker.cli.usage.command_groups import Commands
 
 
-@click.group()
+@click.group(cls=Commands)
 def policy() -> None:
     """Policies: time to live, limits, dead letters and more for queues and exchanges by their names."""
 
 
-@click.group(name="operator-policy")
+@click.group(cls=Commands, name="operator-policy")
 def operator_policy() -> None:
     """Operator policies: limits that neither policies nor arguments can exceed."""
 
@@ -57,6 +59,7 @@ def set_policy(target: Target, definition: str, **options: Any) -> None:
     classic_queues, quorum_queues or streams. A queue or exchange has one policy at a time.
     """
     target.run("set_policy", definition=_definition(definition), **options)
+    done("policy {} is set", options["name"])
 
 
 @operator_policy.command(name="set")
@@ -69,6 +72,7 @@ def set_operator_policy(target: Target, definition: str, **options: Any) -> None
     max-in-memory-bytes and delivery-limit. KIND is all, queues, classic_queues, quorum_queues or streams.
     """
     target.run("set_operator_policy", definition=_definition(definition), **options)
+    done("operator policy {} is set", options["name"])
 
 
 @policy.command(name="clear")
@@ -78,6 +82,7 @@ def set_operator_policy(target: Target, definition: str, **options: Any) -> None
 def clear_policy(target: Target, vhost: str, name: str) -> None:
     """Remove the policy NAME; the next one that matches takes its place."""
     target.run("clear_policy", vhost=vhost, name=name)
+    done("policy {} is cleared", name)
 
 
 @operator_policy.command(name="clear")
@@ -87,6 +92,7 @@ def clear_policy(target: Target, vhost: str, name: str) -> None:
 def clear_operator_policy(target: Target, vhost: str, name: str) -> None:
     """Remove the operator policy NAME; the next one that matches takes its place."""
     target.run("clear_operator_policy", vhost=vhost, name=name)
+    done("operator policy {} is cleared", name)
 
 
 @policy.command(name="list")

@@ -9,7 +9,7 @@ import click
 
 from broker.admin.protocol import NotRunning
 from broker.cli.list_command import LISTINGS
-from broker.cli.table_output import aligned, show_tree, text
+from broker.cli.table_output import aligned, done, show_tree, text
 from broker.cli.target_broker import LOOK_SECONDS, Target, await_end, json_option, targeted
 from broker.rabbitmq_conf.conf_values import Unfit, size
 
@@ -60,7 +60,7 @@ def wait(target: Target, timeout: float) -> None:
     while True:
         try:
             target.ask("ping")
-            return
+            return done("the broker answers")
         except NotRunning:
             if time.monotonic() > deadline:
                 raise
@@ -73,6 +73,7 @@ def stop(target: Target) -> None:
     """End the broker in order, as SIGTERM does, and return when it is gone."""
     target.ask("stop")
     await_end(target.directory)
+    done("stopped")
 
 
 @click.command(name="set-memory-high-watermark")
@@ -81,6 +82,7 @@ def stop(target: Target) -> None:
 def set_memory_high_watermark(target: Target, limit: str) -> None:
     """Have publishers wait above LIMIT, a fraction such as 0.4 of all memory or a size such as 2GB, until a restart."""
     target.ask("set_vm_memory_high_watermark", **_fraction_or_size(limit, "fraction"))
+    done("publishers wait above {} of memory, until the next start", limit)
 
 
 @click.command(name="set-disk-free-limit")
@@ -90,6 +92,25 @@ def set_memory_high_watermark(target: Target, limit: str) -> None:
 def set_disk_free_limit(target: Target, limit: str, relative: bool) -> None:
     """Have publishers wait when less than LIMIT, such as 2GB, of the disk is free, until a restart."""
     target.ask("set_disk_free_limit", **({"mem_relative": _number(limit)} if relative else {"bytes": _size(limit)}))
+    done("publishers wait below {} of free disk, until the next start", limit)
+
+
+@click.command(name="set-log-level")
+@targeted
+@click.argument("level", type=click.Choice(["debug", "info", "warning", "error", "critical", "none"]))
+def set_log_level(target: Target, level: str) -> None:
+    """Have the log begin at LEVEL, until a restart; `logs.level` and LEVERET_LOG_LEVEL are for good."""
+    target.ask("set_log_level", level=level)
+    done("the log begins at level {}, until the next start", level)
+
+
+@click.command(name="set-log-form")
+@targeted
+@click.argument("form", type=click.Choice(["text", "json"]))
+def set_log_form(target: Target, form: str) -> None:
+    """Have the log written as text or as JSON, until a restart; `logs.form` and LEVERET_LOG_FORM are for good."""
+    target.ask("set_log_form", form=form)
+    done("the log is written as {}, until the next start", form)
 
 
 @click.command(name="close-connections")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli.target_broker import data_directory_options
+from broker.cli.named_directory import data_directory_options, named
 from broker.config import load
 from broker.logs import set_up
 
@@ -38,8 +38,6 @@ if TYPE_CHECKING:
 )
 @click.option("--definitions", metavar="FILE|URL", help="Definitions in RabbitMQ's JSON, imported before listening.")
 def serve(
-    config: Path | None,
-    data_dir: str | None,
     rabbitmq_conf: tuple[Path, ...],
     listen: tuple[str, ...],
     management_listen: tuple[str, ...],
@@ -53,11 +51,12 @@ def serve(
     Exit codes: 0 after a clean stop, 1 when it could not start or had to stop, 2 for wrong usage.
     """
     conf = _read(rabbitmq_conf)
+    place = named()
     loaded = load(
-        config,
+        place.config,
         os.environ,
         translated=None if conf is None else conf.settings,
-        data_dir=data_dir,
+        data_dir=place.data_dir,
         listen=listen,
         management_listen=management_listen,
         prometheus_listen=prometheus_listen,
@@ -69,7 +68,7 @@ def serve(
     # Imported last: a wrong setting is reported without loading the broker.
     from broker.server.serve import run
 
-    sys.exit(run(loaded))
+    sys.exit(run(loaded, settings_files=[*([place.config] if place.config else []), *rabbitmq_conf]))
 
 
 def _read(files: tuple[Path, ...]) -> Conf | None:

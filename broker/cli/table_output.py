@@ -30,6 +30,11 @@ def show_tree(tree: Mapping[str, Any], as_json: bool) -> None:
         click.echo(line)
 
 
+def done(words: str, *values: str) -> None:
+    """Print one line that says what was done, with these values in it."""
+    click.echo(words.format(*map(text, values)))
+
+
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     """Cells padded so that columns stand under each other."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Callable
@@ -11,8 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.admin.protocol import NotRunning, ask
-from broker.config import Config, load
+from broker.admin.protocol import AnotherUsers, NotRunning, ask
+from broker.cli.named_directory import data_directory_options, in_use, named, target_settings
+from broker.config import Config
 from storage.storage_errors import StoreLocked
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -21,8 +21,6 @@ ANSWER_SECONDS = 60.0
 START_SECONDS = 30.0
 """How long a broker that starts may take until it answers."""
 LOOK_SECONDS = 0.05
-LOCK_FILE = "broker.lock"
-"""What a broker locks in its data directory."""
 
 
 class Target:
@@ -58,10 +56,22 @@ class Target:
         return ask(self.directory, command, arguments, timeout_seconds)
 
     def run_stopped(self, command: str, **arguments: object) -> Any:
-        """Carry out a command on the stores of a stopped broker. Raises AdministrationError and storage errors."""
+        """Carry out a command on the stores of a stopped broker. Raises AdministrationError and storage errors.
+
+        Root does so on its own stores only: another user's broker could not write the files that root makes in them.
+        """
+        if command != "check" and os.geteuid() == 0 and _owner(self.directory) != 0:
+            raise AnotherUsers(self.directory)
         from broker.server.offline.offline_commands import run
 
         return run(self.config, command, arguments)
+
+
+def _owner(directory: Path) -> int:
+    try:
+        return directory.stat().st_uid
+    except FileNotFoundError:
+        return os.geteuid()
 
 
 def await_end(directory: Path) -> None:
@@ -73,51 +83,17 @@ def await_end(directory: Path) -> None:
         time.sleep(LOOK_SECONDS)
 
 
-def in_use(directory: Path) -> bool:
-    """A broker runs on a data directory, or is in its start or at its end."""
-    try:
-        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        # Shared: a broker that starts in this moment waits for readers of the lock.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
-
-
 def targeted(command: Command) -> Command:
     """Give a command the options `--config` and `--data-dir`, and as its first argument the Target they name."""
 
-    def run(config: Path | None, data_dir: str | None, **options: Any) -> Any:
-        return command(Target(load(config, os.environ, data_dir=data_dir)), **options)
+    def run(**options: Any) -> Any:
+        return command(Target(target_settings(named())), **options)
 
     run.__doc__ = command.__doc__
     run.__name__ = command.__name__
     # Options that the command itself was given so far wait in this attribute; click reads it from the outermost.
     run.__dict__.update(command.__dict__)
     return data_directory_options(run)  # type: ignore[return-value]
-
-
-def data_directory_options(command: Command) -> Command:
-    """The options that name a data directory."""
-    config = click.option(
-        "--config",
-        type=click.Path(path_type=Path),
-        envvar="LEVERET_CONFIG",
-        metavar="FILE",
-        help="Settings in TOML (see config.example.toml).",
-    )
-    directory = click.option(
-        "--data-dir",
-        envvar="LEVERET_DATA_DIR",
-        metavar="DIR",
-        help="The data directory; default ./leveret-data, or what the settings say.",
-    )
-    return config(directory(command))
 
 
 vhost_option = click.option(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from broker.cli.table_output import done
 from broker.cli.target_broker import Target, targeted, vhost_option
+from broker.cli.usage.command_groups import Commands
 
 
-@click.group()
+@click.group(cls=Commands)
 def trace() -> None:
     """Publish a copy of every message of a virtual host to its exchange amq.rabbitmq.trace, until the broker ends."""
 
@@ -16,13 +18,15 @@ def trace() -> None:
 @targeted
 @vhost_option
 def trace_on(target: Target, vhost: str) -> None:
-    """Start: keys are publish.EXCHANGE and deliver.QUEUE, headers say the rest. It slows the virtual host down."""
+    """Start tracing: keys are publish.EXCHANGE and deliver.QUEUE, headers say the rest. It costs much speed."""
     target.ask("trace_on", vhost=vhost)
+    done("virtual host {} is traced into its exchange amq.rabbitmq.trace", vhost)
 
 
 @trace.command(name="off")
 @targeted
 @vhost_option
 def trace_off(target: Target, vhost: str) -> None:
-    """Stop."""
+    """Stop tracing."""
     target.ask("trace_off", vhost=vhost)
+    done("virtual host {} is not traced", vhost)

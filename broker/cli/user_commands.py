@@ -4,30 +4,36 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import click
 
 from broker.cli.list_command import show
+from broker.cli.table_output import done, show_rows, text
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
+from broker.cli.usage.command_groups import Commands
+
+TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
+"""Tags that let a user do something; others are kept for programs."""
 
 password_argument = click.argument("password", required=False)
 
 
-def _password(given: str | None) -> str:
+def _password(given: str | None, *, new: bool = False) -> str:
     """A password named `-`, or not named at all, comes from standard input: arguments can be seen by all users."""
-    return given if given is not None and given != "-" else asked_password()
+    return given if given is not None and given != "-" else asked_password(new=new)
 
 
-def asked_password() -> str:
-    """The password that is typed, unseen, or comes as the first line of standard input."""
+def asked_password(*, new: bool = False) -> str:
+    """The password that is typed, unseen, a new one twice; or comes as the first line of standard input."""
     if sys.stdin.isatty():
-        typed: str = click.prompt("Password", hide_input=True, err=True)
+        typed: str = click.prompt("Password", hide_input=True, err=True, confirmation_prompt=new)
         return typed
     return sys.stdin.readline().rstrip("\n")
 
 
-@click.group()
+@click.group(cls=Commands)
 def user() -> None:
     """Users: add, delete, list, passwords, tags, limits."""
 
@@ -40,9 +46,12 @@ def user() -> None:
 def add_user(target: Target, name: str, password: str | None, tags: str) -> None:
     """Create the user NAME. It may enter a virtual host once `permission set` says so.
 
-    Without PASSWORD, or for `-`, the password is read from standard input.
+    Without PASSWORD, or for `-`, the password is asked for on a terminal, or read from standard input.
     """
-    target.run("add_user", name=name, password=_password(password), tags=[tag for tag in tags.split(",") if tag])
+    named = [tag for tag in tags.split(",") if tag]
+    _warn_of_unknown(named)
+    target.run("add_user", name=name, password=_password(password, new=True), tags=named)
+    done("user {} is added; `leveret permission set {} CONFIGURE WRITE READ` lets it into a virtual host", name, name)
 
 
 @user.command(name="delete")
@@ -51,6 +60,7 @@ def add_user(target: Target, name: str, password: str | None, tags: str) -> None
 def delete_user(target: Target, name: str) -> None:
     """Delete the user NAME with its permissions; its connections are closed."""
     target.run("delete_user", name=name)
+    done("user {} is deleted", name)
 
 
 @user.command(name="list")
@@ -67,7 +77,8 @@ def list_users(target: Target, as_json: bool) -> None:
 @password_argument
 def change_password(target: Target, name: str, password: str | None) -> None:
     """Give the user NAME a new password; without PASSWORD, or for `-`, it is read from standard input."""
-    target.run("change_password", name=name, password=_password(password))
+    target.run("change_password", name=name, password=_password(password, new=True))
+    done("user {} has a new password", name)
 
 
 @user.command(name="clear-password")
@@ -76,6 +87,7 @@ def change_password(target: Target, name: str, password: str | None) -> None:
 def clear_password(target: Target, name: str) -> None:
     """Let the user NAME log in by its certificate only: no password is the right one any more."""
     target.run("clear_password", name=name)
+    done("user {} has no password", name)
 
 
 @user.command(name="set-tags")
@@ -83,8 +95,23 @@ def clear_password(target: Target, name: str) -> None:
 @click.argument("name")
 @click.argument("tags", nargs=-1)
 def set_user_tags(target: Target, name: str, tags: tuple[str, ...]) -> None:
-    """Let the user NAME have these TAGS and no others."""
-    target.run("set_user_tags", name=name, tags=list(tags))
+    """Let the user NAME have these TAGS and no others.
+
+    Tags that mean something are administrator, monitoring, policymaker, management and impersonator.
+    """
+    _warn_of_unknown(tags)
+    answer = target.run("set_user_tags", name=name, tags=list(tags))
+    lost = [tag for tag in answer.get("tags_before", ()) if tag in TAGS and tag not in tags]
+    done("user {} has the tags: {}", name, ", ".join(tags) or "none")
+    if lost:
+        click.echo(f"leveret: warning: user {text(name)} had {', '.join(lost)}, and has not any more", err=True)
+
+
+def _warn_of_unknown(tags: Iterable[str]) -> None:
+    for tag in tags:
+        if tag not in TAGS:
+            known = f"the tags that mean something are {', '.join(TAGS)}"
+            click.echo(f"leveret: warning: the tag {text(tag)} means nothing here; {known}", err=True)
 
 
 @user.command(name="authenticate")
@@ -94,6 +121,7 @@ def set_user_tags(target: Target, name: str, tags: tuple[str, ...]) -> None:
 def authenticate_user(target: Target, name: str, password: str | None) -> None:
     """Try a user's password; exit code 1 when it is not the right one."""
     target.run("authenticate_user", name=name, password=_password(password))
+    done("the password of user {} is right", name)
 
 
 @user.command(name="permissions")
@@ -102,8 +130,6 @@ def authenticate_user(target: Target, name: str, password: str | None) -> None:
 @json_option
 def list_user_permissions(target: Target, name: str, as_json: bool) -> None:
     """List what the user NAME may do in each virtual host."""
-    from broker.cli.table_output import show_rows
-
     rows = target.run("list_user_permissions", name=name)
     show_rows(rows, ("vhost", "configure", "write", "read"), as_json)
 
@@ -127,6 +153,7 @@ def _limits(definition: str) -> dict[str, Any]:
 def set_user_limits(target: Target, name: str, definition: str) -> None:
     """Limit the user NAME; DEFINITION is JSON such as {"max-connections": 5, "max-channels": 100}."""
     target.run("set_user_limits", name=name, limits=_limits(definition))
+    done("limits of user {} are set", name)
 
 
 @user.command(name="clear-limits")
@@ -136,6 +163,7 @@ def set_user_limits(target: Target, name: str, definition: str) -> None:
 def clear_user_limits(target: Target, name: str, limits: tuple[str, ...]) -> None:
     """Lift these LIMITS of the user NAME, or all of them."""
     target.run("clear_user_limits", name=name, limits=list(limits))
+    done("limits of user {} are cleared", name)
 
 
 @user.command(name="limits")
@@ -146,7 +174,7 @@ def list_user_limits(target: Target, as_json: bool) -> None:
     _show_limits(target, "list_users", as_json)
 
 
-@click.group()
+@click.group(cls=Commands)
 def vhost() -> None:
     """Virtual hosts: add, delete, list, limits."""
 
@@ -157,12 +185,16 @@ def vhost() -> None:
 @click.option("--description", default="", help="What it is for.")
 @click.option("--tags", default="", metavar="TAG,...", help="Tags of your own.")
 @click.option(
-    "--default-queue-type", default="", metavar="TYPE", help="classic, quorum or stream: of queues that name none."
+    "--default-queue-type",
+    default="",
+    metavar="TYPE",
+    help="Type of queues declared without x-queue-type: classic (the default), quorum or stream.",
 )
 def add_vhost(target: Target, name: str, description: str, tags: str, default_queue_type: str) -> None:
     """Create the virtual host NAME."""
     named = [tag for tag in tags.split(",") if tag]
     target.run("add_vhost", name=name, description=description, tags=named, default_queue_type=default_queue_type)
+    done("virtual host {} is added", name)
 
 
 @vhost.command(name="set")
@@ -170,13 +202,18 @@ def add_vhost(target: Target, name: str, description: str, tags: str, default_qu
 @click.argument("name")
 @click.option("--description", help="What it is for.")
 @click.option("--tags", metavar="TAG,...", help="Tags of your own, in the place of those it has.")
-@click.option("--default-queue-type", metavar="TYPE", help="classic, quorum or stream: of queues that name none.")
+@click.option(
+    "--default-queue-type",
+    metavar="TYPE",
+    help="Type of queues declared without x-queue-type: classic (the default), quorum or stream.",
+)
 def update_vhost(
     target: Target, name: str, description: str | None, tags: str | None, default_queue_type: str | None
 ) -> None:
     """Describe the virtual host NAME anew; what is not named stays."""
     named = None if tags is None else [tag for tag in tags.split(",") if tag]
     target.run("update_vhost", name=name, description=description, tags=named, default_queue_type=default_queue_type)
+    done("virtual host {} is changed", name)
 
 
 @vhost.command(name="delete")
@@ -185,6 +222,7 @@ def update_vhost(
 def delete_vhost(target: Target, name: str) -> None:
     """Delete the virtual host NAME with everything in it; its connections are closed."""
     target.run("delete_vhost", name=name)
+    done("virtual host {} is deleted", name)
 
 
 @vhost.command(name="list")
@@ -202,6 +240,7 @@ def list_vhosts(target: Target, as_json: bool) -> None:
 def set_vhost_limits(target: Target, name: str, definition: str) -> None:
     """Limit the virtual host NAME; DEFINITION is JSON such as {"max-connections": 5, "max-queues": 100}."""
     target.run("set_vhost_limits", name=name, limits=_limits(definition))
+    done("limits of virtual host {} are set", name)
 
 
 @vhost.command(name="clear-limits")
@@ -211,6 +250,7 @@ def set_vhost_limits(target: Target, name: str, definition: str) -> None:
 def clear_vhost_limits(target: Target, name: str, limits: tuple[str, ...]) -> None:
     """Lift these LIMITS of the virtual host NAME, or all of them."""
     target.run("clear_vhost_limits", name=name, limits=list(limits))
+    done("limits of virtual host {} are cleared", name)
 
 
 @vhost.command(name="limits")
@@ -222,13 +262,11 @@ def list_vhost_limits(target: Target, as_json: bool) -> None:
 
 
 def _show_limits(target: Target, command: str, as_json: bool) -> None:
-    from broker.cli.table_output import show_rows
-
     rows = [row for row in target.run(command, columns=["name", "limits"]) if row["limits"]]
     show_rows(rows, ("name", "limits"), as_json)
 
 
-@click.group()
+@click.group(cls=Commands)
 def permission() -> None:
     """What users may configure, write and read in a virtual host."""
 
@@ -243,6 +281,7 @@ def permission() -> None:
 def set_permissions(target: Target, vhost: str, user: str, configure: str, write: str, read: str) -> None:
     """Let USER use names that match these regular expressions; the empty one matches none."""
     target.run("set_permissions", vhost=vhost, user=user, configure=configure, write=write, read=read)
+    done("permissions of user {} in virtual host {} are set", user, vhost)
 
 
 @permission.command(name="clear")
@@ -252,6 +291,7 @@ def set_permissions(target: Target, vhost: str, user: str, configure: str, write
 def clear_permissions(target: Target, vhost: str, user: str) -> None:
     """Keep USER out of the virtual host."""
     target.run("clear_permissions", vhost=vhost, user=user)
+    done("user {} has no permissions in virtual host {}", user, vhost)
 
 
 @permission.command(name="list")
@@ -263,7 +303,7 @@ def list_permissions(target: Target, vhost: str, as_json: bool) -> None:
     show(target, "permissions", (), vhost, as_json)
 
 
-@click.group(name="topic-permission")
+@click.group(cls=Commands, name="topic-permission")
 def topic_permission() -> None:
     """Which routing keys users may publish and bind with on a topic exchange."""
 
@@ -278,6 +318,7 @@ def topic_permission() -> None:
 def set_topic_permissions(target: Target, vhost: str, user: str, exchange: str, write: str, read: str) -> None:
     """Let USER use routing keys of EXCHANGE that match; {username} and {vhost} in an expression are filled in."""
     target.run("set_topic_permissions", vhost=vhost, user=user, exchange=exchange, write=write, read=read)
+    done("topic permissions of user {} on exchange {} are set", user, exchange)
 
 
 @topic_permission.command(name="clear")
@@ -288,6 +329,7 @@ def set_topic_permissions(target: Target, vhost: str, user: str, exchange: str, 
 def clear_topic_permissions(target: Target, vhost: str, user: str, exchange: str | None) -> None:
     """Lift what was set for USER on EXCHANGE, or on every exchange of the virtual host."""
     target.run("clear_topic_permissions", vhost=vhost, user=user, exchange=exchange)
+    done("topic permissions of user {} in virtual host {} are cleared", user, vhost)
 
 
 @topic_permission.command(name="list")

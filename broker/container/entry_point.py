@@ -152,7 +152,9 @@ def _serve(image: Image, arguments: Sequence[str]) -> int:
     # Imported last: a wrong setting is reported without loading the broker.
     from broker.server.serve import run
 
-    return run(image.config, lambda: _announce(image.plugins.started))
+    own = image.environment.variables.get("LEVERET_CONFIG")
+    files = [*([Path(own)] if own else []), *image.environment.conf_files]
+    return run(image.config, lambda: _announce(image.plugins.started), files)
 
 
 def _warn_of_other_data(image: Image) -> None:

@@ -85,7 +85,7 @@ ANYBODY = Account(User("", "", "", ()), Users(CacheEpoch()))
 
 def denied(user: str, reason: str) -> Problem:
     """A user may log in, and may not do this."""
-    log.warning("HTTP request: access denied: user '%s' - %s", user, reason)
+    log.warning("HTTP request: access denied: user '%s' - %s", user, reason, extra={"user": user})
     return Problem(401, "not_authorised", reason)
 
 
@@ -99,11 +99,13 @@ def account(registry: Registry, peer: Peer, authorization: str) -> Account:
             raise sasl.Malformed("an authorization of another scheme than Basic")
         login = sasl.basic(credentials.strip().encode("latin-1"))
     except sasl.Malformed as error:
-        log.warning("HTTP request of %s: %s", peer, error)
+        log.warning("HTTP request of %s: %s", peer, error, extra={"connection": str(peer)})
         raise Problem(400) from None
     refused = authenticate.refusal(registry, peer, login, HTTP)
     if refused is not None:
-        log.warning("HTTP request of %s: login refused: user '%s' - %s", peer, login.user, refused.reason)
+        words = "HTTP request of %s: login refused: user '%s' - %s"
+        fields = {"connection": str(peer), "user": login.user}
+        log.warning(words, peer, login.user, refused.reason, extra=fields)
         raise _refused(refused)
     return Account(registry.broker.users.by_name[login.user], registry.broker.users)
 

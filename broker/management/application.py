@@ -9,6 +9,7 @@ without credentials is answered without them here too, and nothing else is.
 from __future__ import annotations
 
 import logging
+from collections.abc import Set
 from urllib.parse import urlsplit
 
 import trio
@@ -32,12 +33,11 @@ from broker.wire.constants import ReplyCode
 log = logging.getLogger("leveret.http")
 
 CHANGES = frozenset({"PUT", "POST", "DELETE", "PATCH"})
-JSON_RANGES = frozenset({"*/*", "application/*", "application/json"})
 
 
 def application(api: Management) -> ASGIApp:
     """The API and the web page."""
-    routes: list[Route | Mount] = [Route(each.path, Endpoint(api, each)) for each in RESOURCES]
+    routes: list[Route | Mount] = [Route(each.pattern, Endpoint(api, each)) for each in RESOURCES]
     routes.append(Mount("/", WebPage(unknown_route)))
     app: ASGIApp = with_prefix(api.settings.path_prefix, Router(routes, redirect_slashes=False, default=unknown_route))
     if api.settings.cors_origins:
@@ -87,7 +87,7 @@ class Endpoint:
         operation = self._resource.operations.get("GET" if method == "HEAD" else method)
         if operation is None:
             raise Problem(405, headers={"allow": self._resource.allow})
-        if not takes_json(request):
+        if not takes(request, self._resource.ranges):
             raise Problem(406)
         if method in CHANGES:
             self._assert_same_site(request)
@@ -136,10 +136,10 @@ def authorization_of(request: Request, *, in_query: bool = False) -> str:
     return given[0] if given else ""
 
 
-def takes_json(request: Request) -> bool:
-    """The client takes JSON by its header Accept."""
-    ranges = [part.partition(";q=")[0].strip() for part in request.headers.get("accept", "*/*").split(",")]
-    return not JSON_RANGES.isdisjoint(ranges)
+def takes(request: Request, ranges: Set[str]) -> bool:
+    """The client takes one of these types of content by its header Accept."""
+    given = [part.partition(";q=")[0].strip() for part in request.headers.get("accept", "*/*").split(",")]
+    return not ranges.isdisjoint(given)
 
 
 def problem_of(refused: Refused) -> Problem:

@@ -105,7 +105,7 @@ class Call:
 
     async def fields(self) -> Fields:
         """The request's body, an object. Raises Problem 400, 408 or 413."""
-        return Fields(json_object(await self.api.bodies.read(self.request)))
+        return Fields(await json_object(await self.api.bodies.read(self.request)))
 
     def list_query(self, *, paged: bool = False) -> ListQuery:
         """What is asked of a list. Raises Problem 400.

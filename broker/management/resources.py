@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import re
+from collections.abc import Awaitable, Callable, Mapping, Set
 from typing import NamedTuple
 
+from starlette.convertors import StringConvertor, register_url_convertor
 from starlette.responses import Response
 
 from broker.management.access import Tag
@@ -13,6 +15,19 @@ from broker.management.call import Call
 Handler = Callable[[Call], Awaitable[Response]]
 ORDER = ("HEAD", "GET", "PUT", "DELETE", "POST", "OPTIONS")
 """In which methods are listed in the header Allow."""
+JSON_RANGES = frozenset({"*/*", "application/*", "application/json"})
+TEXT_RANGES = frozenset({"*/*", "text/*", "text/plain"})
+EXCHANGE = re.compile(r"\{(exchange|source)\}(?=/)")
+"""The name of an exchange in a path that goes on behind it."""
+
+
+class NameOrNothing(StringConvertor):
+    """A part of a path that may be empty."""
+
+    regex = "[^/]*"
+
+
+register_url_convertor("name_or_nothing", NameOrNothing())
 
 
 class Operation(NamedTuple):
@@ -27,7 +42,7 @@ class Resource(NamedTuple):
 
     With `in_vhost` the path has a virtual host that the user has to see, or to have a permission in for anything but
     reading. What an administrator changes as a `setting` needs no permission there. With `query_credentials` a link
-    may carry the credentials in its query: `?auth=`.
+    may carry the credentials in its query: `?auth=`. `ranges` are those of the header Accept that answers suit.
     """
 
     path: str
@@ -35,6 +50,12 @@ class Resource(NamedTuple):
     in_vhost: bool
     setting: bool
     query_credentials: bool
+    ranges: Set[str]
+
+    @property
+    def pattern(self) -> str:
+        """The path for the router. An exchange without a name, `/e//q/`, is the default exchange, as in RabbitMQ."""
+        return EXCHANGE.sub(r"{\1:name_or_nothing}", self.path)
 
     @property
     def allow(self) -> str:
@@ -49,8 +70,9 @@ def resource(
     in_vhost: bool = False,
     setting: bool = False,
     query_credentials: bool = False,
+    ranges: Set[str] = JSON_RANGES,
     **operations: tuple[Tag | None, Handler],
 ) -> Resource:
     """A row of a table of routes: `resource("/api/whoami", GET=(Tag.ANY, whoami))`."""
     by_method = {method: Operation(*operation) for method, operation in operations.items()}
-    return Resource(path, by_method, in_vhost, setting, query_credentials)
+    return Resource(path, by_method, in_vhost, setting, query_credentials, ranges)

@@ -23,7 +23,8 @@ from broker.admin.administration import Administration
 from broker.admin.command_arguments import invalid
 from broker.admin.command_table import LISTINGS, carry_out, rows_of
 from broker.admin.listing import Row
-from broker.admin.protocol import SOCKET_NAME, AdministrationError, socket_path
+from broker.admin.protocol import SOCKET_NAME, AdministrationError, ValidationFailed, socket_path
+from broker.admin.short_steps import in_steps
 from broker.server.net.listeners import ListenError
 
 log = logging.getLogger("leveret.administration")
@@ -31,7 +32,7 @@ log = logging.getLogger("leveret.administration")
 REQUEST_BYTES_MAX = 64 << 20
 RECEIVE_BYTES = 64 << 10
 PART_BYTES = 32 << 10
-"""How much of a listing is worked out before clients have their turn: a millisecond or two."""
+"""How much of a listing is sent at once."""
 BACKLOG = 16
 
 
@@ -110,10 +111,10 @@ async def _carry_out(administration: Administration, line: bytes, stream: trio.S
 
 
 async def _list(stream: trio.SocketStream, rows: Iterator[Row]) -> None:
-    """Send rows, so many at a time that clients do not wait long for their turn, and no more than the caller takes."""
+    """Send rows, made in short steps, so many at a time, and no more than the caller takes."""
     part: list[str] = []
     size = 0
-    for row in rows:
+    async for row in in_steps(rows):
         part.append(json.dumps(row))
         size += len(part[-1])
         if size > PART_BYTES:
@@ -127,7 +128,8 @@ async def _say(stream: trio.SocketStream, answer: dict[str, Any]) -> None:
 
 
 def _refusal(error: AdministrationError) -> dict[str, Any]:
-    return {"error": {"kind": error.kind, "message": str(error)}}
+    problems = {"problems": error.problems} if isinstance(error, ValidationFailed) else {}
+    return {"error": {"kind": error.kind, "message": str(error), **problems}}
 
 
 class Lines:

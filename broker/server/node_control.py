@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from broker import logs
 from broker.config import Config
 from broker.server import resource_alarms
 from broker.server.net.tls_context import Security
@@ -92,6 +93,10 @@ class NodeControl:
     def log_level(self, level: str) -> None:
         """Log from this level on."""
         logging.getLogger().setLevel(logging.CRITICAL + 1 if level == "none" else level.upper())
+
+    def log_form(self, form: str) -> None:
+        """Write the log as `text` or as `json`."""
+        logs.set_form(form)
 
     def log_files(self) -> list[str]:
         """Where the log goes."""

@@ -9,7 +9,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import trio
@@ -24,7 +24,14 @@ Addresses = list[tuple[str, int]]
 class Readiness:
     """What hears how the broker is. `also` is called when all of it is ready."""
 
-    def __init__(self, environ: Mapping[str, str], also: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self,
+        environ: Mapping[str, str],
+        also: Callable[[], None] | None = None,
+        settings_files: Sequence[Path] = (),
+    ) -> None:
+        self.settings_files = settings_files
+        """Where the settings were read from."""
         address = environ.get("NOTIFY_SOCKET", "")
         self._address = f"\0{address[1:]}" if address.startswith("@") else address
         self._watchdog_seconds = _watchdog_seconds(environ) if address else 0.0

@@ -198,7 +198,9 @@ def _understood(row: PolicyRow) -> bool:
     try:
         checked(row.name, row.pattern, row.apply_to, json.loads(row.definition), row.priority, operator=row.operator)
     except AdministrationError as error:
-        log.error("policy '%s' of vhost '%s' is not applied: %s", row.name, row.vhost, error)
+        log.error(
+            "policy '%s' of vhost '%s' is not applied: %s", row.name, row.vhost, error, extra={"vhost": row.vhost}
+        )
         return False
     return True
 

@@ -72,15 +72,6 @@ def raise_open_files_limit() -> int:
     return soft
 
 
-def open_files() -> dict[str, int]:
-    """How many files are open, sockets among them, and how many may be; -1 where none tells."""
-    try:
-        used = sum(1 for _ in Path("/proc/self/fd").iterdir())
-    except OSError:
-        used = -1
-    return {"used": used, "limit": resource.getrlimit(resource.RLIMIT_NOFILE)[0]}
-
-
 def memory_limit(config: Config) -> int:
     """From how many bytes of anonymous memory on publishers have to wait."""
     if config.memory.high_watermark_bytes:

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
@@ -30,7 +30,9 @@ from broker import __version__, logs
 from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
+from broker.admin.node import process_facts
 from broker.admin.protocol import AdministrationError
+from broker.admin.short_steps import PAUSES, Pauses
 from broker.config import Address, Config, ConfigError, Defaults
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.future import Future
@@ -51,6 +53,7 @@ from broker.server.pulse import Pulse
 from broker.server.readiness import Readiness, url
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
+from broker.server.start_line import log_started
 from broker.server.store_copies import StoreCopies
 from broker.session.consumer_timeout import Overdue
 from broker.session.login.certificate_names import Naming
@@ -122,6 +125,7 @@ class Server:
             on_reclaimed=self.copies.reclaimed,
         )
         self.committer = self.engine.committer
+        PAUSES.set(Pauses(lambda: self.committer.busy))
         self.pulse = Pulse(broker.statistics.measurements, stores.messages.io.recent, self.committer.waits)
         self.transports: dict[Transport, None] = {}
         self.control = NodeControl(config, self.registry, self.resources, self.listening)
@@ -142,7 +146,8 @@ class Server:
         self.started = time.time()
         broker.alarms.observe(self._unblock)
         reserved = DESCRIPTORS_RESERVED + _descriptors_of_http(config)
-        self._sockets_max = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - reserved)
+        self.sockets_max = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - reserved)
+        """How many connections there are descriptors for."""
         self._full = False
         self._settings = TransportSettings(config.limits.handshake_timeout_seconds)
 
@@ -165,7 +170,7 @@ class Server:
 
     def has_capacity(self) -> bool:
         """There may be one more connection, and the broker still has descriptors for itself and its operator."""
-        full = len(self.transports) >= self._sockets_max
+        full = len(self.transports) >= self.sockets_max
         if full and not self._full:
             log.error("connection limit reached (%d, from the open-files limit); not accepting", len(self.transports))
         self._full = full
@@ -182,11 +187,10 @@ class Server:
     def _drop_handshaking(self, part: float = 1.0) -> None:
         """Close connections still in the handshake, the oldest first, where there are more than `handshakes_max`."""
         handshaking = self.registry.handshaking
-        while len(handshaking) > min(self.config.limits.handshakes_max, self._sockets_max // 2) * part:
+        while len(handshaking) > min(self.config.limits.handshakes_max, self.sockets_max // 2) * part:
             oldest = next(iter(handshaking))
-            log.warning(
-                "closing connection %s: too many connections in the handshake (limits.handshakes_max)", oldest.peer
-            )
+            text = "closing connection %s: too many connections in the handshake (limits.handshakes_max)"
+            log.warning(text, oldest.peer, extra=oldest.log_fields())
             handshaking.pop(oldest)()
 
     def accept(self, sock: socket.socket, peer: Peer) -> None:
@@ -209,7 +213,8 @@ class Server:
         except BrokenInvariant:
             raise
         except Exception:
-            log.exception("error on connection %s", transport.connection.peer)
+            connection = transport.connection
+            log.exception("error on connection %s", connection.peer, extra=connection.log_fields())
         finally:
             self.transports.pop(transport, None)
             self._maybe_empty()
@@ -238,7 +243,7 @@ class Server:
 
     def status(self) -> dict[str, Any]:
         """What this broker is and how it does. Sizes are bytes, times seconds."""
-        directory, alarms = self.config.server.directory, self.broker.alarms
+        directory, alarms, files = self.config.server.directory, self.broker.alarms, process_facts.open_files()
         self.pulse.gather()
         return {
             "version": __version__,
@@ -252,8 +257,8 @@ class Server:
             "http_listeners": [f"{host}:{port}" for host, port in self.http_addresses],
             "https_listeners": [f"{host}:{port}" for host, port in self.https_addresses],
             "metrics_listeners": [f"{host}:{port}" for host, port in self.metrics_addresses],
-            "sockets": {"used": len(self.transports), "limit": self._sockets_max},
-            "file_descriptors": resource_alarms.open_files(),
+            "sockets": {"used": len(self.transports), "limit": self.sockets_max},
+            "file_descriptors": {"used": -1 if files is None else files, "limit": process_facts.open_files_limit()},
             "log_files": self.control.log_files(),
             "cluster_name": self.registry.cluster_name,
             "boot": self.broker.boot,
@@ -284,8 +289,9 @@ class Server:
             self.engine.end_turn()
 
 
-def run(config: Config, on_ready: Callable[[], None] | None = None) -> int:
-    """Run the broker until a signal to stop; the process's exit code. `on_ready` is called when all is open.
+def run(config: Config, on_ready: Callable[[], None] | None = None, settings_files: Sequence[Path] = ()) -> int:
+    """Run the broker until a signal to stop; the process's exit code. `on_ready` is called when all is open, the log
+    names the files that the settings were read from.
 
     Raises StoreError and ListenError for what keeps it from starting.
     """
@@ -293,7 +299,7 @@ def run(config: Config, on_ready: Callable[[], None] | None = None) -> int:
     gc.set_threshold(*COLLECT_AFTER)
     sys.setswitchinterval(SWITCH_SECONDS)
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # a log that is rotated during the start ends nothing
-    return trio.run(_serve, config, Readiness(os.environ, on_ready))
+    return trio.run(_serve, config, Readiness(os.environ, on_ready, settings_files))
 
 
 async def _serve(config: Config, readiness: Readiness) -> int:
@@ -337,6 +343,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
     finally:
         for listener in bound.all:
             listener.close()
+    log.info("stopped")
     return 0
 
 
@@ -433,6 +440,7 @@ async def _run(
         with admin_socket.listening(config.server.directory) as operators:
             clients.start_soon(admin_socket.serve, server.administration, operators)
             server.listen(bound)
+            log_started(readiness.settings_files, config, server.broker, server.resources, server.sockets_max)
             readiness.accepting(server.addresses, server.tls_addresses, config.server.directory)
             clients.start_soon(_open_http, server, bound, readiness)
             clients.start_soon(readiness.feed_watchdog)

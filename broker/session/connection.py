@@ -95,6 +95,10 @@ class Connection:
         self._capabilities: frozenset[str] = frozenset()
         registry.connections[self] = None
 
+    def log_fields(self, **more: object) -> dict[str, object]:
+        """What a log line about this connection says for programs, as its `extra`."""
+        return {"connection": str(self.peer), "user": self.user, "vhost": self.vhost_name, **more}
+
     # Errors
 
     def guard(self, channel: Channel, key: int, action: Action) -> None:
@@ -108,7 +112,8 @@ class Connection:
         except ConnectionException as error:
             self.fail(error, self.handling)
         except Exception:
-            log.exception("error on connection %s, channel %d", self.peer, channel.number)
+            fields = self.log_fields(channel=channel.number)
+            log.exception("error on connection %s, channel %d", self.peer, channel.number, extra=fields)
             self.fail(ConnectionException(ReplyCode.INTERNAL_ERROR, ""), self.handling)
 
     def send(self, method: Method) -> None:
@@ -175,6 +180,11 @@ class Connection:
 
     # State
 
+    @property
+    def parting(self) -> bool:
+        """One side has said that it ends, and the log why: what becomes of the socket is no news."""
+        return self.ended or self.phase is Phase.CLOSING
+
     def opened(self, client_properties: Table) -> None:
         """Remember what the client said of itself."""
         self.client_properties = client_properties
@@ -190,7 +200,7 @@ class Connection:
         """End the connection with an error; `failing` is the key of the method at fault where the error names none."""
         if self.phase is Phase.CLOSING or self.ended:
             return
-        log.warning("closing connection %s: %s", self.peer, error)
+        log.warning("closing connection %s: %s", self.peer, error, extra=self.log_fields(code=int(error.code)))
         if self.phase not in CAN_SAY_CLOSE:
             self.refuse(str(error))
             return
@@ -205,7 +215,7 @@ class Connection:
 
         The reason is for the log.
         """
-        log.warning("closing connection %s: %s", self.peer, reason)
+        log.warning("closing connection %s: %s", self.peer, reason, extra=self.log_fields())
         waiting = self.phase in (Phase.START, Phase.TUNE)
         self.release()
         self.end(SILENT_SECONDS + longer if waiting else 0.0)
@@ -213,6 +223,8 @@ class Connection:
     def force_close(self, text: str) -> None:
         """Send the client away: 320 CONNECTION_FORCED."""
         if self.phase is Phase.OPEN:
+            fields = self.log_fields(code=int(ReplyCode.CONNECTION_FORCED))
+            log.info("closing connection %s: CONNECTION_FORCED - %s", self.peer, text, extra=fields)
             self._say_close(ReplyCode.CONNECTION_FORCED, reply_text(ReplyCode.CONNECTION_FORCED, text), 0)
         elif self.phase is not Phase.CLOSING:
             self.end()

@@ -16,13 +16,14 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from broker.entities.arguments.queue_arguments import consumer_timeout
-from broker.entities.messages.message import Entry
+from broker.entities.messages.message import Entry, Holder, Receiver
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 
 if TYPE_CHECKING:
     from broker.session.channel.channel import Channel
     from broker.session.registry import Registry
+    from broker.session.session_settings import SessionSettings
 
 log = logging.getLogger("leveret.channel")
 
@@ -32,6 +33,18 @@ Marks = deque[tuple[int, int]]
 """The last tag given out and when that was seen, rising. A time-out of half an hour keeps sixty of them."""
 
 
+def milliseconds(settings: SessionSettings) -> int:
+    """What the settings say of consumers that say nothing themselves; 0: for ever."""
+    return int(settings.consumer_timeout * 1000)
+
+
+def timeout_of(consumer: Receiver | None, queue: Holder, default: int) -> int:
+    """How many milliseconds a delivery may be outstanding; 0: for ever. The consumer is None for a `basic.get`."""
+    said = [] if consumer is None else [consumer_timeout(consumer.arguments)]
+    said.append(queue.consumer_timeout)
+    return next((timeout for timeout in said if timeout is not None), default)
+
+
 class Overdue:
     """Looks after the outstanding deliveries of all connections."""
 
@@ -39,7 +52,7 @@ class Overdue:
         self._registry = registry
         self._timers = registry.broker.timers
         self._now = registry.broker.clock.now
-        self._default = int(registry.settings.consumer_timeout * 1000)
+        self._default = milliseconds(registry.settings)
         self._interval = max(1, min(LOOK_MILLISECONDS, self._default // 2 or LOOK_MILLISECONDS))
         self._marks: dict[Channel, Marks] = {}
 
@@ -66,15 +79,14 @@ class Overdue:
             marks.append((channel.deliveries.last, now))
 
     def _timeout(self, entry: Entry) -> int:
-        """How many milliseconds a delivery may be outstanding; 0: for ever."""
-        said = [] if entry.consumer is None else [consumer_timeout(entry.consumer.arguments)]
-        said.append(entry.queue.consumer_timeout)
-        return next((timeout for timeout in said if timeout is not None), self._default)
+        return timeout_of(entry.consumer, entry.queue, self._default)
 
 
 def _close(channel: Channel, entry: Entry, timeout: int) -> None:
     peer, queue = channel.connection.peer, entry.queue.name
-    log.warning("a delivery from queue '%s' was not acknowledged: connection %s, %d ms", queue, peer, timeout)
+    fields = {"connection": str(peer), "channel": channel.number, "queue": queue}
+    words = "a delivery from queue '%s' was not acknowledged: connection %s, %d ms"
+    log.warning(words, queue, peer, timeout, extra=fields)
     text = (
         f"delivery acknowledgement on channel {channel.number} timed out. Timeout value used: {timeout} ms. "
         "This timeout value can be configured, see consumers doc guide to learn more"

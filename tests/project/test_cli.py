@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import io
 import json
 import os
+import pwd
+import shlex
 import socket
 import stat
 import subprocess
@@ -18,13 +21,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
 
+import click
 import pytest
 
 from broker.admin.protocol import AdministrationError, NotRunning, ask, socket_path
 from broker.cli.list_command import LISTINGS
-from broker.cli.main import LINKS, VERBS, leveret, main
+from broker.cli.main import leveret, main
+from broker.cli.messages.tail_command import FIREHOSE
 from broker.cli.table_output import text
+from broker.cli.usage.examples import EXAMPLES
+from broker.cli.usage.suggestions import COMMANDS
+from broker.cli.usage.verb_table import LINKS, VERBS
 from broker.config import ConfigError
+from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
 from leveret import use_packages
 from leveret.extras import how_to_install
@@ -42,14 +51,22 @@ class Outcome(NamedTuple):
 Run = Callable[..., Outcome]
 
 
+class Terminal(io.TextIOWrapper):
+    """Standard input, typed by a person."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Run:
     """Run `leveret` with arguments, for the data directory `tmp_path`."""
     monkeypatch.setenv("LEVERET_DATA_DIR", str(tmp_path))
 
-    def run(*arguments: str, stdin: str = "") -> Outcome:
+    def run(*arguments: str, stdin: str = "", terminal: bool = False) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["leveret", *arguments])
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+        file = Terminal if terminal else io.TextIOWrapper
+        monkeypatch.setattr(sys, "stdin", file(io.BytesIO(stdin.encode())))
         with pytest.raises(SystemExit) as ended:
             main()
         out, err = capsys.readouterr()
@@ -108,10 +125,10 @@ POLICY = {"vhost": "v", "name": "p", "pattern": "^q", "definition": {"a": 5}, "p
 PLAIN = {"vhost": "/", "name": "o", "pattern": ".", "definition": {"a": 5}, "priority": 0, "apply_to": "all"}
 ASKED = [
     asks("user add ann secret", "add_user", name="ann", password="secret", tags=[]),
-    asks("user add ann secret --tags a,b", "add_user", name="ann", password="secret", tags=["a", "b"]),
+    asks("user add ann s --tags management", "add_user", name="ann", password="s", tags=["management"]),
     asks("user delete ann", "delete_user", name="ann"),
     asks("user change-password ann new", "change_password", name="ann", password="new"),
-    asks("user set-tags ann a b", "set_user_tags", name="ann", tags=["a", "b"]),
+    asks("user set-tags ann monitoring", "set_user_tags", name="ann", tags=["monitoring"]),
     asks("user set-tags ann", "set_user_tags", name="ann", tags=[]),
     asks("user authenticate ann secret", "authenticate_user", name="ann", password="secret"),
     asks("user clear-limits ann max-channels", "clear_user_limits", name="ann", limits=["max-channels"]),
@@ -146,6 +163,8 @@ ASKED = [
     asks("set-memory-high-watermark 2GB", "set_vm_memory_high_watermark", bytes=2_000_000_000),
     asks("set-disk-free-limit 1GiB", "set_disk_free_limit", bytes=1 << 30),
     asks("set-disk-free-limit --relative 1.5", "set_disk_free_limit", mem_relative=1.5),
+    asks("set-log-level debug", "set_log_level", level="debug"),
+    asks("set-log-form json", "set_log_form", form="json"),
     asks("purge-queue -p v q", "purge_queue", vhost="v", name="q"),
     asks("trace on -p v", "trace_on", vhost="v"),
     asks("trace off", "trace_off", vhost="/"),
@@ -170,7 +189,9 @@ ASKED_FOR_ROWS = [
     asks_rows("operator-policy list", "operator-policies", vhost="/"),
     asks("user permissions ann", "list_user_permissions", name="ann"),
     *(asks_rows(f"list {kind}", kind, **({"vhost": None} if it.in_vhost else {})) for kind, it in LISTINGS.items()),
-    asks_rows("list queues -p v", "queues", vhost="v"),
+    asks_rows("list queue -p v", "queues", vhost="v"),
+    asks_rows("list operator_policy", "operator-policies", vhost=None),
+    asks_rows("users list", "users"),
     asks("list queues name -p v", "list_queues", vhost="v", columns=["name"]),
 ]
 
@@ -179,10 +200,10 @@ ASKED_FOR_ROWS = [
 def test_a_verb_asks_the_running_broker(
     run: Run, peer: Peer, line: str, command: str, arguments: dict[str, object]
 ) -> None:
-    if (line, command, arguments) in ASKED_FOR_ROWS:
-        peer.answers([])
+    """And says in one line that it is done; of rows, here, only the heading."""
+    peer.answers([] if (line, command, arguments) in ASKED_FOR_ROWS else {"messages": 1})
     outcome = run(*line.split())
-    assert (outcome.code, outcome.err) == (0, "")
+    assert (outcome.code, outcome.out.count("\n"), outcome.err) == (0, 1, "")
     assert peer.requests == [{"command": command, "arguments": arguments}]
 
 
@@ -190,6 +211,23 @@ def test_a_verb_asks_the_running_broker(
 def test_a_password_may_come_from_standard_input(run: Run, peer: Peer, given: tuple[str, ...]) -> None:
     run("user", "add", "ann", *given, stdin="secret \n")
     assert peer.requests[0]["arguments"]["password"] == "secret "
+
+
+def test_a_new_password_is_typed_twice_on_a_terminal(run: Run, peer: Peer, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter(["secret", "typo", "secret", "secret"])
+    monkeypatch.setattr("getpass.getpass", lambda *_, **__: next(typed))
+    run("user", "add", "ann", terminal=True)
+    assert peer.requests[0]["arguments"]["password"] == "secret"
+    assert next(typed, None) is None
+
+
+def test_tags_that_mean_nothing_and_tags_that_are_lost_are_named(run: Run, peer: Peer) -> None:
+    peer.answers({"tags_before": ["administrator", "mine"]})
+    unknown, lost = run("user", "set-tags", "guest", "admin", "management").err.splitlines()
+    assert unknown.startswith(
+        "leveret: warning: the tag admin means nothing here; the tags that mean something are admini"
+    )
+    assert lost == "leveret: warning: user guest had administrator, and has not any more"
 
 
 QUEUES = [
@@ -314,8 +352,58 @@ def test_the_brokers_refusal_is_one_line(run: Run, peer: Peer) -> None:
 
 @pytest.mark.parametrize("line", ["ping", "status", "list connections", "close-connection c", "trace on"])
 def test_what_needs_a_running_broker_says_so(run: Run, tmp_path: Path, line: str) -> None:
-    message = f"leveret: error: {tmp_path}: no broker is running on this data directory\n"
+    cure = "start one with `leveret serve`, or name another directory with --data-dir or LEVERET_DATA_DIR"
+    message = f"leveret: error: no broker is running on the data directory {tmp_path}: {cure}\n"
     assert run(*line.split()) == (1, "", message)
+
+
+@pytest.mark.parametrize("line", ["--data-dir {} {}", "{1} --data-dir {0}", "--data-dir x {1} --data-dir {0}"])
+@pytest.mark.parametrize("verb", ["ping", "user delete ann", "rabbitmqctl ping"])
+def test_the_data_directory_is_named_before_or_behind_the_command(
+    run: Run, peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, verb: str
+) -> None:
+    """What comes last counts, and both before the environment."""
+    monkeypatch.setenv("LEVERET_DATA_DIR", "x")
+    assert run(*line.format(tmp_path, verb).split()).code == 0
+    assert len(peer.requests) == 1
+
+
+@pytest.mark.parametrize("place", ["leveret-data", "var/lib/leveret", "var/lib/rabbitmq/leveret"])
+def test_where_none_is_named_the_running_broker_is_found(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    """In the usual places, although there is another data directory in one of them."""
+    monkeypatch.setenv("LEVERET_ROOT", str(tmp_path))
+    monkeypatch.delenv("LEVERET_DATA_DIR")
+    monkeypatch.chdir(tmp_path)
+    assert f"the data directory {tmp_path}/leveret-data: start one" in run("ping").err
+    for directory in ("var/lib/leveret", place):
+        (tmp_path / directory).mkdir(parents=True, exist_ok=True)
+    with closing(Peer(tmp_path / place)), (tmp_path / place / "broker.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert run("ping") == (0, "pong\n", "")
+
+
+def test_another_users_data_directory_is_named_with_its_user(run: Run, tmp_path: Path) -> None:
+    directory = tmp_path / "closed" / "data"
+    directory.mkdir(parents=True)
+    owner = pwd.getpwuid(os.geteuid()).pw_name
+    directory.parent.chmod(0)
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.seteuid(65534)
+    try:
+        outcome = run("ping", "--data-dir", str(directory))
+    finally:
+        if is_root:
+            os.seteuid(0)
+        directory.parent.chmod(0o700)
+    said = "the data directory {} is for the user {owner} alone: run this as that user (sudo -u {owner} "
+    assert (outcome.code, said.format(directory, owner=owner) in outcome.err) == (1, True)
+    if is_root:  # which could write there, and would leave files of its own
+        os.chown(directory, 65534, 65534)
+        outcome = run("user", "list", "--data-dir", str(directory))
+        assert (outcome.code, said.format(directory, owner=pwd.getpwuid(65534).pw_name) in outcome.err) == (1, True)
 
 
 @pytest.mark.parametrize("answer", [b"", b'{"ok": 1'])
@@ -367,6 +455,54 @@ def test_expected_errors_are_one_line_and_a_bug_is_not_hidden(
 @pytest.mark.parametrize("arguments", [["nonsense"], ["user"], ["list", "dogs"], ["serve", "--port", "1"], []])
 def test_wrong_usage_ends_with_2(run: Run, arguments: list[str]) -> None:
     assert run(*arguments).code == 2
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("list_queues", "did you mean `leveret list queues`? RabbitMQ's own is `leveret rabbitmqctl list_queues`"),
+        ("add_user", "did you mean `leveret user add`?"),
+        ("version", "did you mean `leveret --version`?"),
+        ("sync_queue", "RabbitMQ's own is `leveret rabbitmqctl sync_queue`"),
+        ("queue", "did you mean `leveret list queues`?"),
+        ("statsu", "did you mean `leveret status`?"),
+        ("xyzzy", "`leveret --help` lists all"),
+        ("serve --port 1", "did you mean --listen?"),
+        ("list queues --format json", "did you mean --json?"),
+        ("ping --port 1", "--help lists all"),
+    ],
+)
+def test_what_was_meant_is_suggested(run: Run, line: str, hint: str) -> None:
+    code, _, err = run(*line.split())
+    assert (code, err.startswith("Usage: "), f": {hint}" in err.splitlines()[-1]) == (2, True, True)
+
+
+def test_what_rabbitmqs_verbs_are_called_here_is_there() -> None:
+    options, lists = {"--version", "--help"}, {f"list {kind}" for kind in LISTINGS}
+    assert set(COMMANDS.values()) <= EXAMPLES.keys() | options | lists
+
+
+def commands() -> Iterator[tuple[tuple[str, ...], click.Command]]:
+    """Every command but RabbitMQ's, by its words."""
+    with click.Context(leveret) as ctx:
+        for name in VERBS.keys() - LINKS:
+            command = leveret.get_command(ctx, name)
+            if isinstance(command, click.Group):
+                yield from (((name, each), command.get_command(ctx, each)) for each in command.list_commands(ctx))
+            else:
+                yield (name,), command
+
+
+def test_every_command_has_an_example_that_its_command_line_takes(run: Run) -> None:
+    found = dict(commands())
+    assert {" ".join(path) for path in found} == EXAMPLES.keys()
+    for path, command in found.items():
+        example = EXAMPLES[" ".join(path)]
+        assert run(*path, "--help").out.endswith(f"  Example: leveret {example}\n")
+        words = shlex.split(example.partition(" > ")[0])
+        assert tuple(words[: len(path)]) == path
+        with command.make_context(path[-1], words[len(path) :]):
+            pass
 
 
 def test_every_verb_explains_itself(run: Run) -> None:
@@ -423,3 +559,54 @@ def test_a_hint_is_a_command_for_this_environment(
         pip.__spec__ = ModuleSpec("pip", None)
     monkeypatch.setitem(sys.modules, "pip", pip)
     assert how_to_install("x") == f"{command.format(python=sys.executable)} install 'leveret[x]'"
+
+
+# Messages, of a running broker
+
+
+def test_messages_are_published_and_read(run: Run, fresh_broker: BrokerProcess) -> None:
+    def leveret(line: str, stdin: str = "") -> Outcome:
+        return run(*line.split(), "--data-dir", str(fresh_broker.data_dir), stdin=stdin)
+
+    unrouted = "leveret: error: no queue takes the key 'q' of the default exchange: NO_ROUTE\n"
+    assert leveret("publish q hello") == (1, "", unrouted)
+    done = leveret("publish q hello --declare --header n=5 --property type=t")
+    assert (done.code, done.out.startswith("1 message to queue q, confirmed in ")) == (0, True)
+    assert leveret("publish q --lines", "a\nb\n").out.startswith("2 messages to queue q, ")
+    leveret("publish q -", "whole\ninput")
+    (kept,) = leveret("get q --keep --json").out.splitlines()
+    assert json.loads(kept) == {
+        "exchange": "",
+        "routing_key": "q",
+        "redelivered": False,
+        "properties": {"headers": {"n": 5}, "delivery_mode": 2, "type": "t"},
+        "payload": "hello",
+        "payload_encoding": "string",
+    }
+    assert leveret("get q --count 2") == (0, "hello\na\n", "")
+    assert leveret("consume q --count 2") == (0, "b\nwhole\ninput\n", "")
+    assert leveret("get q") == (1, "", "leveret: error: queue 'q' is empty\n")
+    assert leveret("get other").err == "leveret: error: 404 NOT_FOUND - no queue 'other' in vhost '/'\n"
+    assert leveret("publish q x --property size=5").code == 2
+    assert "LEVERET_PASSWORD" in leveret("get q --user other").err
+    figures = json.loads(leveret("bench --seconds 0.3 --size 10 --json").out)
+    assert figures["published_per_second"] > 0
+    assert [row["name"] for row in fresh_broker.tell("list_queues", vhost="/")] == ["q"]
+    log = fresh_broker.log()
+    assert ("NOT_FOUND - no queue 'other' in vhost '/'" in log, "unexpectedly" in log) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [("tail amq.topic --key a.#", "amq.topic  a.b  hi"), ("tail", f"{FIREHOSE}  publish.amq.topic  hi")],
+)
+def test_messages_are_watched_as_they_are_published(
+    run: Run, fresh_broker: BrokerProcess, line: str, seen: str
+) -> None:
+    here = ["--data-dir", str(fresh_broker.data_dir)]
+    program = [sys.executable, "-m", "broker", *line.split(), "--count", "1", *here]
+    with subprocess.Popen(program, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+        assert watching.stderr is not None
+        assert watching.stderr.readline() == "watching; ^C ends it\n"
+        run("publish", "a.b", "hi", "--exchange", "amq.topic", *here)
+        assert watching.communicate(timeout=60) == (f"{seen}\n", "")

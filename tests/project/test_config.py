@@ -117,6 +117,14 @@ def test_the_command_line_shows_the_example() -> None:
     assert leveret("config", "show") == (0, EXAMPLE.read_text(), "")
 
 
+def test_the_environment_says_how_to_log(tmp_path: Path) -> None:
+    path = write(tmp_path, '[logs]\nlevel = "error"')
+    logs = load(path, {"LEVERET_LOG_LEVEL": "DEBUG", "LEVERET_LOG_FORM": "json"}).logs
+    assert (logs.level, logs.form) == ("debug", "json")
+    with pytest.raises(ConfigError, match='LEVERET_LOG_FORM: expected "json" or "text", got "xml"'):
+        load(path, {"LEVERET_LOG_FORM": "xml"})
+
+
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"none\.toml: cannot be read: No such file"):
         load(tmp_path / "none.toml", {})
@@ -166,7 +174,7 @@ def test_variables_of_the_environment_are_settings(variable: str, value: str, se
             "5672",
             "LEVERET_LISTEN: expected HOST:PORT or [IPV6]:PORT with a port between 0 and 65535, ",
         ),
-        ("LEVERET_LOG_FORM", "xml", 'LEVERET_LOG_FORM: expected "json" or "text", got xml'),
+        ("LEVERET_LOG_FORM", "xml", 'LEVERET_LOG_FORM: expected "json" or "text", got "xml"'),
     ],
 )
 def test_a_variable_that_does_not_fit_is_named(variable: str, value: str, said: str) -> None:

@@ -10,17 +10,26 @@ from pathlib import Path
 
 import msgspec
 
-from broker.cli.main import VERBS
+from broker.cli.usage.verb_table import VERBS
 from broker.config import Config
 from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
 
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").glob("*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "bench").glob("*.md"),
+        *(ROOT / "examples").glob("*.md"),
+    ]
+)
 DECISIONS = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.md"))
 
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]+\]\(([^)\s]+)\)")
-PACKAGES = "leveret|broker|storage|migrations|pipeline|leveret_spark|harness|bench|tests|tools|spec|docs|deploy"
+PACKAGES = (
+    "leveret|broker|storage|migrations|pipeline|leveret_spark|harness|bench|tests|tools|spec|docs|deploy|examples"
+)
 FILE = re.compile(rf"`((?:{PACKAGES})/[\w./-]+)`")
 HEADING = re.compile(r"^#+ +(.+)$", re.MULTILINE)
 FILE_ENDINGS = (".py", ".sqlite")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import sys
+from string import Formatter
 
 import pytest
 
-from broker.logs import LINE_CHARACTERS_MAX, TextFormatter
+from broker.admin.action_words import SUBJECTS, WORDS, in_words
+from broker.admin.command_table import CHANGES
+from broker.logs import LINE_CHARACTERS_MAX, JsonFormatter, TextFormatter
 
 
 @pytest.mark.parametrize(
@@ -26,3 +31,36 @@ def test_a_traceback_keeps_its_lines() -> None:
     record = logging.LogRecord("leveret", logging.ERROR, "", 0, "broken", (), None)
     record.exc_text = "one\ntwo"
     assert TextFormatter().format(record).endswith("[error] broken\none\ntwo")
+
+
+def test_a_line_for_programs_has_milliseconds_and_says_what_it_is_about() -> None:
+    record = logging.LogRecord("leveret.connection", logging.WARNING, "", 0, "closing %s", ("x\n" * 5000,), None)
+    record.created, record.msecs = 1_800_000_000.0, 7.9
+    record.__dict__ |= {"connection": "a -> b", "user": "ann", "vhost": "", "channel": 0, "code": 404, "other": 1}
+    line = JsonFormatter().format(record)
+    assert "\n" not in line
+    said = json.loads(line)
+    assert said.pop("message").startswith("closing x\nx\n")
+    assert said == {
+        "time": "2027-01-15T08:00:00.007Z",
+        "level": "warning",
+        "logger": "leveret.connection",
+        "connection": "a -> b",
+        "user": "ann",
+        "channel": 0,
+        "code": 404,
+    }
+    try:
+        raise ValueError("bug")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    assert json.loads(JsonFormatter().format(record))["exception"].endswith("ValueError: bug")
+
+
+def test_what_administrators_do_is_logged_in_words_and_without_passwords() -> None:
+    assert WORDS.keys() == CHANGES.keys()
+    used = {field for words in WORDS.values() for _, field, _, _ in Formatter().parse(words) if field}
+    assert used <= set(SUBJECTS)
+    given = {"name": "ann", "password": "secret", "tags": []}
+    assert in_words("add_user", given, "rmq-cli") == "user 'ann' is added, by the command line"
+    assert in_words("add_user", given, "admin") == "user 'ann' is added, by user 'admin'"

@@ -22,6 +22,7 @@ import trio
 
 KEPT = 12
 NOTED_SECONDS = 0.0005
+LONG_SECONDS = 0.001
 
 PARTS = (
     "broker.session.input.incoming_frames:IncomingFrames.receive",
@@ -53,6 +54,8 @@ class Watch(trio.abc.Instrument):
     def __init__(self) -> None:
         self.longest: list[tuple[float, str, dict[str, float]]] = []
         self.lengths: Counter[int] = Counter()
+        self.tasks: dict[str, tuple[float, int]] = {}
+        """Of each task: milliseconds of its longest turn, and how many turns took one or more."""
         self._parts: Counter[str] = Counter()
         self._within: list[float] = []
         self._began = 0.0
@@ -67,10 +70,13 @@ class Watch(trio.abc.Instrument):
         """A turn has ended."""
         seconds = thread_time() - self._began
         self.lengths[int(seconds * 1000)] += 1
+        name = task.name.rpartition(".")[2]
+        most, long = self.tasks.get(name, (0.0, 0))
+        self.tasks[name] = max(most, round(seconds * 1000, 1)), long + (seconds >= LONG_SECONDS)
         if seconds < NOTED_SECONDS or (len(self.longest) == KEPT and seconds <= self.longest[-1][0]):
             return
-        most = {name: round(part * 1000, 1) for name, part in self._parts.most_common(5) if part > seconds / 50}
-        self.longest = sorted([*self.longest, (seconds, task.name.rpartition(".")[2], most)], key=_first)[:KEPT]
+        parts = {part: round(took * 1000, 1) for part, took in self._parts.most_common(5) if took > seconds / 50}
+        self.longest = sorted([*self.longest, (seconds, name, parts)], key=_first)[:KEPT]
 
     def timed(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """A function that counts what it takes, less what others take that it calls."""
@@ -105,9 +111,10 @@ class Watch(trio.abc.Instrument):
         turns = [{"ms": round(seconds * 1000, 1), "task": task, **most} for seconds, task, most in self.longest]
         path = Path(os.environ["TURNS_FILE"])
         unfinished = path.with_suffix(".unfinished")
-        unfinished.write_text(json.dumps({"longest": turns, "lengths": sorted(self.lengths.items())}))
+        found = {"longest": turns, "lengths": sorted(self.lengths.items()), "tasks": self.tasks}
+        unfinished.write_text(json.dumps(found))
         unfinished.rename(path)
-        self.longest, self.lengths = [], Counter()
+        self.longest, self.lengths, self.tasks = [], Counter(), {}
 
 
 def _first(turn: tuple[float, str, dict[str, float]]) -> float:

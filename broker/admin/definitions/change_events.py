@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from broker.entities.arguments.erlang_terms import Atom, Term, printed
 from broker.entities.vhosts.broker import Broker
+from broker.entities.vhosts.event_exchange import INTERNAL
 from broker.entities.vhosts.user_limits import OF_VHOSTS
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, TRACE_EXCHANGE
 from storage.definitions.definition_changes import (
@@ -34,6 +36,7 @@ from storage.definitions.definition_changes import (
     PutUserLimit,
     PutVhost,
     PutVhostLimit,
+    VhostRow,
 )
 
 LIMITS = {"name": "limits"}
@@ -44,10 +47,11 @@ _USER_INFORMATION = re.compile("://[^/?#]*@")
 
 
 class Event(NamedTuple):
-    """A key, and headers."""
+    """A key, and headers. `by` is who did it, unless it is the one that makes the change."""
 
     key: str
     headers: dict[str, Any]
+    by: str | None = None
 
 
 def events_of(broker: Broker, changes: Iterable[Change]) -> list[Event]:
@@ -71,23 +75,42 @@ def _group(change: Change) -> tuple[type[Any], object]:
 def _put_vhost(broker: Broker, changes: Sequence[PutVhost]) -> Iterator[Event]:
     row = changes[0].row
     if row.name in broker.vhosts:
+        yield from _vhost_changed(broker, row)
         return
     for name, type_ in DEFAULT_EXCHANGES.items():
         flags = {"durable": True, "auto_delete": False, "internal": name == TRACE_EXCHANGE}
         headers = {"name": name, "vhost": row.name, "type": type_, **flags, "arguments": [], "policy": ""}
         yield Event("exchange.created", headers)
+    yield Event("vhost.created", {**_vhost(broker, row), "tags": list(row.tags) or ""})
+
+
+def _vhost_changed(broker: Broker, row: VhostRow) -> Iterator[Event]:
+    vhost = broker.vhosts[row.name]
+    if row.tags != vhost.description.tags and row[1:] == vhost.description._replace(tags=row.tags):
+        yield Event("vhost.tags.set", {"name": row.name, "tags": list(row.tags)})
+    elif row[1:] != vhost.description:
+        yield Event("vhost.updated", {**_vhost(broker, row), "tracing": vhost.traced})
+
+
+def _vhost(broker: Broker, row: VhostRow) -> dict[str, Any]:
     assert broker.event_exchange is not None
-    yield Event(
-        "vhost.created",
-        {
-            "name": row.name,
-            "default_queue_type": row.default_queue_type or "undefined",
-            "tracing": False,
-            "cluster_state": {broker.event_exchange.node: "running"},
-            "description": row.description,
-            "tags": list(row.tags) or "",
-        },
-    )
+    return {
+        "name": row.name,
+        "default_queue_type": row.default_queue_type or "undefined",
+        "metadata": _metadata(row),
+        "tracing": False,
+        "cluster_state": {broker.event_exchange.node: "running"},
+        "description": row.description,
+        "tags": list(row.tags),
+    }
+
+
+def _metadata(row: VhostRow) -> str:
+    """A virtual host's description as the Erlang map that the plugin shows."""
+    said: dict[str, Term] = {"description": row.description.encode(), "tags": [Atom(tag) for tag in row.tags]}
+    if row.default_queue_type:
+        said = {"default_queue_type": row.default_queue_type.encode(), **said}
+    return f"#{{{','.join(f'{name} => {printed(term)}' for name, term in said.items())}}}"
 
 
 def _delete_vhost(broker: Broker, changes: Sequence[DeleteVhost]) -> Iterator[Event]:
@@ -100,6 +123,8 @@ def _delete_vhost(broker: Broker, changes: Sequence[DeleteVhost]) -> Iterator[Ev
     yield Event("vhost.deleted", {"name": name})
     if broker.user_limits.vhosts.get(name):
         yield from _vhost_limits_cleared(name)
+    assert broker.event_exchange is not None
+    yield Event("vhost.down", {"name": name, "node": broker.event_exchange.node}, INTERNAL)
 
 
 def _put_user(broker: Broker, changes: Sequence[PutUser]) -> Iterator[Event]:

@@ -12,6 +12,7 @@ from broker.admin.command_arguments import Arguments
 from broker.admin.json_tables import plain
 from broker.admin.listing import Row, binding_row, bindings
 from broker.admin.settings.parameter_admin import LIMITS, OPERATOR_POLICY, VHOST_LIMITS
+from broker.admin.short_steps import in_steps
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, VHost
@@ -20,7 +21,7 @@ from storage.definitions.definition_changes import Definitions, PolicyRow
 
 
 class Contents(NamedTuple):
-    """What a virtual host has at one moment; exclusive queues, and what leads to them, are left out."""
+    """What a virtual host has at one moment. Of exclusive queues, and what leads to them, no rows are made."""
 
     vhost: VHost
     queues: list[Queue]
@@ -31,7 +32,7 @@ class Contents(NamedTuple):
 async def export_definitions(administration: Administration, arguments: Arguments) -> dict[str, Any]:
     """Everything that is not exclusive to a connection, users with the hashes of their passwords."""
     stored = await administration.definitions.load()
-    sections = {kind: list(rows) for kind, rows in whole(administration, stored)}
+    sections = {kind: [row async for row in in_steps(rows)] for kind, rows in whole(administration, stored)}
     return {**heading(administration), **sections}
 
 
@@ -93,9 +94,9 @@ def _without_vhost(rows: Iterable[Row], vhost: str) -> Iterator[Row]:
 def _contents(vhost: VHost) -> Contents:
     return Contents(
         vhost,
-        [queue for queue in vhost.queues.values() if not isinstance(queue.owner, Connection)],
-        [exchange for exchange in vhost.exchanges.values() if exchange.name not in DEFAULT_EXCHANGES],
-        [binding for binding in bindings(vhost) if getattr(binding.destination, "owner", None) is None],
+        list(vhost.queues.values()),
+        list(vhost.exchanges.values()),
+        list(bindings(vhost)),
     )
 
 
@@ -105,10 +106,23 @@ def _entities(contents: list[Contents], stored: Definitions) -> list[tuple[str, 
             "policies",
             ({"vhost": row.vhost, "name": row.name, **_policy(row)} for row in stored.policies if not row.operator),
         ),
-        ("queues", (_queue(each.vhost, queue) for each in contents for queue in each.queues)),
-        ("exchanges", (_exchange(each.vhost, exchange) for each in contents for exchange in each.exchanges)),
-        ("bindings", (_binding(each.vhost, binding) for each in contents for binding in each.bindings)),
+        ("queues", (row for each in contents for row in _queues(each))),
+        ("exchanges", (row for each in contents for row in _exchanges(each))),
+        ("bindings", (row for each in contents for row in _bindings(each))),
     ]
+
+
+def _queues(contents: Contents) -> Iterator[Row]:
+    return (_queue(contents.vhost, queue) for queue in contents.queues if not isinstance(queue.owner, Connection))
+
+
+def _exchanges(contents: Contents) -> Iterator[Row]:
+    return (_exchange(contents.vhost, each) for each in contents.exchanges if each.name not in DEFAULT_EXCHANGES)
+
+
+def _bindings(contents: Contents) -> Iterator[Row]:
+    lasting = (each for each in contents.bindings if getattr(each.destination, "owner", None) is None)
+    return (_binding(contents.vhost, each) for each in lasting)
 
 
 def _users(administration: Administration) -> list[Row]:

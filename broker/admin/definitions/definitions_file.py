@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 import msgspec
 from msgspec import Meta, field
 
 from broker.admin.command_arguments import check_json, invalid
 from broker.admin.protocol import AdministrationError
+from broker.admin.short_steps import in_steps
 from broker.session.login.passwords import SHA256
 
 Entry = TypeVar("Entry")
@@ -148,6 +149,10 @@ class DefinitionsFile(msgspec.Struct, frozen=True):
     bindings: list[BindingEntry] = []
 
 
+ENTRIES = {part.name: get_args(part.type)[0] for part in msgspec.structs.fields(DefinitionsFile)}
+"""What the lists of a file are made of."""
+
+
 def read_file(path: Path) -> DefinitionsFile:
     """Read a file. Raises AdministrationError `invalid` with its name and what is wrong with it."""
     try:
@@ -173,6 +178,24 @@ def convert(definitions: object) -> DefinitionsFile:
     return _converted(definitions, DefinitionsFile)
 
 
+async def convert_in_steps(definitions: object) -> DefinitionsFile:
+    """The same for a file of any size, in short steps."""
+    if not isinstance(definitions, dict):
+        return convert(definitions)
+    listed = {kind: rows for kind, rows in definitions.items() if kind in ENTRIES and isinstance(rows, list)}
+    convert({kind: value for kind, value in definitions.items() if kind not in listed})
+    read = {
+        kind: [_entry(f"{kind}[{number}]", row, ENTRIES[kind]) async for number, row in in_steps(enumerate(rows))]
+        for kind, rows in listed.items()
+    }
+    return DefinitionsFile(**read)
+
+
+def _entry(place: str, row: object, kind: type[Entry]) -> Entry:
+    check_json(row, "definitions")
+    return _converted(row, kind, place)
+
+
 def operator_policy(parameter: ParameterEntry) -> PolicyEntry:
     """The operator policy that a parameter stands for. Raises AdministrationError `invalid`."""
     if not isinstance(parameter.value, dict):
@@ -180,10 +203,14 @@ def operator_policy(parameter: ParameterEntry) -> PolicyEntry:
     return _converted({**parameter.value, "vhost": parameter.vhost, "name": parameter.name}, PolicyEntry)
 
 
-def _converted(value: object, kind: type[Entry]) -> Entry:
+def _converted(value: object, kind: type[Entry], place: str = "") -> Entry:
+    """`place` is where in the file the value stands, empty for the whole file."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise invalid(f"definitions: {str(error).replace('$.', '')}") from None
+        text = str(error)
+        if place and "`$" not in text:  # of the value itself it does not say where it is
+            text += " - at `$`"
+        raise invalid(f"definitions: {text.replace('`$', f'`{place}').replace('`.', '`')}") from None
     except UnicodeEncodeError:  # where only certain words may stand; elsewhere such texts are welcome
         raise invalid("definitions: a key, or a type of destination, is not UTF-8") from None

@@ -28,13 +28,14 @@ from broker.admin.definitions.definitions_file import (
     UserEntry,
     VhostEntry,
     convert,
+    convert_in_steps,
     operator_policy,
 )
 from broker.admin.json_tables import table
 from broker.admin.listing import binding_row
 from broker.admin.protocol import AdministrationError
 from broker.admin.settings.parameter_admin import OPERATOR_POLICY, VHOST_LIMITS
-from broker.admin.short_steps import in_steps
+from broker.admin.short_steps import in_steps, mapped
 from broker.entities.exchanges.exchange import Binding, Destination, Exchange
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.scheduling.future import Future
@@ -93,20 +94,20 @@ async def import_definitions(administration: Administration, arguments: Argument
     """Take definitions in: all of them, or into a `vhost` what belongs there; how many of each kind were changed."""
     definitions, vhost = arguments.value("definitions"), arguments.optional("vhost")
     if vhost is not None:
-        definitions = _into(administration.vhost(vhost).name, definitions)
-    return await add(administration, convert(definitions))
+        definitions = await _into(administration.vhost(vhost).name, definitions)
+    return await add(administration, await convert_in_steps(definitions))
 
 
-def _into(vhost: str, definitions: object) -> object:
+async def _into(vhost: str, definitions: object) -> object:
     if not isinstance(definitions, dict):
         return definitions
-    return {kind: _moved(vhost, definitions[kind]) for kind in OF_VHOSTS if kind in definitions}
+    return {kind: await _moved(vhost, definitions[kind]) for kind in OF_VHOSTS if kind in definitions}
 
 
-def _moved(vhost: str, rows: object) -> object:
+async def _moved(vhost: str, rows: object) -> object:
     if not isinstance(rows, list):
         return rows
-    return [{**row, "vhost": vhost} if isinstance(row, dict) else row for row in rows]
+    return await mapped(lambda row: {**row, "vhost": vhost} if isinstance(row, dict) else row, rows)
 
 
 async def resume(administration: Administration, unfinished: bytes) -> dict[str, int]:

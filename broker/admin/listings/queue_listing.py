@@ -24,6 +24,8 @@ COLUMNS: dict[str, Column] = {
     "messages_unacknowledged": lambda place: place.it.unacked,
     "messages": lambda place: place.it.messages,
     "consumers": lambda place: len(place.it.consumers),
+    "consumer_capacity": lambda place: _capacity(place.it),
+    "consumer_utilisation": lambda place: _capacity(place.it),
     "message_bytes_ready": lambda place: place.it.ready_bytes,
     **{name: _of_depth(name) for name in Depth._fields[3:] if name != "message_bytes_ready"},
     "head_message_timestamp": lambda place: _blank(head_timestamp(place.it)),
@@ -56,6 +58,11 @@ def policy_name(policy: Policy | None) -> str:
 
 def _blank(value: int | None) -> int | str:
     return "" if value is None else value
+
+
+def _capacity(queue: Queue) -> float | str:
+    """Streams have none."""
+    return "" if queue.type is STREAM else queue.consumers.capacity or 0
 
 
 def _owner(queue: Queue) -> str:

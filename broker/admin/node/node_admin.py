@@ -7,10 +7,11 @@ from typing import Any
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
-from broker.admin.listing import Column, Listing, Row
+from broker.admin.listing import Listing, Row, cells
 from broker.admin.node.memory_parts import memory_parts
 from broker.entities.scheduling.alarms import DISK, MEMORY
 
+LOG_FORMS = ("text", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error", "critical", "none")
 
 
@@ -53,6 +54,14 @@ async def set_log_level(administration: Administration, arguments: Arguments) ->
     administration.process.log_level(level)
 
 
+async def set_log_form(administration: Administration, arguments: Arguments) -> None:
+    """Write the log in another form, until the next start."""
+    form = arguments.text("form")
+    if form not in LOG_FORMS:
+        raise invalid(f"form {form} is not supported. Try one of {', '.join(LOG_FORMS)}")
+    administration.process.log_form(form)
+
+
 async def stop(administration: Administration, arguments: Arguments) -> None:
     """Have the broker end, as on SIGTERM."""
     administration.process.stop()
@@ -90,16 +99,9 @@ def reset_auth_attempts(administration: Administration, arguments: Arguments) ->
         logins.reset()
 
 
-def _columns(*names: str) -> dict[str, Column]:
-    def column(name: str) -> Column:
-        return lambda row: row[name]
-
-    return {name: column(name) for name in names}
-
-
-LISTENERS = Listing(_listeners, _columns("node", "interface", "port", "protocol", "purpose"))
-CERTIFICATES = Listing(_certificates, _columns("file", "subject", "until"))
-ALARMS = Listing(_alarms, _columns("node", "resource"))
+LISTENERS = Listing(_listeners, cells("node", "interface", "port", "protocol", "purpose"))
+CERTIFICATES = Listing(_certificates, cells("file", "subject", "until"))
+ALARMS = Listing(_alarms, cells("node", "resource"))
 AUTH_ATTEMPTS = Listing(
-    _auth_attempts, _columns("protocol", "auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")
+    _auth_attempts, cells("protocol", "auth_attempts", "auth_attempts_failed", "auth_attempts_succeeded")
 )

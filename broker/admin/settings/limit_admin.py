@@ -7,7 +7,7 @@ from collections.abc import Collection, Set
 from broker.admin import erlang_notation
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid
-from broker.admin.protocol import AdministrationError, ValidationFailed
+from broker.admin.protocol import ValidationFailed
 from broker.entities.vhosts.user_limits import OF_USERS, OF_VHOSTS
 from storage.definitions.definition_changes import (
     DeleteUserLimit,
@@ -35,7 +35,7 @@ async def clear_user_limits(administration: Administration, arguments: Arguments
 async def set_vhost_limits(administration: Administration, arguments: Arguments) -> None:
     """Set a virtual host's limits; those that are not named are lifted, as in RabbitMQ (where a user's stay)."""
     name = administration.vhost(arguments.text("name")).name
-    limits = checked(arguments.json("limits"), OF_VHOSTS, "limits")
+    limits = _checked_of_vhost(arguments.json("limits"))
     lifted = administration.broker.user_limits.vhosts.get(name, {}).keys() - limits.keys()
     await administration.change(
         *(PutVhostLimit(VhostLimitRow(name, *limit)) for limit in limits.items()),
@@ -46,10 +46,7 @@ async def set_vhost_limits(administration: Administration, arguments: Arguments)
 async def set_vhost_limit(administration: Administration, arguments: Arguments) -> None:
     """Set one limit of a virtual host; the others stay."""
     name = administration.vhost(arguments.text("name")).name
-    try:
-        limits = checked({arguments.text("limit"): arguments.json("value")}, OF_VHOSTS, "limits")
-    except AdministrationError as error:
-        raise ValidationFailed([str(error)]) from None
+    limits = _checked_of_vhost({arguments.text("limit"): arguments.json("value")})
     await administration.change(*(PutVhostLimit(VhostLimitRow(name, *limit)) for limit in limits.items()))
 
 
@@ -61,16 +58,31 @@ async def clear_vhost_limits(administration: Administration, arguments: Argument
 
 def checked(limits: object, known: Set[str], kind: str) -> dict[str, int]:
     """Limits by name. Raises AdministrationError `invalid`, in RabbitMQ's words, for what is none or no number."""
+    problems, read = _read(limits, known, kind)
+    if problems:
+        raise invalid("; ".join(problems))
+    return read
+
+
+def _checked_of_vhost(limits: object) -> dict[str, int]:
+    """The same of a virtual host, where they are a parameter. Raises ValidationFailed."""
+    problems, read = _read(limits, OF_VHOSTS, "limits")
+    if problems:
+        raise ValidationFailed(problems)
+    return read
+
+
+def _read(limits: object, known: Set[str], kind: str) -> tuple[list[str], dict[str, int]]:
+    """Everything that is wrong with limits, in RabbitMQ's order, or the limits."""
     if not isinstance(limits, dict):
-        raise invalid(f"{kind} not a list {erlang_notation.term(limits)}")
-    for name in sorted(known & limits.keys()):
+        return [f"{kind} not a list {erlang_notation.term(limits)}"], {}
+    unknown = {name: value for name, value in sorted(limits.items()) if name not in known}
+    problems = [f"Unrecognised terms {erlang_notation.pairs(unknown)} in {kind}"] if unknown else []
+    for name in sorted(known & limits.keys(), reverse=True):
         value = limits[name]
         if not isinstance(value, int) or isinstance(value, bool) or abs(value) >= 1 << 63:
-            raise invalid(f"{name} should be a number, actually was {erlang_notation.term(value)}")
-    unknown = {name: value for name, value in sorted(limits.items()) if name not in known}
-    if unknown:
-        raise invalid(f"Unrecognised terms {erlang_notation.pairs(unknown)} in {kind}")
-    return limits
+            problems.append(f"{name} should be a number, actually was {erlang_notation.term(value)}")
+    return problems, limits
 
 
 def _named(arguments: Arguments, known: Collection[str]) -> Collection[str]:

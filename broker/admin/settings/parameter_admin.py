@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid, not_found
-from broker.admin.protocol import AdministrationError, ValidationFailed
+from broker.admin.listing import Listing, Row, cells, vhosts
+from broker.admin.protocol import ValidationFailed
 from broker.admin.settings import limit_admin, policy_admin
 from broker.admin.settings.policy_admin import policy_value
 from broker.entities.vhosts.parameters import CLUSTER_ID, CLUSTER_NAME
@@ -49,16 +50,18 @@ def parameters_of(administration: Administration, vhost: VHost, component: str |
             yield Parameter(name, kind, parameter, value)
 
 
-def list_parameters(administration: Administration, arguments: Arguments) -> list[dict[str, Any]]:
-    """Parameters of virtual hosts, operator policies and limits among them; policies have a list of their own."""
-    name = arguments.optional("vhost")
-    vhosts = list(administration.broker.vhosts.values()) if name is None else [administration.vhost(name)]
-    return [row._asdict() for vhost in vhosts for row in parameters_of(administration, vhost)]
+def _of_vhosts(administration: Administration, arguments: Arguments) -> list[Row]:
+    """Operator policies and limits are among them; policies have a list of their own."""
+    chosen = vhosts(administration, arguments)
+    return [row._asdict() for vhost in chosen for row in parameters_of(administration, vhost)]
 
 
-def list_global_parameters(administration: Administration, arguments: Arguments) -> list[dict[str, Any]]:
-    """Parameters of the whole broker."""
+def _of_broker(administration: Administration, arguments: Arguments) -> list[Row]:
     return [{"name": name, "value": value} for name, value in administration.broker.parameters.everywhere.items()]
+
+
+PARAMETERS = Listing(_of_vhosts, cells("vhost", "component", "name", "value"))
+GLOBAL_PARAMETERS = Listing(_of_broker, cells("name", "value"))
 
 
 async def set_parameter(administration: Administration, arguments: Arguments) -> None:
@@ -76,16 +79,9 @@ async def set_parameter(administration: Administration, arguments: Arguments) ->
         policy = {"apply_to": value.get("apply-to", "all"), **{key: value[key] for key in _OF_POLICIES}}
         await policy_admin.set_operator_policy(administration, Arguments({"vhost": vhost, "name": name, **policy}))
     elif component == VHOST_LIMITS and name == LIMITS:
-        await _set_limits(administration, vhost, value)
+        await limit_admin.set_vhost_limits(administration, Arguments({"name": vhost, "limits": value}))
     else:
         raise ValidationFailed([f"component {component} not found"])
-
-
-async def _set_limits(administration: Administration, vhost: str, value: object) -> None:
-    try:
-        await limit_admin.set_vhost_limits(administration, Arguments({"name": vhost, "limits": value}))
-    except AdministrationError as error:
-        raise ValidationFailed([str(error)]) from None
 
 
 async def clear_parameter(administration: Administration, arguments: Arguments) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.admin.administration import Administration
 from broker.admin.command_arguments import Arguments, invalid, not_found
+from broker.admin.listing import Listing, Row, cells, vhosts
 from broker.admin.settings.policy_check import checked
 from broker.entities.arguments.policies import Policy
 from storage.definitions.definition_changes import DeletePolicy, PolicyRow, PutPolicy
@@ -20,9 +21,10 @@ async def _set(administration: Administration, arguments: Arguments, *, operator
     name, definition, priority = arguments.text("name"), arguments.json("definition"), arguments.value("priority")
     if not isinstance(definition, dict):
         raise invalid("expected a definition as names with values")
-    pattern, apply_to = arguments.text("pattern"), arguments.text("apply_to")
-    policy = checked(name, pattern, apply_to, definition, priority, operator=operator)
+    apply_to = arguments.text("apply_to")
+    policy = checked(name, arguments.json("pattern"), apply_to, definition, priority, operator=operator)
     if vhost.policy_application.policies.of(operator=operator).get(name) != policy:
+        pattern = policy.pattern.pattern
         row = PolicyRow(vhost.name, name, pattern, apply_to, json.dumps(definition), policy.priority, operator)
         await administration.change(PutPolicy(row))
 
@@ -42,13 +44,11 @@ async def _stored(administration: Administration, vhost: str, name: str, *, oper
     return any((row.vhost, row.name, row.operator) == (vhost, name, operator) for row in stored.policies)
 
 
-def _list(administration: Administration, arguments: Arguments, *, operator: bool) -> list[dict[str, Any]]:
+def _list(administration: Administration, arguments: Arguments, *, operator: bool) -> list[Row]:
     """The policies, those of the highest priority last, as RabbitMQ lists them."""
-    name = arguments.optional("vhost")
-    vhosts = list(administration.broker.vhosts.values()) if name is None else [administration.vhost(name)]
     return [
         {"vhost": vhost.name, "name": policy.name, **policy_value(policy)}
-        for vhost in vhosts
+        for vhost in vhosts(administration, arguments)
         for policy in sorted(vhost.policy_application.policies.of(operator=operator).values(), key=_priority)
     ]
 
@@ -71,5 +71,6 @@ set_policy = partial(_set, operator=False)
 set_operator_policy = partial(_set, operator=True)
 clear_policy = partial(_clear, operator=False)
 clear_operator_policy = partial(_clear, operator=True)
-list_policies = partial(_list, operator=False)
-list_operator_policies = partial(_list, operator=True)
+COLUMNS = cells("vhost", "name", "pattern", "apply-to", "definition", "priority")
+POLICIES = Listing(partial(_list, operator=False), COLUMNS)
+OPERATOR_POLICIES = Listing(partial(_list, operator=True), COLUMNS)

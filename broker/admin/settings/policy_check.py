@@ -21,7 +21,7 @@ _AGE = re.compile(r"0*[1-9][0-9]*[YMDhms]")
 
 
 def checked(
-    name: str, pattern: str, apply_to: str, definition: Mapping[str, Any], priority: Any, *, operator: bool
+    name: str, pattern: object, apply_to: str, definition: Mapping[str, Any], priority: Any, *, operator: bool
 ) -> Policy:
     """A policy of these parts. Raises ValidationFailed with everything that is wrong with them."""
     problems = []
@@ -30,8 +30,10 @@ def checked(
         problems.append(problem)
     if apply_to not in APPLY_TO:
         problems.append(f"apply-to '{apply_to}' unrecognised; should be {_listed(APPLY_TO)}")
+    if not isinstance(pattern, str):
+        problems.append(f"pattern should be a binary but was {term(pattern)}")
     try:
-        read = compiled(pattern)
+        read = compiled(pattern if isinstance(pattern, str) else "")
     except InvalidPattern as error:
         why = f'{{"{error.reason}",{error.position}}}'
         problems.append(f"pattern should be regular expression but is invalid: {why}")

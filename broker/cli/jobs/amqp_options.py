@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
+from broker.admin.protocol import AdministrationError
 from broker.cli.target_broker import Target
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -38,8 +39,8 @@ def broker_options(command: Command) -> Command:
 
 
 _OPTIONS = (
-    click.option("--host", help="The broker; default: the one that is configured here."),
-    click.option("--port", type=click.IntRange(1, 65535), help="Its port; default: as configured, or 5672."),
+    click.option("--host", help="The broker; default: the one that runs or is configured here."),
+    click.option("--port", type=click.IntRange(1, 65535), help="Its port; default: where that listens, or 5672."),
     click.option("-p", "--vhost", metavar="VHOST", help="The virtual host; default: /."),
     click.option("--user", help=f"User to log in with; the password is in {PASSWORD} or in a file."),
     click.option("--password-file", metavar="FILE", help="A file with the password."),
@@ -56,13 +57,28 @@ def _broker(target: Target, given: dict[str, str], tls: bool) -> dict[str, str]:
         given["tls"] = "true"
     if "uri" in given or "host" in given:
         return given
-    section, listening = ("tls", target.config.tls) if tls else ("server", target.config.server)
-    if not listening.addresses:
-        raise click.UsageError(f"[{section}] has no address here to connect to; --host names a broker")
-    host, port = listening.addresses[0]
+    host, port = _running(target, tls) or _configured(target, tls)
     configured = {"host": ANY.get(host, host), "port": str(port), "vhost": target.config.defaults.vhost}
     if "user" not in given:
         configured |= {"user": target.config.defaults.user}
         if not {"password", "passwordFile"} & given.keys():
             configured |= {"password": target.config.defaults.password}
     return configured | given
+
+
+def _running(target: Target, tls: bool) -> tuple[str, int] | None:
+    """Where the broker that runs here listens, if one does."""
+    try:
+        listeners = target.ask("list_listeners")
+    except AdministrationError:
+        return None
+    wanted = "amqp/ssl" if tls else "amqp"
+    found = ((each["interface"].strip("[]"), each["port"]) for each in listeners if each["protocol"] == wanted)
+    return next(found, None)
+
+
+def _configured(target: Target, tls: bool) -> tuple[str, int]:
+    section, listening = ("tls", target.config.tls) if tls else ("server", target.config.server)
+    if not listening.addresses:
+        raise click.UsageError(f"[{section}] has no address here to connect to; --host names a broker")
+    return listening.addresses[0]

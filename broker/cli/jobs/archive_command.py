@@ -13,7 +13,7 @@ import click
 from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.amqp_options import broker_options
 from broker.cli.jobs.pipeline_extra import pipeline_module
-from broker.cli.progress import progress
+from broker.cli.jobs.progress import progress
 from broker.cli.table_output import counted
 from broker.cli.target_broker import Target, targeted
 

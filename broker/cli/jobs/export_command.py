@@ -8,7 +8,7 @@ import click
 
 from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.pipeline_extra import pipeline_module
-from broker.cli.progress import progress
+from broker.cli.jobs.progress import progress
 from broker.cli.table_output import counted
 from broker.cli.target_broker import Target, targeted
 from broker.cli.user_commands import asked_password

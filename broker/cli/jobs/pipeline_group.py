@@ -8,9 +8,10 @@ from broker.cli.jobs.audit_command import audit
 from broker.cli.jobs.dead_letter_commands import dead_letters, replay
 from broker.cli.jobs.latency_command import latency
 from broker.cli.jobs.throughput_command import throughput
+from broker.cli.usage.command_groups import Commands
 
 
-@click.group()
+@click.group(cls=Commands)
 def pipeline() -> None:
     """Jobs on Apache Spark over the event log and dead letters; they need `pip install 'leveret[pipeline]'`.
 

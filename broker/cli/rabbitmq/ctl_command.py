@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from broker.admin.protocol import AdministrationError, NotRunning, TimedOut
+from broker.cli.named_directory import ROOT, Named, named, target_settings
 from broker.cli.rabbitmq import help_text
 from broker.cli.rabbitmq.formatters import FORMATTERS, Manner, json_text
 from broker.cli.rabbitmq.line_options import GENERAL, Line, Option, read_line
@@ -26,11 +27,11 @@ from broker.cli.rabbitmq.verbs import (
     queue_verbs,
     report_verb,
     status_verbs,
+    stream_verbs,
     vhost_verbs,
 )
 from broker.cli.rabbitmq.verbs.refused_verbs import REFUSED
 from broker.cli.rabbitmq.whole_line import whole_line
-from broker.config import load
 
 ALIKE = 0.7
 """How alike a verb must be to one that there is, for that one to be meant."""
@@ -73,7 +74,7 @@ class CommandLine:
 
     def _carry_out(self, known: VerbLine, verb: Verb) -> int:
         line = read_line(self.words, (*verb.options, *GENERAL))
-        form, silent = str(line.options.get("formatter", "table")).lower(), bool(line.options.get("silent"))
+        form, silent = str(line.options.get("formatter", verb.form)).lower(), bool(line.options.get("silent"))
         call = Call(self.tool, known.name, line.arguments[1:], line.options, _place(line))
         try:
             _check(line, known, form, call.arguments)
@@ -117,10 +118,10 @@ def _check(line: Line, known: VerbLine, form: str, arguments: Sequence[str]) -> 
 
 
 def _place(line: Line) -> Place:
-    file = line.options.get("config") or os.environ.get("LEVERET_CONFIG")
-    directory = line.options.get("data-dir") or os.environ.get("LEVERET_DATA_DIR") or None
-    config = load(Path(file) if file else None, os.environ, data_dir=directory)
-    root = Path(os.environ.get("LEVERET_ROOT") or "/")
+    file, directory = line.options.get("config"), line.options.get("data-dir")
+    before = named()
+    config = target_settings(Named(Path(file) if file else before.config, directory or before.data_dir))
+    root = Path(os.environ.get(ROOT) or "/")
     plugins = os.environ.get("RABBITMQ_ENABLED_PLUGINS_FILE") or "/etc/rabbitmq/enabled_plugins"
     identity = config.identity
     plugins_file = Path(line.options.get("enabled-plugins-file") or root / plugins.lstrip("/"))
@@ -210,6 +211,7 @@ _VERBS: dict[str, Verb] = {
     **queue_verbs.VERBS,
     **report_verb.VERBS,
     **status_verbs.VERBS,
+    **stream_verbs.VERBS,
     **vhost_verbs.VERBS,
 }
 
@@ -222,4 +224,5 @@ rabbitmqctl = _command("rabbitmqctl", "RabbitMQ's command line, for scripts.")
 rabbitmq_diagnostics = _command("rabbitmq-diagnostics", "RabbitMQ's health checks, for probes.")
 rabbitmq_plugins = _command("rabbitmq-plugins", "RabbitMQ's list of plugins; what they do is built in.")
 rabbitmq_queues = _command("rabbitmq-queues", "RabbitMQ's checks of queues on many nodes.")
+rabbitmq_streams = _command("rabbitmq-streams", "RabbitMQ's commands for streams.")
 rabbitmq_upgrade = _command("rabbitmq-upgrade", "RabbitMQ's checks before an upgrade.")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from broker.admin.json_terms import atom, quoted, scalar, term
+
 FIELD_TABLES = frozenset({"arguments", "client_properties"})
 """Columns whose values are lists of [name, type, value]."""
-
-_ESCAPES = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1b": "\\e"})
 
 
 def cell(value: Any) -> str:
@@ -21,12 +21,12 @@ def cell(value: Any) -> str:
         return f"{{{','.join(map(cell, value))}}}"
     if isinstance(value, Mapping):
         return f"[{', '.join(f'{{{name}, {cell(item)}}}' for name, item in value.items())}]"
-    return _scalar(value, "")
+    return scalar(value, "")
 
 
 def field_table(typed: Sequence[Sequence[Any]]) -> str:
     """A table of [name, type, value] as a list of pairs: `[{"x-max-length",5}]`."""
-    return f"[{','.join(f'{{{_quoted(name)},{_field(kind, value)}}}' for name, kind, value in typed)}]"
+    return f"[{','.join(f'{{{quoted(name)},{_field(kind, value)}}}' for name, kind, value in typed)}]"
 
 
 def _field(kind: str, value: Any) -> str:
@@ -35,27 +35,16 @@ def _field(kind: str, value: Any) -> str:
     if kind == "array":
         return f"[{','.join(_field(*item) for item in value)}]"
     if isinstance(value, str):
-        return _quoted(value) if value else "[]"  # a text is a list of characters, and this one has none
+        return quoted(value) if value else "[]"  # a text is a list of characters, and this one has none
     if isinstance(value, list):
         return f"{{{','.join(map(str, value))}}}"
-    return _scalar(value, "undefined")
-
-
-def term(value: Any) -> str:
-    """A JSON value as a term: objects are lists of pairs whose names are atoms."""
-    if isinstance(value, str):
-        return _quoted(value)
-    if isinstance(value, Mapping):
-        return f"[{','.join(f'{{{_atom(name)},{term(item)}}}' for name, item in value.items())}]"
-    if isinstance(value, list):
-        return f"[{','.join(map(term, value))}]"
-    return _scalar(value, "undefined")
+    return scalar(value, "undefined")
 
 
 def row_term(row: Mapping[str, Any]) -> str:
     """A row as a list of pairs, its texts as binaries: `[{name,<<"q">>},{messages,5}]`."""
     terms = ((name, _fields(value) if name in FIELD_TABLES else _binary(value)) for name, value in row.items())
-    return f"[{','.join(f'{{{_atom(name)},{value}}}' for name, value in terms)}]"
+    return f"[{','.join(f'{{{atom(name)},{value}}}' for name, value in terms)}]"
 
 
 def _fields(typed: Sequence[Sequence[Any]]) -> str:
@@ -72,22 +61,7 @@ def _field_term(kind: str, value: Any) -> str:
 
 def _binary(value: Any) -> str:
     if isinstance(value, str):
-        return f"<<{_quoted(value) if value else ''}>>"
+        return f"<<{quoted(value) if value else ''}>>"
     if isinstance(value, list):
         return f"[{','.join(map(_binary, value))}]"
     return term(value)
-
-
-def _scalar(value: Any, nothing: str) -> str:
-    if value is None:
-        return nothing
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _atom(name: str) -> str:
-    plain = name[:1].islower() and name.replace("_", "").replace("@", "").isalnum()
-    return name if plain else f"'{name}'"
-
-
-def _quoted(text: str) -> str:
-    return f'"{text.translate(_ESCAPES)}"'

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from broker.cli.rabbitmq.erlang_text import FIELD_TABLES, cell, field_table, row_term, term
+from broker.admin.json_terms import term
+from broker.cli.rabbitmq.erlang_text import FIELD_TABLES, cell, field_table, row_term
 from broker.cli.rabbitmq.outcomes import Outcome, Shown
 
 
@@ -79,7 +80,7 @@ def _csv(outcome: Outcome, manner: Manner) -> Iterator[str]:
         yield from _lines(outcome, manner)
         return
     for number, row in enumerate(outcome.rows):
-        if number == 0 and manner.headers:
+        if number == 0:
             yield _csv_line(outcome.columns)
         yield _csv_line(_cells(row, outcome.columns))
 

@@ -84,7 +84,7 @@ class Verb(NamedTuple):
     """What a verb does, and which options it has beside the general ones.
 
     `check` raises Misuse before the broker is asked anything. `refused` makes an exit code of an error of the broker.
-    `banner` is for one that is more than a text with values in it.
+    `banner` is for one that is more than a text with values in it. `form` is the formatter where none is asked for.
     """
 
     run: Callable[[Call], Outcome]
@@ -94,3 +94,4 @@ class Verb(NamedTuple):
     banner: Callable[[Call], str] | None = None
     alone: bool = False
     """It needs no broker, or looks for one itself."""
+    form: str = "table"

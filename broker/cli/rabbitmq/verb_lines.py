@@ -1,7 +1,7 @@
 """The verbs: for each its name, where it is, how many arguments it takes and how it is used; what it does; its banner.
 
-`c` is rabbitmqctl, `d` rabbitmq-diagnostics, `p` rabbitmq-plugins, `q` rabbitmq-queues, `u` rabbitmq-upgrade. In a
-banner, {0} is the first argument; {vhost} and {node} are what the command line names.
+`c` is rabbitmqctl, `d` rabbitmq-diagnostics, `p` rabbitmq-plugins, `q` rabbitmq-queues, `s` rabbitmq-streams, `u`
+rabbitmq-upgrade. In a banner, {0} is the first argument; {vhost} and {node} are what the command line names.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ TOOLS = {
     "d": "rabbitmq-diagnostics",
     "p": "rabbitmq-plugins",
     "q": "rabbitmq-queues",
+    "s": "rabbitmq-streams",
     "u": "rabbitmq-upgrade",
 }
 
@@ -20,7 +21,7 @@ LINES = """
 [Help]
 autocomplete cdpq 1-1 [prefix] [--timeout <timeout>]
   Lists the verbs that begin so
-help cdpqu 0-1 (<command> | [--list-commands])
+help cdpqsu 0-1 (<command> | [--list-commands])
   Explains a verb, or lists all
 version cdp 0-0
   Shows the RabbitMQ version whose behaviour this is
@@ -51,9 +52,18 @@ rebalance q 1-1 < all | classic | quorum > [--vhost-pattern <pattern>] [--queue-
   Does nothing: there is one node
 
 [Replication]
+add_replica s 2-2 [--vhost <vhost>] <queue> <node>
+  Does nothing: a stream is on its node already
+  Adding a replica for queue {0} on node {1}...
 cancel_sync_queue c 1-1 [--vhost <vhost>] <queue>
   Does nothing: no queue is mirrored
   Stopping synchronising queue '{0}' in vhost '{vhost}' ...
+delete_replica s 2-2 [--vhost <vhost>] <queue> <node>
+  Fails: a stream is on one node
+  Removing a replica of queue {0} on node {1}...
+restart_stream s 1-1 [--vhost <vhost>] <stream> [--preferred-leader-node <node>]
+  Does nothing: a stream runs as long as the broker does
+  Restarting stream {0}...
 sync_queue c 1-1 [--vhost <vhost>] <queue>
   Does nothing: no queue is mirrored
   Synchronising queue '{0}' in vhost '{vhost}' ...
@@ -197,6 +207,9 @@ server_version d 0-0 [--timeout <timeout>]
 status cd 0-0 [--unit <unit>] [--timeout <timeout>]
   Shows how the broker does, sizes in bytes, mb or gb
   Status of node {node} ...
+stream_status dqs 1-1 [--vhost <vhost>] [--tracking] <stream>
+  Shows how far a stream has come
+  Status of stream {0} on node {node} ...
 
 [Parameters]
 clear_global_parameter c 1-1 <name>
@@ -235,6 +248,9 @@ set_operator_policy c 3-3 [--vhost <vhost>] [--priority <priority>] [--apply-to 
   Sets limits that no policy or argument exceeds
 set_policy c 3-3 [--vhost <vhost>] [--priority <priority>] [--apply-to <apply-to>] <name> <pattern> <definition>
   Sets arguments of queues and exchanges by their names
+set_stream_retention_policy s 2-2 [--vhost <vhost>] <name> <policy>
+  Does nothing, as in RabbitMQ: a policy with max-age does it
+  Setting retention policy of stream queue {0} to {1} ...
 
 [Virtual hosts]
 add_vhost c 1-1 <vhost> [--description <description> --tags "<tag1>,<tag2>,<...>" --default-queue-type <quorum|classic|stream>]
@@ -321,6 +337,32 @@ delete_queue c 1-1 <queue_name> [--if-empty|-e] [--if-unused|-u] [--timeout <tim
 purge_queue c 1-1 <queue> [--timeout <timeout>]
   Discards the ready messages of a queue
   Purging queue '{0}' in vhost '{vhost}' ...
+
+[Stream plugin]
+add_super_stream s 1-1 <name> [--vhost <vhost>] [--partitions <partitions>] [--routing-keys <routing-keys>]
+  Makes an exchange with a stream for each key, or for each of so many numbers
+  Adding a super stream (experimental feature)...
+delete_super_stream s 1-1 <name> [--vhost <vhost>]
+  Deletes an exchange, and the streams that are bound to it
+  Deleting a super stream (experimental feature)...
+list_stream_connections cds 0-* [<column> ...]
+  Lists nothing: clients speak AMQP
+  Listing stream connections ...
+list_stream_consumer_groups cds 0-* [--vhost <vhost>] [<column> ...]
+  Lists nothing: clients speak AMQP
+  Listing stream consumer groups ...
+list_stream_consumers cds 0-* [--vhost <vhost>] [<column> ...]
+  Lists nothing: clients speak AMQP, and their consumers are in list_consumers
+  Listing stream consumers ...
+list_stream_group_consumers cds 0-* --stream <stream> --reference <reference> [--vhost <vhost>] [<column> ...]
+  Fails: there are no groups
+  Listing group consumers ...
+list_stream_publishers cds 0-* [--vhost <vhost>] [<column> ...]
+  Lists nothing: clients speak AMQP
+  Listing stream publishers ...
+list_stream_tracking s 1-1 <stream> [--all | --offset | --writer] [--vhost <vhost>]
+  Lists nothing: clients keep their offsets
+  Listing tracking information for stream {0} ...
 
 [Plugin Management]
 disable p 0-* <plugin1> [ <plugin2>] | --all [--offline] [--online]

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from broker.wire.field_tables import Table
 
 UNLIMITED = 1 << 32
+STALE_MILLISECONDS = 10_000
+"""After what time a measurement of the capacity says nothing any more of now: two rounds of samples."""
 
 
 class Outlet(Protocol):
@@ -131,6 +133,7 @@ class Consumers:
         self._single_active = single_active
         self._stalled_since = 0
         self._stalled = self._measured = 0
+        self._measured_at = now()
         self._capacity = 1.0
         self.members: dict[Consumer, None] = {}
         self._active: Consumer | None = None
@@ -248,14 +251,22 @@ class Consumers:
         """There are messages, and no consumer may be given one."""
         self._stalled_since = self._stalled_since or self._now()
 
-    def measure(self, milliseconds: int) -> None:
-        """Work out the capacity in the time since the last measurement, so many milliseconds."""
-        stalled = self.stalled_milliseconds
-        self._capacity, self._measured = max(0.0, 1 - (stalled - self._measured) / milliseconds), stalled
+    def measure(self) -> None:
+        """Work out the capacity in the time since the last measurement."""
+        now, stalled = self._now(), self.stalled_milliseconds
+        passed = now - self._measured_at
+        if passed > 0:
+            self._capacity = min(1.0, max(0.0, 1 - (stalled - self._measured) / passed))
+        self._measured, self._measured_at = stalled, now
 
     @property
     def capacity(self) -> float:
-        """In which part of the time that was measured last messages need not have waited for a consumer: 0 to 1."""
+        """In which part of the time that was measured last messages need not have waited for a consumer: 0 to 1.
+
+        Where nothing else measures it, the time since it was asked for last, of STALE_MILLISECONDS at least.
+        """
+        if self._now() - self._measured_at > STALE_MILLISECONDS:
+            self.measure()
         return self._capacity if self.members else 0.0
 
     def _end_stall(self) -> None:

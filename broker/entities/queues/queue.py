@@ -208,6 +208,11 @@ class Queue(ABC):
         return max([self.publish(message) for message in messages])
 
     @property
+    def vhost_name(self) -> str:
+        """The virtual host that it is in."""
+        return self._context.vhost
+
+    @property
     def ready(self) -> int:
         """How many messages wait for consumers."""
         return len(self.ready_messages)

@@ -87,4 +87,4 @@ class Turn:
         try:
             queue.deliver()
         except Exception:  # one queue's trouble is not the broker's
-            log.exception("queue '%s' could not deliver", queue.name)
+            log.exception("queue '%s' could not deliver", queue.name, extra={"queue": queue.name})

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class Bindings:
-    """Adds and removes the bindings of one virtual host. `delete` is called with an exchange that ends by itself."""
+    """Adds and removes the bindings of one virtual host. `delete` removes an auto-delete exchange for a user."""
 
     def __init__(
-        self, vhost: str, context: VHostContext, routing: Routing, delete: Callable[[Exchange], object]
+        self, vhost: str, context: VHostContext, routing: Routing, delete: Callable[[Exchange, str], object]
     ) -> None:
         self._vhost = vhost
         self._definitions = context.definitions
@@ -118,7 +118,7 @@ class Bindings:
         self._unbind(binding, by)
         self.changed(source)
         if source.auto_delete and not source.bindings and self._alive(source):
-            self._delete(source)
+            self._delete(source, by)
 
     def _unbind(self, binding: Binding, by: str) -> None:
         binding.source.unbind(binding)

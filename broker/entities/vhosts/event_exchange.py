@@ -108,10 +108,17 @@ class EventExchange:
 
     def queue_created(self, vhost: str, queue: Queue, by: str) -> None:
         """A queue has been declared."""
-        owner = self.pid(queue.owner.number) if isinstance(queue.owner, Numbered) else ""
-        headers = {"name": queue.name, "vhost": vhost, "durable": queue.durable, "owner_pid": owner}
-        flags = {"auto_delete": queue.spec.auto_delete, "exclusive": queue.owner is not None}
-        self.publish("queue.created", {**headers, **flags, "arguments": arguments(queue.spec.arguments)}, by)
+        headers = {"name": queue.name, "vhost": vhost, "durable": queue.durable, "auto_delete": queue.spec.auto_delete}
+        more = {**self._kind(queue), "arguments": arguments(queue.spec.arguments)}
+        self.publish("queue.created", {**headers, **more}, by)
+
+    def _kind(self, queue: Queue) -> dict[str, object]:
+        """What RabbitMQ says of queues of one type only."""
+        if queue.type.name == "classic":
+            owner = self.pid(queue.owner.number) if isinstance(queue.owner, Numbered) else ""
+            return {"owner_pid": owner, "exclusive": queue.owner is not None}
+        named = {"type": f"rabbit_{queue.type.name}_queue"}
+        return {**named} if queue.type.name == "stream" else {**named, "exclusive": False}
 
     def queue_deleted(self, vhost: str, name: str, by: str) -> None:
         """A queue has ended."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from heapq import nlargest
 from typing import Any, NamedTuple
 
-from broker.admin.short_steps import in_steps
+from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.vhosts.broker import Broker
@@ -34,7 +34,7 @@ async def unconfirmed(api: Management) -> dict[str, Any]:
     each_open = [_open(connection) async for connection in in_steps(api.registry.network_connections)]
     waiting = [each for each in each_open if _messages(each)]
     transient = unacknowledged = 0
-    async for queue in in_steps(_queues(api.broker)):
+    async for queue in in_steps(_queues(api.broker), at_once=AT_ONCE):
         transient += max(0, queue.messages - queue.store.state.messages)
         unacknowledged += queue.unacked
     batches = api.broker.batches

@@ -8,6 +8,7 @@ import trio
 
 from broker.admin.json_tables import table
 from broker.entities.queues.streams.stream_queue import Stream
+from broker.management.answers import JsonArray, encoded
 from broker.management.call import Call
 from broker.management.message_form import payload_in_json, properties_in_json
 from broker.wire import methods
@@ -35,7 +36,7 @@ class Reader:
 
     def __init__(self, wanted: Wanted, end: int) -> None:
         """`end` is the offset behind the last message."""
-        self.rows: list[dict[str, Any]] = []
+        self.taken = JsonArray()
         self.done = trio.Event()
         self._wanted = wanted
         self._end = end
@@ -46,13 +47,13 @@ class Reader:
         if self.done.is_set():
             return
         row = _row(command, self._wanted)
-        self.rows.append(row)
+        self.taken.add(encoded(row))
         self._bytes += len(command.body)
-        if len(self.rows) >= self._wanted.messages or row["offset"] >= self._end - 1 or self._bytes >= READ_BYTES_MAX:
+        if self.taken.rows >= self._wanted.messages or row["offset"] >= self._end - 1 or self._bytes >= READ_BYTES_MAX:
             self.done.set()
 
 
-async def read(call: Call, stream: Stream, wanted: Wanted) -> list[dict[str, Any]]:
+async def read(call: Call, stream: Stream, wanted: Wanted) -> JsonArray:
     """Messages of a stream. Raises Refused."""
     reader = Reader(wanted, stream.log.stored)
     async with call.session() as session:
@@ -62,7 +63,7 @@ async def read(call: Call, stream: Stream, wanted: Wanted) -> list[dict[str, Any
         if not _beyond(stream, wanted.offset):
             with trio.move_on_after(READ_SECONDS):
                 await reader.done.wait()
-    return reader.rows
+    return reader.taken
 
 
 def _beyond(stream: Stream, offset: int | str) -> bool:

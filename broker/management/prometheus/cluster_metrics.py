@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import repeat
+from collections.abc import Iterator
 
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.vhosts.broker import Broker
@@ -23,13 +23,11 @@ def vhost_group(broker: Broker) -> Group[str]:
 def exchange_groups(broker: Broker) -> list[Group[Placed]]:
     """Exchanges, without the default one and those of the broker itself."""
 
-    def exchanges() -> list[Placed]:
-        return [
-            placed
-            for name, vhost in broker.vhosts.items()
-            for placed in zip(repeat(name), vhost.exchanges.values())
-            if placed[1].name and not placed[1].internal
-        ]
+    def exchanges() -> Iterator[Placed]:
+        for name, vhost in list(broker.vhosts.items()):
+            for exchange in list(vhost.exchanges.values()):
+                if exchange.name and not exchange.internal:
+                    yield name, exchange
 
     bindings = Measure("exchange_bindings", GAUGE, "Bindings of the exchange")
     name = Measure("exchange_name", GAUGE, "1: there is this exchange")

@@ -1,22 +1,20 @@
-"""The text of metrics, by the official client library, in pieces.
+"""The text of metrics in pieces, made in short steps.
 
-Its `generate_latest` writes down all there is in one go, which with 10,000 queues is seconds. It is given one part of
-a family at a time instead. Every part begins with the lines that name the family: only those of the first one are kept.
+The official client library writes families, one at a time; lines that a group has written itself are passed on.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
-import trio
 from prometheus_client import generate_latest
 from prometheus_client.metrics_core import Metric
 
+from broker.admin.short_steps import in_steps
 from broker.management.prometheus.metric_groups import Parts
 
 CONTENT_TYPE = "text/plain; version=0.0.4"
 PIECE_BYTES = 64 * 1024
-_HEAD_LINES = 2
 
 
 class _Collected:
@@ -30,15 +28,14 @@ class _Collected:
 
 
 async def exposition(parts: Parts) -> AsyncGenerator[bytes, None]:
-    """The text in pieces; others have a turn after each step."""
-    before, piece = "", bytearray()
-    for part in parts:
-        if part is not None:
-            written = generate_latest(_Collected(part))
-            piece += written.split(b"\n", _HEAD_LINES)[_HEAD_LINES] if part.name == before else written
-            before = part.name
+    """The text in pieces."""
+    piece = bytearray()
+    async for part in in_steps(parts):
+        if isinstance(part, str):
+            piece += part.encode()
+        elif part is not None:
+            piece += generate_latest(_Collected(part))
         if len(piece) >= PIECE_BYTES:
             yield bytes(piece)
             piece.clear()
-        await trio.lowlevel.checkpoint()
     yield bytes(piece)

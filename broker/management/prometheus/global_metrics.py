@@ -9,7 +9,7 @@ from prometheus_client.metrics_core import Metric
 from broker.entities.arguments.queue_types import CLASSIC, QUORUM, TYPES
 from broker.entities.statistics.counters import QueueTypeTotals
 from broker.entities.statistics.totals import AMQP, BrokerStatistics
-from broker.management.prometheus.metric_groups import COUNTER, GAUGE, PART, Parts, family
+from broker.management.prometheus.metric_groups import COUNTER, GAUGE, Parts, family
 from broker.management.prometheus.session_metrics import channels
 from broker.session.registry import Registry
 
@@ -69,11 +69,10 @@ def global_families(registry: Registry) -> Parts:
     yield from _deliveries(statistics)
     yield from _dead_letters(statistics)
     publishers = consumers = 0
-    for at, channel in enumerate(channels(registry)):
-        if at % PART == 0:
-            yield None
+    for channel in channels(registry):
         publishers += channel.counters.publish > 0
         consumers += len(channel.consumers)
+        yield None
     yield _of_protocol("publishers", GAUGE, "Channels that have published", publishers)
     yield _of_protocol("consumers", GAUGE, "Consumers", consumers)
 

@@ -53,8 +53,11 @@ def start_family(api: Management) -> Metric:
     return family("process_start_time_seconds", GAUGE, "When the process was started, since the epoch", [((), started)])
 
 
-def identity_families(api: Management) -> Iterator[Metric]:
-    """What runs here, in which version; every panel of RabbitMQ's dashboards joins on it."""
+def identity_families(api: Management, endpoint: str) -> Iterator[Metric]:
+    """What runs here, in which version; every panel of RabbitMQ's dashboards joins on it.
+
+    Since 4.x they tell scrapes of one node apart by the `endpoint`: `aggregated`, `per-object`, `detailed`.
+    """
     settings = api.settings
     build = {
         "rabbitmq_version": settings.version,
@@ -68,6 +71,7 @@ def identity_families(api: Management) -> Iterator[Metric]:
         "rabbitmq_node": settings.node,
         "rabbitmq_cluster": api.registry.cluster_name,
         "rabbitmq_cluster_permanent_id": api.broker.parameters.everywhere[CLUSTER_ID],
+        "rabbitmq_endpoint": endpoint,
     }
     for name, help_, labels in (
         ("rabbitmq_build_info", "Versions", build),

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from itertools import repeat
+from operator import attrgetter
 
 from broker.entities.queues.depth import depth, head_timestamp
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.broker import Broker
 from broker.management.prometheus.metric_groups import COUNTER, GAUGE, Group, Labels, Measure, Values
 
-Placed = tuple[str, Queue]
-"""A queue behind the name of its virtual host."""
-
-OF_QUEUE = Labels[Placed](("vhost", "queue"), lambda placed: (placed[0], placed[1].name))
-FOR_PUBLISHES = Labels[Placed](("queue_vhost", "queue"), lambda placed: (placed[0], placed[1].name))
+_names = attrgetter("vhost_name", "name")
+OF_QUEUE = Labels[Queue](("vhost", "queue"), _names)
+FOR_PUBLISHES = Labels[Queue](("queue_vhost", "queue"), _names)
 
 
-def queue_groups(broker: Broker) -> list[Group[Placed]]:
+def queue_groups(broker: Broker) -> list[Group[Queue]]:
     """The groups of all queues."""
 
-    def queues() -> list[Placed]:
-        return [placed for name, vhost in broker.vhosts.items() for placed in zip(repeat(name), vhost.queues.values())]
+    def queues() -> list[Queue]:
+        return [queue for vhost in broker.vhosts.values() for queue in vhost.queues.values()]
 
-    def consumers(placed: Placed) -> Values:
-        return (len(placed[1].consumers),)
+    def consumers(queue: Queue) -> Values:
+        return (len(queue.consumers),)
 
-    def published(placed: Placed) -> Values:
-        return (placed[1].counters.publish,)
+    def published(queue: Queue) -> Values:
+        return (queue.counters.publish,)
 
     return [
         Group("queue_coarse_metrics", queues, OF_QUEUE, DEPTH, _depth, _vhost),
@@ -36,8 +34,8 @@ def queue_groups(broker: Broker) -> list[Group[Placed]]:
     ]
 
 
-def _vhost(placed: Placed) -> str:
-    return placed[0]
+def _vhost(queue: Queue) -> str:
+    return queue.vhost_name
 
 
 DEPTH = (
@@ -47,8 +45,7 @@ DEPTH = (
 )
 
 
-def _depth(placed: Placed) -> Values:
-    queue = placed[1]
+def _depth(queue: Queue) -> Values:
     return queue.ready, queue.unacked, queue.messages
 
 
@@ -74,8 +71,7 @@ DETAILS = (
 )
 
 
-def _details(placed: Placed) -> Values:
-    queue = placed[1]
+def _details(queue: Queue) -> Values:
     in_it = depth(queue)
     return (
         len(queue.consumers),

@@ -48,14 +48,14 @@ class Scrapes:
         for group in self._cluster_groups():
             if group.name in families:
                 yield from group.apart(cluster_metrics.PREFIX, chosen)
-        yield from identity_families(self._api)
+        yield from identity_families(self._api, "detailed")
 
     def _everything(self, *, apart: bool) -> Parts:
         for group in self._groups():
             if group.name != "queue_consumer_count":
                 yield from group.apart(PREFIX) if apart or group.always_apart else group.summed(PREFIX)
         yield from self._totals()
-        yield from identity_families(self._api)
+        yield from identity_families(self._api, "per-object" if apart else "aggregated")
         yield from global_families(self._api.registry)
         yield from own_families(self._api.broker.statistics.measurements)
 

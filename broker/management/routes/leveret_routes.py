@@ -11,7 +11,7 @@ from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.management.access import Tag
-from broker.management.answers import Problem, bad_request, in_json
+from broker.management.answers import JsonAnswer, Problem, bad_request, in_json
 from broker.management.call import Call
 from broker.management.insight import at_risk, live_trace, stream_reader
 from broker.management.insight.commit_histograms import commits
@@ -134,7 +134,8 @@ async def read_stream(call: Call) -> Response:
     if not 1 <= count <= READ_MAX or not 0 <= truncate <= PAYLOAD_BYTES_MAX:
         raise bad_request(f"count is a number from 1 to {READ_MAX}, truncate from 0 to {PAYLOAD_BYTES_MAX}")
     wanted = Wanted(offset, count, truncate, fields.text("encoding", "auto") == "base64")
-    return in_json(await stream_reader.read(call, stream, wanted))
+    taken = await stream_reader.read(call, stream, wanted)
+    return JsonAnswer(taken.pieces())
 
 
 async def trace(call: Call) -> Response:

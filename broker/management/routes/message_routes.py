@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from time import perf_counter
 from typing import Any, NamedTuple
 
-import trio
 from starlette.responses import Response
 
-from broker.admin.short_steps import STEP_SECONDS
+from broker.admin.short_steps import pause_if_due
 from broker.management.access import Tag
-from broker.management.answers import JsonAnswer, Problem, bad_request, encoded, in_json
+from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_request, encoded, in_json
 from broker.management.bodies import Fields
 from broker.management.call import Call
-from broker.management.list_query import in_array
 from broker.management.message_form import (
     payload_in_json,
     payload_of,
@@ -74,13 +71,13 @@ async def take(call: Call) -> Response:
     wanted = _wanted(await call.fields())
     async with call.session() as session:
         try:
-            pieces = await _taken(call, session, wanted)
+            taken = await _taken(call, session, wanted)
         except Refused as refused:
             raise _refusal(refused) from None
         requeue = ACKMODES[wanted.ackmode]
-        if pieces and requeue is not None:
+        if taken.rows and requeue is not None:
             session.send(methods.BasicNack(0, True, requeue))
-    return JsonAnswer(in_array(pieces))
+    return JsonAnswer(taken.pieces())
 
 
 def _wanted(fields: Fields) -> Wanted:
@@ -106,21 +103,19 @@ def _refusal(refused: Refused) -> Problem:
     return bad_request(f"{refused.code} {text}")
 
 
-async def _taken(call: Call, session: DirectSession, wanted: Wanted) -> list[bytes]:
-    """Messages as JSON, as many as are wanted and there, and no more than one answer may hold."""
-    pieces: list[bytes] = []
-    size, began = 0, perf_counter()
+async def _taken(call: Call, session: DirectSession, wanted: Wanted) -> JsonArray:
+    """Messages, as many as are wanted and there, and no more than one answer may hold."""
+    taken, size = JsonArray(), 0
     get = methods.BasicGet(call.short_name("queue"), ACKMODES[wanted.ackmode] is None)
-    while len(pieces) != wanted.messages and size < TAKEN_BYTES_MAX:
+    while taken.rows != wanted.messages and size < TAKEN_BYTES_MAX:
         found = await call.answered(session.ask(get))
         if not isinstance(found.method, methods.BasicGetOk):
             break
-        pieces.append(encoded(_shown(found, found.method, wanted)))
-        size += len(found.body) + len(pieces[-1]) + MESSAGE_BYTES
-        if perf_counter() - began > STEP_SECONDS:
-            await trio.lowlevel.checkpoint()
-            began = perf_counter()
-    return pieces
+        row = encoded(_shown(found, found.method, wanted))
+        taken.add(row)
+        size += len(found.body) + len(row) + MESSAGE_BYTES
+        await pause_if_due()
+    return taken
 
 
 def _shown(found: Command, got: methods.BasicGetOk, wanted: Wanted) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from broker.admin.node.memory_parts import memory_parts, relative
-from broker.admin.short_steps import in_steps
+from broker.admin.short_steps import AT_ONCE, in_steps, pause_if_due
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
@@ -28,7 +28,7 @@ async def overview(call: Call) -> Response:
     api, monitors = call.api, call.account.monitors
     row = _identity(call)
     if call.flag("disable_stats"):
-        row |= {"node": api.settings.node, "object_totals": _brief_totals(call)}
+        row |= {"node": api.settings.node, "object_totals": await _brief_totals(call)}
     else:
         row |= await _statistics(call)
         if monitors:
@@ -42,12 +42,14 @@ async def _statistics(call: Call) -> dict[str, Any]:
     """What there is, and what was done; of the virtual hosts that a user sees who does not monitor."""
     history, ages = call.past
     seen = None if call.account.monitors else call.vhosts()
-    totals = await _queue_totals(_vhosts(call))
+    totals, objects = await _queue_totals(_vhosts(call)), await _object_totals(call)
+    message_stats = history.overview_stats(seen, ages)
+    await pause_if_due()
     return {
-        "message_stats": history.overview_stats(seen, ages),
+        "message_stats": message_stats,
         "churn_rates": history.churn_rates(ages),
         "queue_totals": totals | history.overview_lengths(seen, ages) if totals else {},
-        "object_totals": _object_totals(call),
+        "object_totals": objects,
         "statistics_db_event_queue": 0,
     }
 
@@ -82,21 +84,23 @@ def _connections(call: Call) -> list[Connection]:
     ]
 
 
-def _object_totals(call: Call) -> dict[str, int]:
-    vhosts = _vhosts(call)
-    connections = _connections(call)
-    channels = [channel for connection in connections for channel in connection.channels.values()]
+async def _object_totals(call: Call) -> dict[str, int]:
+    vhosts, connections = _vhosts(call), _connections(call)
+    channels = consumers = 0
+    async for connection in in_steps(connections, at_once=AT_ONCE):
+        channels += len(connection.channels)
+        consumers += sum(len(channel.consumers) for channel in connection.channels.values())
     return {
-        "channels": len(channels),
+        "channels": channels,
         "connections": len(connections),
-        "consumers": sum(len(channel.consumers) for channel in channels),
+        "consumers": consumers,
         "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
         "queues": sum(len(vhost.queues) for vhost in vhosts),
     }
 
 
-def _brief_totals(call: Call) -> dict[str, int]:
-    totals = _object_totals(call)
+async def _brief_totals(call: Call) -> dict[str, int]:
+    totals = await _object_totals(call)
     names = ("queues", "exchanges", *(["connections"] if call.account.monitors else []))
     return {name: totals[name] for name in names}
 
@@ -110,7 +114,7 @@ async def _queue_totals(vhosts: list[VHost]) -> dict[str, int]:
     """The messages in all queues; nothing where there is no queue."""
     ready = unacked = messages = 0
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
-    async for queue in in_steps(queues):
+    async for queue in in_steps(queues, at_once=AT_ONCE):
         ready += queue.ready
         unacked += queue.unacked
         messages += queue.messages

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from starlette.responses import Response
 
-from broker.admin.short_steps import mapped
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
 from broker.management.answers import bad_request, empty, in_json, not_found
@@ -18,7 +16,7 @@ from broker.management.list_query import list_answer
 from broker.management.resources import Resource, resource
 from broker.management.rows.consumer_columns import ConsumerOf, channel_details, consumer_columns
 from broker.management.rows.queue_columns import (
-    QueueOf,
+    owner,
     queue_columns,
     queue_columns_without_statistics,
     queue_name,
@@ -34,29 +32,27 @@ ACTIONS = ("sync", "cancel_sync")
 async def list_queues(call: Call) -> Response:
     """Queues, a page of them if asked for."""
     query = call.list_query(paged=True)
-    queues: list[QueueOf] = []
-    for vhost in call.vhosts():
-        queues += await mapped(partial(QueueOf, vhost.name), list(vhost.queues.values()))
+    queues = [queue for vhost in call.vhosts() for queue in vhost.queues.values()]
     return await list_answer(queues, _columns(call), query, queue_name, queue_order)
 
 
 async def show_queue(call: Call) -> Response:
     """One queue, with its consumers."""
-    listed = QueueOf(call.vhost.name, queue_of(call))
-    row = _columns(call).row(listed)
+    queue = queue_of(call)
+    row = _columns(call).row(queue) | owner(queue)
     if not call.flag("disable_stats"):
         details = channel_details(call.api.settings.node)
-        pairs = pair_stats.of_queue(call.past, call.api.registry, call.vhost, listed.queue, details)
-        row |= {"consumer_details": _consumers(call, listed), **pairs}
+        pairs = pair_stats.of_queue(call.past, call.api.registry, call.vhost, queue, details)
+        row |= {"consumer_details": _consumers(call, queue), **pairs}
     return in_json(call.chosen(row))
 
 
-def _consumers(call: Call, listed: QueueOf) -> list[dict[str, Any]]:
+def _consumers(call: Call, queue: Queue) -> list[dict[str, Any]]:
     row = consumer_columns(call.api.settings.node).view()
-    return [row(ConsumerOf(listed.vhost, consumer)) for consumer in listed.queue.consumers.members]
+    return [row(ConsumerOf(queue.vhost_name, consumer)) for consumer in queue.consumers.members]
 
 
-def _columns(call: Call) -> Columns[QueueOf]:
+def _columns(call: Call) -> Columns[Queue]:
     node = call.api.settings.node
     if call.flag("disable_stats"):
         return queue_columns_without_statistics(node, totals=call.flag("enable_queue_totals"))

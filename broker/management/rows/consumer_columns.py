@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 
 from broker.admin.json_tables import plain
 from broker.entities.queues.consumers import Consumer
-from broker.management.columns import Columns
+from broker.management.columns import ABSENT, Columns
 from broker.session.channel.channel import Channel
+from broker.session.consumer_timeout import milliseconds, timeout_of
 
 
 class ConsumerOf(NamedTuple):
@@ -31,6 +32,7 @@ def consumer_columns(node: str) -> Columns[ConsumerOf]:
             "activity_status": lambda listed: _activity(listed.consumer),
             "prefetch_count": lambda listed: listed.consumer.prefetch,
             "arguments": lambda listed: plain(listed.consumer.arguments),
+            "consumer_timeout": lambda listed: _timeout(listed.consumer),
             "channel_details": lambda listed: _channel(listed.consumer, details),
         }
     )
@@ -50,6 +52,14 @@ def _activity(consumer: Consumer) -> str:
     if not consumer.queue.arguments.single_active_consumer:
         return "up"
     return "single_active" if _active(consumer) else "waiting"
+
+
+def _timeout(consumer: Consumer) -> Any:
+    """How many milliseconds a delivery may be unacknowledged; 0: for ever."""
+    channel = consumer.outlet
+    if not isinstance(channel, Channel):
+        return ABSENT
+    return timeout_of(consumer, consumer.queue, milliseconds(channel.connection.settings))
 
 
 def _channel(consumer: Consumer, details: Callable[[Channel], dict[str, Any]]) -> dict[str, Any]:

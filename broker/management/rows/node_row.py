@@ -62,6 +62,7 @@ def node_row(api: Management, ages: Ages = NO_SAMPLES) -> dict[str, Any]:
     return {
         "applications": applications(api),
         "auth_mechanisms": _mechanisms(api),
+        "being_drained": False,
         "cluster_links": [],
         "config_files": [],
         "contexts": contexts(status),

@@ -21,12 +21,11 @@ For those who write routes:
 of this moment, rates and samples those of the last complete round; with rates_mode none there are no details. A group
 of message_stats is there as soon as one of its members is not 0.
 
-Every five seconds, at multiples of five seconds since the epoch, a round takes a sample of everything, in steps of a
-millisecond between which everything else goes on. What has not changed stores nothing. Samples of five seconds are
-kept for ten minutes and those of a minute for an hour; of virtual hosts, the broker and the node also samples of ten
-minutes for eight hours and of half an hour for a day. A busy queue's or channel's take 10 KiB, so that all may be no
-more than BYTES_MAX: when they are, those are forgotten that have not changed for longest. Beside them each thing that
-was ever in use takes a KiB as long as it is there.
+Every five seconds, at multiples of five seconds since the epoch, a round takes a sample of everything, in short steps.
+What has not changed stores nothing. Samples of five seconds are kept for ten minutes and those of a minute for an hour;
+of virtual hosts, the broker and the node also samples of ten minutes for eight hours and of half an hour for a day. A
+busy queue's or channel's take 10 KiB, so that all may be no more than BYTES_MAX: when they are, those are forgotten
+that have not changed for longest. Beside them each thing that was ever in use takes a KiB as long as it is there.
 """
 
 from __future__ import annotations
@@ -34,8 +33,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import trio
-
+from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.queues.queue import Queue
 from broker.entities.vhosts.vhost import VHost
@@ -63,8 +61,8 @@ class History:
 
     async def forget(self) -> None:
         """Begin anew, because an operator wants it: samples go, what was counted stays."""
-        for _ in self.sampler.forget_all():
-            await trio.lowlevel.checkpoint()
+        async for _ in in_steps(self.sampler.forget_all(), at_once=AT_ONCE):
+            pass
 
     # message_stats
 

@@ -1,14 +1,14 @@
-"""The task that takes samples: every five seconds a round of everything, in steps of a millisecond."""
+"""The task that takes samples: every five seconds a round of everything, in short steps."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Generator, Iterator, Mapping
 from operator import add, attrgetter
-from time import perf_counter
 from typing import Any, Protocol
 
 import trio
 
+from broker.admin.short_steps import in_steps
 from broker.entities.statistics.pair_counters import Pairs
 from broker.entities.statistics.totals import ChurnValues
 from broker.entities.vhosts.vhost import VHost
@@ -17,8 +17,6 @@ from broker.session.registry import Registry
 
 BYTES_MAX = 32 << 20
 """What all samples may take. What each thing takes that has any is not included: see `SERIES_BYTES`."""
-STEP_SECONDS = 0.001
-"""How long one step of a round takes."""
 
 PUBLISHES = ("publish", "confirm", "return_unroutable", "drop_unroutable")
 DELIVERIES = ("deliver", "deliver_no_ack", "get", "get_no_ack", "get_empty", "redeliver", "ack")
@@ -69,20 +67,17 @@ class Sampler:
         figures: Figures,
         *,
         bytes_max: int = BYTES_MAX,
-        step_seconds: float = STEP_SECONDS,
     ) -> None:
         self._registry = registry
         self._broker = registry.broker
         self._figures = figures
         self._bytes_max = bytes_max
-        self._step_seconds = step_seconds
         self.broker = Past()
         self.node = Past()
         self.slot = 0
         self.elapsed = 1
         self.bytes = 0
         self._by_age: dict[int, list[Series]] = {}
-        self._until = 0.0
 
     async def run(self) -> None:
         """Take samples for ever, the first now."""
@@ -90,14 +85,16 @@ class Sampler:
         while True:
             slot = now() // SLOT_MILLISECONDS
             if slot > self.slot:
-                for _ in self.round(slot):
-                    await trio.lowlevel.checkpoint()
+                async for _ in in_steps(self.round(slot)):
+                    pass
             await trio.sleep((SLOT_MILLISECONDS - now() % SLOT_MILLISECONDS) / 1000)
 
     def round(self, slot: int) -> Iterator[None]:
-        """Take a sample of everything for a slot later than the last, in steps. What was there first has no past."""
+        """Take a sample of everything for a slot later than the last. What was there first has no past.
+
+        Gives way after each thing.
+        """
         self.bytes, self._by_age = 0, {}
-        self._until = perf_counter() + self._step_seconds
         lengths: Row = (0, 0, 0)
         for vhost in list(self._broker.vhosts.values()):
             lengths = _sum(lengths, (yield from self._sample_vhost(vhost, slot)))
@@ -108,27 +105,28 @@ class Sampler:
                 if channel.pairs is not None:
                     yield from self._sample_pairs(channel.pairs.publishes, channel.vhost.exchanges, slot)
                     yield from self._sample_pairs(channel.pairs.deliveries, channel.vhost.queues, slot)
-            yield from self._pause()
+            yield
         self._sample(self.broker, BROKER, slot, self._of_broker(lengths))
+        yield
         figures = self._figures()
         self._sample(self.node, Kind(tuple(figures), LONG, "d"), slot, tuple(figures.values()))
+        yield
         yield from self._forget()
         self.slot, self.elapsed = slot, slot - self.slot if self.slot else 1
 
     def _sample_vhost(self, vhost: VHost, slot: int) -> Generator[None, None, Row]:
         lengths: Row = (0, 0, 0)
-        milliseconds = self.elapsed * SLOT_MILLISECONDS
         for queue in list(vhost.queues.values()):
             of_queue = queue.messages, queue.ready, queue.unacked
             lengths = _sum(lengths, of_queue)
             self._sample(queue.counters, QUEUE, slot, _of_queue(queue.counters) + of_queue)
-            queue.consumers.measure(milliseconds)
+            queue.consumers.measure()
             if queue.counters.incoming is not None:
                 yield from self._sample_pairs(queue.counters.incoming, vhost.exchanges, slot)
-            yield from self._pause()
+            yield
         for exchange in list(vhost.exchanges.values()):
             self._sample(exchange.counters, EXCHANGE, slot, _of_exchange(exchange.counters))
-            yield from self._pause()
+            yield
         statistics = vhost.statistics
         row = _of_channel(statistics.channels()) + _of_connection(statistics.traffic()) + lengths
         self._sample(statistics, VHOST, slot, row)
@@ -141,7 +139,7 @@ class Sampler:
                 self._sample(counters, CHANNEL, slot, _of_channel(counters))
             else:
                 del pairs[name]
-            yield from self._pause()
+            yield
 
     def _of_broker(self, lengths: Row) -> Row:
         statistics = self._broker.statistics
@@ -170,16 +168,15 @@ class Sampler:
                     return
                 self.bytes -= series.size
                 series.forget()
-                yield from self._pause()
+                yield
 
     def forget_all(self) -> Iterator[None]:
-        """Let everything forget its past, in steps. What was counted stays."""
-        self._until = perf_counter() + self._step_seconds
+        """Let everything forget its past; gives way after each thing. What was counted stays."""
         for remembered in self._everything():
             series: Series | None = remembered.history
             if series is not None:
                 series.forget()
-            yield from self._pause()
+            yield
 
     def _everything(self) -> Iterator[Remembered]:
         yield from (self.broker, self.node)
@@ -190,12 +187,6 @@ class Sampler:
         for connection in list(self._registry.connections):
             yield connection.traffic
             yield from (channel.counters for channel in list(connection.channels.values()))
-
-    def _pause(self) -> Iterator[None]:
-        """A step is over if it has taken its time."""
-        if perf_counter() > self._until:
-            yield
-            self._until = perf_counter() + self._step_seconds
 
 
 def _sum(row: Row, other: Row) -> Row:

@@ -73,11 +73,14 @@ class HttpConnection:
                             self.since = trio.current_time()
                     await self._part()
         except trio.TooSlowError:
-            log.warning("closing HTTP connection %s: the client reads its answer too slowly", self.peer)
+            self._warn("closing HTTP connection %s: the client reads its answer too slowly")
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             log.debug("HTTP connection %s: the client has gone", self.peer)
         finally:
             await trio.aclose_forcefully(self._stream)
+
+    def _warn(self, text: str, *reason: object) -> None:
+        log.warning(text, self.peer, *reason, extra={"connection": str(self.peer)})
 
     async def _shake_hands(self) -> bool:
         if not isinstance(self._stream, trio.SSLStream):
@@ -87,10 +90,10 @@ class HttpConnection:
                 await self._stream.do_handshake()
             except trio.BrokenResourceError as error:
                 reason = words(error.__cause__) if isinstance(error.__cause__, ssl.SSLError) else "the client has gone"
-                log.warning("closing HTTP connection %s: TLS handshake failed: %s", self.peer, reason)
+                self._warn("closing HTTP connection %s: TLS handshake failed: %s", reason)
                 return False
             return True
-        log.warning("closing HTTP connection %s: no TLS handshake in time", self.peer)
+        self._warn("closing HTTP connection %s: no TLS handshake in time")
         return False
 
     # Requests
@@ -147,7 +150,7 @@ class HttpConnection:
                     idle = False
                     limit.deadline = trio.current_time() + settings.request_timeout_seconds
                 if self._fresh and data.startswith(b"AMQP"):
-                    log.warning("closing HTTP connection %s: an AMQP client on an HTTP port", self.peer)
+                    self._warn("closing HTTP connection %s: an AMQP client on an HTTP port")
                     return None
                 self._fresh = False
                 self._http.receive_data(data)
@@ -162,7 +165,7 @@ class HttpConnection:
 
     async def _refuse(self, status: int) -> bool:
         """Answer what is no request. False: behind it no next request can be found."""
-        log.warning("closing HTTP connection %s: %d %s", self.peer, status, _reason(status))
+        self._warn("closing HTTP connection %s: %d %s", status, _reason(status))
         if self._http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             await self._answer_briefly(status if status in REFUSALS else 400)
         return False

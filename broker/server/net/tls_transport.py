@@ -59,6 +59,9 @@ class SecureTransport(Transport):
         if await self._shake_hands():
             await super()._read()
 
+    def _warn(self, text: str, *reason: str) -> None:
+        log.warning(text, self._peer, *reason, extra=self.connection.log_fields())
+
     # The handshake
 
     async def _shake_hands(self) -> bool:
@@ -67,7 +70,7 @@ class SecureTransport(Transport):
         while True:
             size = await self._fill(HANDSHAKE_BYTES)
             if not size:
-                log.warning("connection %s: client closed TCP connection within the TLS handshake", self._peer)
+                self._warn("connection %s: client closed TCP connection within the TLS handshake")
                 return False
             first = first or bytes(_sealed[: min(size, 8)])
             self._incoming.write(_sealed[:size])
@@ -83,7 +86,7 @@ class SecureTransport(Transport):
             self._say_sealed()
             return False
         except ssl.SSLError as error:
-            log.warning("closing connection %s: %s", self._peer, _complaint(error, first))
+            self._warn("closing connection %s: %s", _complaint(error, first))
             self._fail()
             return True
         self.connection.peer = self._peer._replace(secured=self._agreed())
@@ -131,7 +134,7 @@ class SecureTransport(Transport):
                 self._incoming.write(_sealed[start : min(start + PIECE_BYTES, size)])
                 end = self._open_piece(end)
         except ssl.SSLError as error:
-            log.warning("closing connection %s: TLS failed: %s", self._peer, words(error))
+            self._warn("closing connection %s: TLS failed: %s", words(error))
             self._fail()
         return bytes(_opened[:end])
 
@@ -158,7 +161,7 @@ class SecureTransport(Transport):
                 self._tls.write(data[start : start + PIECE_BYTES])
                 parts.append(self._outgoing.read())
         except ssl.SSLError as error:
-            log.warning("connection %s: cannot encrypt its output: %s", self._peer, words(error))
+            self._warn("connection %s: cannot encrypt its output: %s", words(error))
             self._fail()
         parts.append(self._outgoing.read())
         return b"".join(parts)

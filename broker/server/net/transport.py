@@ -90,8 +90,8 @@ class Transport:
             self._reading.deadline = trio.current_time() + self._settings.handshake_timeout
             with self._reading:
                 await self._read()
-            if self._reading.cancelled_caught and not connection.ended:
-                log.warning("closing connection %s: no answer in time", connection.peer)
+            if self._reading.cancelled_caught and not connection.parting:
+                log.warning("closing connection %s: no answer in time", connection.peer, extra=connection.log_fields())
             released = trio.Event()
             connection.release().then(lambda _: released.set())
             self._engine.end_turn()
@@ -125,8 +125,8 @@ class Transport:
         if now - self.last_sent >= interval / 2 and self._unsent is None:
             self.connection.output.send(HEARTBEAT)
         if heartbeats.is_silent(self, interval, now, late, self._unread):
-            peer = self.connection.peer
-            log.warning("closing connection %s: missed heartbeats from client, timeout: %ds", peer, interval)
+            text, connection = "closing connection %s: missed heartbeats from client, timeout: %ds", self.connection
+            log.warning(text, connection.peer, interval, extra=connection.log_fields())
             self.abort()
 
     def _unread(self) -> int:
@@ -157,8 +157,9 @@ class Transport:
         while not connection.ended:
             data = await self._receive()
             if not data:
-                if not connection.ended:
-                    log.warning("connection %s: client unexpectedly closed TCP connection", connection.peer)
+                if not connection.parting:
+                    text = "connection %s: client unexpectedly closed TCP connection"
+                    log.warning(text, connection.peer, extra=connection.log_fields())
                 return
             if self._in_line:
                 await self._stand_in_line(data)
@@ -261,7 +262,9 @@ class Transport:
         except BlockingIOError:
             size = 0
         except OSError as error:
-            log.warning("connection %s: client unexpectedly closed TCP connection: %s", self.connection.peer, error)
+            connection, text = self.connection, "connection %s: client unexpectedly closed TCP connection: %s"
+            if not connection.parting:
+                log.warning(text, connection.peer, error, extra=connection.log_fields())
             self.abort()
             return
         self._count_sent(size)

@@ -26,7 +26,10 @@ def run(config: Config, command: str, arguments: Mapping[str, object]) -> object
     """Carry out a command and return its answer. Raises AdministrationError and StoreError."""
     directory = config.server.directory
     if not (directory / DEFINITIONS_FILE).exists():
-        raise AdministrationError("not_found", f"{directory}: no broker has run on this data directory yet")
+        text = "name another one with --data-dir or LEVERET_DATA_DIR"
+        raise AdministrationError(
+            "not_found", f"no broker has run on the data directory {directory.absolute()} yet: {text}"
+        )
     if command == "check":
         return check(directory)
     return trio.run(_run, config, directory, command, arguments)

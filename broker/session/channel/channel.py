@@ -8,6 +8,7 @@ memory or disk run short; acknowledgements pass by them, because they are what m
 
 from __future__ import annotations
 
+import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
@@ -30,6 +31,7 @@ from broker.session.output import content_frames
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException, reply_text
 from broker.wire.assembler import Assembler
+from broker.wire.constants import ReplyCode
 from broker.wire.frames import method_frame
 from broker.wire.method import Method
 
@@ -40,6 +42,8 @@ if TYPE_CHECKING:
     from broker.session.output.output_buffer import Output
     from broker.session.peer import Peer
     from broker.session.session_settings import SessionSettings
+
+log = logging.getLogger("leveret.channel")
 
 T = TypeVar("T")
 
@@ -209,9 +213,10 @@ class Channel:
     def fail(self, error: ChannelException, failing: int) -> None:
         """End the channel with an error; `failing` is the key of the method that caused it."""
         text = reply_text(error.code, error.text)
+        _log_failure(self, error.code, text)
         self.send(methods.ChannelClose(error.code, text, failing >> 16, failing & 0xFFFF))
-        self.release(failed=True)
         self.closing = True
+        self.release(failed=True)
 
     # Consumers
 
@@ -272,7 +277,7 @@ class Channel:
         del self.consumers[consumer.tag]
         del self.prefixes[consumer]
         if self.events is not None:
-            self.events.consumer_deleted(consumer, gone=self.ended)
+            self.events.consumer_deleted(consumer, gone=self.ended or self.closing)
 
     def replenish(self, *, settled: bool = False) -> None:
         """Room has been made that any consumer may use; `settled`: under the limit of the whole channel.
@@ -346,7 +351,7 @@ class Channel:
             self.end_consumer(consumer)
         deliveries.requeue([entry for tag, entry in outstanding.items() if tag not in kept], abandoned=True)
         leave_queues(self)
-        if self.events is not None and not self.closing:
+        if self.events is not None and (failed or not self.closing):
             self.events.closed()
         self.direct_reply.stop()
         self._end_confirms()
@@ -377,3 +382,10 @@ def end(channel: Channel) -> None:
     channel.ended = True
     channel.counters = channel.vhost.statistics.channel_sum.leave(channel.counters)
     channel.connection.broker.statistics.churn.channel_closed += 1
+
+
+def _log_failure(channel: Channel, code: ReplyCode, text: str) -> None:
+    peer, number = channel.connection.peer, channel.number
+    fields = {"connection": str(peer), "channel": number, "vhost": channel.vhost.name, "code": int(code)}
+    words = "closing channel %d of connection %s: %s"
+    log.warning(words, number, peer, text, extra={**fields, "user": channel.access.user})

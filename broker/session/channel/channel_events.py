@@ -38,7 +38,7 @@ class ChannelEvents:
         self._exchange.publish("consumer.created", {**self._consumer(consumer), **how}, self._user)
 
     def consumer_deleted(self, consumer: Consumer, *, gone: bool) -> None:
-        """A consumer has ended: cancelled, with its channel or queue; `gone`: with its connection."""
+        """A consumer has ended: cancelled, with its channel or queue; `gone`: by an error or with its connection."""
         self._exchange.publish("consumer.deleted", self._consumer(consumer), INTERNAL if gone else self._user)
 
     def _consumer(self, consumer: Consumer) -> dict[str, Any]:

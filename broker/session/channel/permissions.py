@@ -74,7 +74,8 @@ class Access:
             if allowed():
                 return
         except PatternError as error:
-            log.warning("user '%s', vhost '%s': %s", self.user, self.vhost, error)
+            fields = {"user": self.user, "vhost": self.vhost}
+            log.warning("user '%s', vhost '%s': %s", self.user, self.vhost, error, extra=fields)
             why = ": the permission's regular expression was given up"
         raise ChannelException(ReplyCode.ACCESS_REFUSED, f"access to {what} refused for user '{self.user}'{why}")
 

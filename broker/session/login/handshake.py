@@ -55,7 +55,7 @@ def read_header(connection: Connection, data: bytes) -> bytes:
     if len(data) < len(PROTOCOL_HEADER):
         return data
     if data[:8] not in ACCEPTED_HEADERS:
-        log.warning("closing connection %s: %s", connection.peer, _opened_with(data[:8]))
+        log.warning("closing connection %s: %s", connection.peer, _opened_with(data[:8]), extra=connection.log_fields())
         connection.output.send(PROTOCOL_HEADER)
         connection.end()
         return b""
@@ -145,7 +145,8 @@ def _refuse_login(connection: Connection, mechanism: str, reason: str, longer: f
     if longer or not connection.knows("authentication_failure_close"):
         connection.refuse(f"login refused: {reason}", longer)
         return
-    log.warning("closing connection %s: login refused: %s", connection.peer, reason)
+    fields = connection.log_fields(user=user, code=int(ReplyCode.ACCESS_REFUSED))
+    log.warning("closing connection %s: login refused: %s", connection.peer, reason, extra=fields)
     text = f"Login was refused using authentication mechanism {mechanism}. For details see the broker logfile."
     connection.phase = Phase.CLOSING
     connection.send(methods.ConnectionClose(ReplyCode.ACCESS_REFUSED, reply_text(ReplyCode.ACCESS_REFUSED, text), 0, 0))
@@ -179,7 +180,8 @@ def _open(connection: Connection, method: methods.ConnectionOpen) -> None:
     connection.registry.handshaking.pop(connection, None)
     connection.send(methods.ConnectionOpenOk())
     connection_events.connection_created(connection)
-    log.info("connection %s: user '%s' authenticated and granted access to vhost '%s'", connection.peer, user, name)
+    text = "connection %s: user '%s' authenticated and granted access to vhost '%s'"
+    log.info(text, connection.peer, user, name, extra=connection.log_fields())
 
 
 def _check_connection_limits(connection: Connection, vhost: str) -> None:
@@ -199,7 +201,8 @@ def _check_connection_limits(connection: Connection, vhost: str) -> None:
 
 
 def _close(connection: Connection, method: methods.ConnectionClose) -> None:
-    log.info("connection %s closed by the client: %d %s", connection.peer, method.reply_code, method.reply_text)
+    code, said, fields = method.reply_code, method.reply_text, connection.log_fields(code=method.reply_code)
+    log.info("connection %s closed by the client: %d %s", connection.peer, code, said, extra=fields)
     connection.phase = Phase.CLOSING
     connection.release().then(lambda _: connection.say_goodbye())
 
@@ -213,7 +216,8 @@ def _while_closing(connection: Connection, method: Method) -> None:
 
 def _update_secret(connection: Connection, method: methods.ConnectionUpdateSecret) -> None:
     """Only tokens that expire can be renewed. A password stays what it is; RabbitMQ takes the renewal all the same."""
-    log.info("connection %s: secret of user '%s' updated: %s", connection.peer, connection.user, method.reason)
+    peer, user, fields = connection.peer, connection.user, connection.log_fields()
+    log.info("connection %s: secret of user '%s' updated: %s", peer, user, method.reason, extra=fields)
     connection.send(methods.ConnectionUpdateSecretOk())
 
 

@@ -52,7 +52,19 @@ class PublishBatch:
     until something needs them to be in their queues: `enqueue` puts them there.
     """
 
-    __slots__ = ("_channel", "_flags", "_found", "_held", "_pending", "_queues", "_route", "_summary", "_waiting")
+    __slots__ = (
+        "_channel",
+        "_copies",
+        "_flags",
+        "_found",
+        "_held",
+        "_pending",
+        "_publishes",
+        "_queues",
+        "_route",
+        "_summary",
+        "_waiting",
+    )
 
     _held: bool
     """Of the publish that was looked at last, as the next three: a resource is short."""
@@ -68,6 +80,8 @@ class PublishBatch:
         self._pending: list[Message] = []
         self._queues: tuple[Queue, ...] = ()
         self._flags = 0
+        self._publishes = self._copies = 0
+        """What is in its queues and not counted yet: all of it was published to one exchange."""
 
     def plain_queues(self, arguments: bytes, header: bytes, body_bytes: int) -> tuple[Queue, ...]:
         """The queues that a publish goes to if it is plain, and none if it needs a closer look.
@@ -114,10 +128,11 @@ class PublishBatch:
         summary = self._summary
         flags = PERSISTENT if summary.persistent else 0
         found = self._route
-        if self._pending and (
-            queues != self._queues or flags != self._flags or found.exchange is not self._waiting.exchange
-        ):
-            self.enqueue()
+        if self._pending:
+            if found.exchange is not self._waiting.exchange:
+                self.enqueue()
+            elif queues != self._queues or flags != self._flags:
+                self._put()
         self._queues, self._flags, self._waiting = queues, flags, found
         route, priority, pending = found.route, summary.priority, self._pending
         for body in bodies:
@@ -127,10 +142,19 @@ class PublishBatch:
             pending.append(message)
 
     def enqueue(self) -> None:
-        """Put what waits into its queues."""
+        """Put what waits into its queues, and count what has been put there: once for a row, however often its queues
+        change."""
         if self._pending:
-            messages, self._pending = self._pending, []
-            enqueue(self._channel, messages, self._waiting, self._queues)
+            self._put()
+            _count(self._channel, self._waiting, self._publishes, self._copies)
+            self._publishes = self._copies = 0
+
+    def _put(self) -> None:
+        messages, self._pending = self._pending, []
+        publishes, queues = len(messages), self._queues
+        self._publishes += publishes
+        self._copies += publishes * len(queues)
+        _put(self._channel, messages, self._waiting, queues)
 
     def publish_special(self, arguments: bytes, header: bytes, body: bytes) -> int:
         """Publish what is not plain, behind what waits; how many copies it made. Raises as `publish` does."""
@@ -143,7 +167,7 @@ class PublishBatch:
         message, queues = special_publish.prepare(channel, route, self._summary, self._found, header, body)
         transaction = channel.transaction
         if transaction is None:
-            enqueue(channel, (message,), route, queues)
+            _enqueue(channel, message, route, queues)
             return len(queues) or 1
         size = len(header) + len(body) + HELD_OVERHEAD_BYTES
         transaction.bytes += size
@@ -152,11 +176,31 @@ class PublishBatch:
         return 1
 
 
-def enqueue(channel: Channel, messages: Sequence[Message], route: CachedRoute, queues: tuple[Queue, ...]) -> None:
+def _enqueue(channel: Channel, message: Message, route: CachedRoute, queues: tuple[Queue, ...]) -> None:
+    """Put one message into queues, and count it."""
+    exchange = route.exchange
+    assert exchange is not None, "it has been resolved"
+    _count(channel, route, 1, len(queues))
+    if exchange.delays is not None and exchange.delays in queues:
+        exchange.counters.publish_out -= 1  # what is delayed goes out when its time has come
+    _put(channel, (message,), route, queues)
+
+
+def _count(channel: Channel, route: CachedRoute, publishes: int, copies: int) -> None:
+    exchange = route.exchange
+    assert exchange is not None, "it has been resolved"
+    of_channel, of_exchange = channel.counters, exchange.counters
+    of_channel.publish += publishes
+    of_channel.routed += copies
+    of_exchange.publish_in += publishes
+    of_exchange.publish_out += copies
+
+
+def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queues: tuple[Queue, ...]) -> None:
     """Put messages, alike but for their bodies, into queues, and note what is to be confirmed.
 
-    Only one at a time goes to no queue, or to queues that may refuse it because they are full. Of the route counts
-    the exchange, and for a message without a queue whether it is mandatory.
+    Only one at a time goes to no queue, or to queues that may refuse it because they are full. Of the route counts,
+    for a message without a queue, whether it is mandatory.
     """
     if channel.recorder is not None:
         in_transaction = channel.transaction is not None
@@ -166,16 +210,7 @@ def enqueue(channel: Channel, messages: Sequence[Message], route: CachedRoute, q
     if len(queues) > 1:
         for message in messages:
             channel.vhost.share_body(message, queues)
-    exchange = route.exchange
-    assert exchange is not None, "it has been resolved"
-    counters, of_exchange, count = channel.counters, exchange.counters, len(messages)
-    copies = count * len(queues)
-    counters.publish += count
-    counters.routed += copies
-    of_exchange.publish_in += count
-    of_exchange.publish_out += copies
-    if exchange.delays is not None and exchange.delays in queues:
-        of_exchange.publish_out -= count  # what is delayed goes out when its time has come
+    count = len(messages)
     if channel.pairs is not None:
         channel.pairs.published(route.name, queues, count, mandatory=route.mandatory)
     durable = refused = False
@@ -214,7 +249,7 @@ def _enqueue_at_commit(channel: Channel, message: Message, route: CachedRoute, q
     named = channel.vhost.queues
     found = (queue if isinstance(queue, DelayQueue) else named.get(queue.name) for queue in queues)
     there = tuple(queue for queue in found if queue is not None and not queue.deleted)
-    enqueue(channel, (message,), route, there)
+    _enqueue(channel, message, route, there)
     return len(there) or 1
 
 

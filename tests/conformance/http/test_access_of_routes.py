@@ -150,6 +150,7 @@ auth/attempts/{node}                                      GET monitor DELETE mon
 auth/attempts/{node}/source                               GET monitor DELETE monitor
 login                                                     POST anybody
 rebalance/queues                                          POST administrator
+config/effective                                          GET administrator
 reset                                                     DELETE administrator
 reset/{node}                                              DELETE administrator
 parameters                                                GET policymaker

@@ -21,12 +21,15 @@ from tests.conformance.http.request_table import Request, Send, differences, sec
 LOCKED = "cannot obtain exclusive access to locked queue 'own'..."
 SEEN = """
 == clients
-GET consumers/v%2F1?sort=consumer_tag&columns=consumer_tag,queue,ack_required,exclusive,active,activity_status,prefetch_count,arguments -> 200 [{"consumer_tag":"a","queue":{"name":"single","vhost":"v/1"},"ack_required":true,"exclusive":false,"active":true,"activity_status":"single_active","prefetch_count":7,"arguments":{"x-priority":5}},{"consumer_tag":"b","queue":{"name":"single","vhost":"v/1"},"ack_required":true,"exclusive":false,"active":false,"activity_status":"waiting","prefetch_count":7,"arguments":{}},{"consumer_tag":"c","queue":{"name":"own","vhost":"v/1"},"ack_required":false,"exclusive":true,"active":true,"activity_status":"up","prefetch_count":7,"arguments":{}}]
+GET consumers/v%2F1?sort=consumer_tag&columns=consumer_tag,queue,ack_required,exclusive,active,activity_status,prefetch_count,arguments -> 200 [{"consumer_tag":"a","queue":{"name":"single","vhost":"v/1"},"ack_required":true,"exclusive":false,"active":true,"activity_status":"single_active","prefetch_count":7,"arguments":{"x-priority":5}},{"consumer_tag":"b","queue":{"name":"single","vhost":"v/1"},"ack_required":true,"exclusive":false,"active":false,"activity_status":"waiting","prefetch_count":7,"arguments":{"x-consumer-timeout":70000}},{"consumer_tag":"c","queue":{"name":"own","vhost":"v/1"},"ack_required":false,"exclusive":true,"active":true,"activity_status":"up","prefetch_count":7,"arguments":{}}]
 GET queues/v%2F1/own -> 200 {"name":"own","exclusive":true,"durable":false,"consumers":1,"exclusive_consumer_tag":"c","owner_pid_details":{"name":"127.0.0.1:...","peer_host":"127.0.0.1","peer_port":PORT},"consumer_details":[{"consumer_tag":"c","channel_details":{"connection_name":"127.0.0.1:...","name":"127.0.0.1:...","node":"...","number":1,"peer_host":"127.0.0.1","peer_port":PORT,"user":"guest"},"...":"..."}],"...":"..."}
 GET queues/v%2F1/single?columns=consumers,single_active_consumer_tag,messages -> 200 {"consumers":2,"single_active_consumer_tag":"a","messages":0}
 GET queues/v%2F1/filled?columns=messages,messages_ready,messages_unacknowledged,messages_persistent,message_bytes,message_bytes_ready,message_bytes_unacknowledged,message_bytes_persistent,consumers -> 200 {"messages":3,"messages_ready":2,"messages_unacknowledged":1,"messages_persistent":2,"message_bytes":25,"message_bytes_ready":15,"message_bytes_unacknowledged":10,"message_bytes_persistent":20,"consumers":0}
 GET queues/v%2F1?columns=name&sort=messages&sort_reverse=true&page=1&page_size=1 -> 200 {"items":[{"name":"filled"}],"...":"..."}
 GET queues/v%2F1?columns=name&sort=message_stats.publish&sort_reverse=true&page=1&page_size=1 -> 200 {"items":[{"name":"filled"}],"...":"..."}
+GET queues/v%2F1?sort=name&columns=name,exclusive,owner_pid_details -> 200 [{"name":"filled","exclusive":false},{"name":"own","exclusive":true},{"name":"single","exclusive":false}]
+GET consumers/v%2F1?sort=consumer_tag&columns=consumer_tag,consumer_timeout -> 200 [{"consumer_tag":"a"},{"consumer_tag":"b"},{"consumer_tag":"c"}]
+    leveret 200 [{"consumer_tag":"a","consumer_timeout":1800000},{"consumer_tag":"b","consumer_timeout":70000},{"consumer_tag":"c","consumer_timeout":1800000}]
 PUT queues/v%2F1/own {} -> 400 {"error":"bad_request","reason":"LOCKED"}
 DELETE queues/v%2F1/own -> 400 {"error":"bad_request","reason":"LOCKED"}
 DELETE queues/v%2F1/own/contents -> 400 {"error":"bad_request","reason":"LOCKED"}
@@ -66,12 +69,12 @@ def test_clients_are_seen(client: Client, send: Send) -> None:
     client.expect_message(BasicGetOk)
     client.ask(prefetch(7))
     client.ask(consume("single", "a", arguments={"x-priority": 5}))
-    client.ask(consume("single", "b"))
+    client.ask(consume("single", "b", arguments={"x-consumer-timeout": 70_000}))
     client.ask(consume("own", "c", exclusive=True, no_ack=True))
     requests = table(SEEN.replace("PORT", str(client.socket.getsockname()[1])))
 
     def all_seen() -> bool:  # RabbitMQ shows what clients did some seconds later
-        return not differences(requests[:6], send, reference=bool(REFERENCE))
+        return not differences(requests[:8], send, reference=bool(REFERENCE))
 
     if REFERENCE:
         eventually(all_seen, "clients to be seen")

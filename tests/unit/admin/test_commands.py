@@ -288,13 +288,17 @@ def test_a_users_limits_add_up_and_a_virtual_hosts_do_not(tenant: Tenant, tell: 
         assert row(tell("list_vhosts"), tenant.vhost)["limits"] == limits
 
 
+UNKNOWN = 'Unrecognised terms [{{<<"max-foo">>,50}}] in {kind}'
+
+
 @pytest.mark.parametrize(
     ("limits", "why"),
     [
-        ({"max-foo": 50}, 'Unrecognised terms [{{<<"max-foo">>,50}}] in {kind}'),
+        ({"max-foo": 50}, UNKNOWN),
         ({"max-connections": "a"}, 'max-connections should be a number, actually was <<"a">>'),
         ({"max-connections": 1.5}, "max-connections should be a number, actually was 1.5"),
         ({"max-connections": None}, "max-connections should be a number, actually was null"),
+        ({"max-foo": 50, "max-connections": 1.5}, UNKNOWN + "; max-connections should be a number, actually was 1.5"),
         ({"max-connections": True}, ""),
         ([], ""),
         ({"max-connections": 2**63}, ""),
@@ -302,9 +306,12 @@ def test_a_users_limits_add_up_and_a_virtual_hosts_do_not(tenant: Tenant, tell: 
 )
 def test_limits_are_refused_in_rabbitmqs_words(tell: Tell, limits: dict[str, Any], why: str) -> None:
     """Those of `rabbitmqctl set_vhost_limits` and `set_user_limits` of RabbitMQ 3.10.8, where it has any."""
-    for command, name, kind in (("set_vhost_limits", "/", "limits"), ("set_user_limits", "guest", "user-limits")):
+    for command, name, kind, heading in (
+        ("set_vhost_limits", "/", "limits", "Validation failed: "),
+        ("set_user_limits", "guest", "user-limits", ""),
+    ):
         error, said = failing(tell, command, name=name, limits=limits)
-        assert (error, said) == ("invalid", why.format(kind=kind) or said)
+        assert (error, said) == ("invalid", f"{heading}{why.format(kind=kind)}" if why else said)
 
 
 # Queues, connections

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.admin.command_table import LISTINGS
 from broker.admin.protocol import AdministrationError, connected, socket_path
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.queue_steps import deposit
@@ -64,8 +65,9 @@ def test_a_list_has_the_columns_that_are_asked_for_and_field_tables_with_their_t
         {"channel_pid": channel, "activity_status": "up"}
     ]
     assert tell("list_channels", columns=["pid", "connection_pid"]) == [{"pid": channel, "connection_pid": connection}]
-    kind, words = refusal(tell, "list_queues", columns=["size"])
-    assert (kind, words.startswith("there is no column size; known: vhost, name")) == ("invalid", True)
+    for command in LISTINGS:
+        kind, words = refusal(tell, command, columns=["size"])
+        assert (kind, words.startswith("there is no column size; known: ")) == ("invalid", True)
 
 
 def test_a_long_list_comes_in_parts(tell: Tell, file_broker: BrokerProcess, dial: Dial) -> None:

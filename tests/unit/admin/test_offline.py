@@ -91,7 +91,7 @@ def leveret(directory: Path, *arguments: str, stdin: str = "") -> subprocess.Com
 def test_users_made_while_it_is_stopped_may_log_in_afterwards(stopped: BrokerProcess) -> None:
     directory = stopped.data_dir
     done = leveret(directory, "user", "add", "ann", "-", stdin="secret\n")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout.startswith("user ann is added; "), done.stderr) == (0, True, "")
     tell(stopped, "add_vhost", name="v", description="", tags=[], default_queue_type="")
     tell(stopped, "set_permissions", vhost="v", user="ann", configure=".*", write="", read="")
     stopped.start()
@@ -116,7 +116,8 @@ def test_questions_are_answered_from_the_disk(stopped: BrokerProcess, tmp_path: 
         tell(stopped, "delete_user", name="nobody")
     assert caught.value.kind == "not_found"
     done = leveret(tmp_path / "typo", "user", "add", "ann", "pw")
-    words = f"leveret: error: {tmp_path}/typo: no broker has run on this data directory yet\n"
+    named = "name another one with --data-dir or LEVERET_DATA_DIR"
+    words = f"leveret: error: no broker has run on the data directory {tmp_path}/typo yet: {named}\n"
     assert (done.returncode, done.stderr) == (1, words)
     assert not (tmp_path / "typo").exists()
 

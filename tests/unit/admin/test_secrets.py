@@ -181,7 +181,7 @@ def test_no_password_is_ever_shown(configured: Configured) -> None:
     assert shows(talkative.log()) == []
     assert shows(answers) == []
     assert shows(by_http) == []
-    assert "add_user name='app'" in talkative.log(), "who was added is logged, with what is not"
+    assert "user 'app' is added, by the command line" in talkative.log(), "who was added is logged, with what is not"
 
 
 def test_a_login_does_not_print_its_password() -> None:

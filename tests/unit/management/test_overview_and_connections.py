@@ -43,7 +43,7 @@ OVERVIEW = table(
 )
 NODE = table(
     str="db_dir mem_calculation_strategy name os_pid rates_mode type",
-    bool="disk_free_alarm mem_alarm running",
+    bool="being_drained disk_free_alarm mem_alarm running",
     float="io_read_avg_time io_sync_avg_time io_write_avg_time",
     int="channel_closed channel_created connection_closed connection_created io_read_bytes io_read_count io_sync_count "
     "io_write_bytes io_write_count msg_store_read_count msg_store_write_count queue_created queue_declared "
@@ -274,3 +274,10 @@ def test_attempts_to_log_in_are_counted(site: Site) -> None:
     (http,) = site.get(path)
     expected = {"auth_attempts": 2, "auth_attempts_failed": 1, "auth_attempts_succeeded": 1}
     assert http == {"protocol": "http", **expected}
+
+
+def test_settings_are_shown_in_erlangs_notation(site: Site) -> None:
+    reply = site.ask("/api/config/effective", Accept="text/plain")
+    assert reply.body.startswith(b'[{leveret,\n    [{server,[{listen,["127.0.0.1:')
+    assert b'{password,"(hidden)"}' in reply.body
+    assert site.ask("/api/config/effective", Accept="application/json").status == 406

@@ -138,8 +138,12 @@ def test_dashboards_find_what_they_ask_for(site: Site) -> None:
     for name in ("build_info", "identity_info"):
         (sample,) = families[f"rabbitmq_{name}"].samples
         assert sample.value == 1
-    assert sample.labels.keys() == {"rabbitmq_node", "rabbitmq_cluster", "rabbitmq_cluster_permanent_id"}
+    labels = {f"rabbitmq_{name}" for name in ("node", "cluster", "cluster_permanent_id", "endpoint")}
+    assert sample.labels.keys() == labels
     assert sample.labels["rabbitmq_cluster_permanent_id"].startswith("rabbitmq-cluster-id-")
+    for path, endpoint in (("", "aggregated"), ("/per-object", "per-object"), ("/detailed", "detailed")):
+        (sample,) = site.scrape(f"/metrics{path}")["rabbitmq_identity_info"].samples
+        assert sample.labels["rabbitmq_endpoint"] == endpoint
 
 
 def test_types_and_labels_are_rabbitmqs(site: Site) -> None:
@@ -152,7 +156,7 @@ def test_types_and_labels_are_rabbitmqs(site: Site) -> None:
     assert all(not sample.labels for name in types(*of_objects.values()) for sample in whole[name].samples)
     for labels, table in of_objects.items():
         for name in types(table):
-            assert {tuple(sample.labels) for sample in each[name].samples} == {tuple(sorted(labels))}, name
+            assert {tuple(sample.labels) for sample in each[name].samples} == {labels}, name
     assert {kind for name, kind in ((name, whole[name].type) for name in whole) if "alarms" in name} == {"unknown"}
     assert not any("alarms" in name for name in each)
     for name in ("consumer_capacity", "consumer_utilisation"):

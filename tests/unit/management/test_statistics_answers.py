@@ -105,9 +105,28 @@ def test_counters_are_right_at_once(site: Site) -> None:
     assert counts(exchange["message_stats"]) == {"publish_in": 6, "publish_out": 4}
     (vhost,) = site.get("/api/vhosts")
     assert counts(vhost["message_stats"]) == PUBLISHES | DELIVERIES
+    one = site.get("/api/vhosts/%2F")
+    assert one.keys() == vhost.keys()
+    assert counts(one["message_stats"]) == PUBLISHES | DELIVERIES
+    assert min(one["recv_oct"], one["send_oct"], one["recv_oct_details"]["rate"], one["messages_details"]["rate"]) >= 0
+    assert (one["messages"], one["messages_ready"], one["messages_unacknowledged"]) == (1, 0, 1)
     (connection,) = site.get("/api/connections")
     assert connection["recv_oct"] > 500
     assert connection["connected_at"] > 1_700_000_000_000
+
+
+def test_a_request_comes_and_goes_as_a_connection_with_a_channel(site: Site) -> None:
+    def churn() -> dict[str, int]:
+        return counts(site.get("/api/overview")["churn_rates"])
+
+    before, body = churn(), b'{"count": 1, "ackmode": "ack_requeue_true", "encoding": "auto"}'
+    assert ask(web_address(site.broker), "/api/queues/%2F/empty/get", method="POST", body=body).status == 200
+    come_and_gone = ("connection_created", "connection_closed", "channel_created", "channel_closed")
+    after = before | {name: before[name] + 1 for name in come_and_gone}
+    assert (
+        eventually(lambda: (found := churn())["channel_closed"] > before["channel_closed"] and found, "its end")
+        == after
+    )
 
 
 def test_samples_are_on_a_grid(site: Site) -> None:

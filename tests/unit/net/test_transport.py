@@ -104,7 +104,10 @@ async def test_who_does_not_get_on_is_sent_away(
 # Ends
 
 
-async def test_who_does_not_answer_a_close_is_sent_away(autojump_clock: trio.testing.MockClock, anyone: Anyone) -> None:
+async def test_who_does_not_answer_a_close_is_sent_away(
+    autojump_clock: trio.testing.MockClock, anyone: Anyone, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The log has one line for that: why it was closed."""
     client = anyone()
     await client.shake_hands()
     await client.send(BasicPublish("", "q", False, True))
@@ -113,6 +116,20 @@ async def test_who_does_not_answer_a_close_is_sent_away(autojump_clock: trio.tes
     left = await client.until_gone()
     assert isinstance(left[0], ConnectionClose)
     assert trio.current_time() - start == pytest.approx(CLOSE_SECONDS)
+    assert len(caplog.messages) == 1
+
+
+async def test_a_client_that_leaves_without_answering_a_close_is_logged_once(
+    anyone: Anyone, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = anyone()
+    await client.shake_hands()
+    await client.send(BasicPublish("", "q", False, True))
+    await client.say(publish_frames(b"x", key="q"))
+    assert isinstance(await client.receive(channel=0), ConnectionClose)
+    client.socket.shutdown(socket.SHUT_WR)
+    await client.until_gone()
+    assert len(caplog.messages) == 1
 
 
 async def test_a_close_that_is_answered_ends_at_once(

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import signal
 import socket
 from pathlib import Path
 
 import pytest
 
+from broker import __version__
+from broker.admin.protocol import AdministrationError
 from broker.config import ConfigError, Logs
 from broker.logs import set_up
 from harness.brokers.broker_process import BrokerProcess
@@ -49,9 +53,32 @@ def test_a_rotated_log_goes_on_in_a_new_file(configured: Configured, tmp_path: P
     log.mkdir()
     process.signal(signal.SIGUSR1)
     eventually(lambda: "cannot reopen" in rotated.read_text(), "the file in use")
-    assert process.log() == ""
+    assert process.log() == "", "all of it is in the file"
     with pytest.raises(ConfigError, match=r"logs\.file: .*none/x: cannot be opened: No such file or directory"):
         set_up(Logs(file=str(tmp_path / "none" / "x")))
+
+
+def test_the_log_begins_with_what_runs_and_ends_with_the_stop(configured: Configured, tmp_path: Path) -> None:
+    process = configured('[defaults]\nuser = "app"\n[memory]\nhigh_watermark_bytes = 1048576000\n')
+    pid = process.pid
+    assert process.stop() == 0
+    first, *_, last = process.log().splitlines()
+    version = rf"leveret {re.escape(__version__)} on Python [\d.]+, process {pid}; settings: {tmp_path}/leveret.toml"
+    data = rf"data: {process.data_dir}, start number 1; limits: memory 1,000 MiB, free disk \d+ MiB, \d+ connections"
+    assert re.search(rf" {version}; {data}; users: app; virtual hosts: /$", first)
+    assert last.endswith(" [info] stopped")
+
+
+def test_level_and_form_of_the_log_change_while_it_runs(fresh_broker: BrokerProcess) -> None:
+    fresh_broker.tell("set_log_form", form="json")
+    fresh_broker.tell("add_vhost", name="v", description="", tags=[], default_queue_type="")
+    fresh_broker.tell("set_log_level", level="error")
+    fresh_broker.tell("delete_vhost", name="v")
+    with pytest.raises(AdministrationError, match="form xml is not supported"):
+        fresh_broker.tell("set_log_form", form="xml")
+    _, form, added = fresh_broker.log().splitlines()
+    assert json.loads(form)["message"] == "the log is written as json, until the next start, by the command line"
+    assert json.loads(added)["message"] == "virtual host 'v' is added, by the command line"
 
 
 def test_without_a_log_file_there_is_nothing_to_reopen(fresh_broker: BrokerProcess) -> None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from broker.entities.queues.consumers import STALE_MILLISECONDS
 from broker.management.answers import Problem
 from broker.management.columns import ABSENT
 from broker.management.rows.channel_row import channel_columns
 from broker.management.rows.exchange_columns import ExchangeOf, exchange_columns
-from broker.management.rows.queue_columns import QueueOf, queue_columns
+from broker.management.rows.queue_columns import queue_columns
 from broker.management.statistics import pair_stats
 from broker.management.statistics.history import History
 from broker.management.statistics.past import Past as Asked
@@ -194,8 +195,7 @@ def test_those_that_have_not_changed_for_longest_are_forgotten_when_there_is_no_
 
 
 def test_a_round_goes_in_steps(past: Past) -> None:
-    """With no time for a step, each thing is one."""
-    past.use(Sampler(past.sessions.registry, dict, step_seconds=-1.0))
+    """It gives way after each thing."""
     for number in range(100):
         past.core.queue(f"q{number}", durable=False)
     assert len(past.round()) > 100
@@ -213,6 +213,10 @@ def test_consumers_that_are_given_nothing_more_have_less_capacity(past: Past) ->
     past.core.advance(SLOT_MILLISECONDS // 2)
     past.round()
     assert queue.consumers.capacity == 0.5
+    past.core.advance(STALE_MILLISECONDS)
+    assert queue.consumers.capacity == 0.5, "the round's"
+    past.core.advance(STALE_MILLISECONDS)
+    assert queue.consumers.capacity == 1, "without rounds it is measured when it is asked for"
 
 
 def test_since_when_something_is_idle(past: Past) -> None:
@@ -300,7 +304,7 @@ def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
     exchange = ExchangeOf("/", past.core.vhost.exchange(""))
     compared = 0
     for columns, thing in (
-        (queue_columns("node", asked), QueueOf("/", past.queue)),
+        (queue_columns("node", asked), past.queue),
         (exchange_columns(asked), exchange),
         (channel_columns("node", asked), channel),
     ):
@@ -310,6 +314,6 @@ def test_lists_are_sorted_by_what_their_rows_show(past: Past) -> None:
             assert columns.getter(path)(thing) == (value["rate"] if name.endswith("_details") else value), path
             compared += bool(columns.getter(path)(thing))
     assert compared == 12, "publishes and an empty get, each with its rate"
-    listed = QueueOf("/", past.queue)
+    listed = past.queue
     assert queue_columns("node", asked).getter("messages_details.rate")(listed) == 0.6
     assert queue_columns("node", asked).getter("message_stats.none")(listed) is ABSENT

@@ -8,7 +8,7 @@ from typing import Any
 
 import pika
 import pytest
-from pika.exceptions import ProbableAuthenticationError
+from pika.exceptions import ChannelClosedByBroker, ProbableAuthenticationError
 
 from broker.entities.scheduling.alarms import DISK
 from broker.entities.vhosts.event_exchange import NAME, PORTION, WAITING_MAX, EventExchange, EventSettings
@@ -38,6 +38,9 @@ OF_CLIENT = (
     ("binding.deleted", {**BINDING, **BY_ITSELF}),
     ("queue.deleted", {**Q, **BY_GUEST}),
     ("exchange.deleted", {**X, **BY_GUEST}),
+    ("queue.created", {"name": "s", "vhost": "/", "type": "rabbit_stream_queue", **FLAGS, **BY_GUEST}),
+    ("exchange.deleted", {"name": "gone with its binding", "vhost": "/", **BY_GUEST}),
+    ("consumer.deleted", {**CONSUMER, "queue": "s", **BY_ITSELF}),
     ("channel.closed", BY_GUEST),
     ("connection.closed", {"user_provided_name": "c"}),
     ("user.authentication.failure", {"name": "guest", "error": "user 'guest' - invalid credentials"}),
@@ -62,7 +65,8 @@ OF_COMMANDS: tuple[tuple[str, dict[str, Any], str, dict[str, Any]], ...] = (
     ("set_user_limits", {**U, "limits": {"max-channels": 5}}, "user.limits.set", {"username": "u", "max-channels": 5}),
     ("clear_user_limits", U, "user.limits.cleared", {"username": "u"}),
     ("add_vhost", {**V, "tags": ["b"]}, "exchange.created", {"name": "amq.direct", "vhost": "v"}),
-    ("", {}, "vhost.created", {**V, "tags": ["b"], "tracing": False}),
+    ("", {}, "vhost.created", {**V, "tags": ["b"], "tracing": False, "metadata": "#{description => <<>>,tags => [b]}"}),
+    ("update_vhost", {**V, "tags": ["c"]}, "vhost.tags.set", {**V, "tags": ["c"]}),
     ("set_permissions", GRANTED, "permission.created", GRANTED),
     ("set_topic_permissions", {**GRANTED, "exchange": "t"}, "topic.permission.created", {**GRANT, "exchange": "t"}),
     ("clear_topic_permissions", {**GRANT, "exchange": "t"}, "topic.permission.deleted", GRANT),
@@ -76,10 +80,12 @@ OF_COMMANDS: tuple[tuple[str, dict[str, Any], str, dict[str, Any]], ...] = (
     ("delete_vhost", V, "permission.deleted", GRANT),
     ("", {}, "vhost.deleted", V),
     ("", {}, "parameter.cleared", LIMITS),
+    ("", {}, "vhost.down", {**V, **BY_ITSELF}),
     ("", {}, "exchange.deleted", {"name": "amq.direct", "vhost": "v"}),
     ("delete_user", U, "user.deleted", U),
 )
 BY_LIMITS: dict[str, Any] = {**LIMITS, "vhost": "w", **BY_GUEST}
+METADATA = '#{default_queue_type => <<"quorum">>,description => <<"d">>,tags => []}'
 W, BOTH = {"name": "w", **BY_GUEST}, {"max-queues": 6, "max-connections": 7}
 OF_HTTP: tuple[tuple[str, object, str, dict[str, Any]], ...] = (
     ("PUT users/h", {"password": "secret", "tags": "a"}, "user.created", {"name": "h", **BY_GUEST}),
@@ -87,6 +93,12 @@ OF_HTTP: tuple[tuple[str, object, str, dict[str, Any]], ...] = (
     ("PUT vhosts/w", {}, "exchange.created", {"name": "amq.topic", "vhost": "w", **BY_GUEST}),
     ("", None, "vhost.created", W),
     ("", None, "permission.created", {"user": "guest", "vhost": "w", "configure": ".*", **BY_GUEST}),
+    (
+        "PUT vhosts/w",
+        {"description": "d", "default_queue_type": "quorum"},
+        "vhost.updated",
+        {**W, "metadata": METADATA},
+    ),
     ("PUT vhost-limits/w/max-queues", {"value": 6}, "vhost.limits.set", {"max-queues": 6, **BY_GUEST}),
     ("PUT vhost-limits/w/max-connections", {"value": 7}, "parameter.set", {**BY_LIMITS, "value": BOTH}),
     ("", None, "vhost.limits.set", BOTH),
@@ -94,7 +106,12 @@ OF_HTTP: tuple[tuple[str, object, str, dict[str, Any]], ...] = (
     ("DELETE parameters/vhost-limits/w/limits", None, "parameter.cleared", BY_LIMITS),
     ("PUT policies/w/p", {"pattern": "^x", "definition": {"max-length": 5}}, "policy.set", {"name": "p", **BY_GUEST}),
     ("PUT global-parameters/g", {"value": {"a": 1}}, "parameter.set", {"component": "global", "name": "g", **BY_GUEST}),
-    ("PUT queues/w/q", {}, "queue.created", {"name": "q", "vhost": "w", "owner_pid": "", **BY_GUEST}),
+    (
+        "PUT queues/w/q",
+        {"durable": True},
+        "queue.created",
+        {"name": "q", "vhost": "w", "type": "rabbit_quorum_queue", **BY_GUEST},
+    ),
     ("POST definitions/w", {"queues": [{"name": "i"}]}, "queue.created", {"name": "i", "vhost": "w", **BY_GUEST}),
     ("DELETE queues/w/i", None, "queue.deleted", {"name": "i", "vhost": "w", **BY_GUEST}),
     ("DELETE vhosts/w", None, "vhost.deleted", W),
@@ -125,6 +142,13 @@ def test_events_have_rabbitmqs_keys_and_headers_and_are_durable(configured: Conf
         channel.basic_cancel("t")
         channel.queue_delete("q")
         channel.exchange_delete("x")
+        channel.queue_declare("s", durable=True, arguments={"x-queue-type": "stream"})
+        channel.exchange_declare("gone with its binding", auto_delete=True)
+        channel.queue_bind("s", "gone with its binding", "k")
+        channel.queue_unbind("s", "gone with its binding", "k")
+        channel.basic_consume("s", print, consumer_tag="t")
+        with pytest.raises(ChannelClosedByBroker):
+            channel.queue_declare("missing", passive=True)
     where.credentials = pika.PlainCredentials("guest", "a secret")
     with pytest.raises(ProbableAuthenticationError):
         pika.BlockingConnection(where)

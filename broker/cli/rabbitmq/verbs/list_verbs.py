@@ -10,34 +10,35 @@ from broker.cli.rabbitmq.outcomes import Listed, Misuse, Outcome
 from broker.cli.rabbitmq.verb import Call, Verb
 
 
-def _names(text: str) -> list[str]:
+def names_in(text: str) -> list[str]:
+    """The names in a text, with blanks between."""
     return text.split()
 
 
-QUEUE_COLUMNS = _names("""
+QUEUE_COLUMNS = names_in("""
     name durable auto_delete arguments policy pid owner_pid exclusive exclusive_consumer_pid exclusive_consumer_tag
     messages_ready messages_unacknowledged messages messages_ready_ram messages_unacknowledged_ram messages_ram
     messages_persistent message_bytes message_bytes_ready message_bytes_unacknowledged message_bytes_ram
     message_bytes_persistent head_message_timestamp disk_reads disk_writes consumers consumer_utilisation
     consumer_capacity memory slave_pids synchronised_slave_pids state type leader members online
 """)
-CONNECTION_COLUMNS = _names("""
+CONNECTION_COLUMNS = names_in("""
     pid name port host peer_port peer_host ssl ssl_protocol ssl_key_exchange ssl_cipher ssl_hash peer_cert_subject
     peer_cert_issuer peer_cert_validity state channels protocol auth_mechanism user vhost timeout frame_max
     channel_max client_properties recv_oct recv_cnt send_oct send_cnt send_pend connected_at
 """)
-CHANNEL_COLUMNS = _names("""
+CHANNEL_COLUMNS = names_in("""
     pid connection name number user vhost transactional confirm consumer_count messages_unacknowledged
     messages_uncommitted acks_uncommitted messages_unconfirmed prefetch_count global_prefetch_count
 """)
-CONSUMER_COLUMNS = _names("""
+CONSUMER_COLUMNS = names_in("""
     queue_name channel_pid consumer_tag ack_required prefetch_count active activity_status arguments
 """)
-BINDING_COLUMNS = _names("source_name source_kind destination_name destination_kind routing_key arguments")
-EXCHANGE_COLUMNS = _names("name type durable auto_delete internal arguments policy")
-VHOST_COLUMNS = _names("name tracing description tags default_queue_type cluster_state")
-FLAG_COLUMNS = _names("name state stability desc provided_by doc_url")
-UNRESPONSIVE_COLUMNS = _names("arguments auto_delete durable name pid recoverable_slaves")
+BINDING_COLUMNS = names_in("source_name source_kind destination_name destination_kind routing_key arguments")
+EXCHANGE_COLUMNS = names_in("name type durable auto_delete internal arguments policy")
+VHOST_COLUMNS = names_in("name tracing description tags default_queue_type cluster_state")
+FLAG_COLUMNS = names_in("name state stability desc provided_by doc_url")
+UNRESPONSIVE_COLUMNS = names_in("arguments auto_delete durable name pid recoverable_slaves")
 """The columns that RabbitMQ has. One that our broker has not got is empty."""
 
 
@@ -60,7 +61,9 @@ def wanted_columns(call: Call, usual: Sequence[str]) -> list[str]:
     return [name for word in call.arguments for name in word.split(",") if name] or list(usual)
 
 
-def _check(columns: Sequence[str]) -> Callable[[Call], None]:
+def check_columns(columns: Sequence[str]) -> Callable[[Call], None]:
+    """What raises Misuse for columns that there are not."""
+
     def check(call: Call) -> None:
         unknown = [name for name in wanted_columns(call, columns) if name not in columns]
         if unknown:
@@ -96,7 +99,7 @@ def _shown(kind: Kind, name: str, value: Any) -> Any:
 
 
 def _listing(kind: Kind) -> Verb:
-    return Verb(_list(kind), check=_check(kind.columns))
+    return Verb(_list(kind), check=check_columns(kind.columns))
 
 
 def lister(command: str, columns: Sequence[str]) -> Callable[[Call], Outcome]:
@@ -156,5 +159,5 @@ VERBS: dict[str, Verb] = {
     "list_channels": _listing(_CHANNELS),
     "list_vhosts": _listing(_VHOSTS),
     "list_feature_flags": _listing(_FLAGS),
-    "list_unresponsive_queues": Verb(_none, check=_check(UNRESPONSIVE_COLUMNS)),
+    "list_unresponsive_queues": Verb(_none, check=check_columns(UNRESPONSIVE_COLUMNS)),
 }

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from broker.admin.protocol import AdministrationError, NotRunning, TimedOut
+from broker.cli.named_directory import in_use
 from broker.cli.rabbitmq.line_options import Option
 from broker.cli.rabbitmq.outcomes import (
     DATA,
@@ -23,7 +24,7 @@ from broker.cli.rabbitmq.outcomes import (
 )
 from broker.cli.rabbitmq.verb import Call, Verb, generally_refused
 from broker.cli.rabbitmq.verbs.check_verbs import alarm_texts
-from broker.cli.target_broker import LOOK_SECONDS, await_end, in_use
+from broker.cli.target_broker import LOOK_SECONDS, await_end
 from broker.rabbitmq_conf.conf_values import Unfit, size
 
 PING_SECONDS, STARTUP_SECONDS, WAIT_SECONDS = 60.0, 300.0, 10.0

@@ -27,8 +27,7 @@ _REASONS = {
     """,
     LOG: "log_tail_stream consume_event_stream",
     NO_REPLICAS: """
-        quorum_status stream_status reclaim_quorum_memory add_member delete_member grow shrink peek add_replica
-        delete_replica set_stream_retention_policy
+        quorum_status reclaim_quorum_memory add_member delete_member grow shrink peek coordinator_status
     """,
     NO_MAINTENANCE: "suspend_listeners resume_listeners drain revive",
     NOT_BY_SOURCE: "enable_auth_attempt_source_tracking disable_auth_attempt_source_tracking",

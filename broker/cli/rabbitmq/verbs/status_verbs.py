@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from broker.cli.rabbitmq.erlang_text import term
+from broker.admin.json_terms import settings_text
 from broker.cli.rabbitmq.line_options import Option
 from broker.cli.rabbitmq.outcomes import UNAVAILABLE, Listed, Misuse, Outcome, Refusal, Shown
 from broker.cli.rabbitmq.verb import Call, Verb
@@ -210,9 +210,7 @@ def _cluster_status(call: Call) -> Outcome:
 
 def _environment(call: Call) -> Outcome:
     settings = call.ask("environment")
-    lines = [f"     {{{section},{term(values)}}}" for section, values in settings.items()]
-    text = ",\n".join(lines)
-    return Shown([f"[{{leveret,\n    [{text[5:]}]}}]"], {"leveret": settings})
+    return Shown([settings_text(settings)], {"leveret": settings})
 
 
 def _log_location(call: Call) -> Outcome:

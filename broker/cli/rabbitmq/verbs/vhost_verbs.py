@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from broker.admin.protocol import AdministrationError
+from broker.admin.protocol import AdministrationError, ValidationFailed
 from broker.cli.rabbitmq.formatters import json_text
 from broker.cli.rabbitmq.line_options import Option
 from broker.cli.rabbitmq.outcomes import DATA, SOFTWARE, UNAVAILABLE, Listed, Outcome, Refusal, Shown
@@ -41,14 +41,9 @@ def no_vhost(call: Call, error: AdministrationError) -> Refusal:
     if str(error) == no_vhost_text(call.vhost):
         return Refusal(DATA, str(error), headed=False)
     if error.kind == "invalid":
-        return Refusal(UNAVAILABLE, validation_failed(str(error)))
+        problems = error.problems if isinstance(error, ValidationFailed) else [str(error)]
+        return Refusal(UNAVAILABLE, "\n".join(["Validation failed\n", *problems, ""]))
     return generally_refused(call, error)
-
-
-def validation_failed(text: str) -> str:
-    """A refusal in RabbitMQ's form: a heading, and the reasons below it."""
-    reasons = text.removeprefix("Validation failed").lstrip(":").strip()
-    return f"Validation failed\n\n{reasons}\n"
 
 
 def _no_vhost_named(call: Call, error: AdministrationError) -> Refusal:

@@ -41,6 +41,9 @@ class Segments:
         self._closed_size = 0
         self._open = Segment(0, 0, 0, 0)
 
+    def __len__(self) -> int:
+        return len(self._closed) + 1
+
     def keep(self, rules: StreamArguments) -> None:
         """Go by other rules from now on: what has to go by them goes when the next segment is closed."""
         self._rules = rules

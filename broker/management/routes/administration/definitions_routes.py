@@ -15,10 +15,9 @@ from starlette.responses import Response
 from broker.admin.definitions.definitions_export import heading, heading_of_vhost, of_vhost, whole
 from broker.admin.short_steps import in_steps
 from broker.management.access import Tag
-from broker.management.answers import JsonAnswer, Problem, bad_request, empty, encoded
+from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_request, empty, encoded
 from broker.management.bodies import json_object
 from broker.management.call import Call, where_absent
-from broker.management.list_query import in_array
 from broker.management.resources import Resource, resource
 from broker.management.routes.administration.policy_routes import vhost_not_found
 
@@ -50,7 +49,10 @@ async def _download(
     parts = [[encoded(name), b":", encoded(value)] for name, value in head.items() if not wanted or name in wanted]
     for name, rows in sections:
         if not wanted or name in wanted:
-            parts.append([encoded(name), b":", *in_array([encoded(row) async for row in in_steps(rows)])])
+            array = JsonArray()
+            async for row in in_steps(rows):
+                array.add(encoded(row))
+            parts.append([encoded(name), b":", *array.pieces()])
     pieces = [piece for number, part in enumerate(parts) for piece in (b"," if number else b"{", *part)]
     return JsonAnswer([*pieces, b"}"] if pieces else [b"[]"], _named(call.parameters.get("download", "")))
 
@@ -89,7 +91,7 @@ async def _uploaded(call: Call) -> dict[str, Any]:
     if kind == "multipart/form-data":
         body = await trio.to_thread.run_sync(_file_of, described["content-type"], body)
     try:
-        return json_object(body)
+        return await json_object(body)
     except Problem:
         raise bad_request("failed_to_parse_json") from None
 

@@ -8,7 +8,7 @@ from typing import Any
 from starlette.responses import Response
 
 from broker.admin.node.feature_flags import FLAGS
-from broker.admin.short_steps import in_steps
+from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.entities.queues.queue import Queue
 from broker.management.access import Tag
 from broker.management.answers import bad_request, empty, in_json
@@ -75,7 +75,7 @@ async def _in_use(call: Call) -> AsyncIterator[str]:
     if any(channel.prefetch_all for channel in channels):
         yield "global_qos"
     queues = [queue for vhost in call.broker.vhosts.values() for queue in vhost.queues.values()]
-    async for queue in in_steps(queues):
+    async for queue in in_steps(queues, at_once=AT_ONCE):
         if _transient(queue):
             yield "transient_nonexcl_queues"
             return

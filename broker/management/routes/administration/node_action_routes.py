@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from starlette.responses import Response
+from starlette.responses import PlainTextResponse, Response
 
+from broker.admin.json_terms import settings_text
 from broker.management.access import Tag
-from broker.management.answers import empty, not_found
+from broker.management.answers import SECURITY, empty, not_found
 from broker.management.call import Call
-from broker.management.resources import Resource, resource
+from broker.management.resources import TEXT_RANGES, Resource, resource
 
 
 async def rebalance_queues(call: Call) -> Response:
@@ -22,7 +23,14 @@ async def forget_samples(call: Call) -> Response:
     return empty(204)
 
 
+async def show_settings(call: Call) -> Response:
+    """The settings that the broker runs with, without secrets: as a text, in Erlang's notation."""
+    settings = call.api.administration.process.settings()
+    return PlainTextResponse(f"{settings_text(settings)}\n", headers={**SECURITY, "vary": "accept-encoding, origin"})
+
+
 RESOURCES: list[Resource] = [
+    resource("/api/config/effective", ranges=TEXT_RANGES, GET=(Tag.ADMINISTRATOR, show_settings)),
     *(resource(path, DELETE=(Tag.ADMINISTRATOR, forget_samples)) for path in ("/api/reset", "/api/reset/{node}")),
     resource("/api/rebalance/queues", POST=(Tag.ADMINISTRATOR, rebalance_queues)),
 ]

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from starlette.responses import Response
 
-from broker.admin.short_steps import in_steps
+from broker.admin.short_steps import AT_ONCE, in_steps
 from broker.entities.vhosts.vhost import VHost
 from broker.management.access import Tag
 from broker.management.answers import bad_request, empty, in_json
@@ -47,7 +47,7 @@ async def _figures(call: Call, vhosts: Iterable[VHost]) -> list[VHostFigures]:
 
 async def _counted(vhost: VHost) -> VHostFigures:
     ready = unacked = 0
-    async for queue in in_steps(list(vhost.queues.values())):
+    async for queue in in_steps(list(vhost.queues.values()), at_once=AT_ONCE):
         ready += queue.ready
         unacked += queue.unacked
     return VHostFigures(vhost, ready, unacked)

@@ -1,0 +1,112 @@
+"""Which data directory a command line is for: what it names, what the environment names, or one of the usual places."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import click
+
+from broker.config import Config, Server, load
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+ROOT = "LEVERET_ROOT"
+"""The variable that names the directory which stands for /, as in the container image."""
+USUAL = ("var/lib/leveret", "var/lib/rabbitmq/leveret")
+"""Where the packaged service and the container image keep their data, below the root directory."""
+LOCK_FILE = "broker.lock"
+"""What a broker locks in its data directory."""
+
+_CONFIG, _DATA_DIR = "leveret.config", "leveret.data_dir"
+
+
+class Named(NamedTuple):
+    """The settings file and the data directory that a command line or the environment names."""
+
+    config: Path | None
+    data_dir: str | None
+
+
+def data_directory_options(command: Command) -> Command:
+    """The options that name a data directory. They stand before or behind the command's name; the last one counts."""
+    config = click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Settings in TOML (see config.example.toml); default: LEVERET_CONFIG.",
+        expose_value=False,
+        callback=lambda ctx, _, value: _remember(ctx, _CONFIG, value),
+    )
+    directory = click.option(
+        "--data-dir",
+        metavar="DIR",
+        help="The data directory; default: LEVERET_DATA_DIR, the settings, or ./leveret-data.",
+        expose_value=False,
+        callback=lambda ctx, _, value: _remember(ctx, _DATA_DIR, value),
+    )
+    return config(directory(command))
+
+
+def _remember(ctx: click.Context, key: str, value: object) -> None:
+    if value is not None:
+        ctx.meta[key] = value
+
+
+def named() -> Named:
+    """What the command line that is being carried out names, else the environment."""
+    ctx = click.get_current_context(silent=True)
+    meta = {} if ctx is None else ctx.meta
+    config = meta.get(_CONFIG) or os.environ.get("LEVERET_CONFIG") or None
+    return Named(config and Path(config), meta.get(_DATA_DIR) or os.environ.get("LEVERET_DATA_DIR") or None)
+
+
+def target_settings(it: Named) -> Config:
+    """The settings, with the data directory of the broker that a command is for. Raises ConfigError.
+
+    Where none is named it is the first of ./leveret-data and the usual places that a broker runs on, else the first
+    that is there.
+    """
+    config = load(it.config, os.environ, data_dir=it.data_dir)
+    if it.data_dir is None and config.server.data_dir == Server().data_dir:
+        return load(it.config, os.environ, data_dir=str(_usual(config.server.directory)))
+    return config
+
+
+def _usual(default: Path) -> Path:
+    root = Path(os.environ.get(ROOT) or "/")
+    there = [place for place in (default, *(root / usual for usual in USUAL)) if _is_directory(place)]
+    return next((place for place in there if _runs(place)), there[0] if there else default)
+
+
+def _is_directory(place: Path) -> bool:
+    try:
+        return place.is_dir()
+    except PermissionError:
+        return False
+
+
+def _runs(place: Path) -> bool:
+    try:
+        return in_use(place)
+    except PermissionError:
+        return False
+
+
+def in_use(directory: Path) -> bool:
+    """A broker runs on a data directory, or is in its start or at its end."""
+    try:
+        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        # Shared: a broker that starts in this moment waits for readers of the lock.
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False

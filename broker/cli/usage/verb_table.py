@@ -1,0 +1,84 @@
+"""The commands of `leveret`: where each is defined, and what it is for in a few words."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Verb(NamedTuple):
+    """Where a command is defined, and its line in the overview."""
+
+    module: str
+    attribute: str
+    summary: str
+
+
+SECTIONS = {
+    "Running a broker": {
+        "serve": Verb("serve_command", "serve", "run the broker until SIGTERM or SIGINT"),
+        "config": Verb("config_command", "config", "print every setting, check a file of settings"),
+        "status": Verb("node_commands", "status", "version, addresses, alarms, memory, disk, totals"),
+        "ping": Verb("node_commands", "ping", "exit code 0 when the broker answers"),
+        "wait": Verb("running_commands", "wait", "return when the broker answers"),
+        "stop": Verb("running_commands", "stop", "end the broker in order"),
+        "health": Verb("health_command", "health", "check one thing, for probes"),
+        "environment": Verb("running_commands", "environment", "settings that the broker runs with"),
+        "memory": Verb("running_commands", "memory", "what takes how much memory"),
+        "report": Verb("running_commands", "report", "everything, for a report of a fault"),
+        "set-memory-high-watermark": Verb(
+            "running_commands", "set_memory_high_watermark", "memory above which publishers wait"
+        ),
+        "set-log-level": Verb("running_commands", "set_log_level", "what is logged: debug, info, warning, ..."),
+        "set-log-form": Verb("running_commands", "set_log_form", "log lines as text or as JSON"),
+        "set-disk-free-limit": Verb("running_commands", "set_disk_free_limit", "free disk below which publishers wait"),
+    },
+    "Queues, messages, connections": {
+        "list": Verb("list_command", "listing", "list queues, connections, users and so on"),
+        "publish": Verb("messages.publish_command", "publish", "publish a message, or one for each line"),
+        "get": Verb("messages.read_commands", "get", "take messages off a queue"),
+        "consume": Verb("messages.read_commands", "consume", "print a queue's messages as they come"),
+        "tail": Verb("messages.tail_command", "tail", "watch what is published, taking nothing away"),
+        "bench": Verb("messages.bench_command", "bench", "how fast messages go through the broker"),
+        "purge-queue": Verb("node_commands", "purge_queue", "discard a queue's messages"),
+        "delete-queue": Verb("node_commands", "delete_queue", "delete a queue with its messages"),
+        "close-connection": Verb("node_commands", "close_connection", "close a connection"),
+        "close-connections": Verb("running_commands", "close_connections", "close all of a user or virtual host"),
+        "trace": Verb("trace_command", "trace", "copy every message to amq.rabbitmq.trace"),
+    },
+    "Users and virtual hosts": {
+        "user": Verb("user_commands", "user", "add, delete, list; passwords, tags, limits"),
+        "vhost": Verb("user_commands", "vhost", "virtual hosts: add, delete, list, limits"),
+        "permission": Verb("user_commands", "permission", "what users may configure, write and read"),
+        "topic-permission": Verb("user_commands", "topic_permission", "routing keys that users may use"),
+    },
+    "Policies and parameters": {
+        "policy": Verb("policy_commands", "policy", "arguments of queues and exchanges by name"),
+        "operator-policy": Verb("policy_commands", "operator_policy", "limits that nothing exceeds"),
+        "parameter": Verb("parameter_commands", "parameter", "parameters of a virtual host"),
+        "global-parameter": Verb("parameter_commands", "global_parameter", "parameters of the broker"),
+        "cluster-name": Verb("parameter_commands", "cluster_name", "what the broker is called"),
+    },
+    "Data": {
+        "import": Verb("node_commands", "import_", "take definitions in"),
+        "export": Verb("node_commands", "export", "write definitions, or the event log, to files"),
+        "backup": Verb("node_commands", "backup", "copy the data directory of a running broker"),
+        "check": Verb("node_commands", "check", "verify a stopped broker's stores"),
+        "inspect": Verb("inspect_command", "inspect", "show a stopped broker's messages"),
+        "archive": Verb("jobs.archive_command", "archive", "move a queue's messages into Parquet files"),
+        "pipeline": Verb("jobs.pipeline_group", "pipeline", "jobs on Spark: audit, latency, dead letters"),
+    },
+    "RabbitMQ's command lines": {
+        "rabbitmqctl": Verb("rabbitmq.ctl_command", "rabbitmqctl", "for scripts"),
+        "rabbitmq-diagnostics": Verb("rabbitmq.ctl_command", "rabbitmq_diagnostics", "health checks, for probes"),
+        "rabbitmq-plugins": Verb("rabbitmq.ctl_command", "rabbitmq_plugins", "plugins; what they do is built in"),
+        "rabbitmq-queues": Verb("rabbitmq.ctl_command", "rabbitmq_queues", "checks of queues on many nodes"),
+        "rabbitmq-streams": Verb("rabbitmq.ctl_command", "rabbitmq_streams", "streams and super streams"),
+        "rabbitmq-upgrade": Verb("rabbitmq.ctl_command", "rabbitmq_upgrade", "checks before an upgrade"),
+        "rabbitmqadmin": Verb("rabbitmq.rabbitmqadmin.admin_command", "rabbitmqadmin", "by HTTP, of any broker"),
+    },
+}
+
+VERBS = {name: verb for verbs in SECTIONS.values() for name, verb in verbs.items()}
+
+LINKS = frozenset(name for name in VERBS if name.startswith("rabbitmq"))
+"""The names by which the program is one of RabbitMQ's."""

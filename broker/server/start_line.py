@@ -1,0 +1,53 @@
+"""The log line of a broker that has started: its version, settings, data and limits, and who may log in."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker import __version__
+from broker.config import Config
+from broker.entities.vhosts.broker import Broker
+from broker.server.resource_alarms import ResourceWatch
+
+log = logging.getLogger("leveret.server")
+
+NAMES_SHOWN = 10
+MEBIBYTE = 1 << 20
+
+
+def log_started(
+    settings_files: Sequence[Path], config: Config, broker: Broker, resources: ResourceWatch, sockets_max: int
+) -> None:
+    """Log what an operator asks first when a client cannot log in or publish."""
+    log.info(
+        "leveret %s on Python %s, process %d; settings: %s; data: %s, start number %d;"
+        " limits: memory %s, free disk %s, %d connections; users: %s; virtual hosts: %s",
+        __version__,
+        platform.python_version(),
+        os.getpid(),
+        ", ".join(str(file.absolute()) for file in settings_files) or "defaults",
+        config.server.directory.absolute(),
+        broker.boot,
+        _size(resources.memory_limit),
+        _size(resources.disk_free_limit),
+        sockets_max,
+        _names([_user(name, config) for name in broker.users.by_name]),
+        _names(list(broker.vhosts)),
+    )
+
+
+def _user(name: str, config: Config) -> str:
+    return f"{name} (from this machine only)" if name in config.defaults.loopback_users else name
+
+
+def _names(names: list[str]) -> str:
+    more = len(names) - NAMES_SHOWN
+    return ", ".join(names[:NAMES_SHOWN] + ([f"{more} more"] if more > 0 else [])) or "none"
+
+
+def _size(size: int) -> str:
+    return f"{size / MEBIBYTE:,.0f} MiB"
