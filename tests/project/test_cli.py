@@ -511,6 +511,7 @@ def test_every_verb_explains_itself(run: Run) -> None:
     for verb in VERBS:
         assert f"  {verb} " in overview
         explained = run(verb, "--help").out
+        assert verb in LINKS or f"Example: leveret {verb} " in f"{explained.strip()} "
         assert explained.startswith(f"Usage: leveret {verb}") or (verb in LINKS and f"{verb} [" in explained)
 
 

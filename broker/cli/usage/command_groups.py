@@ -73,8 +73,9 @@ class Verbs(Commands):
 
 
 def with_example(command: click.Command | None, *path: str) -> click.Command | None:
-    """The command, with an example at the end of its help."""
-    example = EXAMPLES.get(" ".join(filter(None, path)))
+    """The command, with an example at the end of its help; a group with that of one of its commands."""
+    words = " ".join(filter(None, path))
+    example = EXAMPLES.get(words) or next((EXAMPLES[each] for each in EXAMPLES if each.startswith(f"{words} ")), None)
     if command is not None and example is not None:
         command.epilog = f"\b\nExample: leveret {example}"  # \b: in one line, however long it is
     return command
