@@ -8,8 +8,8 @@ FROM python:${PYTHON}-slim AS build
 RUN python -m venv --without-pip /opt/leveret
 # What is required changes seldom: a layer of its own, of pyproject.toml alone.
 COPY pyproject.toml tools/requirements.py /src/
-# `--build-arg EXTRAS="json-logs pipeline"` has Spark with a Java, for `leveret archive` and `leveret pipeline`.
-ARG EXTRAS=json-logs
+# `--build-arg EXTRAS=pipeline` has Spark with a Java, for `leveret archive` and `leveret pipeline`.
+ARG EXTRAS=
 RUN python /src/requirements.py /src/pyproject.toml ${EXTRAS} > /requirements.txt \
     && pip --python /opt/leveret/bin/python install --no-cache-dir --requirement /requirements.txt
 COPY README.md LICENSE config.example.toml /src/

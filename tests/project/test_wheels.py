@@ -81,10 +81,10 @@ def test_the_engine_is_sent_what_the_image_copies_and_nothing_else() -> None:
 
 
 def test_the_image_installs_what_is_required(image_source: Path) -> None:
-    command = [sys.executable, "requirements.py", "pyproject.toml", "json-logs"]
+    command = [sys.executable, "requirements.py", "pyproject.toml", "pipeline"]
     run = subprocess.run(command, cwd=image_source, capture_output=True, text=True, check=True)
     project = PROJECT["project"]
-    assert run.stdout.splitlines() == [*project["dependencies"], *project["optional-dependencies"]["json-logs"]]
+    assert run.stdout.splitlines() == [*project["dependencies"], *project["optional-dependencies"]["pipeline"]]
 
 
 def test_the_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> None:
