@@ -3,29 +3,53 @@
 #   docker build -t leveret .
 #   docker run -p 5672:5672 -p 15672:15672 -v data:/var/lib/rabbitmq \
 #       -e RABBITMQ_DEFAULT_USER=app -e RABBITMQ_DEFAULT_PASS=secret leveret
-FROM python:3.13-slim
-
-COPY pyproject.toml README.md LICENSE /src/
-COPY broker /src/broker
-COPY storage /src/storage
+ARG PYTHON=3.13
+FROM python:${PYTHON}-slim AS build
+RUN python -m venv --without-pip /opt/leveret
+# What is required changes seldom: a layer of its own, of pyproject.toml alone.
+COPY pyproject.toml tools/requirements.py /src/
+# `--build-arg EXTRAS=pipeline` has Spark with a Java, for `leveret archive` and `leveret pipeline`.
+ARG EXTRAS=
+RUN python /src/requirements.py /src/pyproject.toml ${EXTRAS} > /requirements.txt \
+    && pip --python /opt/leveret/bin/python install --no-cache-dir --requirement /requirements.txt
+COPY README.md LICENSE config.example.toml /src/
 COPY migrations /src/migrations
-COPY deploy/container/ /etc/rabbitmq/
-# Anyone may write where RabbitMQ's image lets anyone: `docker run --user` with any number works.
-RUN pip install --no-cache-dir '/src[json-logs]' && rm -rf /src \
-    && groupadd --system --gid 999 rabbitmq \
-    && useradd --system --uid 999 --gid rabbitmq --home-dir /var/lib/rabbitmq --create-home rabbitmq \
-    && chown -R rabbitmq:rabbitmq /etc/rabbitmq \
-    && chmod 1777 /var/lib/rabbitmq /etc/rabbitmq /etc/rabbitmq/conf.d \
-    && cd /usr/local/bin && ln -s leveret-container rabbitmq-server \
+COPY leveret_spark /src/leveret_spark
+COPY leveret /src/leveret
+COPY storage /src/storage
+COPY pipeline /src/pipeline
+COPY broker /src/broker
+RUN pip --python /opt/leveret/bin/python install --no-cache-dir --no-deps /src
+
+FROM python:${PYTHON}-slim
+# The numbers of RabbitMQ's image, for volumes that it has filled. Any user may write where RabbitMQ's image lets any:
+# `docker run --user` with any number works.
+RUN groupadd --system --gid 999 rabbitmq \
+    && useradd --system --uid 999 --gid rabbitmq --home-dir /var/lib/rabbitmq --no-create-home rabbitmq \
+    && install --directory --owner 999 --group 999 --mode 1777 /var/lib/rabbitmq /etc/rabbitmq /etc/rabbitmq/conf.d \
+    && install --directory /etc/leveret \
+    && python -c 'import ctypes; ctypes.CDLL("libpcre2-8.so.0")' \
+    && cd /usr/local/bin && ln -s /opt/leveret/bin/leveret leveret \
+    && ln -s /opt/leveret/bin/leveret-container leveret-container && ln -s leveret-container rabbitmq-server \
     && for name in rabbitmqctl rabbitmq-diagnostics rabbitmqadmin rabbitmq-plugins rabbitmq-queues \
            rabbitmq-streams rabbitmq-upgrade; \
        do ln -s leveret "$name"; done
+COPY --chown=999:999 deploy/container/ /etc/rabbitmq/
+COPY --from=build /opt/leveret /opt/leveret
 
 ENV LEVERET_DATA_DIR=/var/lib/rabbitmq/leveret LANG=C.UTF-8 HOME=/var/lib/rabbitmq
 VOLUME /var/lib/rabbitmq
 EXPOSE 5671 5672 15671 15672 15692
-# It starts as root, makes the volume the user's own and goes on as user 999. As process 1 it receives SIGTERM itself, so
-# that `docker stop` is a clean shutdown.
+# As a number, so that Kubernetes sees that it is not root. Started with `--user 0` it makes the volume the user's own
+# and goes on as user 999.
+USER 999:999
+# As process 1 it receives SIGTERM itself, so that `docker stop` is a clean shutdown.
 ENTRYPOINT ["leveret-container"]
 CMD ["rabbitmq-server"]
 HEALTHCHECK --interval=10s --timeout=5s --start-period=5s CMD ["leveret", "ping"]
+# Last: another version is no other layer.
+ARG VERSION=0.1.0
+LABEL org.opencontainers.image.title="Leveret" \
+      org.opencontainers.image.description="A durable AMQP 0-9-1 broker for one machine, in the place of rabbitmq:3-management" \
+      org.opencontainers.image.licenses="Apache-2.0" \
+      org.opencontainers.image.version="${VERSION}"

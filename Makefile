@@ -11,7 +11,7 @@ TEST_EXTRAS := test$(shell for c in cc gcc clang; do command -v $$c && exit; don
 # Three test processes, a file each at a time, in the order of tests/conftest.py, because tests wait for half of their
 # time; WORKERS= for one.
 WORKERS ?= -n 3 --dist loadfile --no-loadscope-reorder
-SOURCES := broker storage migrations pipeline leveret_spark tools harness tests bench examples
+SOURCES := leveret broker storage migrations pipeline leveret_spark tools harness tests bench examples
 
 # Seeds that `make crash-states` explores at one time.
 JOBS ?= $(shell nproc 2>/dev/null || echo 2)
@@ -39,7 +39,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run test check lint format bench wire crash-states fuzz crash-kill crash-audit exhaustion soak disk-faults simulate prove clean
+.PHONY: help venv run test check lint format bench wire dist crash-states fuzz crash-kill crash-audit exhaustion soak disk-faults simulate prove clean
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
@@ -57,6 +57,7 @@ help:
 	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
+	@echo "make dist          the wheel and the sdist in dist/, each tried in an empty environment"
 	@echo "make format        rewrite the sources in the house format"
 
 $(RUN_STAMP): pyproject.toml
@@ -127,6 +128,11 @@ bench: $(TEST_STAMP)
 
 wire: $(TEST_STAMP)
 	$(BIN)/python tools/generate_wire.py
+
+dist: $(TEST_STAMP)
+	rm -rf dist
+	$(BIN)/python -m hatchling build --directory dist
+	$(BIN)/python -m tools.try_distributions dist/*
 
 format: $(TEST_STAMP)
 	$(BIN)/ruff format $(SOURCES)

@@ -1,9 +1,8 @@
 """Settings: what they are, their defaults and limits, and where they come from.
 
 A setting comes from, last wins: the default here, the TOML file, files of RabbitMQ's format (broker/rabbitmq_conf), the
-environment (default user, password and vhost, as container images set them, and few others that say so), the command
-line. Names carry their unit. A setting that
-does not exist or does not fit is refused with the file, the key and what was expected; nothing is guessed.
+environment (ENVIRONMENT has the variables), the command line. Names carry their unit. A setting that does not exist or
+does not fit is refused with the file, the key and what was expected; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -18,6 +17,8 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
+
+from broker.setting_errors import expected, explain, place_of
 
 KIBIBYTE = 1024
 MEBIBYTE = 1024 * KIBIBYTE
@@ -297,19 +298,29 @@ class Translated(NamedTuple):
     origins: dict[tuple[str, str], Origin]
 
 
-ENVIRONMENT = (
-    ("user", ("LEVERET_DEFAULT_USER", "RABBITMQ_DEFAULT_USER")),
-    ("password", ("LEVERET_DEFAULT_PASS", "RABBITMQ_DEFAULT_PASS")),
-    ("vhost", ("LEVERET_DEFAULT_VHOST", "RABBITMQ_DEFAULT_VHOST")),
-)
-"""Fields of `[defaults]` and the variables that override them, the first that is set and not empty."""
 CHECK_INVARIANTS = "LEVERET_CHECK_INVARIANTS"
 """The variable that switches `debug.check_invariants` on, with any value but the empty one."""
-KEY_PASSWORD = "LEVERET_TLS_KEY_PASSWORD"
-LOG_VARIABLES = {"LEVERET_LOG_LEVEL": "level", "LEVERET_LOG_FORM": "form"}
-"""Variables that override fields of `[logs]`."""
-SECRETS = ("password", "key_password")
-"""Settings whose values are secret: never shown or logged."""
+ENVIRONMENT = (
+    ("server", "listen", ("LEVERET_LISTEN",)),
+    ("management", "listen", ("LEVERET_MANAGEMENT_LISTEN",)),
+    ("prometheus", "listen", ("LEVERET_PROMETHEUS_LISTEN",)),
+    ("logs", "level", ("LEVERET_LOG_LEVEL",)),
+    ("logs", "form", ("LEVERET_LOG_FORM",)),
+    ("defaults", "user", ("LEVERET_DEFAULT_USER", "RABBITMQ_DEFAULT_USER")),
+    ("defaults", "password", ("LEVERET_DEFAULT_PASS", "RABBITMQ_DEFAULT_PASS")),
+    ("defaults", "vhost", ("LEVERET_DEFAULT_VHOST", "RABBITMQ_DEFAULT_VHOST")),
+    ("defaults", "loopback_users", ("LEVERET_LOOPBACK_USERS",)),
+    ("tls", "key_password", ("LEVERET_TLS_KEY_PASSWORD",)),
+    ("debug", "check_invariants", (CHECK_INVARIANTS,)),
+)
+"""Settings and the variables that override them, the first that is set and not empty. Lists are separated by commas."""
+LISTENING = (
+    ("server", "listen"),
+    ("tls", "listen"),
+    ("management", "listen"),
+    ("management", "tls_listen"),
+    ("prometheus", "listen"),
+)
 
 
 def load(
@@ -327,22 +338,21 @@ def load(
     """Read the settings: defaults (`beneath` in place of them), then the file (None: no file), settings of another
     format, the environment, the command line's values.
 
-    An address for management or Prometheus may be `off`. Raises ConfigError.
+    Addresses of the environment and of the command line may be `off`: none. Raises ConfigError.
     """
     tree = {} if path is None else _read(path)
     try:
-        config = msgspec.convert(tree, Config)
+        msgspec.convert(tree, Config)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{path}: {_explain(str(error), tree)}") from error
-    if beneath or translated is not None:
-        config = _put_together(beneath, tree, translated or Translated({}, {}))
-    _check_addresses(config.server.listen, f"{path}: server.listen")
-    _check_addresses(config.tls.listen, f"{path}: tls.listen")
-    _check_addresses(config.management.listen, f"{path}: management.listen")
-    _check_addresses(config.management.tls_listen, f"{path}: management.tls_listen")
-    _check_addresses(config.prometheus.listen, f"{path}: prometheus.listen")
+        raise ConfigError(f"{path}: {explain(str(error), tree, Config)}") from error
+    others = [*filter(None, (translated,)), _of_environment(environ)]
+    config = _put_together([beneath, tree], others)
+    origins = {place: origin.place for other in others for place, origin in other.origins.items()}
+    for section, field in LISTENING:
+        where = origins.get((section, field), f"{path}: {section}.{field}")
+        _check_addresses(getattr(getattr(config, section), field), where)
     _check_addresses(listen, "--listen")
-    config = _overridden(config, environ, data_dir, listen, definitions)
+    config = _overridden(config, data_dir, listen, definitions)
     management = _replaced_addresses(config.management, management_listen, "--management-listen")
     prometheus = _replaced_addresses(config.prometheus, prometheus_listen, "--prometheus-listen")
     return msgspec.structs.replace(config, management=management, prometheus=prometheus)
@@ -371,18 +381,39 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
 
 
-def _put_together(
-    beneath: Mapping[str, Mapping[str, Any]], tree: dict[str, dict[str, Any]], translated: Translated
-) -> Config:
-    layers = beneath, tree, translated.tree
+def _of_environment(environ: Mapping[str, str]) -> Translated:
+    """The settings that variables override."""
+    found = Translated({}, {})
+    for section, field, names in ENVIRONMENT:
+        name = next((name for name in names if environ.get(name)), None)
+        if name is not None:
+            found.tree.setdefault(section, {})[field] = _of_variable(section, field, environ[name])
+            found.origins[section, field] = Origin(name, f'"{environ[name]}"')
+    return found
+
+
+def _of_variable(section: str, field: str, value: str) -> Any:
+    default = getattr(getattr(Config(), section), field)
+    if isinstance(default, tuple):
+        return [] if value == OFF else [item.strip() for item in value.split(",")]
+    if isinstance(default, bool):
+        return True
+    return value.lower() if section == "logs" else value
+
+
+def _put_together(trees: Sequence[Mapping[str, Mapping[str, Any]]], others: Sequence[Translated]) -> Config:
+    """The settings of all of these, later ones over earlier ones. Raises ConfigError for what `others` say."""
+    layers = *trees, *(other.tree for other in others)
     sections = dict.fromkeys(name for layer in layers for name in layer)
     merged = {name: {key: layer[name][key] for layer in layers for key in layer.get(name, {})} for name in sections}
     try:
         return msgspec.convert(merged, Config)
     except msgspec.ValidationError as error:
-        keys = _place(str(error))
-        origin = translated.origins[keys[0], keys[1]]
-        raise ConfigError(f"{origin.place}: expected {_expected(keys)}, got {origin.shown}") from error
+        keys = place_of(str(error))
+        origin = next(
+            other.origins[keys[0], keys[1]] for other in reversed(others) if (keys[0], keys[1]) in other.origins
+        )
+        raise ConfigError(f"{origin.place}: expected {expected(keys, Config)}, got {origin.shown}") from error
 
 
 def _check_addresses(texts: Sequence[str], where: str) -> None:
@@ -402,102 +433,11 @@ def _replaced_addresses(section: Section, given: Sequence[str], option: str) -> 
     return msgspec.structs.replace(section, listen=wanted)
 
 
-def _overridden(
-    config: Config, environ: Mapping[str, str], data_dir: str | None, listen: Sequence[str], definitions: str | None
-) -> Config:
-    found = {field: next((environ[name] for name in names if environ.get(name)), None) for field, names in ENVIRONMENT}
-    defaults = msgspec.structs.replace(config.defaults, **{field: value for field, value in found.items() if value})
+def _overridden(config: Config, data_dir: str | None, listen: Sequence[str], definitions: str | None) -> Config:
     server = config.server
     if data_dir is not None:
         server = msgspec.structs.replace(server, data_dir=data_dir)
     if listen:
         server = msgspec.structs.replace(server, listen=tuple(listen))
-    tls = config.tls
-    if environ.get(KEY_PASSWORD):
-        tls = msgspec.structs.replace(tls, key_password=environ[KEY_PASSWORD])
-    debug = Debug(check_invariants=True) if environ.get(CHECK_INVARIANTS) else config.debug
     imported = config.definitions if definitions is None else Definitions(file=definitions)
-    logs = _overridden_logs(config.logs, environ)
-    return msgspec.structs.replace(
-        config, defaults=defaults, server=server, tls=tls, definitions=imported, debug=debug, logs=logs
-    )
-
-
-def _overridden_logs(logs: Logs, environ: Mapping[str, str]) -> Logs:
-    for variable, field in LOG_VARIABLES.items():
-        value = environ.get(variable, "").lower()
-        if value:
-            try:
-                logs = msgspec.convert({**msgspec.to_builtins(logs), field: value}, Logs)
-            except msgspec.ValidationError as error:
-                raise ConfigError(f"{variable}: expected {_expected(['logs', field])}, got {_shown(value)}") from error
-    return logs
-
-
-# What msgspec says names a path such as `$.limits.channel_max`; people think in TOML keys and want to see the
-# value that they wrote and what would have been right. So its message is only used to find the place.
-
-
-def _explain(message: str, tree: dict[str, Any]) -> str:
-    keys = _place(message)
-    unknown = re.search(r"unknown field `([^`]*)`", message)
-    if unknown:
-        return f"{'.'.join([*keys, unknown.group(1)])}: there is no such setting{_suggest(keys, unknown.group(1))}"
-    value: Any = tree
-    for key in keys:
-        value = value[int(key)] if isinstance(value, list) else value[key]
-    shown = "something else" if keys[-1:] and keys[-1] in SECRETS else _shown(value)
-    return f"{'.'.join(keys)}: expected {_expected(keys)}, got {shown}"
-
-
-def _place(message: str) -> list[str]:
-    place = re.search(r" - at `\$\.?([^`]*)`$", message)
-    return re.findall(r"[^.\[\]]+", place.group(1)) if place else []
-
-
-def _shown(value: object) -> str:
-    return msgspec.json.encode(value, enc_hook=str).decode()
-
-
-def _suggest(section: list[str], name: str) -> str:
-    import difflib
-
-    known = getattr(Config(), section[0]) if section else Config()
-    close = difflib.get_close_matches(name, known.__struct_fields__, n=1)
-    return f"; did you mean {close[0]}?" if close else f" (known: {', '.join(known.__struct_fields__)})"
-
-
-def _expected(keys: list[str]) -> str:
-    import msgspec.inspect as inspect
-
-    kind: Any = inspect.type_info(Config)
-    for key in keys:
-        if isinstance(kind, inspect.VarTupleType):
-            kind = kind.item_type
-        else:
-            kind = next(field.type for field in kind.fields if field.name == key)
-    return _described(kind)
-
-
-def _described(kind: Any) -> str:
-    """What a value of this msgspec type looks like, for a person."""
-    name = type(kind).__name__
-    if name == "LiteralType":
-        return " or ".join(f'"{value}"' for value in kind.values)
-    if name in ("IntType", "FloatType"):
-        return ("int" if name == "IntType" else "number") + _range(kind)
-    if name == "BoolType":
-        return "true or false"
-    if name == "StrType":
-        return "text" + (" that is not empty" if kind.min_length else "")
-    return "a list of texts" if name == "VarTupleType" else "a section"
-
-
-def _range(kind: Any) -> str:
-    low = kind.gt if kind.ge is None else kind.ge
-    if low is None:
-        return ""
-    above = "above" if kind.ge is None else "from"
-    if kind.le is None:
-        return f" {above} {low:g} up" if above == "from" else f" above {low:g}"
-    return f" between {low} and {kind.le}" if above == "from" else f" above {low:g}, at most {kind.le:g}"
+    return msgspec.structs.replace(config, server=server, definitions=imported)

@@ -11,6 +11,7 @@ from bench.load import loadgen
 from bench.load.measured_broker import Target
 from harness.clients.shorthand import queue_declare, queue_delete
 from harness.clients.wire_client import Client
+from leveret.extras import how_to_install
 from tools.c_compiler import compiler
 
 BENCH = Path(__file__).parent
@@ -27,7 +28,7 @@ def compiled(source: str, *options: str) -> Path:
     path, made = BENCH / source, BUILD / Path(source).stem
     if not made.exists() or made.stat().st_mtime < path.stat().st_mtime:
         if not (command := compiler()):
-            raise SystemExit("no C compiler was found: pip install 'leveret[compiler]' brings one")
+            raise SystemExit(f"no C compiler was found: `{how_to_install('compiler')}` brings one")
         BUILD.mkdir(parents=True, exist_ok=True)
         fresh = made.with_suffix(".new")
         subprocess.run([*command, "-O2", "-Wall", "-Wextra", *options, "-o", fresh, path], check=True)

@@ -71,19 +71,20 @@ def inspect(
     """
     if (form == "parquet") != (out is not None):
         raise click.UsageError("--format parquet and --out go together")
-    store, store_files = pipeline_module("stopped_store.data_directory"), pipeline_module("stopped_store.store_files")
+    store = pipeline_module("stopped_store.data_directory")
+    files = None if out is None else pipeline_module("stopped_store.store_files")
     try:
         with _place(target, copied) as place, store.opened(place) as directory:
             tables = store.tables(directory, vhost, queue)
             if queue is not None and not tables["queues"]:
                 raise AdministrationError("not_found", f"no queue {queue!r} in {vhost or 'any virtual host'}")
-            found = store.message_batches(directory, vhost, queue)
-            if out is not None:
-                _write(store_files.write(out, tables, found, limit), out)
+            found = store.message_rows(directory, vhost, queue)
+            if files is not None and out is not None:
+                _write(files.write(out, tables, islice(found, limit)), out)
             elif form == "json":
-                _print_json(tables, _rows(found, limit), bodies=bodies)
+                _print_json(tables, map(store.readable, islice(found, limit)), bodies=bodies)
             else:
-                _print(tables, _rows(found, None), SHOWN if limit is None else limit, bodies=bodies)
+                _print(tables, map(store.readable, found), SHOWN if limit is None else limit, bodies=bodies)
             aside = directory.messages.set_aside()
     except ValueError as error:  # a place for files that cannot be understood, or is taken
         raise AdministrationError("invalid", str(error)) from error
@@ -101,10 +102,6 @@ def _place(target: Target, copied: bool) -> Iterator[Path]:
         copy = Path(scratch) / "copy"
         target.ask("backup", directory=str(copy), timeout_seconds=None)
         yield copy
-
-
-def _rows(batches: Iterator[Any], limit: int | None) -> Iterator[dict[str, Any]]:
-    return islice((row for batch in batches for row in batch.to_pylist()), limit)
 
 
 def _print(

@@ -1,8 +1,8 @@
 """The entry point of the image, which stands in for the one of `rabbitmq:3-management`.
 
 It reads what RabbitMQ's image reads: variables of the environment, /etc/rabbitmq with rabbitmq.conf, conf.d and
-enabled_plugins, the volume /var/lib/rabbitmq. Every path is below LEVERET_ROOT where that is set. A command other than
-`rabbitmq-server` is run as it is.
+enabled_plugins, the volume /var/lib/rabbitmq. Our own settings are in /etc/leveret/leveret.toml. Every path is below
+LEVERET_ROOT where that is set. A command other than `rabbitmq-server` is run as it is.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ log = logging.getLogger("leveret.container")
 
 SERVER = "rabbitmq-server"
 ROOT = "LEVERET_ROOT"
-DATA = "LEVERET_DATA_DIR"
+DATA, OWN_CONFIG = "LEVERET_DATA_DIR", "LEVERET_CONFIG"
 VOLUME, OWN_VOLUME = "/var/lib/rabbitmq", "/var/lib/leveret"
+OWN_CONFIG_FILE = "/etc/leveret/leveret.toml"
+GUEST = "guest"
 
 
 class Image(NamedTuple):
@@ -70,16 +72,28 @@ def _run(command: list[str]) -> int:
 def data_directory(root: Path) -> Path:
     """Where the data are, once it is there: in RabbitMQ's volume, or in our own where one is mounted.
 
-    Commands look for it in RabbitMQ's volume, where a link leads to our own.
+    Commands look for it in RabbitMQ's volume, where a link leads to our own. Raises ConfigError.
     """
     volume, own = root / VOLUME.lstrip("/"), root / OWN_VOLUME.lstrip("/")
     data = Path(os.environ.get(DATA) or volume / "leveret")
-    if data.parent == volume and own.is_dir() and not data.exists():
-        volume.mkdir(parents=True, exist_ok=True)
-        data.unlink(missing_ok=True)
-        data.symlink_to(own)
-    data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        if data.parent == volume and own.is_dir() and not data.exists():
+            volume.mkdir(parents=True, exist_ok=True)
+            data.unlink(missing_ok=True)
+            data.symlink_to(own)
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except PermissionError as error:
+        raise _not_writable(data) from error
+    if not os.access(data, os.W_OK | os.X_OK, effective_ids=True):
+        raise _not_writable(data)
     return data
+
+
+def _not_writable(data: Path) -> ConfigError:
+    """A directory of the host belongs to another user, mostly to root, for whom the engine has made it."""
+    numbers = f"{os.geteuid()}:{os.getegid()}"
+    cure = f"`chown -R {numbers}` what is mounted there, or start the container with `--user 0`, which does it"
+    return ConfigError(f"{data}: user {numbers} may not write here; {cure}")
 
 
 def read_image(environment: ImageEnvironment, data: Path) -> Image:
@@ -89,17 +103,25 @@ def read_image(environment: ImageEnvironment, data: Path) -> Image:
     settings = {
         "server.listen": environment.listen,
         "identity.node_name": environment.node_name,
+        "defaults.loopback_users": [],  # a client of a container is never on its own loopback
         **_of_plugins(plugins),
     }
-    own = environment.variables.get("LEVERET_CONFIG")
     config = load(
-        Path(own) if own else None,
+        _own_config_file(environment),
         environment.variables,
         beneath=_tree(settings),
         translated=conf.settings,
         data_dir=str(data),
     )
     return Image(environment, conf, plugins, config)
+
+
+def _own_config_file(environment: ImageEnvironment) -> Path | None:
+    """The file of settings that the environment names, or the one at its fixed place."""
+    named, fixed = environment.variables.get(OWN_CONFIG), environment.below_root(OWN_CONFIG_FILE)
+    if named:
+        return Path(named)
+    return fixed if fixed.exists() else None
 
 
 def _of_plugins(plugins: Plugins) -> dict[str, object]:
@@ -126,6 +148,7 @@ def _serve(image: Image, arguments: Sequence[str]) -> int:
     if image.plugins.unknown:
         log.warning("plugins without a counterpart here: %s", ", ".join(image.plugins.unknown))
     _warn_of_other_data(image)
+    _warn_of_guest(image.config)
     # Imported last: a wrong setting is reported without loading the broker.
     from broker.server.serve import run
 
@@ -140,6 +163,14 @@ def _warn_of_other_data(image: Image) -> None:
         log.warning("%s is mounted and not used: the data are in %s", own, data)
     if image.environment.below_root(f"{VOLUME}/mnesia").is_dir():
         log.warning("RabbitMQ's own data in %s are not read: import its definitions", VOLUME)
+
+
+def _warn_of_guest(config: Config) -> None:
+    if config.defaults.user == GUEST and GUEST not in config.defaults.loopback_users:
+        log.warning(
+            "user guest may log in from any address, as in RabbitMQ's image: RABBITMQ_DEFAULT_USER and "
+            "RABBITMQ_DEFAULT_PASS give a new data directory another user, LEVERET_LOOPBACK_USERS=guest keeps guest out"
+        )
 
 
 def _announce(plugins: Sequence[str]) -> None:

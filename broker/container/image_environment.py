@@ -17,11 +17,11 @@ ENABLED_PLUGINS_FILE = "RABBITMQ_ENABLED_PLUGINS_FILE"
 NODE_PORT = "RABBITMQ_NODE_PORT"
 NODE_IP_ADDRESS = "RABBITMQ_NODE_IP_ADDRESS"
 NODE_NAME = "RABBITMQ_NODENAME"
-FROM_FILES = {f"{name}_FILE": name for _, names in ENVIRONMENT for name in names}
+FROM_FILES = {f"{name}_FILE": name for *_, names in ENVIRONMENT for name in names}
 """Variables that name a file, as secrets are mounted, and the variable whose value the file holds."""
 
 OBEYED = {
-    *(name for _, names in ENVIRONMENT for name in names),
+    *(name for *_, names in ENVIRONMENT for name in names),
     *FROM_FILES,
     CONFIG_FILE,
     CONFIG_FILES,

@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from broker.config import SECRETS, Config, ConfigError, Origin, Translated
+from broker.config import Config, ConfigError, Origin, Translated
 from broker.rabbitmq_conf.conf_keys import ROWS, Row
 from broker.rabbitmq_conf.conf_lines import Line, read_lines
 from broker.rabbitmq_conf.conf_values import RootPath, Unfit
+from broker.setting_errors import SECRETS
 
 log = logging.getLogger("leveret.config")
 

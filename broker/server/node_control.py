@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 
 from broker import logs
-from broker.config import SECRETS, Config
+from broker.config import Config
 from broker.server import resource_alarms
 from broker.server.net.tls_context import Security
 from broker.server.resource_alarms import ResourceWatch
 from broker.session.login import certificate_names
 from broker.session.registry import Registry
+from broker.setting_errors import SECRETS
 from broker.wire.amqp_errors import DecodeError
 
 HIDDEN = "(hidden)"

@@ -375,7 +375,7 @@ def _bind_listeners(config: Config) -> Listeners:
     security = Security(config.tls) if config.tls.listen or config.management.tls_listen else None
     default = Config()
     kinds = [
-        ("server.listen or --listen", config.server.addresses, False),
+        ("server.listen, LEVERET_LISTEN or --listen", config.server.addresses, False),
         ("tls.listen", config.tls.addresses, False),
         ("management.listen", config.management.addresses, config.management.listen == default.management.listen),
         ("management.tls_listen", config.management.tls_addresses, False),

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 import subprocess
 import sys
 from pathlib import Path
+from signal import SIGKILL, SIGTERM, Signals
 from typing import Any
 
 from broker.admin.protocol import ask
@@ -112,14 +112,14 @@ class BrokerProcess:
             self.tls_address = (secured[1], int(secured[2]))
         return True
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: Signals) -> None:
         """Send a signal and wait for nothing, so that a test may see what it does; see `wait`."""
         assert self._process is not None
         self._process.send_signal(number)
 
     def terminate(self) -> None:
         """Send SIGTERM, as `signal` does."""
-        self.signal(signal.SIGTERM)
+        self.signal(SIGTERM)
 
     def wait(self) -> int:
         """Await the end of a process that was told to stop; return the exit code."""
@@ -127,11 +127,11 @@ class BrokerProcess:
 
     def stop(self) -> int:
         """Send SIGTERM; return the exit code."""
-        return self._end(signal.SIGTERM)
+        return self._end(SIGTERM)
 
     def kill(self) -> None:
         """Send SIGKILL and wait until the process is gone."""
-        self._end(signal.SIGKILL)
+        self._end(SIGKILL)
 
     def restart(self) -> None:
         """Stop in order and start again on the same data and port."""
@@ -151,7 +151,7 @@ class BrokerProcess:
         """What the process wrote to standard error so far, over all starts."""
         return self.log_file.read_text(errors="replace") if self.log_file.exists() else ""
 
-    def _end(self, number: signal.Signals) -> int:
+    def _end(self, number: Signals) -> int:
         assert self._process is not None
         if self._process.poll() is None:
             self._process.send_signal(number)

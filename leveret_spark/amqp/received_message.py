@@ -25,6 +25,9 @@ PROPERTIES = (
 )
 """The properties of a message in the order of the specification."""
 
+TIMESTAMP_SECONDS_MAX = 253_402_300_799
+"""The last second of the year 9999. What claims to be later was not counted in seconds, and is null."""
+
 Message = tuple[Any, ...]
 """Body, then what DELIVERY names, then what PROPERTIES names, as pika gives it: cheap to make, and to pickle."""
 
@@ -52,3 +55,8 @@ def message_of(method: Any, properties: Any, body: bytes) -> Message:
         properties.app_id,
         properties.cluster_id,
     )
+
+
+def microseconds(seconds: int | None) -> int | None:
+    """A timestamp of a message as columns count; None for one that was not counted in seconds."""
+    return None if seconds is None or seconds > TIMESTAMP_SECONDS_MAX else int(seconds) * 1_000_000

@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 )
 
 from leveret_spark.amqp.headers import headers_to_json
-from leveret_spark.amqp.received_message import DELIVERY, PROPERTIES, Message
+from leveret_spark.amqp.received_message import DELIVERY, PROPERTIES, Message, microseconds
 
 TYPES: dict[str, DataType] = {
     "body": BinaryType(),
@@ -46,9 +46,6 @@ ARROW_TYPES: dict[DataType, pa.DataType] = {
 }
 ARROW_SCHEMA = pa.schema([pa.field(part.name, ARROW_TYPES[part.dataType]) for part in SCHEMA.fields])
 
-TIMESTAMP_SECONDS_MAX = 253_402_300_799
-"""The last second of the year 9999. What claims to be later was not counted in seconds, and is null."""
-
 
 def record_batch(messages: Sequence[Message], queue: str) -> pa.RecordBatch:
     """Rows of SCHEMA. There must be at least one message."""
@@ -58,11 +55,6 @@ def record_batch(messages: Sequence[Message], queue: str) -> pa.RecordBatch:
     values["timestamp"] = tuple(microseconds(seconds) for seconds in values["timestamp"])
     arrays = [array_of(values[part.name], part.type) for part in ARROW_SCHEMA]
     return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
-
-
-def microseconds(seconds: int | None) -> int | None:
-    """A timestamp of a message as Arrow counts; None for one that was not counted in seconds."""
-    return None if seconds is None or seconds > TIMESTAMP_SECONDS_MAX else int(seconds) * 1_000_000
 
 
 def array_of(values: Iterable[Any], kind: pa.DataType) -> pa.Array:

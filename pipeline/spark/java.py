@@ -18,6 +18,8 @@ import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
+from leveret.extras import how_to_install
+
 JAVA_MIN = 17
 VERSION = re.compile(r'version "(\d+)')
 VERSION_SECONDS = 20
@@ -55,7 +57,7 @@ def find_java() -> Java:
             return Java(program, version)
     raise MissingError(
         f"Spark needs Java {JAVA_MIN} or later, and neither JAVA_HOME nor PATH has one: "
-        "install one, or pip install 'leveret[pipeline]', which brings one"
+        f"install one, or `{how_to_install('pipeline')}`, which brings one"
     )
 
 

@@ -10,11 +10,14 @@ import importlib.util
 import logging
 import os
 import sys
+import sysconfig
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from leveret.extras import how_to_install
 from pipeline.spark.interrupts import interruptible
 from pipeline.spark.java import MissingError, find_java, java_home
 
@@ -77,7 +80,8 @@ def session(
     _set_environment(master)
     options = f"-Dlog4j2.configurationFile=file:{LOGGING} {java_options}".strip()
     master = master or f"local[{cores}]"
-    ours = {**QUIET, **(HERE if master.startswith("local") else {}), "spark.driver.extraJavaOptions": options}
+    here = {**HERE, **_search_path()} if master.startswith("local") else {}
+    ours = {**QUIET, **here, "spark.driver.extraJavaOptions": options}
     with _spark(name, master, {**ours, **(settings or {})}) as spark:
         yield _with_sources(spark)
 
@@ -120,7 +124,14 @@ def _set_environment(master: str | None) -> None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
+def _search_path() -> dict[str, str]:
+    """Settings by which tasks import what this process imports, and not what is called so in the working directory."""
+    first = takewhile(lambda place: place != sysconfig.get_path("stdlib"), sys.path)
+    path = os.pathsep.join(place or str(Path.cwd()) for place in first)
+    return {"spark.executorEnv.PYTHONPATH": path, "spark.executorEnv.PYTHONSAFEPATH": "1"}
+
+
 def _check_packages() -> None:
     missing = [package for package in NEEDED if importlib.util.find_spec(package) is None]
     if missing:
-        raise MissingError(f"not installed: {', '.join(missing)}; pip install 'leveret[pipeline]' brings them")
+        raise MissingError(f"not installed: {', '.join(missing)}; `{how_to_install('pipeline')}` brings them")

@@ -10,11 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
-from leveret_spark.amqp.content_header import table_of
 from leveret_spark.amqp.headers import headers_to_json
-from pipeline.stopped_store.store_rows import Owner, plain, record_batches
+from pipeline.stopped_store.store_rows import Owner, Row, readable, rows
+from pipeline.stopped_store.stored_values import arguments_of, plain
 from storage.batch import TRANSIENT_QUEUE
 from storage.definitions.definition_changes import Definitions, QueueRow
 from storage.messages import lmdb_environment
@@ -67,14 +65,6 @@ def opened(directory: Path) -> Iterator[DataDirectory]:
 def type_of(queue: QueueRow) -> str:
     """Classic, quorum or stream."""
     return str(arguments_of(queue.arguments).get("x-queue-type") or "classic")
-
-
-def arguments_of(encoded: bytes) -> dict[str, Any]:
-    """A definition's arguments; none where they cannot be read."""
-    try:
-        return table_of(encoded)
-    except ValueError:
-        return {}
 
 
 def tables(directory: DataDirectory, vhost: str | None, queue: str | None) -> dict[str, list[dict[str, Any]]]:
@@ -130,27 +120,27 @@ def queue_rows(directory: DataDirectory) -> list[dict[str, Any]]:
     it was published). At the end stand messages without a queue, under their queue's number alone, and those of
     queues that ended with the process, which no start brings back.
     """
-    rows = {
+    found = {
         row.id: _queue_row(row.vhost, row.name, type_of(row), bool(row.auto_delete), row.arguments)
         for row in directory.definitions.queues
     }
     for exchange in directory.definitions.exchanges:
         if exchange.queue_id:
-            rows[exchange.queue_id] = _queue_row(
+            found[exchange.queue_id] = _queue_row(
                 exchange.vhost, exchange.name, DELAY, bool(exchange.auto_delete), exchange.arguments
             )
     for lane in directory.messages.lanes():
         if lane.queue_id >= TRANSIENT_QUEUE:
-            row = rows.setdefault(TRANSIENT_QUEUE, _queue_row(kind="transient"))
+            row = found.setdefault(TRANSIENT_QUEUE, _queue_row(kind="transient"))
         else:
-            row = rows.setdefault(lane.queue_id, _queue_row())
+            row = found.setdefault(lane.queue_id, _queue_row())
             row["queue_id"] = lane.queue_id
         row["messages"] += lane.messages
         row["bytes"] += lane.bytes
         if lane.messages and (row["oldest"] is None or lane.oldest < row["oldest"]):
             row["oldest"] = lane.oldest
             row["oldest_timestamp"] = _timestamp(directory, lane)
-    return list(rows.values())
+    return list(found.values())
 
 
 def _queue_row(
@@ -177,21 +167,20 @@ def _queue_row(
 def _timestamp(directory: DataDirectory, lane: LaneContents) -> datetime | None:
     (first,) = islice(directory.messages.ranges(lane.queue_id, lane.lane, 1), 1)
     found = islice(directory.messages.messages(Range(lane.queue_id, lane.lane, first.first, POSITION_END)), 1)
-    for batch in record_batches(found, directory.owners()):
-        (row,) = batch.select(["published_at", "timestamp"]).to_pylist()
+    for row in map(readable, rows(found, directory.owners())):
         found_at: datetime | None = row["published_at"] or row["timestamp"]
         return found_at
     return None
 
 
-def message_batches(directory: DataDirectory, vhost: str | None, queue: str | None) -> Iterator[pa.RecordBatch]:
-    """The messages of the queues with these names (None: any), in record batches, queue by queue."""
+def message_rows(directory: DataDirectory, vhost: str | None, queue: str | None) -> Iterator[Row]:
+    """The messages of the queues with these names (None: any), queue by queue."""
     owners = directory.owners()
     for queue_id, lane in directory.messages.places():
         owner = owners.get(queue_id)
         if queue_id < TRANSIENT_QUEUE and is_wanted(owner, vhost, queue):
             found = directory.messages.messages(Range(queue_id, lane, 0, POSITION_END))
-            yield from record_batches(found, owners)
+            yield from rows(found, owners)
 
 
 def is_wanted(owner: Owner | None, vhost: str | None, queue: str | None) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from pipeline.export import Target
-from pipeline.stopped_store.store_rows import SCHEMA
+from pipeline.stopped_store.store_batches import SCHEMA, record_batches
+from pipeline.stopped_store.store_rows import Row
 
 FILE_BYTES = 64 << 20
 """Of record batches, before compression."""
@@ -51,9 +52,7 @@ class OccupiedError(ValueError):
     """There is something already where files are to go."""
 
 
-def write(
-    where: str, tables: Mapping[str, list[dict[str, Any]]], batches: Iterable[pa.RecordBatch], limit: int | None
-) -> Iterator[tuple[str, int]]:
+def write(where: str, tables: Mapping[str, list[dict[str, Any]]], messages: Iterator[Row]) -> Iterator[tuple[str, int]]:
     """Write `queues`, `exchanges`, `bindings`, and messages in one file or several; each with its number of rows.
 
     Raises OccupiedError when something is there already, OSError, and ValueError for a place that means nothing.
@@ -63,7 +62,7 @@ def write(
         raise OccupiedError(f"{where}: is not empty; name a new directory")
     for name, rows in tables.items():
         yield _put(target, f"{name}.parquet", pa.Table.from_pylist(rows, pa.schema(TABLES[name])))
-    for number, table in enumerate(_pieces(batches, limit), 1):
+    for number, table in enumerate(_pieces(record_batches(messages)), 1):
         yield _put(target, f"messages-{number:06}.parquet", table)
 
 
@@ -74,26 +73,14 @@ def _put(target: Target, name: str, table: pa.Table) -> tuple[str, int]:
     return name, table.num_rows
 
 
-def _pieces(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.Table]:
+def _pieces(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
     """At least one batch, so that the file has its columns where there are no messages."""
     gathered: list[pa.RecordBatch] = []
     has_schema = False
-    for batch in _limited(batches, limit):
+    for batch in batches:
         gathered.append(batch)
         if sum(each.nbytes for each in gathered) >= FILE_BYTES:
             yield pa.Table.from_batches(gathered)
             gathered, has_schema = [], True
     if gathered or not has_schema:
         yield pa.Table.from_batches(gathered, SCHEMA)
-
-
-def _limited(batches: Iterable[pa.RecordBatch], limit: int | None) -> Iterator[pa.RecordBatch]:
-    left = limit
-    for batch in batches:
-        if left is None:
-            yield batch
-            continue
-        if left == 0:
-            return
-        yield batch.slice(0, left)
-        left -= min(left, batch.num_rows)

@@ -18,7 +18,8 @@ from pyspark.sql.types import StructType
 from leveret_spark.option_errors import OptionError
 from leveret_spark.options import Given
 from pipeline.stopped_store.data_directory import MESSAGES_DIRECTORY, is_wanted, opened
-from pipeline.stopped_store.store_rows import SCHEMA, Owner, record_batches
+from pipeline.stopped_store.store_batches import SCHEMA, record_batches
+from pipeline.stopped_store.store_rows import Owner, rows
 from storage.batch import TRANSIENT_QUEUE
 from storage.messages.offline_reader import Range, StoppedStore
 
@@ -86,4 +87,4 @@ class StoreReader(DataSourceReader):
         part, owner = partition.part, partition.owner
         if part is not None:
             with StoppedStore(self._directory / MESSAGES_DIRECTORY) as store:
-                yield from record_batches(store.messages(part), {part.queue_id: owner} if owner else {})
+                yield from record_batches(rows(store.messages(part), {part.queue_id: owner} if owner else {}))

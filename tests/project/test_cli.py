@@ -16,7 +16,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import click
@@ -33,6 +35,8 @@ from broker.cli.usage.verb_table import LINKS, VERBS
 from broker.config import ConfigError
 from harness.brokers.broker_process import BrokerProcess
 from harness.project import ROOT
+from leveret import use_packages
+from leveret.extras import how_to_install
 from storage.storage_errors import StoreLocked
 
 
@@ -517,8 +521,12 @@ def test_the_version_is_shown(run: Run) -> None:
 
 @pytest.mark.parametrize(
     ("module", "unwanted"),
-    [("broker.cli.main", {"trio", "lmdb", "aiosqlite", "asyncio"}), ("broker.server.serve", {"h11"})],
-    ids=["the command line", "a broker without HTTP"],
+    [
+        ("broker.cli.main", {"trio", "lmdb", "aiosqlite", "asyncio"}),
+        ("broker.server.serve", {"h11"}),
+        ("pipeline.stopped_store.data_directory", {"pika", "pyarrow", "pyspark"}),
+    ],
+    ids=["the command line", "a broker without HTTP", "leveret inspect"],
 )
 def test_what_is_not_needed_is_not_loaded(module: str, unwanted: set[str]) -> None:
     """Starting the broker is in a hurry."""
@@ -528,6 +536,30 @@ def test_what_is_not_needed_is_not_loaded(module: str, unwanted: set[str]) -> No
         [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=True, timeout=60
     )
     assert loaded.stdout == "[]\n"
+
+
+def test_a_package_of_ours_is_not_mixed_with_another_of_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that has imported a `storage` of its own gets an error; otherwise ours are searched first."""
+    monkeypatch.setattr(sys, "path", ["elsewhere"])
+    use_packages()
+    assert sys.path == [str(ROOT), "elsewhere"]
+    other = ModuleType("storage")
+    other.__file__ = "/app/storage/__init__.py"
+    monkeypatch.setitem(sys.modules, "storage", other)
+    with pytest.raises(
+        ImportError, match=r"^storage of /app/storage/__init__\.py is imported already; Leveret's is in "
+    ):
+        use_packages()
+
+
+@pytest.mark.parametrize(("pip", "command"), [(ModuleType("pip"), "{python} -m pip"), (None, "pip --python {python}")])
+def test_a_hint_is_a_command_for_this_environment(
+    monkeypatch: pytest.MonkeyPatch, pip: ModuleType | None, command: str
+) -> None:
+    if pip is not None:
+        pip.__spec__ = ModuleSpec("pip", None)
+    monkeypatch.setitem(sys.modules, "pip", pip)
+    assert how_to_install("x") == f"{command.format(python=sys.executable)} install 'leveret[x]'"
 
 
 # Messages, of a running broker

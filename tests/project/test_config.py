@@ -12,6 +12,7 @@ import pytest
 
 from broker.config import CHECK_INVARIANTS, Address, Config, ConfigError, load, parse_address
 from harness.project import ROOT
+from tests.pipeline.inputs.command import leveret
 
 EXAMPLE = ROOT / "config.example.toml"
 
@@ -85,6 +86,37 @@ def test_a_wrong_setting_is_named_with_what_was_expected(tmp_path: Path, text: s
     assert expected in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("own.toml", "[limits]\nchannel_max = 7\nheartbeat_seconds = 8\n", "{file}: 2 settings, no mistake\n"),
+        ("own.toml", "[limits]\nchannel_max = -1\n", "{file}: limits.channel_max: expected int between 0 and 65535, "),
+        (
+            "own.toml",
+            '[tls]\nlisten = ["[::]:1"]\n',
+            "{file}: tls.certificate_file: expected the file of a certificate in PEM",
+        ),
+        ("own.conf", "heartbeat = 7\nnet_ticktime = 6\n", "{file}: 1 setting, no mistake\nwithout effect here: net_"),
+        ("own.conf", "heartbeat = x\n", "{file}:1: heartbeat: expected a whole number"),
+        (
+            "own.conf",
+            "listeners.ssl.1 = 1\n",
+            "{file}: tls.certificate_file: expected the file of a certificate in PEM",
+        ),
+    ],
+)
+def test_the_command_line_checks_a_file(tmp_path: Path, name: str, text: str, told: str) -> None:
+    file = tmp_path / name
+    file.write_text(text)
+    ended = leveret("config", "check", file)
+    assert (ended.output + ended.errors).removeprefix("leveret: error: ").startswith(told.format(file=file))
+    assert ended.code == (0 if "no mistake" in told else 1)
+
+
+def test_the_command_line_shows_the_example() -> None:
+    assert leveret("config", "show") == (0, EXAMPLE.read_text(), "")
+
+
 def test_the_environment_says_how_to_log(tmp_path: Path) -> None:
     path = write(tmp_path, '[logs]\nlevel = "error"')
     logs = load(path, {"LEVERET_LOG_LEVEL": "DEBUG", "LEVERET_LOG_FORM": "json"}).logs
@@ -114,6 +146,41 @@ def test_the_command_line_wins_over_the_environment_over_the_file_over_the_defau
     assert load(None, {"LEVERET_DEFAULT_USER": "", "RABBITMQ_DEFAULT_USER": "r"}).defaults.user == "r", "empty is unset"
     assert not load(None, {}).debug.check_invariants
     assert load(None, {CHECK_INVARIANTS: "1"}).debug.check_invariants
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "setting", "expected"),
+    [
+        ("LEVERET_LISTEN", "0.0.0.0:1, [::]:2", "server.listen", ("0.0.0.0:1", "[::]:2")),
+        ("LEVERET_MANAGEMENT_LISTEN", "off", "management.listen", ()),
+        ("LEVERET_PROMETHEUS_LISTEN", "h:3", "prometheus.listen", ("h:3",)),
+        ("LEVERET_LOG_LEVEL", "debug", "logs.level", "debug"),
+        ("LEVERET_LOG_FORM", "json", "logs.form", "json"),
+        ("LEVERET_LOOPBACK_USERS", "off", "defaults.loopback_users", ()),
+        ("LEVERET_LOOPBACK_USERS", "a,b", "defaults.loopback_users", ("a", "b")),
+        ("LEVERET_TLS_KEY_PASSWORD", "k", "tls.key_password", "k"),
+    ],
+)
+def test_variables_of_the_environment_are_settings(variable: str, value: str, setting: str, expected: object) -> None:
+    section, field = setting.split(".")
+    assert getattr(getattr(load(None, {variable: value}), section), field) == expected
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        (
+            "LEVERET_LISTEN",
+            "5672",
+            "LEVERET_LISTEN: expected HOST:PORT or [IPV6]:PORT with a port between 0 and 65535, ",
+        ),
+        ("LEVERET_LOG_FORM", "xml", 'LEVERET_LOG_FORM: expected "json" or "text", got "xml"'),
+    ],
+)
+def test_a_variable_that_does_not_fit_is_named(variable: str, value: str, said: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load(None, {variable: value})
+    assert str(caught.value).startswith(said)
 
 
 @pytest.mark.parametrize(

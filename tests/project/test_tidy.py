@@ -15,7 +15,7 @@ import pytest
 
 from harness.project import ROOT
 
-PACKAGES = ("broker", "storage", "migrations", "pipeline", "leveret_spark")
+PACKAGES = ("leveret", "broker", "storage", "migrations", "pipeline", "leveret_spark")
 TREES = (*PACKAGES, "tools", "harness", "tests", "bench")
 """Where there is Python."""
 GENERATED = {"broker/wire/methods.py", "broker/wire/constants.py"}
@@ -40,7 +40,6 @@ HOMES = {
     "h11": ("broker.server.http",),
     "starlette": ("broker.management",),
     "prometheus_client": ("broker.management.prometheus",),
-    "pcre2": ("broker.entities.arguments.name_patterns",),
     "pika": ("leveret_spark",),
     "pyarrow": ("leveret_spark", "pipeline"),
     "pyspark": ("leveret_spark", "pipeline"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -14,17 +13,18 @@ from importlib.metadata import distribution
 from pathlib import Path
 from zipfile import ZipFile
 
-import pika
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from harness.brokers.broker_process import BrokerProcess
+from broker import __version__
+from harness.brokers.installed_broker import try_out
 from harness.project import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
-QUEUE = "kept"
+WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
+PLACES = {name: WHEEL["sources"].get(name, name) for name in WHEEL["only-include"]} | WHEEL["force-include"]
+"""Packages of the checkout and a file, and where a wheel has them."""
 
 
 def build(source: Path, directory: Path) -> Path:
@@ -40,9 +40,9 @@ def contents(wheel: Path) -> set[str]:
     return {name for name in ZipFile(wheel).namelist() if ".dist-info/" not in name}
 
 
-def files(*packages: str) -> set[str]:
-    """Files of packages in the checkout, but for what a build or Python has left there."""
-    found = {path.relative_to(ROOT) for package in packages for path in (ROOT / package).rglob("*") if path.is_file()}
+def files(name: str) -> set[str]:
+    """A file of the checkout, or those of a package but for what a build or Python has left there."""
+    found = {path.relative_to(ROOT) for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()}
     return {path.as_posix() for path in found if "__pycache__" not in path.parts and path.name != "pyproject.toml"}
 
 
@@ -52,24 +52,54 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(ROOT, tmp_path_factory.mktemp("wheel"))
 
 
+COPY = re.compile(r"^COPY (?:--chown=\S+ )?((?:[^-\s]\S* )+)(\S+)$", re.MULTILINE)
+"""What the Dockerfile copies out of the checkout, and where to."""
+COPIED = [(names.split(), place) for names, place in COPY.findall((ROOT / "Dockerfile").read_text())]
+
+
 @pytest.fixture(scope="module")
-def image_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel that the Dockerfile builds, out of nothing but what it copies."""
+def image_source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with exactly what pip finds in the image."""
     source = tmp_path_factory.mktemp("source")
-    for line in re.findall(r"^COPY (.+) /src/\S*$", (ROOT / "Dockerfile").read_text(), re.MULTILINE):
-        for name in line.split():
+    for names, place in COPIED:
+        for name in names if place.startswith("/src/") else ():
             copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
-            copy(ROOT / name, source / name)
-    return build(source, tmp_path_factory.mktemp("image"))
+            copy(ROOT / name, source / place.removeprefix("/src/"))
+    return source
+
+
+@pytest.fixture(scope="module")
+def image_wheel(image_source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel that the Dockerfile builds."""
+    return build(image_source, tmp_path_factory.mktemp("image"))
+
+
+def test_the_engine_is_sent_what_the_image_copies_and_nothing_else() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    copied = [name.rstrip("/") for names, _ in COPIED for name in names]
+    assert ignored == [ignored[0], "*", *(f"!{name}" for name in copied), "**/__pycache__"]
+
+
+def test_the_image_installs_what_is_required(image_source: Path) -> None:
+    command = [sys.executable, "requirements.py", "pyproject.toml", "pipeline"]
+    run = subprocess.run(command, cwd=image_source, capture_output=True, text=True, check=True)
+    project = PROJECT["project"]
+    assert run.stdout.splitlines() == [*project["dependencies"], *project["optional-dependencies"]["pipeline"]]
 
 
 def test_the_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> None:
-    assert contents(wheel) == files(*PACKAGES)
-    assert {"migrations/0001_definitions.sql", "pipeline/spark/log4j2.properties"} <= contents(wheel)
+    assert contents(wheel) == {
+        name.replace(package, place, 1) for package, place in PLACES.items() for name in files(package)
+    }
+    beside_code = {"migrations/0001_definitions.sql", "pipeline/spark/log4j2.properties", "config.example.toml"}
+    assert {f"leveret/_packages/{name}" for name in beside_code} <= contents(wheel)
+    assert {name.partition("/")[0] for name in contents(wheel)} == {"leveret", "leveret_spark"}
 
 
 def test_the_wheel_of_the_spark_sources_has_every_file_and_no_other(tmp_path: Path) -> None:
-    assert contents(build(ROOT / "leveret_spark", tmp_path)) == files("leveret_spark")
+    built = build(ROOT / "leveret_spark", tmp_path)
+    assert contents(built) == files("leveret_spark")
+    assert built.name.startswith(f"leveret_spark-{__version__}-"), "one version for both"
 
 
 def requirements(name: str, seen: set[str]) -> Iterator[str]:
@@ -84,7 +114,7 @@ def requirements(name: str, seen: set[str]) -> Iterator[str]:
 
 
 def install(wheel: Path, environment: Path) -> Path:
-    """Install a wheel into a new environment; its `leveret`. What it requires is linked: this is not a test of pip."""
+    """Install a wheel into a new environment; its programs. What it requires is linked: this is not a test of pip."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     python = environment / "bin" / "python"
     command = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps", wheel]
@@ -94,44 +124,16 @@ def install(wheel: Path, environment: Path) -> Path:
         required = distribution(name)
         for top in {file.parts[0] for file in required.files or [] if file.parts[0] not in ("..", "__pycache__")}:
             (packages / top).symlink_to(str(required.locate_file(top)))
-    return environment / "bin" / "leveret"
-
-
-def imported_from(broker: BrokerProcess) -> Path:
-    """Where the installed broker has its package from."""
-    command = [Path(broker.program[0]).with_name("python"), "-c", "import broker; print(broker.__file__)"]
-    told = subprocess.run(command, cwd=broker.directory, env=broker.environment, stdout=subprocess.PIPE, check=True)
-    return Path(told.stdout.decode().strip())
-
-
-def publish(broker: BrokerProcess, body: bytes) -> None:
-    """Publish a persistent message to a durable queue, and await the confirm."""
-    with pika.BlockingConnection(pika.ConnectionParameters(*broker.address)) as connection:
-        channel = connection.channel()
-        channel.confirm_delivery()
-        channel.queue_declare(QUEUE, durable=True)
-        channel.basic_publish("", QUEUE, body, pika.BasicProperties(delivery_mode=2), mandatory=True)
-
-
-def get(broker: BrokerProcess) -> bytes | None:
-    """The first message of the queue, if there is one."""
-    with pika.BlockingConnection(pika.ConnectionParameters(*broker.address)) as connection:
-        body: bytes | None = connection.channel().basic_get(QUEUE, auto_ack=True)[2]
-        return body
+    return environment / "bin"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("built", ["wheel", "image_wheel"])
-def test_an_installed_broker_keeps_a_message(built: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    broker = BrokerProcess(tmp_path / "data")
-    broker.program = (str(install(request.getfixturevalue(built), tmp_path / "environment")),)
-    broker.directory = tmp_path
-    broker.environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    assert imported_from(broker).is_relative_to(tmp_path)
-    broker.start()
-    try:
-        publish(broker, b"hello")
-        broker.restart()
-        assert get(broker) == b"hello"
-    finally:
-        broker.stop()
+@pytest.mark.parametrize(("built", "program"), [("wheel", "leveret"), ("image_wheel", "python -m leveret")])
+def test_an_installed_broker_keeps_a_message_beside_packages_of_its_packages_names(
+    built: str, program: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    programs = install(request.getfixturevalue(built), tmp_path / "environment")
+    try_out(programs, program, tmp_path)
+    wrong = {"RABBITMQ_NODE_PORT": "x", "LEVERET_ROOT": str(tmp_path)}
+    run = subprocess.run([programs / "leveret-container"], env=wrong, capture_output=True, text=True, check=False)
+    assert run.stderr == "leveret: error: RABBITMQ_NODE_PORT: expected a port between 0 and 65535, got x\n"

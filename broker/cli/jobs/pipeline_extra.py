@@ -6,6 +6,7 @@ import importlib
 from typing import Any
 
 from broker.admin.protocol import AdministrationError
+from leveret.extras import how_to_install
 
 
 def pipeline_module(name: str) -> Any:
@@ -13,5 +14,6 @@ def pipeline_module(name: str) -> Any:
     try:
         return importlib.import_module(f"pipeline.{name}")
     except ImportError as error:
-        text = f"{error.name} is missing: pip install 'leveret[pipeline]' brings what the data pipeline needs"
+        library = str(error.name).partition(".")[0]
+        text = f"{library} is missing: `{how_to_install('pipeline')}` brings what the data pipeline needs"
         raise AdministrationError("missing", text) from error

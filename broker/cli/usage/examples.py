@@ -2,6 +2,8 @@
 
 EXAMPLES = {
     "serve": "serve --data-dir ./leveret-data --listen 0.0.0.0:5672",
+    "config show": "config show > leveret.toml",
+    "config check": "config check leveret.toml",
     "status": "status --json",
     "ping": "ping --data-dir /var/lib/leveret",
     "wait": "wait --timeout 30",

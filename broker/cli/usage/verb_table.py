@@ -16,6 +16,7 @@ class Verb(NamedTuple):
 SECTIONS = {
     "Running a broker": {
         "serve": Verb("serve_command", "serve", "run the broker until SIGTERM or SIGINT"),
+        "config": Verb("config_command", "config", "print every setting, check a file of settings"),
         "status": Verb("node_commands", "status", "version, addresses, alarms, memory, disk, totals"),
         "ping": Verb("node_commands", "ping", "exit code 0 when the broker answers"),
         "wait": Verb("running_commands", "wait", "return when the broker answers"),

@@ -18,10 +18,8 @@ HEAP_KIBIBYTES_MAX = 1024
 COMPILED_MAX = 4096
 """Patterns that are kept compiled."""
 
-_LIMITS = b"(*LIMIT_MATCH=%d)(*LIMIT_HEAP=%d)" % (STEPS_MAX, HEAP_KIBIBYTES_MAX)
 _PLAIN = re.compile(rb"(?:[A-Za-z0-9_ .:/|()^$-]|\\[.-])*(?:\.\*)?(?:[A-Za-z0-9_ .:/|()^$-]|\\[.-])*")
 """Without a repetition, or with one: there is no way to go wrong, and both engines mean the same by it."""
-_POSITION = re.compile(r"compilation failed at position (\d+); (.*)", re.DOTALL)
 
 
 class PatternError(Exception):
@@ -57,7 +55,7 @@ class NamePattern:
     def search(self, name: str) -> bool:
         """Whether it is found anywhere in a name. Raises PatternError when it is given up."""
         try:
-            return self._search(name.encode("utf-8", "surrogateescape")) is not None
+            return bool(self._search(name.encode("utf-8", "surrogateescape")))
         except Exception as error:  # of PCRE2, which is not loaded where it is not needed
             raise PatternError(f"regular expression '{self.pattern}' is given up on '{name}': {error}") from error
 
@@ -78,13 +76,12 @@ def _compiled_by_re(pattern: bytes) -> Any:
 
 
 def _compiled_by_pcre2(pattern: bytes) -> Any:
-    import pcre2
+    # Imported here: most brokers have no such pattern.
+    from broker.entities.arguments.pcre2_library import Expression, Pcre2Error, engine
 
     if b"(*LIMIT_" in pattern:
         raise InvalidPattern("limits are the broker's to set", pattern.index(b"(*LIMIT_"))
     try:
-        return pcre2.compile(_LIMITS + pattern, jit=False).search
-    except pcre2.PatternError as error:
-        found = _POSITION.fullmatch(str(error))
-        reason, position = (found[2], int(found[1])) if found else (str(error), len(_LIMITS))
-        raise InvalidPattern(reason, max(0, position - len(_LIMITS))) from None
+        return Expression(pattern, engine(STEPS_MAX, HEAP_KIBIBYTES_MAX)).search
+    except Pcre2Error as error:
+        raise InvalidPattern(str(error), error.position) from None

@@ -30,7 +30,9 @@ class ListenError(OSError):
     """An address cannot be listened on; the message says which, why and what to do."""
 
 
-def bind(addresses: list[Address], backlog: int, setting: str = "server.listen or --listen") -> list[socket.socket]:
+def bind(
+    addresses: list[Address], backlog: int, setting: str = "server.listen, LEVERET_LISTEN or --listen"
+) -> list[socket.socket]:
     """Listen on every address of a setting. Raises ListenError, with none of them open."""
     listeners: list[socket.socket] = []
     try:

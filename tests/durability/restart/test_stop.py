@@ -146,7 +146,7 @@ def test_a_second_broker_on_the_same_data_or_port(fresh_broker: BrokerProcess, d
     )
     port = "{}:{}".format(*fresh_broker.address)
     in_use = f"cannot listen on {port}: another program listens there: stop it, or choose another port"
-    expect_refusal(tmp_path / "data", in_use, "(server.listen or --listen)", address=port)
+    expect_refusal(tmp_path / "data", in_use, "(server.listen, LEVERET_LISTEN or --listen)", address=port)
     assert not (tmp_path / "data").exists()
     deposit(client, b"1", key="q", properties=PERSISTENT)
     fresh_broker.kill_and_restart()

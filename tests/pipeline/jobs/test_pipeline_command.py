@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.jobs.pipeline_group import pipeline
 from broker.cli.jobs.pipeline_options import timed
+from harness.brokers.foreign_packages import foreign_packages
 from harness.brokers.recording_broker import events_in, recording_broker
 from harness.project import ROOT
 from tests.pipeline.conftest import JAVA_FOR_TESTS, SETTINGS_FOR_TESTS
@@ -37,7 +39,7 @@ HEADING = "vhost  queue  from, to            durations  p50 ms  p95 ms  p99 ms  
 def test_a_missing_library_is_said_with_the_cure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     monkeypatch.delitem(sys.modules, "pipeline.export", raising=False)
-    with pytest.raises(AdministrationError, match=r"pyarrow\.parquet is missing: pip install 'leveret\[pipeline\]'"):
+    with pytest.raises(AdministrationError, match=r"^pyarrow is missing: `.*install 'leveret\[pipeline\]'"):
         pipeline_module("export")
 
 
@@ -84,10 +86,12 @@ def test_a_log_that_is_not_there_is_said_before_spark_starts(job: str, tmp_path:
 
 
 def by_itself(*arguments: str) -> Ended:
-    """A command as a user starts it, with a Spark of its own."""
+    """A command as a user starts it, with a Spark of its own, in a project that has packages of our names."""
     settings = [part for name, value in SOON.items() for part in ("--conf", f"{name}={value}")]
-    command = [sys.executable, "-m", "broker", *arguments, "--master", "local[2]", *settings]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "leveret", *arguments, "--master", "local[2]", *settings]
+    with foreign_packages() as project:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project), str(ROOT)])}
+        ended = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     return Ended(ended.returncode, ended.stdout, ended.stderr)
 
 

@@ -6,6 +6,8 @@ import hashlib
 import json
 import shutil
 from collections import Counter
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +15,13 @@ import pika
 import pyarrow.parquet as pq
 import pytest
 
+from broker.wire.properties import HEADER_START
 from harness.brokers.broker_process import BrokerProcess
 from leveret_spark import OptionError
+from leveret_spark.amqp import doubles
+from leveret_spark.amqp.headers import headers_to_json
+from leveret_spark.amqp.received_message import PROPERTIES, message_of
+from pipeline.stopped_store.stored_values import properties_of
 from storage.messages import lmdb_environment
 from storage.messages.keys import SEGMENT
 from tests.pipeline.inputs.command import Ended, leveret
@@ -28,6 +35,8 @@ pytestmark = pytest.mark.slow
 KEPT = {"delivery_mode": 2}
 MANY = 600
 """More than one segment holds."""
+
+FRAME_HEADER_BYTES = 7
 
 
 def fill(desk: Desk) -> None:
@@ -77,6 +86,37 @@ def lines(place: Path, *options: str) -> list[dict[str, Any]]:
 def hashes(place: Path) -> dict[str, str]:
     files = (path for path in place.rglob("*") if path.is_file())
     return {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+EPOCH = datetime.fromtimestamp(0, UTC)
+TABLE: dict[str, Any] = {
+    "text": "é",
+    "bytes": b"\xff\x00",
+    "number": -(2**40),
+    "price": Decimal("-12.5"),
+    "half": 1.5,
+    "at": EPOCH,
+    "nested": {"list": [None, True, {"deep": 1}]},
+}
+
+
+@pytest.mark.parametrize("headers", [None, {}, TABLE])
+def test_properties_are_read_as_the_source_amqp_reads_them(headers: dict[str, Any] | None) -> None:
+    doubles.mend()
+    given = pika.BasicProperties("text/plain", "é", headers, 2, 9, message_id="m", timestamp=1_700_000_000)
+    header = pika.frame.Header(1, 0, given).marshal()[FRAME_HEADER_BYTES:-1]
+    of_source = message_of(pika.spec.Basic.Deliver(), given, b"")[-len(PROPERTIES) :]
+    told = dict(zip(PROPERTIES, properties_of(header), strict=True))
+    assert told == dict(zip(PROPERTIES, of_source, strict=True)) | {
+        "headers": headers_to_json(headers),
+        "timestamp": 1_700_000_000_000_000,
+    }
+
+
+@pytest.mark.parametrize("broken", [b"\x20\x00\x00\x00\x00\x09\x01xT" + b"\xff" * 8, b"\x80\x00"])
+def test_properties_that_cannot_be_read_are_an_error(broken: bytes) -> None:
+    with pytest.raises(ValueError, match="the properties cannot be read"):
+        properties_of(bytes(HEADER_START.size) + broken)
 
 
 def test_everything_is_listed_and_not_a_byte_is_changed(filled: BrokerProcess) -> None:

@@ -15,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.container.entry_point import read_image
-from broker.container.image_environment import ImageEnvironment
+from broker.cli.main import LINKS
+from broker.config import ConfigError
+from broker.container.entry_point import OWN_CONFIG_FILE, data_directory, read_image
+from broker.container.image_environment import OBEYED, ImageEnvironment
 from broker.rabbitmq_conf.enabled_plugins import read_plugins
 from broker.wire.methods import ConnectionTune
 from harness.brokers.broker_process import BrokerProcess
@@ -67,6 +69,7 @@ def test_a_container_reads_what_rabbitmqs_image_reads(tmp_path: Path) -> None:
         CONF: f"{LOOPBACK}{HTTP}heartbeat = 7\nload_definitions = /definitions.json\n",
         "etc/rabbitmq/conf.d/20-more.conf": "heartbeat = 8\nnet_ticktime = 60\n",
         "etc/rabbitmq/conf.d/not-read": "what = ever\n",
+        "etc/leveret/leveret.toml": "[limits]\nheartbeat_seconds = 9\nchannel_max = 99\n",
         "definitions.json": json.dumps({"queues": queues}),
         "etc/rabbitmq/advanced.config": "[].\n",
         PLUGINS: "% a\n[ rabbitmq_management ,\n 'rabbitmq_mqtt' % b\n] .\n",
@@ -78,7 +81,8 @@ def test_a_container_reads_what_rabbitmqs_image_reads(tmp_path: Path) -> None:
     with ContainerProcess(tmp_path / "root", files, **variables, **without_effect).held() as container:
         client = Client(container.address)
         client.start(user="app", password="secret")
-        assert client.expect(ConnectionTune, channel=0).heartbeat == 8
+        tune = client.expect(ConnectionTune, channel=0)
+        assert (tune.heartbeat, tune.channel_max) == (8, 99)
         client.close()
         assert [row["name"] for row in container.tell("list_queues", vhost="/")] == ["defined"]
         overview = ask(web_address(container), "/api/overview?columns=node", user="app:secret")
@@ -86,6 +90,7 @@ def test_a_container_reads_what_rabbitmqs_image_reads(tmp_path: Path) -> None:
     log, advanced = container.log(), tmp_path / "root/etc/rabbitmq/advanced.config"
     ignored = f"without effect here: net_ticktime, {advanced}, RABBITMQ_ERLANG_COOKIE, RABBITMQ_LOGS\n"
     assert log.count("without effect") == log.count(ignored) == 1
+    assert "user guest" not in log
     assert log.count("plugins without a counterpart here: rabbitmq_mqtt\n") == 1
     assert re.search(r"Server startup complete; 3 plugins started\.\n.* \* rabbitmq_management\n", log)
 
@@ -102,6 +107,9 @@ def test_it_answers_health_checks_and_keeps_what_is_in_its_volume(tmp_path: Path
         deposit(client, b"hello", key="kept", properties=PERSISTENT)
         client.close()
     assert container.data_dir.resolve() == (tmp_path / "root/var/lib/leveret" if own else container.data_dir)
+    assert (
+        "user guest may log in from any address, as in RabbitMQ's image: RABBITMQ_DEFAULT_USER and" in container.log()
+    )
     with container.held():
         client = Client.connect(container.address)
         assert drain(client, "kept") == [b"hello"]
@@ -156,12 +164,40 @@ def test_a_volume_becomes_the_users_own_and_nothing_beside_it(tmp_path: Path) ->
     assert groups == [54322, 7, 7, 7]
 
 
+@AS_ROOT
+def test_a_volume_of_another_user_is_said_with_the_cure() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        Path(directory).chmod(0o755)
+        os.seteuid(54321)
+        try:
+            with pytest.raises(ConfigError, match=r"user 54321:0 may not write here; `chown -R 54321:0`"):
+                data_directory(Path(directory))
+        finally:
+            os.seteuid(0)
+
+
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+
+
 def test_the_image_has_rabbitmqs_files_ports_and_names(tmp_path: Path) -> None:
-    text = (ROOT / "Dockerfile").read_text()
-    assert {"EXPOSE 5671 5672 15671 15672 15692", "VOLUME /var/lib/rabbitmq"} <= set(text.splitlines())
-    names = {"rabbitmqctl", "rabbitmq-diagnostics", "rabbitmqadmin", "rabbitmq-plugins", "rabbitmq-server"}
-    assert names <= set(re.findall(r"rabbitmq[a-z-]+", text.partition("RUN ")[2]))
+    fixed = {"EXPOSE 5671 5672 15671 15672 15692", "VOLUME /var/lib/rabbitmq", "USER 999:999"}
+    assert fixed <= set(DOCKERFILE.splitlines())
+    names = {*LINKS, "rabbitmq-server"}
+    assert names <= set(re.findall(r"rabbitmq[a-z-]*", DOCKERFILE.partition("\nFROM python:${PYTHON}-slim\n")[2]))
     shutil.copytree(ROOT / "deploy/container", tmp_path / "root/etc/rabbitmq")
     image = ImageEnvironment(tmp_path / "root", {})
-    assert read_image(image, tmp_path).config.defaults.loopback_users == ()
+    config = read_image(image, tmp_path).config
+    assert (config.defaults.loopback_users, config.server.listen) == ((), ("0.0.0.0:5672", "[::]:5672"))
+    kept = ImageEnvironment(tmp_path / "root", {"LEVERET_LOOPBACK_USERS": "guest", "LEVERET_LISTEN": "127.0.0.1:1"})
+    config = read_image(kept, tmp_path).config
+    assert (config.defaults.loopback_users, config.server.listen) == (("guest",), ("127.0.0.1:1",))
     assert read_plugins(image.plugins_file) == read_plugins(tmp_path / "none"), "what is enabled without the file"
+
+
+def test_the_compose_file_uses_what_the_image_has() -> None:
+    text = (ROOT / "deploy/compose.yaml").read_text()
+    ports = set(re.findall(r'- "(?:[\d.]+:)?\d+:(\d+)"', text))
+    assert ports <= set(DOCKERFILE.partition("\nEXPOSE ")[2].partition("\n")[0].split())
+    assert {"data:/var/lib/rabbitmq", f"./leveret.toml:{OWN_CONFIG_FILE}:ro"} <= set(re.findall(r"\S+:/\S+", text))
+    variables = set(re.findall(r"(?:RABBITMQ|LEVERET)_\w+", text))
+    assert variables <= OBEYED

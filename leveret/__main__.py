@@ -1,0 +1,38 @@
+"""The commands of an installation: `leveret`, which is also `python -m leveret`, and the entry point of the image."""
+
+from __future__ import annotations
+
+import sys
+from typing import NoReturn
+
+from leveret import use_packages
+
+
+def main() -> NoReturn:
+    """Run the command line of this process."""
+    _search_our_own()
+    from broker.cli.main import main as run
+
+    run()
+
+
+def container() -> NoReturn:
+    """Run the entry point of the image."""
+    _search_our_own()
+    from broker.container.entry_point import main as run
+
+    run()
+
+
+def _search_our_own() -> None:
+    """Search our packages first, and the directory that Python puts first for a program not at all.
+
+    That is the directory of the program, or with `-m` the working directory: nothing of ours is there.
+    """
+    if not sys.flags.safe_path:
+        del sys.path[0]
+    use_packages()
+
+
+if __name__ == "__main__":
+    main()
