@@ -42,6 +42,7 @@ WORDS = {
     "clear_global_parameter": "global parameter '{name}' is cleared",
     "set_cluster_name": "the broker is called '{name}'",
     "import_definitions": "definitions are imported",
+    "delete_exchange": "exchange '{name}' of virtual host '{vhost}' is deleted",
     "delete_queue": "queue '{name}' of virtual host '{vhost}' is deleted",
     "purge_queue": "queue '{name}' of virtual host '{vhost}' is purged",
     "close_connection": "connection {name} is closed: {reason}",
