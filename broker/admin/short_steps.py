@@ -2,7 +2,7 @@
 
 A step is what a task does from one pause to its next, whatever that is made up of. Pauses are taken one after the
 other, so that all long work together has no more than one step in each turn of the event loop, however much of it there
-is. While a batch is being written to disk a pause is as long as a step at least: the thread that writes it wants the
+is. While a batch is being written to disk a pause is twice as long as a step: the thread that writes it wants the
 interpreter some twenty times, and waits for it each time while the loop is busy.
 """
 
@@ -36,7 +36,7 @@ class Pauses:
         """Let others go on."""
         async with self._line:
             if self._disk_busy():
-                await trio.sleep(STEP_SECONDS)  # on an idle loop it is a millisecond, the grain of its clock
+                await trio.sleep(2 * STEP_SECONDS)
             else:
                 await trio.lowlevel.checkpoint()
 
