@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from broker.entities.arguments.erlang_terms import Atom, Term, printed
 from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.event_exchange import INTERNAL
+from broker.entities.vhosts.parameters import LIMITS, OPERATOR_POLICY, VHOST_LIMITS
 from broker.entities.vhosts.user_limits import OF_VHOSTS
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES, TRACE_EXCHANGE
 from storage.definitions.definition_changes import (
@@ -39,10 +40,7 @@ from storage.definitions.definition_changes import (
     VhostRow,
 )
 
-LIMITS = {"name": "limits"}
-VHOST_LIMITS, OPERATOR_POLICY = "vhost-limits", "operator_policy"
-
-
+_LIMITS = {"name": LIMITS}
 _USER_INFORMATION = re.compile("://[^/?#]*@")
 
 
@@ -193,24 +191,24 @@ def _vhost_limits(broker: Broker, changes: Sequence[PutVhostLimit | DeleteVhostL
     lifted = {change.name for change in changes if isinstance(change, DeleteVhostLimit)}
     if given or (before and not lifted >= OF_VHOSTS):
         limits = {name: value for name, value in {**before, **given}.items() if name not in lifted}
-        yield Event("parameter.set", _parameter(vhost, VHOST_LIMITS, "limits", limits or []))
-        yield Event("vhost.limits.set", {**LIMITS, **limits})
+        yield Event("parameter.set", _parameter(vhost, VHOST_LIMITS, LIMITS, limits or []))
+        yield Event("vhost.limits.set", {**_LIMITS, **limits})
     elif before:
         yield from _vhost_limits_cleared(vhost)
 
 
 def _vhost_limits_cleared(vhost: str) -> Iterator[Event]:
-    yield Event("parameter.cleared", _cleared(vhost, VHOST_LIMITS, "limits"))
-    yield Event("vhost.limits.cleared", LIMITS)
+    yield Event("parameter.cleared", _cleared(vhost, VHOST_LIMITS, LIMITS))
+    yield Event("vhost.limits.cleared", _LIMITS)
 
 
 def _put_user_limits(broker: Broker, changes: Sequence[PutUserLimit]) -> Iterator[Event]:
     limits = {change.row.name: change.row.value for change in changes}
-    yield Event("user.limits.set", {**LIMITS, "username": changes[0].row.user, **limits})
+    yield Event("user.limits.set", {**_LIMITS, "username": changes[0].row.user, **limits})
 
 
 def _delete_user_limits(broker: Broker, changes: Sequence[DeleteUserLimit]) -> Iterator[Event]:
-    yield Event("user.limits.cleared", {**LIMITS, "username": changes[0].user})
+    yield Event("user.limits.cleared", {**_LIMITS, "username": changes[0].user})
 
 
 def _put_parameter(broker: Broker, changes: Sequence[PutParameter]) -> Iterator[Event]:

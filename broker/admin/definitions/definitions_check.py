@@ -24,13 +24,13 @@ from broker.admin.json_tables import table
 from broker.admin.protocol import AdministrationError
 from broker.admin.settings import policy_check
 from broker.admin.settings.limit_admin import checked
-from broker.admin.settings.parameter_admin import OPERATOR_POLICY, VHOST_LIMITS
 from broker.admin.short_steps import in_steps
 from broker.entities.arguments import queue_arguments, queue_types
 from broker.entities.arguments.queue_types import type_of
 from broker.entities.exchanges.exchange_type_table import CHANCE, ROUTERS
 from broker.entities.exchanges.exchange_types import Router
 from broker.entities.vhosts.broker import Broker
+from broker.entities.vhosts.parameters import OPERATOR_POLICY, VHOST_LIMITS
 from broker.entities.vhosts.user_limits import MAX_QUEUES, OF_USERS, OF_VHOSTS
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES
 from broker.session.login.passwords import ALGORITHMS

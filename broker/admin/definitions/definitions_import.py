@@ -34,11 +34,11 @@ from broker.admin.definitions.definitions_file import (
 from broker.admin.json_tables import table
 from broker.admin.listing import binding_row
 from broker.admin.protocol import AdministrationError
-from broker.admin.settings.parameter_admin import OPERATOR_POLICY, VHOST_LIMITS
 from broker.admin.short_steps import in_steps, mapped
 from broker.entities.exchanges.exchange import Binding, Destination, Exchange
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.scheduling.future import Future
+from broker.entities.vhosts.parameters import OPERATOR_POLICY, VHOST_LIMITS
 from broker.session.login.passwords import SHA256, hash_password, verify
 from storage.definitions.definition_changes import (
     Definitions,

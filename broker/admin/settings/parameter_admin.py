@@ -12,7 +12,7 @@ from broker.admin.listing import Listing, Row, cells, vhosts
 from broker.admin.protocol import ValidationFailed
 from broker.admin.settings import limit_admin, policy_admin
 from broker.admin.settings.policy_admin import policy_value
-from broker.entities.vhosts.parameters import CLUSTER_ID, CLUSTER_NAME
+from broker.entities.vhosts.parameters import CLUSTER_ID, CLUSTER_NAME, LIMITS, OPERATOR_POLICY, POLICY, VHOST_LIMITS
 from broker.entities.vhosts.vhost import VHost
 from storage.definitions.definition_changes import (
     DeleteGlobalParameter,
@@ -20,11 +20,6 @@ from storage.definitions.definition_changes import (
     GlobalParameterRow,
     PutGlobalParameter,
 )
-
-POLICY, OPERATOR_POLICY, VHOST_LIMITS = "policy", "operator_policy", "vhost-limits"
-"""Components of parameters under which RabbitMQ knows policies and limits."""
-LIMITS = "limits"
-"""The one name that a parameter with limits has."""
 
 
 class Parameter(NamedTuple):

@@ -7,6 +7,10 @@ from typing import Any
 CLUSTER_NAME = "cluster_name"
 CLUSTER_ID = "internal_cluster_id"
 """Parameters of the whole broker that have a meaning: what it is called, and what it is known by for ever."""
+POLICY, OPERATOR_POLICY, VHOST_LIMITS = "policy", "operator_policy", "vhost-limits"
+"""Components of parameters under which RabbitMQ knows policies and limits."""
+LIMITS = "limits"
+"""The one name that a parameter with limits has."""
 
 
 class Parameters:
