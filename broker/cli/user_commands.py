@@ -38,6 +38,10 @@ def user() -> None:
     """Users: add, delete, list, passwords, tags, limits."""
 
 
+def _tags(text: str) -> list[str]:
+    return [tag for tag in text.split(",") if tag]
+
+
 @user.command(name="add")
 @targeted
 @click.argument("name")
@@ -48,7 +52,7 @@ def add_user(target: Target, name: str, password: str | None, tags: str) -> None
 
     Without PASSWORD, or for `-`, the password is asked for on a terminal, or read from standard input.
     """
-    named = [tag for tag in tags.split(",") if tag]
+    named = _tags(tags)
     _warn_of_unknown(named)
     target.run("add_user", name=name, password=_password(password, new=True), tags=named)
     done("user {} is added; `leveret permission set {} CONFIGURE WRITE READ` lets it into a virtual host", name, name)
@@ -192,8 +196,7 @@ def vhost() -> None:
 )
 def add_vhost(target: Target, name: str, description: str, tags: str, default_queue_type: str) -> None:
     """Create the virtual host NAME."""
-    named = [tag for tag in tags.split(",") if tag]
-    target.run("add_vhost", name=name, description=description, tags=named, default_queue_type=default_queue_type)
+    target.run("add_vhost", name=name, description=description, tags=_tags(tags), default_queue_type=default_queue_type)
     done("virtual host {} is added", name)
 
 
@@ -211,7 +214,7 @@ def update_vhost(
     target: Target, name: str, description: str | None, tags: str | None, default_queue_type: str | None
 ) -> None:
     """Describe the virtual host NAME anew; what is not named stays."""
-    named = None if tags is None else [tag for tag in tags.split(",") if tag]
+    named = None if tags is None else _tags(tags)
     target.run("update_vhost", name=name, description=description, tags=named, default_queue_type=default_queue_type)
     done("virtual host {} is changed", name)
 
