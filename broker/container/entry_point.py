@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn
 
 from broker.cli.main import end_with
+from broker.cli.named_directory import ROOT
 from broker.config import Config, ConfigError, load
 from broker.container.image_environment import ImageEnvironment, read_environment
 from broker.container.own_user import find_own_user
@@ -27,7 +28,6 @@ from broker.rabbitmq_conf.enabled_plugins import EVENTS, MANAGEMENT, PROMETHEUS,
 log = logging.getLogger("leveret.container")
 
 SERVER = "rabbitmq-server"
-ROOT = "LEVERET_ROOT"
 DATA, OWN_CONFIG = "LEVERET_DATA_DIR", "LEVERET_CONFIG"
 VOLUME, OWN_VOLUME = "/var/lib/rabbitmq", "/var/lib/leveret"
 OWN_CONFIG_FILE = "/etc/leveret/leveret.toml"
