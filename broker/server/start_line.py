@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 import os
 import platform
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from pathlib import Path
 
 from broker import __version__
@@ -35,8 +36,8 @@ def log_started(
         _size(resources.memory_limit),
         _size(resources.disk_free_limit),
         sockets_max,
-        _names([_user(name, config) for name in broker.users.by_name]),
-        _names(list(broker.vhosts)),
+        _names(broker.users.by_name, lambda name: _user(name, config)),
+        _names(broker.vhosts),
     )
 
 
@@ -44,9 +45,9 @@ def _user(name: str, config: Config) -> str:
     return f"{name} (from this machine only)" if name in config.defaults.loopback_users else name
 
 
-def _names(names: list[str]) -> str:
-    more = len(names) - NAMES_SHOWN
-    return ", ".join(names[:NAMES_SHOWN] + ([f"{more} more"] if more > 0 else [])) or "none"
+def _names(names: Collection[str], shown: Callable[[str], str] = str) -> str:
+    first, more = list(map(shown, islice(names, NAMES_SHOWN))), len(names) - NAMES_SHOWN
+    return ", ".join([*first, f"{more} more"] if more > 0 else first) or "none"
 
 
 def _size(size: int) -> str:
