@@ -39,7 +39,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run test check lint format bench wire dist crash-states fuzz crash-kill crash-audit exhaustion soak disk-faults simulate prove clean
+.PHONY: help venv run test check lint format bench wire dist crash-states fuzz crash-kill crash-audit exhaustion soak disk-faults simulate newcomer prove clean
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
@@ -55,6 +55,7 @@ help:
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
 	@echo "make simulate      SEEDS=200 whole brokers in virtual time, HOURS=10 each, on all cores"
+	@echo "make newcomer      README's commands in a root directory with nothing but Python, git and make, 1 minute; as root"
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
 	@echo "make dist          the wheel and the sdist in dist/, each tried in an empty environment"
@@ -116,6 +117,9 @@ disk-faults: $(TEST_STAMP)
 
 simulate: $(TEST_STAMP)
 	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --hours $(HOURS)
+
+newcomer: $(TEST_STAMP)
+	$(BIN)/python -m bench.newcomer
 
 # Without a wheel of atheris the page says that fuzz was not run.
 prove: $(TEST_STAMP)

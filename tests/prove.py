@@ -45,12 +45,13 @@ class Campaign(NamedTuple):
 
 CAMPAIGNS = (
     Campaign("crash-audit", 10, ("-m", "tests.durability.kills", "--audit")),
+    Campaign("newcomer", 1, ("-m", "bench.newcomer")),
     Campaign("crash-states", 20, ("-m", "tests.durability.crash", "run")),
     Campaign("disk-faults", 20, ("-m", "tests.durability.faults.matrix")),
     Campaign("exhaustion", 10, ("-m", "tests.durability.exhaustion")),
     Campaign("crash-kill", 15, ("-m", "tests.durability.kills")),
     Campaign("simulate", 15, ("-m", "tests.simulation")),
-    Campaign("fuzz", 10, ("-m", "tests.security.fuzz"), library="atheris"),
+    Campaign("fuzz", 9, ("-m", "tests.security.fuzz"), library="atheris"),
 )
 """In their order, with the hundredths of the time that each gets. The audit comes on top of the first one's time."""
 

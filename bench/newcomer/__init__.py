@@ -1,0 +1,1 @@
+"""A newcomer follows README in a root directory that has nothing."""

@@ -1,0 +1,193 @@
+"""A root directory as in a new container: Python, git, make, a shell and its tools, and where pip finds packages.
+
+Nothing else of this machine is in it: no compiler, no headers, no Java, no home but an empty one. It is read-only but
+for that home and /tmp, and made of read-only binds in mounts and process numbers of its own (unshare), so that all of
+it ends with its first process. The network is the machine's.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+PROGRAMS = (
+    *("git", "make", "sh", "bash", "env", "cat", "cp", "rm", "mv", "ln", "mkdir", "chmod", "touch", "mktemp", "ls"),
+    *("dirname", "basename", "uname", "nproc", "sed", "grep", "head", "tr", "sort", "test", "sleep", "id"),
+)
+"""All that is in /usr/bin."""
+LIBRARIES = (
+    *(f"/usr/lib/{sysconfig.get_config_var('MULTIARCH')}", "/usr/lib64", "/usr/lib/git-core", "/usr/libexec/git-core"),
+    *("/usr/lib/ssl", "/etc/ssl", "/etc/pki", "/usr/share/zoneinfo"),
+)
+"""Those of Debian and of Fedora: what is there is bound."""
+FILES_OF_ETC = ("resolv.conf", "hosts", "nsswitch.conf", "ld.so.cache", "localtime")
+DEVICES = ("null", "zero", "full", "random", "urandom")
+PASSED = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "SSL_CERT_DIR")
+"""What else of the environment says how a package index is reached."""
+
+USER = 1000
+HOME = Path("/home", "newcomer")
+TOOLS = Path("/srv")
+"""Where the program that plays the newcomer is, and what it clones."""
+
+
+class NoNamespacesError(Exception):
+    """The machine does not let this process have a root directory of its own."""
+
+
+class BareRoot(NamedTuple):
+    """The root directory of a user who has an empty home."""
+
+    scratch: Path
+    binds: Mapping[Path, Path]
+    """Directories and files of the machine by where they are in it, read-only."""
+    environment: Mapping[str, str]
+
+    @property
+    def path(self) -> Path:
+        return self.scratch / "root"
+
+    def run(self, command: Sequence[str], *, seconds: float) -> str:
+        """Run a command in it, in TOOLS, as its user; what it printed. Its errors go where this process's go.
+
+        Raises CalledProcessError; TimeoutExpired when all of it had to be killed.
+        """
+        script = self._mounts() + shlex.join(["exec", *_become(self.path), *command])
+        return subprocess.run(
+            [*_unshare(), "sh", "-euc", script],
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=seconds,
+            check=True,
+        ).stdout
+
+    def _mounts(self) -> str:
+        """The commands that put it together: it is made read-only first, then the rest is bound in it."""
+        root = self.path
+        lines = [["mount", "-o", "bind,ro", str(root), str(root)]]
+        lines += [["mount", "-o", "bind,ro", str(ours), f"{root}{place}"] for place, ours in self.binds.items()]
+        lines += [["mount", "--bind", f"/dev/{name}", f"{root}/dev/{name}"] for name in DEVICES]
+        lines += [
+            ["mount", "--bind", str(self.scratch / name), f"{root}{place}"]
+            for name, place in (("home", HOME), ("tmp", "/tmp"))
+        ]
+        lines += [
+            ["mount", "-t", "tmpfs", "-o", "mode=1777", "shm", f"{root}/dev/shm"],
+            ["mount", "-t", "proc", "proc", f"{root}/proc"],
+        ]
+        return "".join(f"{shlex.join(line)}\n" for line in lines)
+
+
+def _unshare() -> list[str]:
+    """Gives a command mounts and process numbers of its own; users, too, to one that is not root and so may mount."""
+    users = [] if os.geteuid() == 0 else ["--user", "--map-root-user"]
+    return ["unshare", *users, "--mount", "--pid", "--fork", "--kill-child"]
+
+
+def _become(root: Path) -> list[str]:
+    """Runs a command in a root directory as its user."""
+    if os.geteuid() == 0:
+        user = [f"--setuid={USER}", f"--setgid={USER}"]
+    else:
+        user = ["--user", f"--map-user={USER}", f"--map-group={USER}"]
+    return ["unshare", *user, f"--root={root}", f"--wd={TOOLS}"]
+
+
+@contextmanager
+def bare_root(tools: Mapping[str, Path]) -> Iterator[BareRoot]:
+    """Make one for as long as this is entered, with files of this machine below TOOLS. Raises NoNamespacesError."""
+    _ask_for_namespaces()
+    pip = pip_settings()
+    paths = {path for path in (*map(Path, LIBRARIES), *_python(), *_index_paths(pip.values())) if path.exists()}
+    binds = {path: path for path in sorted(paths)} | {TOOLS / name: path for name, path in tools.items()}
+    with tempfile.TemporaryDirectory(prefix="newcomer-") as scratch:
+        root = BareRoot(Path(scratch), binds, _environment(pip))
+        _furnish(root)
+        yield root
+
+
+def _ask_for_namespaces() -> None:
+    try:
+        subprocess.run([*_unshare(), "true"], check=True, capture_output=True, text=True)
+    except FileNotFoundError:
+        raise NoNamespacesError("there is no unshare (util-linux) on this machine") from None
+    except subprocess.CalledProcessError as error:
+        raise NoNamespacesError(f"run as root, or allow namespaces to users: {error.stderr.strip()}") from error
+
+
+def _python() -> list[Path]:
+    """Where the interpreter is, and its pip."""
+    if sys.base_prefix != "/usr":
+        return [Path(sys.base_prefix)]
+    return [Path(sysconfig.get_path("stdlib")), Path("/usr/lib/python3"), Path("/usr/share/python-wheels")]
+
+
+def pip_settings() -> dict[str, str]:
+    """What this machine's pip is set to, by files and by variables, as variables."""
+    pip = [f"{sys.base_prefix}/bin/python3", "-m", "pip", "config", "list"]
+    lines = subprocess.run(pip, capture_output=True, text=True, check=True).stdout.splitlines()
+    found = {}
+    for line in lines:
+        name, _, value = line.partition("=")
+        found[f"PIP_{name.rpartition('.')[2].upper().replace('-', '_')}"] = str(ast.literal_eval(value))
+    return found
+
+
+def _index_paths(values: Iterable[str]) -> Iterator[Path]:
+    """Directories of this machine in which pip looks for packages. Pages of an index lead to files beside them."""
+    for word in " ".join(values).split():
+        path = Path(word.removeprefix("file://"))
+        if path.is_absolute() and path.is_dir():
+            yield path.parent if path.name == "simple" else path
+
+
+def _environment(pip: Mapping[str, str]) -> dict[str, str]:
+    """The variables of the user. pip keeps nothing."""
+    passed = {name: value for name, value in os.environ.items() if name.upper() in PASSED}
+    return {"HOME": str(HOME), "PATH": "/usr/bin", "LANG": "C.UTF-8", "PIP_NO_CACHE_DIR": "1", **passed, **pip}
+
+
+def _furnish(root: BareRoot) -> None:
+    """Make the directories and files that a root has, and where others are bound."""
+    for directory in ("usr/bin", "etc", "dev/shm", "proc", HOME.relative_to("/"), "tmp"):
+        (root.path / directory).mkdir(parents=True)
+    for link in ("bin", "lib", "lib64"):
+        (root.path / link).symlink_to(f"usr/{link}")
+    for program in PROGRAMS:
+        shutil.copy(f"/usr/bin/{program}", root.path / "usr/bin" / program)
+    if sys.base_prefix == "/usr":
+        shutil.copy("/usr/bin/python3", root.path / "usr/bin/python3")
+    else:  # a copy would not find its library
+        (root.path / "usr/bin/python3").symlink_to(f"{sys.base_prefix}/bin/python3")
+    for name in FILES_OF_ETC:
+        with suppress(FileNotFoundError):
+            shutil.copy(Path("/etc") / name, root.path / "etc" / name)
+    (root.path / "etc/passwd").write_text(f"root:x:0:0::/:/bin/sh\nnewcomer:x:{USER}:{USER}::{HOME}:/bin/sh\n")
+    (root.path / "etc/group").write_text(f"root:x:0:\nnewcomer:x:{USER}:\n")
+    for place, ours in root.binds.items():
+        _place(root.path / place.relative_to("/"), directory=ours.is_dir())
+    for device in DEVICES:
+        _place(root.path / "dev" / device, directory=False)
+    for name in ("home", "tmp"):
+        (root.scratch / name).mkdir()
+        if os.geteuid() == 0:
+            os.chown(root.scratch / name, USER, USER)
+
+
+def _place(path: Path, *, directory: bool) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if directory:
+        path.mkdir(exist_ok=True)
+    else:
+        path.touch()
