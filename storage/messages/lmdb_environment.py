@@ -16,6 +16,7 @@ from pathlib import Path
 
 import lmdb
 
+from storage.lock_file import flocked, lock_file
 from storage.messages.keys import IDENTITY
 from storage.messages.records import Identity
 from storage.space import free_pages
@@ -65,26 +66,18 @@ def lock(directory: Path) -> int:
 
     Readers, such as `leveret inspect`, share the lock; they are waited for READERS_SECONDS.
     """
-    path = _lock_file(directory)
+    path = lock_file(directory)
     try:
         make_directory(directory.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StoreError(f"{path} cannot be made ({error}): see that this user may write there") from error
     deadline = time.monotonic() + READERS_SECONDS
-    while _flocked(descriptor, fcntl.LOCK_SH) and time.monotonic() < deadline:
-        if _flocked(descriptor, fcntl.LOCK_EX):
+    while flocked(descriptor, fcntl.LOCK_SH) and time.monotonic() < deadline:
+        if flocked(descriptor, fcntl.LOCK_EX):
             return descriptor
         time.sleep(LOOK_SECONDS)
     return _locked(descriptor, fcntl.LOCK_EX, directory)
-
-
-def _flocked(descriptor: int, how: int) -> bool:
-    try:
-        fcntl.flock(descriptor, how | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def hold(directory: Path) -> int | None:
@@ -93,7 +86,7 @@ def hold(directory: Path) -> int | None:
     Several readers may hold one store. None for a store that was never locked, such as a copy. Raises StoreLocked,
     or StoreError.
     """
-    path = _lock_file(directory)
+    path = lock_file(directory)
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -104,16 +97,12 @@ def hold(directory: Path) -> int | None:
 
 
 def _locked(descriptor: int, how: int, directory: Path) -> int:
-    if not _flocked(descriptor, how):
+    if not flocked(descriptor, how):
         os.close(descriptor)
         raise StoreLocked(
-            f"{directory} is in use by another process ({_lock_file(directory)} is locked): stop that one first"
+            f"{directory} is in use by another process ({lock_file(directory)} is locked): stop that one first"
         )
     return descriptor
-
-
-def _lock_file(directory: Path) -> Path:
-    return directory.with_name(f"{directory.name}.lock")
 
 
 def exists(directory: Path) -> bool:
