@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import click
 
 from broker.config import Config, Server, load
+from storage.lock_file import BROKER, is_locked
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -18,8 +18,6 @@ ROOT = "LEVERET_ROOT"
 """The variable that names the directory which stands for /, as in the container image."""
 USUAL = ("var/lib/leveret", "var/lib/rabbitmq/leveret")
 """Where the packaged service and the container image keep their data, below the root directory."""
-LOCK_FILE = "broker.lock"
-"""What a broker locks in its data directory."""
 
 _CONFIG, _DATA_DIR = "leveret.config", "leveret.data_dir"
 
@@ -97,16 +95,5 @@ def _runs(place: Path) -> bool:
 
 
 def in_use(directory: Path) -> bool:
-    """A broker runs on a data directory, or is in its start or at its end."""
-    try:
-        descriptor = os.open(directory / LOCK_FILE, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    try:
-        # Shared: a broker that starts in this moment waits for readers of the lock.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    finally:
-        os.close(descriptor)
-    return False
+    """A broker runs on a data directory, or is in its start or at its end. Raises PermissionError."""
+    return is_locked(directory / BROKER)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import click
 
 from broker.cli.list_command import show
 from broker.cli.table_output import done
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
 from broker.cli.usage.command_groups import Commands
+from broker.cli.usage.json_argument import json_value
 
 
 @click.group(cls=Commands)
@@ -23,13 +21,6 @@ def global_parameter() -> None:
     """Parameters of the whole broker: values that programs keep there."""
 
 
-def _value(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"expected a value in JSON, got {text}") from error
-
-
 @parameter.command(name="set")
 @targeted
 @vhost_option
@@ -38,7 +29,7 @@ def _value(text: str) -> Any:
 @click.argument("value")
 def set_parameter(target: Target, vhost: str, component: str, name: str, value: str) -> None:
     """Set the parameter NAME of COMPONENT to VALUE, in JSON; components are operator_policy and vhost-limits."""
-    target.run("set_parameter", vhost=vhost, component=component, name=name, value=_value(value))
+    target.run("set_parameter", vhost=vhost, component=component, name=name, value=json_value(value))
     done("parameter {} of {} is set", name, component)
 
 
@@ -68,7 +59,7 @@ def list_parameters(target: Target, vhost: str, as_json: bool) -> None:
 @click.argument("value")
 def set_global_parameter(target: Target, name: str, value: str) -> None:
     """Set the parameter NAME to VALUE, in JSON."""
-    target.run("set_global_parameter", name=name, value=_value(value))
+    target.run("set_global_parameter", name=name, value=json_value(value))
     done("global parameter {} is set", name)
 
 

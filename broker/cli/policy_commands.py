@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import click
@@ -11,6 +10,7 @@ from broker.cli.list_command import show
 from broker.cli.table_output import done
 from broker.cli.target_broker import Command, Target, json_option, targeted, vhost_option
 from broker.cli.usage.command_groups import Commands
+from broker.cli.usage.json_argument import json_object
 
 
 @click.group(cls=Commands)
@@ -24,13 +24,7 @@ def operator_policy() -> None:
 
 
 def _definition(text: str) -> dict[str, Any]:
-    try:
-        definition = json.loads(text)
-    except (ValueError, RecursionError):
-        definition = None
-    if not isinstance(definition, dict):
-        raise click.UsageError(f"expected a definition as a JSON object such as '{{\"max-length\": 5}}', got {text}")
-    return definition
+    return json_object(text, "a definition", '{"max-length": 5}')
 
 
 def _setting(command: Command) -> Command:

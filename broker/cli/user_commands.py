@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -13,6 +12,7 @@ from broker.cli.list_command import show
 from broker.cli.table_output import done, show_rows, text
 from broker.cli.target_broker import Target, json_option, targeted, vhost_option
 from broker.cli.usage.command_groups import Commands
+from broker.cli.usage.json_argument import json_object
 
 TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
 """Tags that let a user do something; others are kept for programs."""
@@ -138,16 +138,8 @@ def list_user_permissions(target: Target, name: str, as_json: bool) -> None:
     show_rows(rows, ("vhost", "configure", "write", "read"), as_json)
 
 
-def _limits(definition: str) -> dict[str, Any]:
-    try:
-        limits = json.loads(definition)
-    except (ValueError, RecursionError):
-        limits = None
-    if not isinstance(limits, dict):
-        raise click.UsageError(
-            f"expected limits as a JSON object such as '{{\"max-connections\": 5}}', got {definition}"
-        )
-    return limits
+def _limits(text: str) -> dict[str, Any]:
+    return json_object(text, "limits", '{"max-connections": 5}')
 
 
 @user.command(name="set-limits")
