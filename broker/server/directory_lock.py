@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from storage.lock_file import BROKER
 from storage.messages import lmdb_environment
 from storage.storage_errors import StoreLocked
 
@@ -33,7 +34,7 @@ def lock(directory: Path) -> int:
     waiting, deadline = False, time.monotonic() + COMMAND_SECONDS
     while time.monotonic() < deadline:
         try:
-            return lmdb_environment.lock(directory / "broker")
+            return lmdb_environment.lock(directory / BROKER)
         except StoreLocked:
             known = _lock_of_commands(directory)
             if known is not None:
@@ -43,7 +44,7 @@ def lock(directory: Path) -> int:
             log.info("waiting for a command that uses %s", directory)
             waiting = True
         time.sleep(LOOK_SECONDS)
-    return lmdb_environment.lock(directory / "broker")  # free, if a command has just ended
+    return lmdb_environment.lock(directory / BROKER)  # free, if a command has just ended
 
 
 @contextmanager
@@ -56,7 +57,7 @@ def for_command(directory: Path) -> Iterator[int]:
         time.sleep(LOOK_SECONDS)
     with ExitStack() as undo:
         undo.callback(os.close, known)
-        held = lmdb_environment.lock(directory / "broker")
+        held = lmdb_environment.lock(directory / BROKER)
         undo.callback(os.close, held)
         yield held
 

@@ -15,6 +15,7 @@ from pipeline.stopped_store.store_rows import Owner, Row, readable, rows
 from pipeline.stopped_store.stored_values import arguments_of, plain
 from storage.batch import TRANSIENT_QUEUE
 from storage.definitions.definition_changes import Definitions, QueueRow
+from storage.lock_file import BROKER
 from storage.messages import lmdb_environment
 from storage.messages.keys import POSITION_END
 from storage.messages.offline_reader import LaneContents, Range, StoppedStore, definitions_of
@@ -48,7 +49,7 @@ def opened(directory: Path) -> Iterator[DataDirectory]:
     if not (directory / DEFINITIONS_FILE).is_file():
         raise StoreIncompatible(f"{directory}: no broker has run on this data directory yet")
     try:
-        held = lmdb_environment.hold(directory / "broker")
+        held = lmdb_environment.hold(directory / BROKER)
     except StoreLocked:
         raise StoreLocked(
             f"{directory}: a broker runs here: stop it, or look into a copy (--copy, or a backup)"

@@ -132,7 +132,7 @@ class PublishBatch:
             if found.exchange is not self._waiting.exchange:
                 self.enqueue()
             elif queues != self._queues or flags != self._flags:
-                self._put()
+                self._put_waiting()
         self._queues, self._flags, self._waiting = queues, flags, found
         route, priority, pending = found.route, summary.priority, self._pending
         for body in bodies:
@@ -145,11 +145,11 @@ class PublishBatch:
         """Put what waits into its queues, and count what has been put there: once for a row, however often its queues
         change."""
         if self._pending:
-            self._put()
+            self._put_waiting()
             _count(self._channel, self._waiting, self._publishes, self._copies)
             self._publishes = self._copies = 0
 
-    def _put(self) -> None:
+    def _put_waiting(self) -> None:
         messages, self._pending = self._pending, []
         publishes, queues = len(messages), self._queues
         self._publishes += publishes
