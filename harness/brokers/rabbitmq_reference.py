@@ -8,6 +8,8 @@ import pytest
 
 REFERENCE = os.environ.get("LEVERET_REFERENCE", "")
 """`host:port` of a RabbitMQ to test instead of a broker of our own."""
+REFERENCE_HTTP = os.environ.get("LEVERET_REFERENCE_HTTP", "")
+"""`host:port` of its management API."""
 
 
 def differs(reason: str) -> pytest.MarkDecorator:

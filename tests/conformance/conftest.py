@@ -7,9 +7,20 @@ from typing import Any
 
 import pytest
 
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import web_broker
 from harness.clients.shorthand import exchange_declare, exchange_delete, queue_bind, queue_declare, queue_delete
 from harness.clients.wire_client import Client
 from tests.conformance import Connect, Made
+
+
+@pytest.fixture(scope="module")
+def web_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A broker with the management API. A folder has it for all its tests as `shared_process`."""
+    process = web_broker(tmp_path_factory.mktemp("web"))
+    process.start()
+    yield process
+    process.stop()
 
 
 def _table(arguments: dict[str, Any]) -> dict[str, Any]:

@@ -6,15 +6,14 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.cli.main import main
 from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.http_broker import web_address, web_broker
-from harness.brokers.rabbitmq_reference import REFERENCE
+from harness.brokers.http_broker import web_address
+from harness.brokers.rabbitmq_reference import REFERENCE, REFERENCE_HTTP
 from harness.clients.shorthand import consume, queue_declare
 from harness.clients.wire_client import Address
 from tests.conformance import Connect
@@ -22,8 +21,6 @@ from tests.conformance.cli.printed_commands import Command, Ending, Run, differe
 
 pytestmark = pytest.mark.slow
 
-REFERENCE_HTTP = os.environ.get("LEVERET_REFERENCE_HTTP", "")
-"""`host:port` of the management API of the RabbitMQ in LEVERET_REFERENCE, whose tools are on PATH and find it."""
 SECTIONS = {
     title: commands
     for file in sorted(Path(__file__).parent.glob("*.commands"))
@@ -34,19 +31,9 @@ LEFT = ("delete_vhost v1", "delete_user ann", "delete_user bob", "clear_global_p
 
 
 @pytest.fixture(scope="module")
-def process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with the management API."""
-    process = web_broker(tmp_path_factory.mktemp("cli"))
-    process.start()
-    yield process
-    process.stop()
-
-
-@pytest.fixture
-def broker(request: pytest.FixtureRequest) -> Address:
-    """Where clients find it, or RabbitMQ."""
-    host, _, port = REFERENCE.rpartition(":")
-    return (host, int(port)) if REFERENCE else request.getfixturevalue("process").address
+def shared_process(web_process: BrokerProcess) -> BrokerProcess:
+    """Clients speak to the broker that has the API."""
+    return web_process
 
 
 @pytest.fixture
@@ -56,7 +43,7 @@ def places(request: pytest.FixtureRequest, broker: Address, tmp_path: Path) -> d
     if REFERENCE:
         node, http = os.environ.get("RABBITMQ_NODENAME", "rabbit@localhost"), REFERENCE_HTTP.rpartition(":")[2]
         return {**fixed, "{node}": node, "{http}": http}
-    process: BrokerProcess = request.getfixturevalue("process")
+    process: BrokerProcess = request.getfixturevalue("web_process")
     return {**fixed, "{node}": process.tell("status")["node"], "{http}": str(web_address(process)[1])}
 
 
@@ -64,10 +51,10 @@ def places(request: pytest.FixtureRequest, broker: Address, tmp_path: Path) -> d
 def run(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> Run:
-    """Carry out a command line: within this process or, of RabbitMQ, as it is."""
+    """Carry out a command line: within this process or, with RabbitMQ's tools, which are on PATH and find it."""
     if REFERENCE:
         return _run_reference
-    process: BrokerProcess = request.getfixturevalue("process")
+    process: BrokerProcess = request.getfixturevalue("web_process")
     plugins = tmp_path / "enabled_plugins"
     plugins.write_text("[rabbitmq_management].")
     for name, value in (("LEVERET_DATA_DIR", process.data_dir), ("RABBITMQ_ENABLED_PLUGINS_FILE", plugins)):

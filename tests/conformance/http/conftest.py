@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-from collections.abc import Iterator
 
 import pytest
 
 from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.http_broker import Reply, ask, web_address, web_broker
-from harness.brokers.rabbitmq_reference import REFERENCE
+from harness.brokers.http_broker import Reply, ask, web_address
+from harness.brokers.rabbitmq_reference import REFERENCE, REFERENCE_HTTP
 from harness.clients.wire_client import Address
 from tests.conformance.http.request_table import Request, Send
 
-REFERENCE_HTTP = os.environ.get("LEVERET_REFERENCE_HTTP", "")
-"""`host:port` of the API of the RabbitMQ in LEVERET_REFERENCE."""
 VHOST = "v/1"
 LONG = "l" * 256
 """What `{long}` stands for in a table: one byte more than a name may have. `{node}` and `{port}` are the broker's."""
@@ -28,23 +24,10 @@ TAGS = {"lim": ["management"], "no": ["management"], "plain": []}
 NOTHING = "^$"
 
 
-@pytest.fixture(scope="package")
-def web_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker with the API, for all tests of this folder."""
-    process = web_broker(tmp_path_factory.mktemp("web"))
-    process.start()
-    yield process
-    process.stop()
-
-
-@pytest.fixture
-def broker(request: pytest.FixtureRequest) -> Address:
-    """Where clients find the broker that has the API."""
-    if REFERENCE:
-        host, _, port = REFERENCE.rpartition(":")
-        return host, int(port)
-    process: BrokerProcess = request.getfixturevalue("web_process")
-    return process.address
+@pytest.fixture(scope="module")
+def shared_process(web_process: BrokerProcess) -> BrokerProcess:
+    """Clients speak to the broker that has the API."""
+    return web_process
 
 
 @pytest.fixture
