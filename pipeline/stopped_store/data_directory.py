@@ -47,12 +47,13 @@ def opened(directory: Path) -> Iterator[DataDirectory]:
     Raises StoreLocked while one runs, and StoreError when a store cannot be read at all.
     """
     if not (directory / DEFINITIONS_FILE).is_file():
-        raise StoreIncompatible(f"{directory}: no broker has run on this data directory yet")
+        remedy = "name another one with --data-dir or LEVERET_DATA_DIR"
+        raise StoreIncompatible(f"no broker has run on the data directory {directory.absolute()} yet: {remedy}")
     try:
         held = lmdb_environment.hold(directory / BROKER)
     except StoreLocked:
         raise StoreLocked(
-            f"{directory}: a broker runs here: stop it, or look into a copy (--copy, or a backup)"
+            f"a broker runs on {directory.absolute()}: stop it, or look into a copy (--copy, or a backup)"
         ) from None
     try:
         definitions = definitions_of(directory / DEFINITIONS_FILE)

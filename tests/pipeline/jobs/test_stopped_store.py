@@ -166,7 +166,8 @@ def test_a_running_broker_is_refused_unless_it_makes_a_copy(fresh_broker: Broker
         desk.publish("q", [b"a", b"b"])
         desk.await_disk()
         refused = inspect(fresh_broker.data_dir)
-        assert (refused.code, "a broker runs here: stop it, or look into a copy" in refused.errors) == (1, True)
+        remedy = "stop it, or look into a copy (--copy, or a backup)"
+        assert refused == (1, "", f"leveret: error: a broker runs on {fresh_broker.data_dir}: {remedy}\n")
         copied = lines(fresh_broker.data_dir, "--copy", "--queue", "q")
         assert [row["kind"] for row in copied] == ["queue", "message", "message"]
         desk.publish("q", [b"c"])
