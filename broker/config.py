@@ -381,6 +381,11 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: is not TOML: {error}") from error
 
 
+def obeyed_variables(environ: Mapping[str, str]) -> list[str]:
+    """The names of the variables that override settings."""
+    return [origin.place for origin in _of_environment(environ).origins.values()]
+
+
 def _of_environment(environ: Mapping[str, str]) -> Translated:
     """The settings that variables override."""
     found = Translated({}, {})

@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 
 from broker import __version__
-from broker.config import Config
+from broker.config import Config, obeyed_variables
 from broker.entities.vhosts.broker import Broker
 from broker.server.resource_alarms import ResourceWatch
 
@@ -30,7 +30,7 @@ def log_started(
         __version__,
         platform.python_version(),
         os.getpid(),
-        ", ".join(str(file.absolute()) for file in settings_files) or "defaults",
+        ", ".join([*(str(file.absolute()) for file in settings_files), *obeyed_variables(os.environ)]) or "defaults",
         config.server.directory.absolute(),
         broker.boot,
         _size(resources.memory_limit),

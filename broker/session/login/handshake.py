@@ -202,7 +202,8 @@ def _check_connection_limits(connection: Connection, vhost: str) -> None:
 
 def _close(connection: Connection, method: methods.ConnectionClose) -> None:
     code, said, fields = method.reply_code, method.reply_text, connection.log_fields(code=method.reply_code)
-    log.info("connection %s closed by the client: %d %s", connection.peer, code, said, extra=fields)
+    words = f"{code} {said}" if said else code
+    log.info("connection %s closed by the client: %s", connection.peer, words, extra=fields)
     connection.phase = Phase.CLOSING
     connection.release().then(lambda _: connection.say_goodbye())
 

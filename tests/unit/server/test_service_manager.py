@@ -63,9 +63,10 @@ def test_the_log_begins_with_what_runs_and_ends_with_the_stop(configured: Config
     pid = process.pid
     assert process.stop() == 0
     first, *_, last = process.log().splitlines()
-    version = rf"leveret {re.escape(__version__)} on Python [\d.]+, process {pid}; settings: {tmp_path}/leveret.toml"
+    version = rf"leveret {re.escape(__version__)} on Python [\d.]+, process {pid}"
+    settings = f"settings: {tmp_path}/leveret.toml, LEVERET_CHECK_INVARIANTS"
     data = rf"data: {process.data_dir}, start number 1; limits: memory 1,000 MiB, free disk \d+ MiB, \d+ connections"
-    assert re.search(rf" {version}; {data}; users: app; virtual hosts: /$", first)
+    assert re.search(rf" {version}; {settings}; {data}; users: app; virtual hosts: /$", first)
     assert last.endswith(" [info] stopped")
 
 
