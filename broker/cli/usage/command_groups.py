@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -53,14 +54,13 @@ class Verbs(Commands):
             with formatter.section(title):
                 formatter.write_dl([(name.ljust(width), verb.summary) for name, verb in verbs.items()])
 
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except click.NoSuchOption as error:
-            # Imported here: hardly any command line is wrong.
-            from broker.cli.usage.suggestions import meant_option
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with _suggestions():
+            return super().parse_args(ctx, args)
 
-            raise click.UsageError(meant_option(error), error.ctx) from error
+    def invoke(self, ctx: click.Context) -> Any:
+        with _suggestions():
+            return super().invoke(ctx)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -70,6 +70,17 @@ class Verbs(Commands):
 
             raise click.UsageError(meant_command(args[0]), ctx)
         return super().resolve_command(ctx, args)
+
+
+@contextmanager
+def _suggestions() -> Iterator[None]:
+    try:
+        yield
+    except click.NoSuchOption as error:
+        # Imported here: hardly any command line is wrong.
+        from broker.cli.usage.suggestions import meant_option
+
+        raise click.UsageError(meant_option(error), error.ctx) from error
 
 
 def with_example(command: click.Command | None, *path: str) -> click.Command | None:

@@ -84,6 +84,8 @@ OPTIONS = {
     "-c": "--config",
 }
 """What others call an option, and what it is called here, where a command has it."""
+BEHIND = {"--listen": "`leveret serve --listen`", "--json": "`leveret list queues --json`"}
+"""Where an option stands that was given before the command."""
 
 
 def meant_command(word: str) -> str:
@@ -111,5 +113,7 @@ def meant_option(error: click.NoSuchOption) -> str:
     known = [] if error.ctx is None else [name for each in error.ctx.command.params for name in each.opts]
     wanted = OPTIONS.get(error.option_name, "")
     close = [wanted] if wanted in known else error.possibilities or []
+    if wanted in BEHIND and error.ctx is not None and error.ctx.parent is None:
+        close = [BEHIND[wanted]]
     hint = f"did you mean {' or '.join(close)}?" if close else "--help lists all"
     return f"there is no option {error.option_name}: {hint}"
