@@ -39,10 +39,12 @@ class TextFormatter(logging.Formatter):
         return super().format(record)
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        if len(record.message) > LINE_CHARACTERS_MAX:
-            record.message = f"{record.message[:LINE_CHARACTERS_MAX]}..."
-        record.message = _UNPRINTABLE.sub(_escaped, record.message)
+        record.message = _UNPRINTABLE.sub(_escaped, _cut(record.message))
         return super().formatMessage(record)
+
+
+def _cut(message: str) -> str:
+    return f"{message[:LINE_CHARACTERS_MAX]}..." if len(message) > LINE_CHARACTERS_MAX else message
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -52,19 +54,16 @@ def _escaped(found: re.Match[str]) -> str:
 class JsonFormatter(logging.Formatter):
     """One object a line: time, level, logger, message, what it is about (FIELDS), the traceback of an exception."""
 
-    def __init__(self) -> None:
-        super().__init__(datefmt="%Y-%m-%dT%H:%M:%S")
-        self.converter = time.gmtime
+    default_time_format = "%Y-%m-%dT%H:%M:%S"
+    default_msec_format = "%s.%03dZ"
+    converter = staticmethod(time.gmtime)
 
     def format(self, record: logging.LogRecord) -> str:
-        message = record.getMessage()
-        if len(message) > LINE_CHARACTERS_MAX:
-            message = f"{message[:LINE_CHARACTERS_MAX]}..."
         said = {
-            "time": f"{self.formatTime(record, self.datefmt)}.{int(record.msecs):03}Z",
+            "time": self.formatTime(record),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "message": message,
+            "message": _cut(record.getMessage()),
             **{name: value for name in FIELDS if (value := getattr(record, name, None)) not in (None, "")},
         }
         if record.exc_info:
