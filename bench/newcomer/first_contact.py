@@ -98,8 +98,7 @@ def celery_task(readme: Readme) -> None:
     run(f".venv/bin/{readme.install_celery}", APPLICATION)
     (APPLICATION / "tasks.py").write_text(readme.with_celery)
     with running(f".venv/bin/{readme.worker}", APPLICATION, "[queues]"):
-        asked = ".venv/bin/python -c 'from tasks import add; print(add.delay(2, 3).get(timeout=60))'"
-        expect(run(asked, APPLICATION), "5\n")
+        expect(run(f".venv/bin/{readme.ask_worker}", APPLICATION), "5\n")
 
 
 def by_pip() -> dict[str, float]:

@@ -27,6 +27,7 @@ class Readme(NamedTuple):
     install_celery: str
     with_celery: str
     worker: str
+    ask_worker: str
 
 
 def read(page: Path) -> Readme:
@@ -46,6 +47,7 @@ def read(page: Path) -> Readme:
         install_celery=_first(codes, "pip install celery"),
         with_celery=_first(blocks, "from celery"),
         worker=_first(codes, "celery --app"),
+        ask_worker=_first(codes, "python -c"),
     )
 
 
