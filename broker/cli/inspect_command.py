@@ -71,6 +71,8 @@ def inspect(
     """
     if (form == "parquet") != (out is not None):
         raise click.UsageError("--format parquet and --out go together")
+    if not copied:
+        target.may_be_read()
     store = pipeline_module("stopped_store.data_directory")
     files = None if out is None else pipeline_module("stopped_store.store_files")
     try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -54,6 +55,14 @@ class Target:
     def ask(self, command: str, *, timeout_seconds: float | None = ANSWER_SECONDS, **arguments: object) -> Any:
         """Carry out a command that only a running broker can. Raises AdministrationError."""
         return ask(self.directory, command, arguments, timeout_seconds)
+
+    def may_be_read(self) -> None:
+        """Raise AnotherUsers where the data directory is closed to this user."""
+        try:
+            with suppress(FileNotFoundError):
+                next(self.directory.iterdir(), None)
+        except PermissionError as error:
+            raise AnotherUsers(self.directory) from error
 
     def run_stopped(self, command: str, **arguments: object) -> Any:
         """Carry out a command on the stores of a stopped broker. Raises AdministrationError and storage errors.

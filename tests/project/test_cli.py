@@ -384,7 +384,8 @@ def test_where_none_is_named_the_running_broker_is_found(
         assert run("ping") == (0, "pong\n", "")
 
 
-def test_another_users_data_directory_is_named_with_its_user(run: Run, tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["ping", "list queues", "inspect"])
+def test_another_users_data_directory_is_named_with_its_user(run: Run, tmp_path: Path, command: str) -> None:
     directory = tmp_path / "closed" / "data"
     directory.mkdir(parents=True)
     owner = pwd.getpwuid(os.geteuid()).pw_name
@@ -393,7 +394,7 @@ def test_another_users_data_directory_is_named_with_its_user(run: Run, tmp_path:
     if is_root:
         os.seteuid(65534)
     try:
-        outcome = run("ping", "--data-dir", str(directory))
+        outcome = run(*command.split(), "--data-dir", str(directory))
     finally:
         if is_root:
             os.seteuid(0)
