@@ -71,7 +71,8 @@ def lock(directory: Path) -> int:
         make_directory(directory.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        raise StoreError(f"{path} cannot be made ({error}): see that this user may write there") from error
+        text = f"{path.absolute()} cannot be made ({error.strerror}): see that this user may write there"
+        raise StoreError(text) from error
     deadline = time.monotonic() + READERS_SECONDS
     while flocked(descriptor, fcntl.LOCK_SH) and time.monotonic() < deadline:
         if flocked(descriptor, fcntl.LOCK_EX):
@@ -99,9 +100,8 @@ def hold(directory: Path) -> int | None:
 def _locked(descriptor: int, how: int, directory: Path) -> int:
     if not flocked(descriptor, how):
         os.close(descriptor)
-        raise StoreLocked(
-            f"{directory} is in use by another process ({lock_file(directory)} is locked): stop that one first"
-        )
+        path = lock_file(directory).absolute()
+        raise StoreLocked(f"{directory} is in use by another process ({path} is locked): stop that one first")
     return descriptor
 
 
