@@ -247,6 +247,12 @@ class Shutdown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_seconds: Seconds = 5.0
 
 
+class Testing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Section `[testing]`: orders of tests, docs/testing-with-leveret.md."""
+
+    enabled: bool = False
+
+
 class Debug(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[debug]`: switches for finding a fault of the broker's own."""
 
@@ -272,6 +278,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     defaults: Defaults = Defaults()
     definitions: Definitions = Definitions()
     shutdown: Shutdown = Shutdown()
+    testing: Testing = Testing()
     debug: Debug = Debug()
 
     @property

@@ -6,7 +6,7 @@ is answered before; nothing that failed to be written is ever seen.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from copy import copy
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
@@ -74,6 +74,13 @@ class Process(Protocol):
         """Have the process end as on SIGTERM."""
 
 
+class TestOrders(Protocol):
+    """What takes orders of tests: `broker.testing`."""
+
+    async def carry_out(self, order: str, given: Mapping[str, object]) -> object:
+        """Carry out the order of a name; its answer, as JSON can hold it. Raises AdministrationError."""
+
+
 class Administration:
     """What commands work on: a broker with its connections and its definitions, and what they ask of its server.
 
@@ -103,6 +110,8 @@ class Administration:
         self.process = process
         self.turns = trio.Lock()
         """Changes happen one after the other, so that what one has checked still holds when it is written."""
+        self.testing: TestOrders | None = None
+        """Where the settings let tests give orders, what takes them."""
         self.by = CLI
         """The user that commands act for, as events name it."""
 

@@ -12,7 +12,7 @@ from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.definitions import definitions_export, definitions_import
 from broker.admin.listing import Listing, Row, rows
 from broker.admin.listings import access_listing, client_listing, queue_listing, topology_listing
-from broker.admin.node import connection_admin, feature_flags, node_admin
+from broker.admin.node import connection_admin, feature_flags, node_admin, testing_orders
 from broker.admin.protocol import AdministrationError
 from broker.admin.settings import limit_admin, parameter_admin, policy_admin
 from broker.wire.amqp_errors import AmqpError
@@ -60,8 +60,9 @@ COPIES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "export_definitions": definitions_export.export_definitions,
     "backup": maintenance.backup,
     "memory": node_admin.memory,
+    "testing": testing_orders.testing,
 }
-"""These read from disk, or ask the system, and may take long: changes go on meanwhile."""
+"""These read from disk, ask the system or wait, and may take long: changes go on meanwhile."""
 
 CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "add_user": user_admin.add_user,

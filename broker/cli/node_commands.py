@@ -26,7 +26,10 @@ file_argument = click.argument("file", type=click.Path(path_type=Path, allow_das
 @json_option
 def status(target: Target, as_json: bool) -> None:
     """Show what the running broker is and how it does."""
-    show_tree(target.ask("status"), as_json)
+    facts = target.ask("status")
+    show_tree(facts, as_json)
+    if "testing" in facts and not as_json:
+        click.secho(facts["testing"], fg="red", err=True)
 
 
 @click.command()

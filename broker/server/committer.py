@@ -124,13 +124,26 @@ class Committer:
             return self.behind > self._limits.batches_max or self._broker.batches.overfull
         return self.busy and (self.behind > 0 or self._broker.batches.current.bytes >= self._limits.lazy_bytes_max)
 
+    async def flush(self) -> None:
+        """Return when everything gathered is on disk, or is not going to be: the disk is full, or a commit failed."""
+        while self._unfinished and not self._broker.batches.no_room:
+            await self._commit_some()
+
     async def finish(self) -> None:
         """Return when everything gathered is on disk, or a commit has failed; then the thread ends."""
-        while self._error is None and (self.busy or self.behind or not self._broker.batches.current.empty):
-            self.start_commit(lazily=True)
-            await self._changed.wait()
+        while self._unfinished:
+            await self._commit_some()
         self._writer.hand_over(Signal.END)
         await trio.to_thread.run_sync(self._writer.join)
+
+    @property
+    def _unfinished(self) -> bool:
+        gathered = self.busy or self.behind > 0 or not self._broker.batches.current.empty
+        return gathered and self._error is None
+
+    async def _commit_some(self) -> None:
+        self.start_commit(lazily=True)
+        await self._changed.wait()
 
     async def watch(self) -> None:
         """Wait for a commit to fail, and raise its error."""
@@ -165,6 +178,7 @@ class Committer:
         self._broker.background_work.disk_moved()  # what makes room need not wait for the disk any more
         self._on_full(full)
         self.start_commit()
+        self._notify()
 
     def reclaimed(self, queue_ids: list[int]) -> None:
         """Nothing is left of deleted queues."""

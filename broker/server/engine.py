@@ -77,6 +77,7 @@ class Engine:
             broker, store, limits, on_stored=self.end_turn, on_full=on_full, on_reclaimed=on_reclaimed
         )
         self._store = store
+        self.wake = wakeup.call
         self._wakeup = wakeup
         self._lazy_flush_seconds = lazy_flush_seconds
         self._lazy_flush_at: float | None = None
@@ -123,7 +124,7 @@ class Engine:
 
     def _seconds_to_wait(self) -> float:
         due = self.broker.timers.next_due()
-        waits = [IDLE_SECONDS] if due is None else [max(0.0, (due - self.broker.clock.now()) / 1000)]
+        waits = [IDLE_SECONDS] if due is None else [min(IDLE_SECONDS, self.broker.clock.seconds_until(due))]
         if self._lazy_flush_at is not None:
             waits.append(max(0.0, self._lazy_flush_at - trio.current_time()))
         return min(waits)

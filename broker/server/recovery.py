@@ -19,12 +19,12 @@ from broker.admin.apply_changes import take_effect
 from broker.admin.definitions.definitions_import import UNFINISHED_IMPORT
 from broker.admin.protocol import AdministrationError
 from broker.admin.settings.policy_check import checked
-from broker.config import Config
+from broker.config import Config, Defaults
 from broker.entities.exchanges.exchange import Binding, Destination
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import QueueSpec
 from broker.entities.queues.ready_messages import Window
-from broker.entities.scheduling.clock import SteadyClock
+from broker.entities.scheduling.clock import Clock, SteadyClock
 from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
 from broker.entities.vhosts.event_exchange import EventSettings
 from broker.entities.vhosts.parameters import CLUSTER_ID
@@ -118,7 +118,13 @@ class Recovered(NamedTuple):
 
 
 def recover(
-    config: Config, stores: Stores, pace: Pace, *, default_user: bool = True, recorder: Recorder | None = None
+    config: Config,
+    stores: Stores,
+    pace: Pace,
+    *,
+    default_user: bool = True,
+    recorder: Recorder | None = None,
+    clock: Clock | None = None,
 ) -> Recovered:
     """Bring back everything durable. New stores begin with the default virtual host and, if wanted, its user."""
     found = _with_defaults(config, stores, default_user=default_user)
@@ -133,7 +139,7 @@ def recover(
             config.store.lazy_bytes_max,
             config.debug.check_invariants,
         ),
-        SteadyClock(),
+        clock or SteadyClock(),
         stores.messages,
         definition_log,
         stores.messages.boot,
@@ -165,14 +171,18 @@ def _with_defaults(config: Config, stores: Stores, *, default_user: bool) -> Def
     found = stores.definitions.load()
     if found.vhosts or found.users:
         return found
-    defaults = config.defaults
+    stores.definitions.commit(default_definitions(config.defaults, default_user=default_user))
+    return stores.definitions.load()
+
+
+def default_definitions(defaults: Defaults, *, default_user: bool) -> list[Change]:
+    """What a new data directory begins with: the default virtual host and, if wanted, its user."""
     changes: list[Change] = [PutVhost(VhostRow(defaults.vhost, "Default virtual host"))]
     if default_user:
         hashed = hash_password(defaults.password.encode())
         changes.append(PutUser(UserRow(defaults.user, hashed, SHA256, ("administrator",))))
         changes.append(PutPermission(PermissionRow(defaults.user, defaults.vhost, ".*", ".*", ".*")))
-    stores.definitions.commit(changes)
-    return stores.definitions.load()
+    return changes
 
 
 def _cluster_id(uuid: bytes) -> str:

@@ -207,6 +207,13 @@ class ResourceWatch:
         self.disk_free_limit = size
         self.check_disk()
 
+    def restore_limits(self) -> None:
+        """Both limits are those of the settings again."""
+        memory = self._config.memory
+        size = memory.high_watermark_bytes
+        self.limit_memory(None if size else memory.high_watermark, size)
+        self.limit_disk(self._config.disk.free_limit_bytes)
+
     async def watch_memory(self) -> None:
         """Look at memory again and again. Freed memory is given back before it counts as used."""
         trimmed_at, least = trio.current_time(), self._memory_taken()

@@ -22,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import trio
 
@@ -31,6 +31,7 @@ from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile, read_file
 from broker.admin.node import process_facts
+from broker.admin.node.testing_orders import ON
 from broker.admin.protocol import AdministrationError
 from broker.admin.short_steps import PAUSES, Pauses
 from broker.config import Address, Config, ConfigError, Defaults
@@ -62,6 +63,9 @@ from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
 from storage.storage_errors import StoreError
+
+if TYPE_CHECKING:
+    from broker.testing.control import Testing
 
 log = logging.getLogger("leveret.server")
 
@@ -252,6 +256,7 @@ class Server:
             "pid": os.getpid(),
             "uptime_seconds": round(time.time() - self.started, 1),
             "data_directory": str(directory.absolute()),
+            **({"testing": ON} if self.config.testing.enabled else {}),
             "listeners": [f"{host}:{port}" for host, port in self.addresses],
             "tls_listeners": [f"{host}:{port}" for host, port in self.tls_addresses],
             "http_listeners": [f"{host}:{port}" for host, port in self.http_addresses],
@@ -304,6 +309,7 @@ def run(config: Config, on_ready: Callable[[], None] | None = None, settings_fil
 
 async def _serve(config: Config, readiness: Readiness) -> int:
     directory = config.server.directory
+    testing = _testing() if config.testing.enabled else None
     os.umask(0o077)  # whatever is made in the data directory is its owner's alone
     with _starting():
         imported = await _read_definitions(config.definitions.file)
@@ -326,6 +332,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
                     wakeup.pace,
                     default_user=_wants_default_user(config, imported),
                     recorder=None if events is None else events.recorder,
+                    clock=None if testing is None else testing.clock,
                 )
             gc.freeze()
             gc.enable()
@@ -334,7 +341,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
                 trio.open_signal_receiver(*STOP_SIGNALS, signal.SIGHUP, signal.SIGUSR1) as signals,
                 closing_log(events),
             ):
-                await _run(config, stores, recovered, wakeup, bound, imported, signals, events, readiness)
+                await _run(config, stores, recovered, wakeup, bound, imported, signals, events, readiness, testing)
         finally:
             with _limited(config):
                 stores.definitions.close()
@@ -345,6 +352,13 @@ async def _serve(config: Config, readiness: Readiness) -> int:
             listener.close()
     log.info("stopped")
     return 0
+
+
+def _testing() -> Testing:
+    # Imported here: hardly any broker takes orders of tests.
+    from broker.testing.control import Testing
+
+    return Testing()
 
 
 @contextmanager
@@ -420,6 +434,7 @@ async def _run(
     signals: AsyncIterator[int],
     events: Events | None,
     readiness: Readiness,
+    testing: Testing | None,
 ) -> None:
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
         server = Server(config, stores, recovered, wakeup, clients)
@@ -432,6 +447,8 @@ async def _run(
         if imported is not None:
             with _starting():
                 log.info("definitions imported: %s", await definitions_import.add(starting, imported))
+        if testing is not None:
+            testing.attach(server, imported, default_user=_wants_default_user(config, imported))
         server.committer.start(recovered.tombstones)
         writers.start_soon(server.committer.watch)
         writers.start_soon(server.engine.run)

@@ -15,6 +15,7 @@ from broker.entities.queues.consumers import UNLIMITED, Consumer
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.queues.ready_messages import Window
+from broker.entities.scheduling.clock import Clock
 from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
 from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import from_python
@@ -29,7 +30,7 @@ BY_HAND = Pace(lambda: None)
 """Nobody sleeps until something is due: tests move the time."""
 
 
-class HandClock:
+class HandClock(Clock):
     """Time that stands still until it is moved; milliseconds since the epoch."""
 
     def __init__(self, now: int = START) -> None:

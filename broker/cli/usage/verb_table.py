@@ -25,6 +25,7 @@ SECTIONS = {
         "environment": Verb("running_commands", "environment", "settings that the broker runs with"),
         "memory": Verb("running_commands", "memory", "what takes how much memory"),
         "report": Verb("running_commands", "report", "everything, for a report of a fault"),
+        "testing": Verb("testing.orders_command", "testing", "orders of tests: reset, time, faults, ..."),
         "set-memory-high-watermark": Verb(
             "running_commands", "set_memory_high_watermark", "memory above which publishers wait"
         ),

@@ -239,7 +239,7 @@ class DelayQueue(Queue):
     def _watch(self) -> None:
         """Come back when the first message is due; for what is due already, in a turn of its own."""
         if self._index:
-            self._look_by(max(self._index[0] >> _POSITION_BITS + _SIZE_BITS, self._context.now() + 1))
+            self._look_by(max(self._index[0] >> _POSITION_BITS + _SIZE_BITS, self._context.soon()))
 
     def _look_by(self, at: int) -> None:
         """Come back at a time, or earlier; a later time at which it was to come back is forgotten."""
@@ -299,7 +299,7 @@ class DelayQueue(Queue):
             self._add(message.due_at, message.position, message.size)
         if len(found) >= INDEX_MESSAGES:
             self._unread_after = found[-1].position
-            self._context.timers.at(self._context.now() + 1, self._read_index)
+            self._context.timers.at(self._context.soon(), self._read_index)
         else:
             self._unread_after = None
             heapq.heapify(self._index)

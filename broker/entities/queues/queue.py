@@ -80,6 +80,7 @@ class QueueContext(NamedTuple):
     window: Window
     boot: int
     now: Callable[[], int]
+    soon: Callable[[], int]
     dead_letters: DeadLetters
     recorder: Recorder | None
     """Where events are recorded, what gathers them."""

@@ -47,11 +47,14 @@ class Work(NamedTuple):
 
 
 class BackgroundWork:
-    """The works of a broker that are under way. A portion takes `seconds_max` at most, or one step."""
+    """The works of a broker that are under way. A portion takes `seconds_max` at most, or one step.
 
-    def __init__(self, timers: Timers, now: Callable[[], int], seconds_max: float = inf) -> None:
+    `soon` is when the next portion is done: see `Clock.soon`.
+    """
+
+    def __init__(self, timers: Timers, soon: Callable[[], int], seconds_max: float = inf) -> None:
         self._timers = timers
-        self._now = now
+        self._soon = soon
         self._seconds_max = seconds_max
         self.line: deque[Work] = deque()
         """What is not done yet, in the order in which it goes on."""
@@ -87,7 +90,7 @@ class BackgroundWork:
     def _next_later(self) -> None:
         if not self._due:
             self._due = True
-            self._timers.at(self._now() + 1, self._next)
+            self._timers.at(self._soon(), self._next)
 
     def _next(self) -> None:
         """Do a portion of the first work that need not wait. If all have to, `disk_moved` goes on."""

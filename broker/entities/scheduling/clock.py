@@ -3,17 +3,30 @@
 from __future__ import annotations
 
 import time
+from abc import abstractmethod
 from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where the broker gets the time; passed in, so that a test can own it."""
+    """Where the broker gets the time; passed in, so that a test can own it. Its methods are for time that passes."""
 
+    stopped: bool = False
+    """Time stands still until it is moved."""
+
+    @abstractmethod
     def now(self) -> int:
-        """Milliseconds since the epoch. Never goes back while the process lives."""
+        """Milliseconds since the epoch. Never goes back while the process lives, but where a test sets it back."""
+
+    def soon(self) -> int:
+        """When work goes on that gives way to others: a millisecond from now, or now where time stands still."""
+        return self.now() + 1
+
+    def seconds_until(self, due: int) -> float:
+        """How long to wait for a time."""
+        return max(0.0, (due - self.now()) / 1000)
 
 
-class SteadyClock:
+class SteadyClock(Clock):
     """Wall-clock time as it was at the start, moved on by the monotonic clock.
 
     Setting the machine's clock while the broker runs expires nothing early and keeps nothing for

@@ -57,6 +57,12 @@ class Timers:
         """When the next callback is due."""
         return self._due[0][0] if self._due else None
 
+    def set_back(self, milliseconds: int) -> None:
+        """The clock was set back: what comes again and again does so from that time on. Whatever is called too early
+        looks at the clock, and waits once more.
+        """
+        self._due = [(due - milliseconds, order, callback, owner) for due, order, callback, owner in self._due]
+
     def run(self, now: int) -> None:
         """Call back what is due, as long as it may take at one time; one at least."""
         until = monotonic() + self._seconds_max

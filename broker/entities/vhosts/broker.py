@@ -77,7 +77,7 @@ class Broker:
         self.invariants = Invariants() if settings.check_invariants else None
         self.turn = Turn(pace.deliver_seconds_max, self.invariants)
         self.timers = Timers(pace.wake, pace.timers_seconds_max)
-        self.background_work = BackgroundWork(self.timers, clock.now, pace.timers_seconds_max)
+        self.background_work = BackgroundWork(self.timers, clock.soon, pace.timers_seconds_max)
         self.alarms = Alarms()
         self.cache_epoch = CacheEpoch()
         self.users = Users(self.cache_epoch)
@@ -95,6 +95,7 @@ class Broker:
             settings.window,
             boot,
             clock.now,
+            clock.soon,
             self.batches,
             messages,
             definitions,

@@ -84,6 +84,7 @@ class VHost:
             context.window,
             context.boot,
             context.now,
+            context.soon,
             DeadLettering(self.routing, context.turn, context.now),
             context.recorder,
             context.background_work,

@@ -26,13 +26,14 @@ from storage.batch import LaneState
 
 
 class VHostContext(NamedTuple):
-    """What every virtual host of a broker shares. `now` is in milliseconds since the epoch."""
+    """What every virtual host of a broker shares. `now` and `soon` are those of its clock: see `Clock`."""
 
     turn: Turn
     timers: Timers
     window: Window
     boot: int
     now: Callable[[], int]
+    soon: Callable[[], int]
     batches: BatchQueue
     messages: MessageSource
     definitions: Definitions

@@ -55,8 +55,9 @@ async def _statistics(call: Call) -> dict[str, Any]:
 
 
 def _identity(call: Call) -> dict[str, Any]:
+    testing = {} if call.api.administration.testing is None else {"testing": True}
     settings = call.api.settings
-    return {
+    return testing | {
         "management_version": settings.version,
         "rates_mode": settings.rates_mode,
         "sample_retention_policies": RETENTION,

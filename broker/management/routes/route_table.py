@@ -15,6 +15,7 @@ from broker.management.routes import (
     overview_routes,
     queue_routes,
     replica_routes,
+    testing_routes,
 )
 from broker.management.routes.administration import administration_table
 
@@ -31,4 +32,5 @@ RESOURCES: list[Resource] = [
     *event_log_routes.RESOURCES,
     *administration_table.RESOURCES,
     *leveret_routes.RESOURCES,
+    *testing_routes.RESOURCES,
 ]

@@ -48,12 +48,14 @@ async def beat_forever(transports: Iterable[Transport], engine: Engine) -> None:
     """Look at every connection twice a second, which is fine enough for the shortest heartbeat there is, 1 s.
 
     A process that was stopped, frozen or busy for longer has read no socket meanwhile: no client was silent then.
+    Nor was one while the broker's clock stood still.
     """
     before = trio.current_time()
     while True:
         await trio.sleep(TICK_SECONDS)
         now = trio.current_time()
-        late, before = now - before - TICK_SECONDS, now
+        passed = 0.0 if engine.broker.clock.stopped else TICK_SECONDS
+        late, before = now - before - passed, now
         for transport in list(transports):
             transport.beat(now, late)
         engine.end_turn()

@@ -133,6 +133,11 @@ class LoginThrottle:
         self.pairs.forget(_pair(address, login), user)
         self.addresses.forget(address, user)
 
+    def forget_all(self) -> None:
+        """Nothing is known of wrong passwords any more."""
+        for watch in (self.pairs, self.addresses, self.users):
+            watch.throttled.clear()
+
     def _digest(self, data: bytes) -> bytes:
         return blake2b(data, key=self._secret, digest_size=DIGEST_BYTES).digest()
 

@@ -190,6 +190,13 @@ leveret/unconfirmed                                       GET monitor
 leveret/move/{vhost}/{queue}                              POST enters
 leveret/streams/{vhost}/{queue}                           POST enters
 leveret/trace/{vhost}                                     POST administrator-in
+testing GET administrator
+testing/clock GET administrator
+testing/clock/stop POST administrator
+testing/clock/start POST administrator
+testing/clock/step POST administrator
+testing/clock/set POST administrator
+testing/reset POST administrator
 """
 
 

@@ -65,7 +65,7 @@ export function frame() {
     },
     "Skip the navigation",
   );
-  document.body.replaceChildren(skip, h("div", { class: "frame" }, side, h("div", { class: "content" }, main)));
+  document.body.replaceChildren(skip, h("div", { class: "frame" }, side, h("div", { class: "content" }, testing(), main)));
   const mark = (first) => {
     open(side, false);
     for (const [name, link] of links) {
@@ -77,6 +77,12 @@ export function frame() {
     }
   };
   return { main, mark };
+}
+
+/** What everybody has to see on the pages of a broker that takes orders of tests. */
+function testing() {
+  const words = "Testing is enabled ([testing] in the settings): tests may stop the clock, order faults and delete everything in this broker.";
+  return session.testing && h("p", { class: "notice bad testing", role: "status" }, words);
 }
 
 export function logo() {

@@ -10,6 +10,7 @@ class Session {
     this.name = "";
     this.tags = new Set();
     this.product = "";
+    this.testing = false;
     this.permissions = [];
     this.vhosts = [];
   }
@@ -56,6 +57,7 @@ class Session {
     this.product = `${overview.product_name ?? "Leveret"} ${overview.product_version ?? ""}`.trim();
     this.exchangeTypes = (overview.exchange_types ?? []).map((each) => each.name);
     this.node = overview.node ?? "";
+    this.testing = overview.testing ?? false;
   }
 
   async loadVhosts() {

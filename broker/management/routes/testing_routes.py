@@ -1,0 +1,39 @@
+"""Orders of tests, under /api/testing; their arguments are in the body, the query and the path."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from broker.admin.node.testing_orders import OFF
+from broker.management.access import Tag
+from broker.management.answers import Problem, in_json
+from broker.management.call import Call
+from broker.management.resources import Handler, Operation, Resource, resource
+
+
+def ordering(order: str) -> Handler:
+    """What has an order carried out, with the names in the path among its arguments."""
+
+    async def carry_out(call: Call) -> Response:
+        if call.api.administration.testing is None:
+            raise Problem(403, "testing_disabled", OFF)
+        given = {**(await call.fields()).values, **call.parameters, **call.names}
+        return in_json(await call.change("testing", order=order, arguments=given))
+
+    return carry_out
+
+
+def _resource(path: str, **orders: str) -> Resource:
+    operations = {method: Operation(Tag.ADMINISTRATOR, ordering(order)) for method, order in orders.items()}
+    return resource(f"/api/testing{path}")._replace(operations=operations)
+
+
+RESOURCES: list[Resource] = [
+    _resource("", GET="status"),
+    _resource("/clock", GET="clock"),
+    _resource("/clock/stop", POST="clock/stop"),
+    _resource("/clock/start", POST="clock/start"),
+    _resource("/clock/step", POST="clock/step"),
+    _resource("/clock/set", POST="clock/set"),
+    _resource("/reset", POST="reset"),
+]

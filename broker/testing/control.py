@@ -1,0 +1,73 @@
+"""What takes orders of tests, put together: made before the broker, which gets its clock from here, and attached to the
+server around it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from broker.admin.command_arguments import Arguments, invalid, not_found
+from broker.admin.node.testing_orders import ON
+from broker.testing.controlled_clock import ControlledClock
+from broker.testing.emptying import Emptying
+from broker.testing.orders import ORDERS
+from broker.testing.settling import Settling
+from broker.testing.time_control import TimeControl
+
+if TYPE_CHECKING:
+    from broker.admin.definitions.definitions_file import DefinitionsFile
+    from broker.server.serve import Server
+
+log = logging.getLogger("leveret.testing")
+
+
+class Testing:
+    """The orders of tests, and what they change."""
+
+    time: TimeControl
+    emptying: Emptying
+
+    def __init__(self) -> None:
+        self.clock = ControlledClock()
+
+    def attach(self, server: Server, imported: DefinitionsFile | None, *, default_user: bool) -> None:
+        """Take orders from now on. `imported` is the definitions file of the settings."""
+        log.warning(ON)
+        broker, administration = server.broker, server.administration
+        settling = Settling(broker, server.committer, server.engine.end_turn)
+        self.time = TimeControl(self.clock, broker, settling, server.transports, server.engine.wake)
+        self.emptying = Emptying(
+            administration,
+            server.config,
+            settling,
+            imported,
+            default_user=default_user,
+            limit=server.resources.restore_limits,
+        )
+        administration.testing = self
+
+    async def carry_out(self, order: str, given: Mapping[str, object]) -> object:
+        """Carry out the order of a name; its answer. Raises AdministrationError."""
+        if order not in ORDERS:
+            raise not_found(f"there is no order {order}; known: {', '.join(ORDERS)}")
+        known = ORDERS[order].arguments
+        for name in given:
+            if name not in known:
+                raise invalid(f"{order} takes no argument {name}; known: {', '.join(known) or 'none'}")
+        return await ORDERS[order].carry_out(self, Arguments(given))
+
+    def status(self) -> dict[str, Any]:
+        """What was ordered and holds at this moment."""
+        return {"clock": self.time.show()}
+
+    async def reset(self) -> dict[str, Any]:
+        """Make everything as it is on a new data directory; how long that took."""
+        began = time.perf_counter()
+        self.time.reset()
+        await self.emptying.empty()
+        milliseconds = round((time.perf_counter() - began) * 1000, 3)
+        log.info("everything is reset, by order of a test, in %.1f ms", milliseconds)
+        return {"milliseconds": milliseconds}

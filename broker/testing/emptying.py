@@ -1,0 +1,70 @@
+"""An empty broker for the next test, in the same process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from broker.admin.administration import Administration
+from broker.admin.definitions import definitions_import, event_exchange_setup
+from broker.admin.definitions.definitions_file import DefinitionsFile
+from broker.config import Config
+from broker.entities.vhosts.event_exchange import INTERNAL
+from broker.entities.vhosts.parameters import CLUSTER_ID
+from broker.server.recovery import default_definitions
+from broker.testing.settling import Settling
+from storage.definitions.definition_changes import Change, DeleteGlobalParameter, DeleteUser, DeleteVhost
+
+REASON = "a test has ordered that the broker be empty"
+
+
+class Emptying:
+    """Makes the broker what a new data directory makes it. `imported` is the definitions file of the settings.
+
+    `limit` sets the limits of memory and disk to those of the settings.
+    """
+
+    def __init__(
+        self,
+        administration: Administration,
+        config: Config,
+        settling: Settling,
+        imported: DefinitionsFile | None,
+        *,
+        default_user: bool,
+        limit: Callable[[], None],
+    ) -> None:
+        self._administration = administration.acting_for(INTERNAL)
+        self._config = config
+        self._settling = settling
+        self._imported = imported
+        self._default_user = default_user
+        self._limit = limit
+
+    async def empty(self) -> None:
+        """Send all clients away, and delete everything. Definitions are deleted on disk when this returns.
+
+        What is left of messages on disk belongs to nothing, and is cleared away after this. No client is waited for.
+        """
+        administration = self._administration
+        async with administration.turns:
+            self.send_clients_away()
+            changes = [*self._deletions(), *default_definitions(self._config.defaults, default_user=self._default_user)]
+            await administration.change(*changes)
+            administration.registry.login_throttle.forget_all()
+            self._limit()
+            await self._settling.settle()
+            if self._imported is not None:
+                await definitions_import.add(administration, self._imported)
+            if administration.broker.event_exchange is not None:
+                await event_exchange_setup.declare(administration, administration.broker.event_exchange)
+
+    def send_clients_away(self) -> None:
+        """Close all connections: 320 CONNECTION_FORCED, with the reason."""
+        self._administration.registry.close_connections(REASON)
+        self._administration.end_turn()
+
+    def _deletions(self) -> Iterator[Change]:
+        broker = self._administration.broker
+        yield from map(DeleteVhost, broker.vhosts)
+        yield from map(DeleteUser, broker.users.by_name)
+        yield from (DeleteGlobalParameter(name) for name in broker.parameters.everywhere if name != CLUSTER_ID)

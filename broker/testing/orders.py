@@ -1,0 +1,70 @@
+"""Every order of a test by its name: the same by HTTP, over the administration socket and on the command line."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+from broker.admin.command_arguments import Arguments
+from broker.testing.time_control import STEP_SECONDS_MAX, time_of
+
+if TYPE_CHECKING:
+    from broker.testing.control import Testing
+
+
+class Order(NamedTuple):
+    """What is carried out, and the names of the arguments that it takes."""
+
+    carry_out: Callable[[Testing, Arguments], Awaitable[object]]
+    arguments: tuple[str, ...] = ()
+
+
+async def show_status(testing: Testing, arguments: Arguments) -> object:
+    """What was ordered and holds at this moment."""
+    return testing.status()
+
+
+async def show_clock(testing: Testing, arguments: Arguments) -> object:
+    """The broker's time."""
+    return testing.time.show()
+
+
+async def stop_clock(testing: Testing, arguments: Arguments) -> object:
+    """Have the clock stand still."""
+    await testing.time.stop()
+    return testing.time.show()
+
+
+async def start_clock(testing: Testing, arguments: Arguments) -> object:
+    """Have the clock go on."""
+    await testing.time.start()
+    return testing.time.show()
+
+
+async def step_clock(testing: Testing, arguments: Arguments) -> object:
+    """Let `seconds` pass; with `heartbeats` for clients, too."""
+    seconds, heartbeats = arguments.number("seconds", STEP_SECONDS_MAX), arguments.flag("heartbeats")
+    await testing.time.step(seconds, heartbeats=bool(heartbeats))
+    return testing.time.show()
+
+
+async def set_clock(testing: Testing, arguments: Arguments) -> object:
+    """Make it the time `to`; with `heartbeats` what passes until then passes for clients, too."""
+    await testing.time.set(time_of(arguments, "to"), heartbeats=bool(arguments.flag("heartbeats")))
+    return testing.time.show()
+
+
+async def reset(testing: Testing, arguments: Arguments) -> object:
+    """Have nothing left of the test before."""
+    return await testing.reset()
+
+
+ORDERS = {
+    "status": Order(show_status),
+    "clock": Order(show_clock),
+    "clock/stop": Order(stop_clock),
+    "clock/start": Order(start_clock),
+    "clock/step": Order(step_clock, ("seconds", "heartbeats")),
+    "clock/set": Order(set_clock, ("to", "heartbeats")),
+    "reset": Order(reset),
+}

@@ -1,0 +1,155 @@
+"""The broker's clock in the hands of a test: stopped, stepped, set. What is due happens in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from math import ceil, inf
+from typing import TYPE_CHECKING, Any
+
+import trio
+
+from broker.admin.command_arguments import Arguments, invalid
+from broker.admin.protocol import AdministrationError
+from broker.entities.vhosts.broker import Broker
+from broker.session.login.phase import Phase
+from broker.testing.controlled_clock import ControlledClock
+from broker.testing.settling import Settling
+
+if TYPE_CHECKING:
+    from broker.server.net.transport import Transport
+
+STEP_SECONDS_MAX = 400 * 86_400
+"""What comes again and again is done each time: a longer step would take seconds."""
+TIME_MAX = 253_402_300_799_000
+"""The end of the year 9999, in milliseconds since the epoch."""
+
+
+class TimeControl:
+    """Orders about time, one after the other.
+
+    `transports` are the connections of clients, for heartbeats; `wake` ends the engine's sleep, which was measured by
+    the clock as it was.
+    """
+
+    def __init__(
+        self,
+        clock: ControlledClock,
+        broker: Broker,
+        settling: Settling,
+        transports: Iterable[Transport],
+        wake: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._broker = broker
+        self._settling = settling
+        self._transports = transports
+        self._wake = wake
+        self._turns = trio.Lock()
+
+    def show(self) -> dict[str, Any]:
+        """The time, whether it stands still, and how far it is from the machine's."""
+        now = self._clock.now()
+        return {
+            "now": datetime.fromtimestamp(now / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            "milliseconds": now,
+            "stopped": self._clock.stopped,
+            "ahead_seconds": round(self._clock.ahead / 1000, 3),
+        }
+
+    async def stop(self) -> None:
+        """Have the clock stand still; what is due until now is done."""
+        async with self._turns:
+            self._clock.stop()
+            await self._settling.settle()
+
+    async def start(self) -> None:
+        """Have the clock go on from the time that it shows."""
+        async with self._turns:
+            self._clock.go_on()
+            self._wake()
+
+    async def step(self, seconds: float, *, heartbeats: bool) -> None:
+        """Let so much time pass. With `heartbeats` clients, too, have been silent for so long."""
+        async with self._turns:
+            await self._move(self._clock.now() + round(seconds * 1000), heartbeats=heartbeats)
+
+    async def set(self, to: int, *, heartbeats: bool) -> None:
+        """Make it another time, in milliseconds since the epoch. Raises AdministrationError `refused` for an earlier
+        one while the clock goes on."""
+        async with self._turns:
+            now = self._clock.now()
+            if to > now + STEP_SECONDS_MAX * 1000:
+                raise invalid(f"argument to: is more than {STEP_SECONDS_MAX // 86_400} days from the broker's time")
+            if to < now and not self._clock.stopped:
+                text = "the clock is set back while it is not stopped: stop it first (clock/stop), then set it"
+                raise AdministrationError("refused", text)
+            if to < now:
+                self._clock.move(to)
+                self._broker.timers.set_back(now - to)
+            await self._move(to, heartbeats=heartbeats)
+
+    def reset(self) -> None:
+        """Have the clock show the machine's time again. If that is later, what is due is done soon."""
+        ahead = self._clock.ahead
+        self._clock.reset()
+        self._broker.timers.set_back(max(0, ahead))
+        self._wake()
+
+    async def _move(self, to: int, *, heartbeats: bool) -> None:
+        stood_still = self._clock.stopped
+        self._clock.stop()
+        try:
+            await self._settling.settle()
+            while (moment := self._next(heartbeats=heartbeats)) <= to:
+                await self._pass(int(moment), heartbeats=heartbeats)
+            await self._pass(to, heartbeats=heartbeats)
+            await self._settling.stored()
+            await self._settling.settle()
+        finally:
+            if not stood_still:
+                self._clock.go_on()
+            self._wake()
+
+    def _next(self, *, heartbeats: bool) -> float:
+        """The next moment at which something is due."""
+        due = self._broker.timers.next_due()
+        silences = [self._silent_at(transport) for transport in self._transports] if heartbeats else []
+        return max(self._clock.now(), min([inf if due is None else due, *silences]))
+
+    def _silent_at(self, transport: Transport) -> float:
+        """When a client that says nothing until then is cut off."""
+        connection = transport.connection
+        if not connection.heartbeat or connection.ended or connection.phase is not Phase.OPEN:
+            return inf
+        left = transport.last_received + 2 * connection.heartbeat - trio.current_time()
+        return self._clock.now() + max(1, ceil(left * 1000) + 1)
+
+    async def _pass(self, moment: int, *, heartbeats: bool) -> None:
+        """Make it a later moment, and do what is due then."""
+        seconds = (moment - self._clock.now()) / 1000
+        self._clock.move(moment)
+        if heartbeats and seconds:
+            self._beat(seconds)
+        await self._settling.settle()
+
+    def _beat(self, seconds: float) -> None:
+        """So much time has passed for clients as well: those that are silent for too long by now are cut off."""
+        now = trio.current_time()
+        for transport in list(self._transports):
+            transport.beat(now, -seconds)
+            if transport.connection.ended:
+                transport.connection.release()  # now, not when its task gets to it
+
+
+def time_of(arguments: Arguments, name: str) -> int:
+    """A time, as milliseconds since the epoch or as RFC 3339 text. Raises AdministrationError `invalid`."""
+    value = arguments.value(name)
+    if not isinstance(value, str):
+        return round(arguments.number(name, TIME_MAX))
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        expected = "expected a time such as 2030-01-31T12:00:00Z, or milliseconds since 1970"
+        raise invalid(f"argument {name}: {expected}") from None
+    return max(0, round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
