@@ -126,18 +126,19 @@ class Committer:
 
     async def flush(self) -> None:
         """Return when everything gathered is on disk, or is not going to be: the disk is full, or a commit failed."""
-        while self._unfinished and not self._broker.batches.no_room:
+        while self.unfinished and not self._broker.batches.no_room:
             await self._commit_some()
 
     async def finish(self) -> None:
         """Return when everything gathered is on disk, or a commit has failed; then the thread ends."""
-        while self._unfinished:
+        while self.unfinished:
             await self._commit_some()
         self._writer.hand_over(Signal.END)
         await trio.to_thread.run_sync(self._writer.join)
 
     @property
-    def _unfinished(self) -> bool:
+    def unfinished(self) -> bool:
+        """Something gathered is not on disk, and no commit has failed."""
         gathered = self.busy or self.behind > 0 or not self._broker.batches.current.empty
         return gathered and self._error is None
 

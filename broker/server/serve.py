@@ -326,12 +326,15 @@ async def _serve(config: Config, readiness: Readiness) -> int:
             wakeup = Wakeup()
             with _starting():
                 events = Events(config, stores.messages) if config.events.enabled else None
+                recorder = None if events is None else events.recorder
+                if testing is not None:
+                    recorder = testing.recorder(stores.messages.boot, recorder)
                 recovered = recovery.recover(
                     config,
                     stores,
                     wakeup.pace,
                     default_user=_wants_default_user(config, imported),
-                    recorder=None if events is None else events.recorder,
+                    recorder=recorder,
                     clock=None if testing is None else testing.clock,
                 )
             gc.freeze()

@@ -13,12 +13,15 @@ from broker.admin.command_arguments import Arguments, invalid, not_found
 from broker.admin.node.testing_orders import ON
 from broker.testing.controlled_clock import ControlledClock
 from broker.testing.emptying import Emptying
+from broker.testing.event_history import History, HistoryRecorder
+from broker.testing.expectations import Expectations
 from broker.testing.orders import ORDERS
 from broker.testing.settling import Settling
 from broker.testing.time_control import TimeControl
 
 if TYPE_CHECKING:
     from broker.admin.definitions.definitions_file import DefinitionsFile
+    from broker.entities.queues.events.event_recording import Recorder
     from broker.server.serve import Server
 
 log = logging.getLogger("leveret.testing")
@@ -29,9 +32,15 @@ class Testing:
 
     time: TimeControl
     emptying: Emptying
+    expectations: Expectations
 
     def __init__(self) -> None:
         self.clock = ControlledClock()
+        self.history = History(self.clock.now)
+
+    def recorder(self, boot: int, log: Recorder | None) -> Recorder:
+        """What keeps the history; it hands everything on to the event log's recorder, if there is one."""
+        return HistoryRecorder(boot, self.history, log)
 
     def attach(self, server: Server, imported: DefinitionsFile | None, *, default_user: bool) -> None:
         """Take orders from now on. `imported` is the definitions file of the settings."""
@@ -47,6 +56,7 @@ class Testing:
             default_user=default_user,
             limit=server.resources.restore_limits,
         )
+        self.expectations = Expectations(server.registry, self.history, settling, server.transports)
         administration.testing = self
 
     async def carry_out(self, order: str, given: Mapping[str, object]) -> object:
@@ -61,13 +71,14 @@ class Testing:
 
     def status(self) -> dict[str, Any]:
         """What was ordered and holds at this moment."""
-        return {"clock": self.time.show()}
+        return {"clock": self.time.show(), "history": {"first": self.history.first, "last": self.history.last}}
 
     async def reset(self) -> dict[str, Any]:
         """Make everything as it is on a new data directory; how long that took."""
         began = time.perf_counter()
         self.time.reset()
         await self.emptying.empty()
+        self.history.clear()
         milliseconds = round((time.perf_counter() - began) * 1000, 3)
         log.info("everything is reset, by order of a test, in %.1f ms", milliseconds)
         return {"milliseconds": milliseconds}

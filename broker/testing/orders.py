@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.admin.command_arguments import Arguments
+from broker.testing.expectations import COUNTS, EVENT_ARGUMENTS
 from broker.testing.time_control import STEP_SECONDS_MAX, time_of
 
 if TYPE_CHECKING:
@@ -59,6 +60,27 @@ async def reset(testing: Testing, arguments: Arguments) -> object:
     return await testing.reset()
 
 
+async def show_history(testing: Testing, arguments: Arguments) -> object:
+    """What has happened to messages."""
+    return testing.expectations.history(arguments)
+
+
+async def clear_history(testing: Testing, arguments: Arguments) -> object:
+    """Forget what has happened so far."""
+    testing.history.clear()
+    return {"last": testing.history.last}
+
+
+async def expect(testing: Testing, arguments: Arguments) -> object:
+    """Wait for events, or for a state of a queue."""
+    return await testing.expectations.expect(arguments)
+
+
+async def idle(testing: Testing, arguments: Arguments) -> object:
+    """Wait until nothing is left to do."""
+    return await testing.expectations.idle(arguments)
+
+
 ORDERS = {
     "status": Order(show_status),
     "clock": Order(show_clock),
@@ -67,4 +89,8 @@ ORDERS = {
     "clock/step": Order(step_clock, ("seconds", "heartbeats")),
     "clock/set": Order(set_clock, ("to", "heartbeats")),
     "reset": Order(reset),
+    "history": Order(show_history, (*EVENT_ARGUMENTS, "limit", "bodies")),
+    "history/clear": Order(clear_history),
+    "expect": Order(expect, (*EVENT_ARGUMENTS, *COUNTS, "count", "exactly", "timeout_seconds")),
+    "idle": Order(idle, ("quiet_milliseconds", "timeout_seconds")),
 }

@@ -25,6 +25,11 @@ class Settling:
         return self._timer_due or self._broker.turn.pending or bool(self._broker.background_work.line)
 
     @property
+    def unwritten(self) -> bool:
+        """Something is gathered that is not on disk."""
+        return self._committer.unfinished
+
+    @property
     def _timer_due(self) -> bool:
         due = self._broker.timers.next_due()
         return due is not None and due <= self._broker.clock.now()

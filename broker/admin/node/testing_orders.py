@@ -7,6 +7,8 @@ from broker.admin.command_arguments import Arguments
 from broker.admin.protocol import AdministrationError
 
 ON = "[testing] is enabled: tests may stop the clock, order faults and delete everything in this broker"
+NOT_MET = "not_met"
+"""The kind of the error when something did not come about in time."""
 OFF = (
     "this broker takes no orders of tests: start it with `enabled = true` in section [testing] of its settings,"
     " and never where its messages matter"

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from starlette.responses import Response
 
-from broker.admin.node.testing_orders import OFF
+from broker.admin.node.testing_orders import NOT_MET, OFF
+from broker.admin.protocol import AdministrationError
 from broker.management.access import Tag
 from broker.management.answers import Problem, in_json
 from broker.management.call import Call
@@ -18,7 +19,12 @@ def ordering(order: str) -> Handler:
         if call.api.administration.testing is None:
             raise Problem(403, "testing_disabled", OFF)
         given = {**(await call.fields()).values, **call.parameters, **call.names}
-        return in_json(await call.change("testing", order=order, arguments=given))
+        try:
+            return in_json(await call.change("testing", order=order, arguments=given))
+        except AdministrationError as error:
+            if error.kind != NOT_MET:
+                raise
+            raise Problem(409, NOT_MET, str(error)) from None
 
     return carry_out
 
@@ -36,4 +42,7 @@ RESOURCES: list[Resource] = [
     _resource("/clock/step", POST="clock/step"),
     _resource("/clock/set", POST="clock/set"),
     _resource("/reset", POST="reset"),
+    _resource("/history", GET="history", DELETE="history/clear"),
+    _resource("/expect", POST="expect"),
+    _resource("/idle", POST="idle"),
 ]

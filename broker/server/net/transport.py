@@ -124,12 +124,17 @@ class Transport:
             return
         if now - self.last_sent >= interval / 2 and self._unsent is None:
             self.connection.output.send(HEARTBEAT)
-        if heartbeats.is_silent(self, interval, now, late, self._unread):
+        if heartbeats.is_silent(self, interval, now, late, self.unread):
             text, connection = "closing connection %s: missed heartbeats from client, timeout: %ds", self.connection
             log.warning(text, connection.peer, interval, extra=connection.log_fields())
             self.abort()
 
-    def _unread(self) -> int:
+    @property
+    def sending(self) -> bool:
+        """The socket has not taken everything yet."""
+        return self._unsent is not None
+
+    def unread(self) -> int:
         """How many bytes that the client has sent wait to be read."""
         count = array("i", [0])
         try:

@@ -197,6 +197,9 @@ testing/clock/start POST administrator
 testing/clock/step POST administrator
 testing/clock/set POST administrator
 testing/reset POST administrator
+testing/history GET administrator DELETE administrator
+testing/expect POST administrator
+testing/idle POST administrator
 """
 
 

@@ -1,0 +1,233 @@
+"""What has happened to messages, to assert on: as the event log's records say it, kept in memory, the latest of it.
+
+A record stands for a run of events. It is kept as it came, and taken apart when a test asks: each event has a number,
+which rises by one, and the number of its message, by which the message's exchange, routing key and body are found.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+from broker.entities.messages.message import Message
+from broker.entities.queues.events.event_recording import (
+    ACK,
+    CONFIRM,
+    DEAD_LETTER,
+    DECLARE,
+    DELETE,
+    DELIVER,
+    DROP,
+    EXPIRE,
+    NACK,
+    PUBLISH,
+    PURGE,
+    REJECT,
+    RELEASE,
+    REQUEUE,
+    RETURN,
+    ROUTE,
+    Recorder,
+)
+from broker.management.message_form import payload_in_json, properties_in_json
+from broker.wire.properties import decode_properties
+
+EVENTS_MAX = 100_000
+MESSAGES_BYTES_MAX = 64 << 20
+"""How much is kept of the latest messages, bodies and properties."""
+MESSAGE_BYTES = 512
+"""What a message takes beside them, roughly."""
+
+Values = tuple[Any, ...]
+Event = dict[str, Any]
+
+
+class Record(NamedTuple):
+    """A run of events from number `first` on, at a time of the broker's clock."""
+
+    first: int
+    events: int
+    at: int
+    kind: int
+    values: Values
+
+
+class History:
+    """The latest records, and the latest messages. `now` is the broker's clock."""
+
+    def __init__(self, now: Callable[[], int], *, bytes_max: int = MESSAGES_BYTES_MAX) -> None:
+        self._now = now
+        self._bytes_max = bytes_max
+        self._records: deque[Record] = deque()
+        self._messages: dict[int, Message] = {}
+        self._bytes = 0
+        self.last = 0
+        """The number of the last event."""
+
+    def note(self, kind: int, count: int, values: Values) -> None:
+        """So many events have happened."""
+        if count > 0:
+            self._records.append(Record(self.last + 1, count, self._now(), kind, values))
+            self.last += count
+        while self._records and self._records[0].first + self._records[0].events <= self.last - EVENTS_MAX:
+            self._records.popleft()
+
+    def keep(self, first: int, messages: Iterable[Message]) -> None:
+        """Messages have got their numbers."""
+        for number, message in enumerate(messages, first):
+            self._messages[number] = message
+            self._bytes += _size(message)
+        while self._bytes > self._bytes_max:
+            self._bytes -= _size(self._messages.pop(next(iter(self._messages))))
+
+    def clear(self) -> None:
+        """Forget everything; numbers go on."""
+        self._records.clear()
+        self._messages.clear()
+        self._bytes = 0
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest event that is still known."""
+        return self._records[0].first if self._records else self.last + 1
+
+    def events(self, after: int = 0, word: str = "", *, bodies: bool = False) -> Iterator[Event]:
+        """What has happened since an event, oldest first; all of it or what has one word. `bodies`: with payloads."""
+        moved: dict[tuple[bytes, bytes, int], int] = {}
+        for record in list(self._records):
+            if record.kind == ROUTE and record.values[2] != record.values[3]:
+                vhost, queue, number, position, count, _ = record.values
+                moved |= {(vhost, queue, position + index): number + index for index in range(count)}
+            if record.first + record.events > after + 1 and word in ("", KINDS[record.kind].word):
+                events = self._taken_apart(record, moved, bodies=bodies)
+                yield from (event for event in events if event["id"] > after)
+
+    def _taken_apart(
+        self, record: Record, moved: dict[tuple[bytes, bytes, int], int], *, bodies: bool
+    ) -> Iterator[Event]:
+        word, numbers_of, more = KINDS[record.kind]
+        numbers = numbers_of(record.values)
+        shown = {"event": word, "at": record.at, **more(record.values)}
+        for index, number in enumerate(numbers):
+            place = (record.values[0], record.values[1], number)
+            message = moved.get(place, number) if record.kind in IN_QUEUES else number
+            yield {"id": record.first + index, **shown, **self._shown(message, bodies=bodies)}
+        if not numbers:
+            yield {"id": record.first, **shown}
+
+    def _shown(self, number: int, *, bodies: bool) -> Event:
+        message = self._messages.get(number)
+        if message is None:
+            return {"message": number}
+        exchange, key = _names(message.route)
+        shown: Event = {"message": number, "exchange": exchange, "routing_key": key, "bytes": len(message.body)}
+        if bodies:
+            shown["properties"] = properties_in_json(decode_properties(message.header)) or {}
+            shown |= payload_in_json(message.body, as_base64=False)
+        return shown
+
+
+class HistoryRecorder(Recorder):
+    """Keeps what is recorded as history, and hands it on to the event log's recorder where there is one."""
+
+    def __init__(self, boot: int, history: History, log: Recorder | None) -> None:
+        super().__init__(boot, _nowhere, _nothing)
+        self._history = history
+        self._log = log
+        self.last_event = 0 if log is None else log.last_event
+
+    def add(self, kind: int, events: int, *values: object) -> None:
+        self._history.note(kind, events, values)
+        if self._log is not None:
+            self._log.add(kind, events, *values)
+            self.last_event = self._log.last_event
+
+    def published(self, messages: Sequence[Message], publisher: tuple[bytes, bytes, int]) -> int:
+        first = super().published(messages, publisher)
+        self._history.keep(first, messages)
+        return first
+
+
+def _nowhere(records: list[object], first: int, events: int) -> None:
+    """Nothing is gathered here."""
+
+
+def _nothing() -> None:
+    """Nothing is pending."""
+
+
+def _size(message: Message) -> int:
+    return len(message.body) + len(message.header) + MESSAGE_BYTES
+
+
+def _names(route: bytes) -> tuple[str, str]:
+    end = 1 + route[0]
+    return _text(route[1:end]), _text(route[end + 1 :])
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")
+
+
+def _of_channel(values: Values) -> Event:
+    vhost, connection, channel = values[:3]
+    return {"vhost": _text(vhost), "connection": _text(connection) or None, "channel": channel or None}
+
+
+def _of_queue(values: Values) -> Event:
+    return {"vhost": _text(values[0]), "queue": _text(values[1])}
+
+
+def _of_delivery(values: Values) -> Event:
+    vhost, queue, _, connection, channel, tag, _, again = values
+    client = {"connection": _text(connection), "channel": channel, "consumer_tag": _text(tag)}
+    redelivered = bool(again) if isinstance(again, int) else any(again)
+    return {**_of_queue((vhost, queue)), **client, "redelivered": redelivered}
+
+
+def _of_end(values: Values) -> Event:
+    return {**_of_queue(values), "reason": values[3]}
+
+
+def _of_dead_letter(values: Values) -> Event:
+    return {**_of_end(values), "to_exchange": _text(values[4])}
+
+
+def _in_ranges(ranges: Sequence[int]) -> list[int]:
+    pairs = zip(ranges[::2], ranges[1::2], strict=True)
+    return list(chain.from_iterable(range(first, first + count) for first, count in pairs))
+
+
+IN_QUEUES = frozenset({DELIVER, ACK, REJECT, REQUEUE, EXPIRE, DROP, DEAD_LETTER, RELEASE})
+"""Their records have positions in a queue, which in some cases are not the numbers of the messages."""
+
+
+class Kind(NamedTuple):
+    """The word for an event, the messages it happened to, and what else its record says."""
+
+    word: str
+    numbers: Callable[[Values], list[int]]
+    more: Callable[[Values], Event]
+
+
+KINDS = {
+    DECLARE: Kind("declared", lambda values: [], _of_queue),
+    PUBLISH: Kind("published", lambda values: list(range(values[3], values[3] + len(values[6]))), _of_channel),
+    ROUTE: Kind("routed", lambda values: list(range(values[2], values[2] + values[4])), _of_queue),
+    CONFIRM: Kind("confirmed", lambda values: _in_ranges(values[3]), _of_channel),
+    NACK: Kind("nacked", lambda values: _in_ranges(values[3]), _of_channel),
+    RETURN: Kind("returned", lambda values: _in_ranges(values[3]), _of_channel),
+    DELIVER: Kind("delivered", lambda values: values[2], _of_delivery),
+    ACK: Kind("acked", lambda values: values[2], _of_queue),
+    REJECT: Kind("rejected", lambda values: values[2], _of_end),
+    REQUEUE: Kind("requeued", lambda values: values[2], _of_queue),
+    EXPIRE: Kind("expired", lambda values: values[2], _of_end),
+    DROP: Kind("dropped", lambda values: values[2], _of_end),
+    DEAD_LETTER: Kind("dead-lettered", lambda values: values[2], _of_dead_letter),
+    RELEASE: Kind("released", lambda values: values[2], _of_queue),
+    PURGE: Kind("purged", lambda values: [], _of_queue),
+    DELETE: Kind("deleted", lambda values: [], _of_queue),
+}
+WORDS = tuple(kind.word for kind in KINDS.values())
