@@ -23,6 +23,10 @@ class Arguments:
     def __init__(self, given: Mapping[str, object]) -> None:
         self._given = given
 
+    def all(self) -> Mapping[str, object]:
+        """Everything that was given."""
+        return self._given
+
     def value(self, name: str) -> object:
         """Whatever was given under this name."""
         if name not in self._given:

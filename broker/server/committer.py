@@ -47,6 +47,10 @@ class Writer(Protocol):
     def hand_over(self, item: Item) -> None: ...
 
 
+NewWriter = Callable[[MessageStore, Progress, dict[int, None]], Writer]
+"""Makes what takes the steps of commits."""
+
+
 class Committer:
     """Commits batches in order, in a thread, and notifies the broker when each is on disk.
 
@@ -63,7 +67,7 @@ class Committer:
         on_stored: Callable[[], None],
         on_full: Callable[[bool], None],
         on_reclaimed: Callable[[list[int]], None],
-        writer: Callable[[MessageStore, Progress, dict[int, None]], Writer] = StoreWriter,
+        writer: NewWriter = StoreWriter,
     ) -> None:
         self._broker = broker
         self._limits = limits

@@ -13,7 +13,8 @@ from time import thread_time
 import trio
 
 from broker.entities.vhosts.broker import Broker, Pace
-from broker.server.committer import CommitLimits, Committer
+from broker.server.committer import CommitLimits, Committer, NewWriter
+from broker.server.store_writer import StoreWriter
 from storage.messages.message_store import MessageStore
 
 log = logging.getLogger("leveret.engine")
@@ -56,6 +57,7 @@ class Engine:
 
     The committer is its own: the end of a turn begins a commit, and the end of a commit ends a turn. `on_full` and
     `on_reclaimed` are the committer's. `turn_clock` gives the seconds of processor time by which turns are measured.
+    `writer` makes what writes batches.
     """
 
     def __init__(
@@ -69,12 +71,13 @@ class Engine:
         on_full: Callable[[bool], None],
         on_reclaimed: Callable[[list[int]], None],
         turn_clock: Callable[[], float] = thread_time,
+        writer: NewWriter = StoreWriter,
     ) -> None:
         self.broker = broker
         self.turn_clock = turn_clock
         self.turn_seconds = broker.statistics.measurements.turn_seconds
         self.committer = Committer(
-            broker, store, limits, on_stored=self.end_turn, on_full=on_full, on_reclaimed=on_reclaimed
+            broker, store, limits, on_stored=self.end_turn, on_full=on_full, on_reclaimed=on_reclaimed, writer=writer
         )
         self._store = store
         self.wake = wakeup.call

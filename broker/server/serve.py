@@ -45,10 +45,11 @@ from broker.server.engine import Engine, Wakeup
 from broker.server.event_log import Events, closing_log
 from broker.server.file_modes import keep_private
 from broker.server.net import listeners
+from broker.server.net.chosen_parts import USUAL_PARTS, ChosenParts
 from broker.server.net.heartbeats import beat_forever
 from broker.server.net.tls_context import Security
 from broker.server.net.tls_transport import SecureTransport
-from broker.server.net.transport import Transport, TransportSettings
+from broker.server.net.transport import Transport
 from broker.server.node_control import Addresses, NodeControl
 from broker.server.pulse import Pulse
 from broker.server.readiness import Readiness, url
@@ -109,14 +110,20 @@ class Server:
     """Everything that runs, put together."""
 
     def __init__(
-        self, config: Config, stores: Stores, recovered: Recovered, wakeup: Wakeup, nursery: trio.Nursery
+        self,
+        config: Config,
+        stores: Stores,
+        recovered: Recovered,
+        wakeup: Wakeup,
+        nursery: trio.Nursery,
+        parts: ChosenParts = USUAL_PARTS,
     ) -> None:
         self.config = config
         self.stores = stores
         self.broker = broker = recovered.broker
         self.definition_log = recovered.definition_log
         self.nursery = nursery
-        self.registry = Registry(broker, session_settings(config))
+        self.registry = Registry(broker, session_settings(config), parts.new_confirms)
         self.resources = ResourceWatch(config, broker.alarms, stores.messages.space, lambda: self.registry.held_bytes)
         self.copies = StoreCopies(stores, self.definition_log.drop_tombstones)
         self.engine = Engine(
@@ -127,6 +134,7 @@ class Server:
             lazy_flush_seconds=config.store.lazy_flush_milliseconds / 1000,
             on_full=self.resources.disk_full,
             on_reclaimed=self.copies.reclaimed,
+            writer=parts.writer,
         )
         self.committer = self.engine.committer
         PAUSES.set(Pauses(lambda: self.committer.busy))
@@ -153,7 +161,8 @@ class Server:
         self.sockets_max = max(1, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - reserved)
         """How many connections there are descriptors for."""
         self._full = False
-        self._settings = TransportSettings(config.limits.handshake_timeout_seconds)
+        self._take_in = parts.take_in
+        self._settings = parts.transport(config.limits.handshake_timeout_seconds)
 
     def listen(self, bound: Listeners) -> None:
         """Take clients in, and look after memory, disk and heartbeats from now on."""
@@ -199,12 +208,17 @@ class Server:
 
     def accept(self, sock: socket.socket, peer: Peer) -> None:
         """Serve a new client."""
-        self._serve(Transport(sock, peer, self.registry, self.engine, self.committer, self._settings, self.nursery))
+        taken = self._take_in(sock, peer)
+        if taken is not None:
+            shared = self.registry, self.engine, self.committer, self._settings, self.nursery
+            self._serve(Transport(taken, peer, *shared))
 
     def accept_tls(self, security: Security, sock: socket.socket, peer: Peer) -> None:
         """Serve a new client that speaks TLS."""
-        shared = self.registry, self.engine, self.committer, self._settings, self.nursery
-        self._serve(SecureTransport(sock, peer, *shared, security))
+        taken = self._take_in(sock, peer)
+        if taken is not None:
+            shared = self.registry, self.engine, self.committer, self._settings, self.nursery
+            self._serve(SecureTransport(taken, peer, *shared, security))
 
     def _serve(self, transport: Transport) -> None:
         self.transports[transport] = None
@@ -440,7 +454,7 @@ async def _run(
     testing: Testing | None,
 ) -> None:
     async with trio.open_nursery() as writers, trio.open_nursery() as clients:
-        server = Server(config, stores, recovered, wakeup, clients)
+        server = Server(config, stores, recovered, wakeup, clients, USUAL_PARTS if testing is None else testing.parts)
         starting = server.administration.acting_for(INTERNAL)
         writers.start_soon(server.definition_log.run)
         if recovered.unfinished_import:

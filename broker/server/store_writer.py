@@ -21,7 +21,7 @@ import trio
 
 from storage.batch import SealedBatch
 from storage.batch_removals import additions, merged, removals
-from storage.messages.message_store import MessageStore
+from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreFull
 
 log = logging.getLogger("leveret.store_writer")
@@ -66,6 +66,23 @@ class Tell(Protocol):
     def __call__(self, callback: Callable[..., None], argument: object) -> None: ...
 
 
+class CommitStore(Protocol):
+    """The message store as it is written to: see `MessageStore`."""
+
+    @property
+    def space(self) -> StoreSpace:
+        """Its room on the disk."""
+
+    def commit(self, batch: SealedBatch) -> None:
+        """Write a batch, all of it or nothing, and sync it."""
+
+    def reclaim(self) -> bool:
+        """Clear away some of what is dead. True while more remains."""
+
+    def make_freed_pages_free(self) -> None:
+        """Write next to nothing: what the commit before has freed is free for others only after one more."""
+
+
 class CommitSteps:
     """Commits what was handed over. `deleted` are queues of which records may be there still; batches add to it.
 
@@ -73,7 +90,7 @@ class CommitSteps:
     """
 
     def __init__(
-        self, store: MessageStore, progress: Progress, deleted: dict[int, None], tell: Tell, idle: Callable[[], bool]
+        self, store: CommitStore, progress: Progress, deleted: dict[int, None], tell: Tell, idle: Callable[[], bool]
     ) -> None:
         self._store = store
         self._progress = progress
@@ -177,7 +194,7 @@ class CommitSteps:
 class StoreWriter:
     """The thread of a committer's steps."""
 
-    def __init__(self, store: MessageStore, progress: Progress, deleted: dict[int, None]) -> None:
+    def __init__(self, store: CommitStore, progress: Progress, deleted: dict[int, None]) -> None:
         self._progress = progress
         self._handed_over: SimpleQueue[Item] = SimpleQueue()
         self._steps = CommitSteps(store, progress, deleted, self._tell, self._handed_over.empty).run()

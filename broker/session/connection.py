@@ -76,6 +76,7 @@ class Connection:
         """The SASL mechanism by which the user has logged in."""
         self.channels: dict[int, Channel] = {}
         self.reply_channels = registry.reply_channels
+        self.new_confirms = registry.new_confirms
         self.handling = 0
         """The key of the method that is being handled."""
         self.output = Output(registry.broker.turn, registry.settings.output_bytes_max, on_flush, self._replenish)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
 from broker.entities.vhosts.broker import Broker
+from broker.session.channel import channel
+from broker.session.channel.channel import NewConfirms
 from broker.session.channel.permissions import Access
 from broker.session.channel.route_cache import RouteCache
 from broker.session.login.login_throttle import LoginThrottle
@@ -23,9 +25,15 @@ if TYPE_CHECKING:
 
 
 class Registry:
-    """The connections that are open, and the answers that hold for all of them."""
+    """The connections that are open, and the answers that hold for all of them.
 
-    def __init__(self, broker: Broker, settings: SessionSettings) -> None:
+    `new_confirms` makes the ledgers of channels in confirm mode.
+    """
+
+    def __init__(
+        self, broker: Broker, settings: SessionSettings, new_confirms: NewConfirms = channel.new_confirms
+    ) -> None:
+        self.new_confirms = new_confirms
         self.broker = broker
         self.settings = settings
         self.connections: dict[Connection, None] = {}

@@ -11,10 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from broker.admin.command_arguments import Arguments, invalid, not_found
 from broker.admin.node.testing_orders import ON
+from broker.server.net.chosen_parts import ChosenParts
 from broker.testing.controlled_clock import ControlledClock
 from broker.testing.emptying import Emptying
 from broker.testing.event_history import History, HistoryRecorder
 from broker.testing.expectations import Expectations
+from broker.testing.faults.fault_orders import Faults
+from broker.testing.faults.faulty_parts import FaultyParts
+from broker.testing.faults.present_faults import PresentFaults
 from broker.testing.orders import ORDERS
 from broker.testing.settling import Settling
 from broker.testing.time_control import TimeControl
@@ -37,6 +41,13 @@ class Testing:
     def __init__(self) -> None:
         self.clock = ControlledClock()
         self.history = History(self.clock.now)
+        self.faults = Faults()
+        self._parts = FaultyParts(self.faults, self.history, self.clock)
+
+    @property
+    def parts(self) -> ChosenParts:
+        """What serves clients, and obeys orders about faults."""
+        return self._parts.chosen
 
     def recorder(self, boot: int, log: Recorder | None) -> Recorder:
         """What keeps the history; it hands everything on to the event log's recorder, if there is one."""
@@ -57,6 +68,9 @@ class Testing:
             limit=server.resources.restore_limits,
         )
         self.expectations = Expectations(server.registry, self.history, settling, server.transports)
+        present = PresentFaults(server.registry, server.resources, server.engine.end_turn)
+        self.faults.attach(present.begin, present.end)
+        self._parts.attach(server.transports, broker.timers)
         administration.testing = self
 
     async def carry_out(self, order: str, given: Mapping[str, object]) -> object:
@@ -64,18 +78,20 @@ class Testing:
         if order not in ORDERS:
             raise not_found(f"there is no order {order}; known: {', '.join(ORDERS)}")
         known = ORDERS[order].arguments
-        for name in given:
-            if name not in known:
-                raise invalid(f"{order} takes no argument {name}; known: {', '.join(known) or 'none'}")
+        if known is not None and (unknown := [name for name in given if name not in known]):
+            raise invalid(f"{order} takes no argument {unknown[0]}; known: {', '.join(known) or 'none'}")
         return await ORDERS[order].carry_out(self, Arguments(given))
 
     def status(self) -> dict[str, Any]:
         """What was ordered and holds at this moment."""
-        return {"clock": self.time.show(), "history": {"first": self.history.first, "last": self.history.last}}
+        faults = [order.shown() for order in self.faults.orders.values()]
+        history = {"first": self.history.first, "last": self.history.last}
+        return {"clock": self.time.show(), "faults": faults, "history": history}
 
     async def reset(self) -> dict[str, Any]:
         """Make everything as it is on a new data directory; how long that took."""
         began = time.perf_counter()
+        self.faults.lift_all()
         self.time.reset()
         await self.emptying.empty()
         self.history.clear()

@@ -82,6 +82,18 @@ class History:
         while self._bytes > self._bytes_max:
             self._bytes -= _size(self._messages.pop(next(iter(self._messages))))
 
+    def message(self, number: int) -> dict[str, str | tuple[str, ...]]:
+        """Where a message that has just been published came from, and the queues that it has reached."""
+        message = self._messages.get(number)
+        exchange, key = ("", "") if message is None else _names(message.route)
+        queues = []
+        for record in reversed(self._records):
+            if record.kind == ROUTE and record.values[2] <= number < record.values[2] + record.values[4]:
+                queues.append(_text(record.values[1]))
+            elif record.kind == PUBLISH and record.values[3] <= number:
+                break
+        return {"exchange": exchange, "routing_key": key, "queue": tuple(queues)}
+
     def clear(self) -> None:
         """Forget everything; numbers go on."""
         self._records.clear()

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.admin.command_arguments import Arguments
-from broker.testing.expectations import COUNTS, EVENT_ARGUMENTS
+from broker.testing.expectations import COUNTS, EVENT_ARGUMENTS, number_of
+from broker.testing.faults.fault_table import table_shown
 from broker.testing.time_control import STEP_SECONDS_MAX, time_of
 
 if TYPE_CHECKING:
@@ -14,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Order(NamedTuple):
-    """What is carried out, and the names of the arguments that it takes."""
+    """What is carried out, and the names of the arguments that it takes; None where it looks at them itself."""
 
     carry_out: Callable[[Testing, Arguments], Awaitable[object]]
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[str, ...] | None = ()
 
 
 async def show_status(testing: Testing, arguments: Arguments) -> object:
@@ -81,6 +82,32 @@ async def idle(testing: Testing, arguments: Arguments) -> object:
     return await testing.expectations.idle(arguments)
 
 
+async def show_faults(testing: Testing, arguments: Arguments) -> object:
+    """The faults that are ordered, and how often each has happened."""
+    return [order.shown() for order in testing.faults.orders.values()]
+
+
+async def show_fault_table(testing: Testing, arguments: Arguments) -> object:
+    """The faults that can be ordered."""
+    return table_shown()
+
+
+async def order_fault(testing: Testing, arguments: Arguments) -> object:
+    """Have a fault happen."""
+    return testing.faults.order(arguments.all()).shown()
+
+
+async def lift_fault(testing: Testing, arguments: Arguments) -> object:
+    """Have a fault happen no more."""
+    testing.faults.lift(int(number_of(arguments, "id", 0)))
+    return {"lifted": 1}
+
+
+async def lift_faults(testing: Testing, arguments: Arguments) -> object:
+    """Have no fault happen any more."""
+    return {"lifted": testing.faults.lift_all()}
+
+
 ORDERS = {
     "status": Order(show_status),
     "clock": Order(show_clock),
@@ -89,6 +116,11 @@ ORDERS = {
     "clock/step": Order(step_clock, ("seconds", "heartbeats")),
     "clock/set": Order(set_clock, ("to", "heartbeats")),
     "reset": Order(reset),
+    "faults": Order(show_faults),
+    "faults/table": Order(show_fault_table),
+    "faults/order": Order(order_fault, None),
+    "faults/lift": Order(lift_fault, ("id",)),
+    "faults/lift-all": Order(lift_faults),
     "history": Order(show_history, (*EVENT_ARGUMENTS, "limit", "bodies")),
     "history/clear": Order(clear_history),
     "expect": Order(expect, (*EVENT_ARGUMENTS, *COUNTS, "count", "exactly", "timeout_seconds")),

@@ -116,7 +116,7 @@ class SecureTransport(Transport):
     async def _fill(self, size: int) -> int:
         """Receive sealed bytes, at most so many; 0 when no more will come."""
         while True:
-            await trio.lowlevel.wait_readable(self._socket)
+            await self._settings.readable(self._socket)
             try:
                 received = self._socket.recv_into(_sealed, size)
             except BlockingIOError:

@@ -13,6 +13,7 @@ import socket
 import termios
 from array import array
 from bisect import bisect_left
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import trio
@@ -41,10 +42,18 @@ _buffer = bytearray(RECEIVE_BYTES)
 _view = memoryview(_buffer)
 
 
+def incoming_frames(connection: Connection, sock: socket.socket) -> IncomingFrames:
+    """What handles the bytes of a client."""
+    return IncomingFrames(connection)
+
+
 class TransportSettings(NamedTuple):
-    """What sockets take from the configuration. Times are seconds."""
+    """What sockets take from the configuration, and how they are waited for. Times are seconds."""
 
     handshake_timeout: float
+    readable: Callable[[socket.socket], Awaitable[None]] = trio.lowlevel.wait_readable
+    writable: Callable[[socket.socket], Awaitable[None]] = trio.lowlevel.wait_writable
+    incoming: Callable[[Connection, socket.socket], IncomingFrames] = incoming_frames
 
 
 class Transport:
@@ -79,7 +88,7 @@ class Transport:
         self.lay_unread = 0
         self._ending = trio.CancelScope()
         self.connection = Connection(registry, peer, self.flush)
-        self.frames = IncomingFrames(self.connection)
+        self.frames = settings.incoming(self.connection, sock)
         self._take = self.connection.output.take
         registry.handshaking[self.connection] = self.abort
 
@@ -198,7 +207,7 @@ class Transport:
 
     async def _receive(self) -> bytes:
         while True:
-            await trio.lowlevel.wait_readable(self._socket)
+            await self._settings.readable(self._socket)
             try:
                 data = (
                     self._socket.recv(RECEIVE_BYTES) if self._busy else bytes(_view[: self._socket.recv_into(_buffer)])
@@ -281,7 +290,7 @@ class Transport:
     async def _send_rest(self) -> None:
         while self._unsent is not None and not self._lost:
             try:
-                await trio.lowlevel.wait_writable(self._socket)
+                await self._settings.writable(self._socket)
                 size = self._socket.send(self._unsent)
                 self._unsent = self._unsent[size:]
             except BlockingIOError:

@@ -64,6 +64,12 @@ class Held(NamedTuple):
     size: int
 
 
+class NewConfirms(Protocol):
+    """Makes the ledger of a channel that enters confirm mode."""
+
+    def __call__(self, channel: Channel, recorder: ConfirmRecorder | None) -> ConfirmLedger: ...
+
+
 class ChannelConnection(Protocol):
     """What channels, and the methods that they handle, know of their connection."""
 
@@ -81,6 +87,7 @@ class ChannelConnection(Protocol):
     reply_channels: dict[str, Channel]
     """Channels that wait for direct replies, on any connection, by the address of the replies."""
     handling: int
+    new_confirms: NewConfirms
     publishes: bool
     confirmed: bool
 
@@ -299,7 +306,7 @@ class Channel:
         """Enter confirm mode; no harm where it is on."""
         if self.confirms is None:
             recorder = None if self.recorder is None else ConfirmRecorder(self.recorder)
-            self.confirms = ConfirmLedger(self.number, self.counters, self.connection.output.answer, recorder)
+            self.confirms = self.connection.new_confirms(self, recorder)
             self.confirmed = True
 
     def _end_confirms(self) -> None:
@@ -368,6 +375,11 @@ class Channel:
         queue.touch()
         if queue.spec.auto_delete and not queue.consumers.members:
             self.vhost.delete_queue(queue)
+
+
+def new_confirms(channel: Channel, recorder: ConfirmRecorder | None) -> ConfirmLedger:
+    """The ledger of a channel that enters confirm mode."""
+    return ConfirmLedger(channel.number, channel.counters, channel.connection.output.answer, recorder)
 
 
 def leave_queues(channel: Channel) -> None:

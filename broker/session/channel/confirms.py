@@ -86,13 +86,13 @@ class ConfirmLedger:
         self.last += count
         if self._recorder is not None:
             self._recorder.numbered(first, count)
-        self._answer(first, self.last, refused)
+        self.answer_range(first, self.last, refused=refused)
 
     def stored(self, batch: int) -> None:
         """Everything up to a batch is on disk."""
         while self._waiting and self._waiting[0][0] <= batch:
             _, first, last = self._waiting.popleft()
-            self._answer(first, last, refused=False)
+            self.answer_range(first, last, refused=False)
 
     def answers(self) -> list[Answer]:
         """The acks and nacks to send to the publisher now, in as few frames as AMQP allows."""
@@ -101,7 +101,7 @@ class ConfirmLedger:
         self._counters.publish_confirmed = self.last
         if self._recorder is not None:
             self._recorder.answer()
-        open_from = self._waiting[0][1] if self._waiting else self.last + 1
+        open_from = self.open_from()
         answers: list[Answer] = []
         covered: list[list[int]] = []
         for first, last, refused in ranges:
@@ -115,6 +115,15 @@ class ConfirmLedger:
             else:
                 answers.extend(Answer(number, False, bool(refused)) for number in range(first, last + 1))
         return [Answer(last, last > first, bool(refused)) for first, last, refused in covered] + answers
+
+    def open_from(self) -> int:
+        """The lowest publish number that cannot be answered yet."""
+        return self._waiting[0][1] if self._waiting else self.last + 1
+
+    def unanswered_ranges(self) -> list[tuple[int, int]]:
+        """All publish numbers that are not answered."""
+        waiting = [(first, last) for _, first, last in self._waiting]
+        return waiting + [(first, last) for first, last, _ in self._answerable]
 
     def frames(self) -> list[bytes]:
         """The same as frames."""
@@ -136,11 +145,10 @@ class ConfirmLedger:
     def check(self) -> None:
         """Raise AssertionError unless every publish waits, can be answered or has been answered: one of them, once."""
         waiting = [(first, last) for _, first, last in self._waiting]
-        answerable = [(first, last) for first, last, _ in self._answerable]
         batches = [batch for batch, _, _ in self._waiting]
         assert batches == sorted(batches), f"waiting for batches out of order: {batches}"
         assert waiting == sorted(waiting), f"waiting ranges out of order: {waiting}"
-        ranges = sorted(waiting + answerable)
+        ranges = sorted(self.unanswered_ranges())
         for first, last in ranges:
             assert 1 <= first <= last <= self.last, f"range {first} to {last} of {self.last} publishes"
         for (_, before), (first, _) in pairwise(ranges):
@@ -150,7 +158,8 @@ class ConfirmLedger:
             f"{self.last} publishes, {self._answered} answers and {unanswered} to come"
         )
 
-    def _answer(self, first: int, last: int, refused: bool) -> None:
+    def answer_range(self, first: int, last: int, *, refused: bool) -> None:
+        """Publishes can be answered: they are, with what is said next."""
         if self._recorder is not None:
             self._recorder.answerable(first, last, refused=refused)
         if not self._answerable:

@@ -197,6 +197,9 @@ testing/clock/start POST administrator
 testing/clock/step POST administrator
 testing/clock/set POST administrator
 testing/reset POST administrator
+testing/faults GET administrator POST administrator DELETE administrator
+testing/faults/{id} DELETE administrator
+testing/fault-table GET administrator
 testing/history GET administrator DELETE administrator
 testing/expect POST administrator
 testing/idle POST administrator
@@ -238,7 +241,15 @@ def ask(connection: HTTPConnection, method: str, resource: Resource, user: str =
     """A request to a resource, of a user with the password `pw`, or without credentials; nothing in it exists but the
     virtual host, which stays."""
     names = dict.fromkeys(("node", "user", "name", "queue", "exchange", "source", "properties", "component"), "none")
-    others = {"segment": "x", "within": "1", "unit": "days", "port": "1", "protocol": "amqp", "password": "x"}
+    others = {
+        "segment": "x",
+        "within": "1",
+        "unit": "days",
+        "port": "1",
+        "protocol": "amqp",
+        "password": "x",
+        "id": "1",
+    }
     vhost = "none" if (method, resource.path) == ("DELETE", "/api/vhosts/{vhost}") else VHOST
     path = resource.path.format(vhost=vhost, **names, **others)
     headers = {"Content-Type": "application/json", **(basic(f"{user}:pw") if user else {})}
