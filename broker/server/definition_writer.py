@@ -154,6 +154,10 @@ class DefinitionLog(Definitions):
 
     # What the entities ask for
 
+    def lift_queue_id(self, highest: int) -> None:
+        """Queues with ids up to this one have come into the store."""
+        self._queue_id = max(self._queue_id, highest)
+
     def new_queue_id(self) -> int:
         self._queue_id += 1
         return self._queue_id

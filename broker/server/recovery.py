@@ -148,17 +148,22 @@ def recover(
         disk_free=stores.messages.space.room_bytes,
         events=event_settings(config),
     )
-    for change in _settings_of(found):
-        take_effect(broker, change)
     broker.parameters.everywhere.setdefault(CLUSTER_ID, _cluster_id(stores.definitions.uuid))
+    bring_back(broker, found, lanes)
+    _sweep(stores, found, lanes)
+    return Recovered(broker, definition_log, found.tombstones, found.metadata.get(UNFINISHED_IMPORT, b""))
+
+
+def bring_back(broker: Broker, found: Definitions, lanes: Mapping[int, Mapping[int, LaneState]]) -> None:
+    """Have an empty broker hold what the definitions store has found, with the messages that lanes count."""
+    for change in settings_of(found):
+        take_effect(broker, change)
     for exchange in found.exchanges:
         _restore_exchange(broker.vhosts[exchange.vhost], exchange, lanes.get(exchange.queue_id, {}))
     for queue in found.queues:
         _restore_queue(broker.vhosts[queue.vhost], queue, lanes.get(queue.id, {}))
     for binding in found.bindings:
         _restore_binding(broker.vhosts[binding.vhost], binding)
-    _sweep(stores, found, lanes)
-    return Recovered(broker, definition_log, found.tombstones, found.metadata.get(UNFINISHED_IMPORT, b""))
 
 
 def event_settings(config: Config) -> EventSettings | None:
@@ -190,7 +195,7 @@ def _cluster_id(uuid: bytes) -> str:
     return f"rabbitmq-cluster-id-{urlsafe_b64encode(uuid).decode().rstrip('=')}"
 
 
-def _settings_of(found: Definitions) -> Iterator[Change]:
+def settings_of(found: Definitions) -> Iterator[Change]:
     """The changes that make everything but exchanges, queues and bindings what the store says it is."""
     yield from map(PutVhost, found.vhosts)
     yield from map(PutUser, found.users)

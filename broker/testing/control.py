@@ -21,6 +21,7 @@ from broker.testing.faults.faulty_parts import FaultyParts
 from broker.testing.faults.present_faults import PresentFaults
 from broker.testing.orders import ORDERS
 from broker.testing.settling import Settling
+from broker.testing.snapshots import DIRECTORY, Snapshots
 from broker.testing.time_control import TimeControl
 
 if TYPE_CHECKING:
@@ -37,6 +38,7 @@ class Testing:
     time: TimeControl
     emptying: Emptying
     expectations: Expectations
+    snapshots: Snapshots
 
     def __init__(self) -> None:
         self.clock = ControlledClock()
@@ -51,7 +53,8 @@ class Testing:
 
     def recorder(self, boot: int, log: Recorder | None) -> Recorder:
         """What keeps the history; it hands everything on to the event log's recorder, if there is one."""
-        return HistoryRecorder(boot, self.history, log)
+        self._recorder = HistoryRecorder(boot, self.history, log)
+        return self._recorder
 
     def attach(self, server: Server, imported: DefinitionsFile | None, *, default_user: bool) -> None:
         """Take orders from now on. `imported` is the definitions file of the settings."""
@@ -66,6 +69,16 @@ class Testing:
             imported,
             default_user=default_user,
             limit=server.resources.restore_limits,
+        )
+        self.snapshots = Snapshots(
+            server.config.server.directory.absolute() / DIRECTORY,
+            administration,
+            server.definition_log,
+            server.stores.messages,
+            self.emptying,
+            settling,
+            self._recorder.begin_boot,
+            event_log=server.config.events.enabled,
         )
         self.expectations = Expectations(server.registry, self.history, settling, server.transports)
         present = PresentFaults(server.registry, server.resources, server.engine.end_turn)
@@ -86,14 +99,14 @@ class Testing:
         """What was ordered and holds at this moment."""
         faults = [order.shown() for order in self.faults.orders.values()]
         history = {"first": self.history.first, "last": self.history.last}
-        return {"clock": self.time.show(), "faults": faults, "history": history}
+        return {"clock": self.time.show(), "faults": faults, "history": history, "snapshots": self.snapshots.names()}
 
     async def reset(self) -> dict[str, Any]:
         """Make everything as it is on a new data directory; how long that took."""
         began = time.perf_counter()
         self.faults.lift_all()
-        self.time.reset()
-        await self.emptying.empty()
+        async with self.time.starting_anew():
+            await self.emptying.empty()
         self.history.clear()
         milliseconds = round((time.perf_counter() - began) * 1000, 3)
         log.info("everything is reset, by order of a test, in %.1f ms", milliseconds)

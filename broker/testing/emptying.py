@@ -48,7 +48,7 @@ class Emptying:
         administration = self._administration
         async with administration.turns:
             self.send_clients_away()
-            changes = [*self._deletions(), *default_definitions(self._config.defaults, default_user=self._default_user)]
+            changes = [*self.deletions(), *default_definitions(self._config.defaults, default_user=self._default_user)]
             await administration.change(*changes)
             administration.registry.login_throttle.forget_all()
             self._limit()
@@ -63,7 +63,8 @@ class Emptying:
         self._administration.registry.close_connections(REASON)
         self._administration.end_turn()
 
-    def _deletions(self) -> Iterator[Change]:
+    def deletions(self) -> Iterator[Change]:
+        """The changes that leave nothing of the definitions."""
         broker = self._administration.broker
         yield from map(DeleteVhost, broker.vhosts)
         yield from map(DeleteUser, broker.users.by_name)

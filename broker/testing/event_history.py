@@ -33,6 +33,7 @@ from broker.entities.queues.events.event_recording import (
 )
 from broker.management.message_form import payload_in_json, properties_in_json
 from broker.wire.properties import decode_properties
+from storage.batch import COUNTER_BITS
 
 EVENTS_MAX = 100_000
 MESSAGES_BYTES_MAX = 64 << 20
@@ -149,6 +150,11 @@ class HistoryRecorder(Recorder):
         self._history = history
         self._log = log
         self.last_event = 0 if log is None else log.last_event
+
+    def begin_boot(self, boot: int) -> None:
+        """Messages are numbered from the start of a later boot on."""
+        assert self._log is None, "the event log is one boot's"
+        self.boot, self._number = boot, boot << COUNTER_BITS
 
     def add(self, kind: int, events: int, *values: object) -> None:
         self._history.note(kind, events, values)

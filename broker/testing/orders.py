@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from broker.admin.command_arguments import Arguments
@@ -108,6 +109,32 @@ async def lift_faults(testing: Testing, arguments: Arguments) -> object:
     return {"lifted": testing.faults.lift_all()}
 
 
+async def show_snapshots(testing: Testing, arguments: Arguments) -> object:
+    """The snapshots that there are."""
+    return testing.snapshots.names()
+
+
+async def save_snapshot(testing: Testing, arguments: Arguments) -> object:
+    """Save definitions and messages under a name."""
+    return await testing.snapshots.save(arguments.text("name"))
+
+
+async def restore_snapshot(testing: Testing, arguments: Arguments) -> object:
+    """Have what was saved under a name, and nothing else."""
+    return await testing.snapshots.restore(testing.snapshots.path(arguments.text("name")))
+
+
+async def delete_snapshot(testing: Testing, arguments: Arguments) -> object:
+    """Delete what was saved under a name."""
+    testing.snapshots.delete(arguments.text("name"))
+    return {"deleted": 1}
+
+
+async def restore_backup(testing: Testing, arguments: Arguments) -> object:
+    """Have what the backup in a directory holds, and nothing else."""
+    return await testing.snapshots.restore(Path(arguments.text("directory")))
+
+
 ORDERS = {
     "status": Order(show_status),
     "clock": Order(show_clock),
@@ -121,6 +148,11 @@ ORDERS = {
     "faults/order": Order(order_fault, None),
     "faults/lift": Order(lift_fault, ("id",)),
     "faults/lift-all": Order(lift_faults),
+    "snapshots": Order(show_snapshots),
+    "snapshots/save": Order(save_snapshot, ("name",)),
+    "snapshots/restore": Order(restore_snapshot, ("name",)),
+    "snapshots/delete": Order(delete_snapshot, ("name",)),
+    "restore": Order(restore_backup, ("directory",)),
     "history": Order(show_history, (*EVENT_ARGUMENTS, "limit", "bodies")),
     "history/clear": Order(clear_history),
     "expect": Order(expect, (*EVENT_ARGUMENTS, *COUNTS, "count", "exactly", "timeout_seconds")),

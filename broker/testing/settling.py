@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 
 import trio
 
-from broker.admin.short_steps import pause_if_due
 from broker.entities.vhosts.broker import Broker
 from broker.server.committer import Committer
+
+STEP_SECONDS = 0.005
+"""How long is gone on before others have their turn."""
+PACE_SECONDS = 0.001
+"""How long work under way gives way to others while the clock goes on."""
 
 
 class Settling:
@@ -18,6 +23,7 @@ class Settling:
         self._broker = broker
         self._committer = committer
         self._end_turn = end_turn
+        self._until = 0.0
 
     @property
     def due(self) -> bool:
@@ -36,20 +42,19 @@ class Settling:
 
     async def settle(self) -> None:
         """Return when nothing is due any more. Work that waits for a full disk is left to it."""
+        work = self._broker.background_work
         while self.due:
             self._broker.timers.run(self._broker.clock.now())
             self._end_turn()
-            if self._broker.background_work.line and not self._timer_due:
-                if self._broker.batches.no_room:
-                    return
-                await self._disk_moves()
-            await pause_if_due()
-
-    async def _disk_moves(self) -> None:
-        """Work is under way that is not due now: it waits for the disk, or, while the clock goes on, a millisecond."""
-        await self.stored()
-        if not self._timer_due:
-            await trio.sleep(0.001)
+            if work.waits and self._broker.batches.no_room:
+                return
+            if work.waits:
+                await self.stored()
+            if work.line and not self._timer_due:
+                await trio.sleep(PACE_SECONDS)
+            elif monotonic() > self._until:
+                await trio.lowlevel.checkpoint()
+                self._until = monotonic() + STEP_SECONDS
 
     async def stored(self) -> None:
         """Return when everything gathered so far is on disk, unless the disk is full."""

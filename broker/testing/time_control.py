@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from math import ceil, inf
 from typing import TYPE_CHECKING, Any
@@ -89,12 +90,20 @@ class TimeControl:
                 self._broker.timers.set_back(now - to)
             await self._move(to, heartbeats=heartbeats)
 
-    def reset(self) -> None:
-        """Have the clock show the machine's time again. If that is later, what is due is done soon."""
-        ahead = self._clock.ahead
-        self._clock.reset()
-        self._broker.timers.set_back(max(0, ahead))
-        self._wake()
+    @asynccontextmanager
+    async def starting_anew(self) -> AsyncIterator[None]:
+        """Time stands still for something, so that work which gives way to others goes on at once; then the clock shows
+        the machine's time. If that is later than its own was, what is due is done soon.
+        """
+        async with self._turns:
+            self._clock.stop()
+            try:
+                yield
+            finally:
+                ahead = self._clock.ahead
+                self._clock.reset()
+                self._broker.timers.set_back(max(0, ahead))
+                self._wake()
 
     async def _move(self, to: int, *, heartbeats: bool) -> None:
         stood_still = self._clock.stopped

@@ -223,6 +223,33 @@ class MessageStore:
 
         retry_once(write)
 
+    def take_over(self, directory: Path) -> None:
+        """Hold what a copy of a store holds in place of everything here, in a boot later than all of both; synced.
+
+        All or nothing. Nothing else may be written or read meanwhile. Raises as `commit` does, and StoreIncompatible
+        or StoreCorrupt for what is no store.
+        """
+        boot = max(self.boot, lmdb_environment.check_identity(directory, None).boot) + 1
+        everything = self._environment.open_db()
+        try:
+            with (
+                lmdb_environment.open_environment(directory, readonly=True) as copied,
+                copied.begin(buffers=True) as found,
+                self._environment.begin(write=True, buffers=True) as txn,
+            ):
+                txn.drop(everything, delete=False)
+                txn.cursor().putmulti(found.cursor(), append=True)
+                txn.delete(LAST_EVENT)
+                txn.put(IDENTITY, Identity(self.uuid, boot).encode())
+                repair(txn, boot)
+                reclaim.begin_boot(txn, boot)
+                self._reclaiming = reclaim.pending(txn)
+        except lmdb.Error as error:
+            raise self._classifier.classify(error) from error
+        self.boot, self.last_event = boot, None
+        for remembered in (self._highest, self._marked, self._set_aside, self.corrupt):
+            remembered.clear()
+
     # Reading: any thread
 
     def read(

@@ -65,6 +65,11 @@ class BackgroundWork:
         """What is settled when each of the works that are under way is done."""
         return [work.done for work in self.line]
 
+    @property
+    def waits(self) -> bool:
+        """There is work under way, and all of it waits for the disk."""
+        return bool(self.line) and all(map(_has_to_wait, self.line))
+
     def begin(self, steps: Steps, waits: Callable[[], bool] | None = None) -> Future[None]:
         """Do the first portion; what is returned is settled once everything is done.
 

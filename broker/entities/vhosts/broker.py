@@ -122,6 +122,14 @@ class Broker:
             lambda: self.vhosts[events.vhost].routing if events.vhost in self.vhosts else None,
         )
 
+    def begin_boot(self, boot: int) -> None:
+        """The message store has begun another boot. There are no virtual hosts: those to come take their numbers from
+        it.
+        """
+        assert not self.vhosts, "a boot begins with queues of the boot before"
+        self.boot = boot
+        self._context = self._context._replace(boot=boot)
+
     def disk_room(self) -> float:
         """How many bytes the disk has room for beside those that are on their way there."""
         return self._disk_free() - self.batches.unstored_bytes

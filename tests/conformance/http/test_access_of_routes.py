@@ -200,6 +200,10 @@ testing/reset POST administrator
 testing/faults GET administrator POST administrator DELETE administrator
 testing/faults/{id} DELETE administrator
 testing/fault-table GET administrator
+testing/snapshots GET administrator
+testing/snapshots/{name} PUT administrator DELETE administrator
+testing/snapshots/{name}/restore POST administrator
+testing/restore POST administrator
 testing/history GET administrator DELETE administrator
 testing/expect POST administrator
 testing/idle POST administrator

@@ -1,0 +1,151 @@
+"""Definitions and messages under a name, saved and restored while the broker runs.
+
+A snapshot is a backup (`StoreCopies`), and any backup can be restored. To restore one is what a start does on its
+stores, in the process that is there: everything is deleted, the stores take over what the copy holds, a boot begins,
+and exchanges, queues and bindings come back as in `recovery`.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from broker.admin.administration import Administration
+from broker.admin.apply_changes import take_effect
+from broker.admin.command_arguments import invalid, not_found
+from broker.admin.protocol import AdministrationError
+from broker.server.definition_writer import DefinitionLog
+from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, bring_back, settings_of
+from broker.testing.emptying import Emptying
+from broker.testing.settling import Settling
+from storage.definitions.definition_changes import (
+    Change,
+    Definitions,
+    DropTombstone,
+    PutBinding,
+    PutExchange,
+    PutQueue,
+    SetMetadata,
+)
+from storage.messages.lmdb_environment import check_identity
+from storage.messages.message_store import MessageStore
+from storage.messages.offline_reader import definitions_of
+
+NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+DIRECTORY = "snapshots"
+
+
+class Snapshots:
+    """The snapshots in a directory. `begin_boot` is called with the number of a boot that a restore begins.
+
+    With `event_log` nothing is restored: its records would tell of other messages than there are.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        administration: Administration,
+        definition_log: DefinitionLog,
+        messages: MessageStore,
+        emptying: Emptying,
+        settling: Settling,
+        begin_boot: Callable[[int], None],
+        *,
+        event_log: bool,
+    ) -> None:
+        self._directory = directory
+        self._administration = administration
+        self._definition_log = definition_log
+        self._messages = messages
+        self._emptying = emptying
+        self._settling = settling
+        self._begin_boot = begin_boot
+        self._event_log = event_log
+
+    def names(self) -> list[str]:
+        """The snapshots that there are."""
+        found = self._directory.iterdir() if self._directory.is_dir() else ()
+        return sorted(path.name for path in found if NAME.fullmatch(path.name) and path.is_dir())
+
+    def path(self, name: str) -> Path:
+        """Where the snapshot of a name is. Raises AdministrationError `invalid`."""
+        if not NAME.fullmatch(name):
+            raise invalid("argument name: expected up to 100 letters, digits, dots, dashes and underscores")
+        return self._directory / name
+
+    async def save(self, name: str) -> dict[str, Any]:
+        """Save what there is, in place of what had the name; how long that took. Raises as a backup does."""
+        began, path = time.perf_counter(), self.path(name)
+        await self._administration.written()
+        fresh = path.with_name(f".{name}")
+        shutil.rmtree(fresh, ignore_errors=True)
+        await self._administration.copy_stores(fresh)
+        shutil.rmtree(path, ignore_errors=True)
+        fresh.rename(path)
+        return {"name": name, "directory": str(path), "milliseconds": _since(began)}
+
+    def delete(self, name: str) -> None:
+        """Delete a snapshot. Raises AdministrationError `not_found`."""
+        shutil.rmtree(self._existing(self.path(name)))
+
+    async def restore(self, path: Path) -> dict[str, Any]:
+        """Have what a copy of the stores holds, and nothing else. Clients are sent away; how long it took.
+
+        Raises AdministrationError `not_found` and `refused`, and StoreError, with everything as it was.
+        """
+        began = time.perf_counter()
+        if self._event_log:
+            text = "nothing is restored where [events] is on: its log would tell of other messages than there are"
+            raise AdministrationError("refused", text)
+        found = await trio.to_thread.run_sync(_definitions, self._existing(path))
+        async with self._administration.turns:
+            self._emptying.send_clients_away()
+            await self._replace(found, path / MESSAGES_DIRECTORY)
+        return {"directory": str(path), "milliseconds": _since(began)}
+
+    def _existing(self, path: Path) -> Path:
+        if not (path / DEFINITIONS_FILE).is_file():
+            known = ", ".join(self.names()) or "none"
+            raise not_found(f"there is no snapshot or backup in {path.absolute()}; snapshots: {known}")
+        return path
+
+    async def _replace(self, found: Definitions, messages: Path) -> None:
+        broker, deletions = self._administration.broker, list(self._emptying.deletions())
+        await self._administration.settled(self._definition_log.write(*deletions, *_changes(found)))
+        for change in deletions:
+            take_effect(broker, change)
+        await self._settling.settle()
+        await self._settling.stored()
+        # From here to the end nothing else has its turn.
+        self._messages.take_over(messages)
+        self._messages.delete_queues(found.tombstones)
+        self._definition_log.lift_queue_id(max(found.queue_id_sequence, self._messages.highest_queue_id()))
+        broker.begin_boot(self._messages.boot)
+        self._begin_boot(self._messages.boot)
+        bring_back(broker, found, self._messages.lanes())
+
+
+def _changes(found: Definitions) -> Iterator[Change]:
+    """What makes the definitions store say what a copy says. The ids of queues come back with their messages."""
+    yield from map(DropTombstone, {queue.id for queue in found.queues} | {each.queue_id for each in found.exchanges})
+    yield from settings_of(found)
+    yield from map(PutExchange, found.exchanges)
+    yield from map(PutQueue, found.queues)
+    yield from map(PutBinding, found.bindings)
+    yield from (SetMetadata(name, value) for name, value in found.metadata.items() if name.startswith("feature."))
+
+
+def _definitions(path: Path) -> Definitions:
+    """The definitions in a copy whose messages can be read as well. Raises StoreError."""
+    check_identity(path / MESSAGES_DIRECTORY, None)
+    return definitions_of(path / DEFINITIONS_FILE)
+
+
+def _since(began: float) -> float:
+    return round((time.perf_counter() - began) * 1000, 3)
