@@ -5,12 +5,14 @@ server around it.
 from __future__ import annotations
 
 import logging
+import sys
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker.admin.command_arguments import Arguments, invalid, not_found
 from broker.admin.node.testing_orders import ON
+from broker.config import Config
 from broker.server.net.chosen_parts import ChosenParts
 from broker.testing.controlled_clock import ControlledClock
 from broker.testing.emptying import Emptying
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
     from broker.server.serve import Server
 
 log = logging.getLogger("leveret.testing")
+
+
+RED = "\033[31m%s\033[0m"
 
 
 class Testing:
@@ -58,7 +63,7 @@ class Testing:
 
     def attach(self, server: Server, imported: DefinitionsFile | None, *, default_user: bool) -> None:
         """Take orders from now on. `imported` is the definitions file of the settings."""
-        log.warning(ON)
+        log.warning(RED if _shown(server.config) else "%s", ON)
         broker, administration = server.broker, server.administration
         settling = Settling(broker, server.committer, server.engine.end_turn)
         self.time = TimeControl(self.clock, broker, settling, server.transports, server.engine.wake)
@@ -111,3 +116,8 @@ class Testing:
         milliseconds = round((time.perf_counter() - began) * 1000, 3)
         log.info("everything is reset, by order of a test, in %.1f ms", milliseconds)
         return {"milliseconds": milliseconds}
+
+
+def _shown(config: Config) -> bool:
+    """The log is read on a terminal."""
+    return sys.stderr.isatty() and config.logs.form == "text" and not config.logs.file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -282,3 +283,17 @@ def test_definitions_come_down_as_a_file(page: Site, tmp_path: Path) -> None:
     page.tab.click("Download")
     (file,) = eventually(lambda: list(tmp_path.glob("leveret-*.json")), "the file to be there as a whole")
     assert b"q001" in file.read_bytes()
+
+
+def test_a_broker_that_takes_orders_of_tests_says_so_in_red(site: Site, tmp_path: Path) -> None:
+    broker = web_broker(tmp_path, "[testing]\nenabled = true\n")
+    broker.start()
+    try:
+        other = Site(broker, site.tab, "http://{}:{}".format(*web_address(broker)))
+        other.log_in()
+        other.tab.await_text("Testing is enabled ([testing] in the settings)")
+        color = other.tab.evaluate("getComputedStyle(document.querySelector('.notice.testing')).color")
+        red, green, blue = map(int, re.findall("[0-9]+", color)[:3])
+        assert red > 1.5 * max(green, blue)
+    finally:
+        broker.stop()

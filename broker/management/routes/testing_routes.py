@@ -11,6 +11,9 @@ from broker.management.answers import Problem, in_json
 from broker.management.call import Call
 from broker.management.resources import Handler, Operation, Resource, resource
 
+STATUSES = {"not_found": 404, NOT_MET: 409}
+"""Of errors whose reason a test has to see."""
+
 
 def ordering(order: str) -> Handler:
     """What has an order carried out, with the names in the path among its arguments."""
@@ -22,9 +25,9 @@ def ordering(order: str) -> Handler:
         try:
             return in_json(await call.change("testing", order=order, arguments=given))
         except AdministrationError as error:
-            if error.kind != NOT_MET:
+            if error.kind not in STATUSES:
                 raise
-            raise Problem(409, NOT_MET, str(error)) from None
+            raise Problem(STATUSES[error.kind], error.kind, str(error)) from None
 
     return carry_out
 

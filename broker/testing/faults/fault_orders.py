@@ -11,13 +11,13 @@ from threading import Lock
 from typing import Any
 
 from broker.admin.command_arguments import Arguments, invalid, not_found
-from broker.testing.faults.fault_table import FAULTS, NOW, Parameter
+from broker.testing.faults.fault_table import FAULTS, NOW, STANDING, Parameter
 
 log = logging.getLogger("leveret.testing")
 
 ORDERS_MAX = 1000
 COUNTING = ("times", "skip", "chance", "seed")
-"""What every fault takes: how often it happens, how many it passes over, how likely each is, and chance's seed."""
+"""What all but STANDING take: how often it happens, how many it passes over, how likely each is, chance's seed."""
 TIMES_MAX = 1_000_000_000
 
 Subject = Mapping[str, str | int | tuple[str, ...] | None]
@@ -150,7 +150,7 @@ def _nothing(order: FaultOrder) -> None:
 
 def _read(number: int, name: str, arguments: Arguments, given: Mapping[str, object]) -> FaultOrder:
     fault = FAULTS[name]
-    known = (*fault.parameters, *fault.scope, *COUNTING)
+    known = (*fault.parameters, *fault.scope, *(() if name in STANDING else COUNTING))
     for argument in given:
         if argument != "fault" and argument not in known:
             raise invalid(f"fault {name} takes no argument {argument}; known: {', '.join(known)}")

@@ -150,6 +150,8 @@ OF_METHODS = frozenset({"close-connection", "close-channel"})
 OF_SOCKETS_ACCEPTED = frozenset({"refuse-connections"})
 OF_LOGINS = frozenset({"refuse-logins"})
 OF_SOCKETS = frozenset({"drop-bytes", "stall", "trickle"})
+STANDING = OF_SOCKETS | {"memory-alarm", "disk-alarm", "block-connections"}
+"""These hold until they are lifted, and are not counted."""
 OF_COMMITS = frozenset({"slow-disk", "full-disk", "fail-sync", "die-before-commit", "die-after-commit"})
 
 

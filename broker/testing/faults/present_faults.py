@@ -14,7 +14,7 @@ from broker.session.login.phase import Phase
 from broker.session.registry import Registry
 from broker.testing.faults.fault_orders import FaultOrder, Subject, fired
 from broker.testing.faults.fault_subjects import of_channel, of_connection
-from broker.testing.faults.fault_table import NOW
+from broker.testing.faults.fault_table import NOW, STANDING
 from broker.testing.faults.faulty_confirms import FaultyConfirms
 from broker.testing.faults.faulty_frames import close_channel, close_connection
 from broker.wire import methods
@@ -40,6 +40,7 @@ class PresentFaults:
         self._resources = resources
         self._end_turn = end_turn
         self._blocked: dict[FaultOrder, list[Connection]] = {}
+        self._alarms: list[FaultOrder] = []
 
     def begin(self, order: FaultOrder) -> None:
         """A fault is ordered. Raises AdministrationError `not_found` when there is nothing it could happen to now."""
@@ -56,14 +57,14 @@ class PresentFaults:
             if order.takes():
                 fired(order, victim.subject)
                 victim.strike()
+        if order.name not in STANDING:
+            order.left = 0
 
     def _victims(self, order: FaultOrder) -> Iterator[Victim] | None:
         """What is there now that the fault may happen to; None where it happens later."""
         match order.name:
-            case "memory-alarm":
-                return iter([Victim({}, lambda: self._resources.limit_memory(None, 0))])
-            case "disk-alarm":
-                return iter([Victim({}, lambda: self._resources.limit_disk(EVERYTHING))])
+            case "memory-alarm" | "disk-alarm":
+                return iter([Victim({}, partial(self._raise, order))])
             case "block-connections":
                 return self._connections(lambda connection: self._block(order, connection))
             case "cancel-consumer":
@@ -76,8 +77,10 @@ class PresentFaults:
 
     def end(self, order: FaultOrder) -> None:
         """A fault is lifted."""
-        if order.name in ("memory-alarm", "disk-alarm"):
+        if order in self._alarms:
+            self._alarms.remove(order)
             self._resources.restore_limits()
+            self._set_limits()
         for connection in self._blocked.pop(order, []):
             if not connection.broker.alarms.raised:
                 connection.unblock()
@@ -85,6 +88,18 @@ class PresentFaults:
             if isinstance(channel.confirms, FaultyConfirms):
                 channel.confirms.let_go(order)
         self._end_turn()
+
+    def _raise(self, order: FaultOrder) -> None:
+        self._alarms.append(order)
+        self._set_limits()
+
+    def _set_limits(self) -> None:
+        """Let memory or disk, or both, be short."""
+        names = {order.name for order in self._alarms}
+        if "memory-alarm" in names:
+            self._resources.limit_memory(None, 0)
+        if "disk-alarm" in names:
+            self._resources.limit_disk(EVERYTHING)
 
     def _block(self, order: FaultOrder, connection: Connection) -> None:
         connection.block()

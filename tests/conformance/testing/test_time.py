@@ -127,8 +127,12 @@ def test_delayed_messages_are_published_in_the_order_of_their_times(order: Order
     assert bodies(drain_messages(client, "all")) == [b"3000000"]
 
 
-def test_a_consumer_that_does_not_acknowledge_is_timed_out(order: Orders, client: Client) -> None:
-    """Within a minute after its time, as in RabbitMQ."""
+@pytest.mark.parametrize("to", ["2001-01-01T00:00:00Z", None])
+def test_a_consumer_that_does_not_acknowledge_is_timed_out(order: Orders, client: Client, to: str | None) -> None:
+    """Within a minute after its time, as in RabbitMQ. What looks after it goes on when the clock was set back."""
+    if to is not None:
+        order("clock/stop")
+        order("clock/set", to=to)
     declared(client, "slow", consumer_timeout=600_000)
     deposit(client, b"1", key="slow")
     order("clock/stop")
@@ -156,6 +160,14 @@ def test_a_step_counts_as_silence_of_clients_where_that_is_wanted(
         client.ask(ConfirmSelect(False))
     else:
         client.expect_gone()
+
+
+def test_clients_stay_while_time_stands_still(order: Orders, connect: Connect) -> None:
+    """The broker goes on with its heartbeats: a client without any for two intervals would leave."""
+    client = connect(heartbeat=1)
+    order("clock/stop")
+    client.await_heartbeats(5)
+    client.ask(ConfirmSelect(False))
 
 
 def test_streams_let_go_of_what_is_too_old(order: Orders, client: Client) -> None:
