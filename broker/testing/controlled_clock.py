@@ -33,8 +33,8 @@ class ControlledClock(Clock):
         return self.now() - self._steady.now()
 
     def stop(self) -> None:
-        """Stand still."""
-        self._stopped_at = self.now()
+        """Stand still, a millisecond from now: what was to go on soon (`Clock.soon`) is due then."""
+        self._stopped_at = self.now() + (not self.stopped)
         self.stopped = True
 
     def move(self, now: int) -> None:

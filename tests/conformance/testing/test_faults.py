@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from broker.wire.methods import (
 )
 from broker.wire.properties import BasicProperties
 from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.certificate_authority import Authority
 from harness.brokers.http_broker import web_address, web_broker
 from harness.clients.queue_steps import bodies, deliveries, deposit, drain, drain_messages
 from harness.clients.shorthand import ack, consume, queue_declare
@@ -277,6 +279,30 @@ def test_bytes_trickle(order: Orders, client: Client) -> None:
     began = time.monotonic()
     client.ask(queue_declare("a-name-of-thirty-bytes-in-all."))
     assert time.monotonic() - began > 0.05
+
+
+def test_clients_with_tls_meet_the_same(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    process = web_broker(tmp_path, SETTINGS, tls=authority.config())
+    process.start()
+    try:
+        order = Orders(web_address(process))
+        with closing(Client.connect(process.tls_address, security=authority.client())) as client:
+            fault = order("faults", fault="stall")
+            client.send(queue_declare("q"))
+            with pytest.raises(TimeoutError):
+                client.receive(timeout=0.1)
+            order(f"faults/{fault['id']}", method="DELETE")
+            assert client.receive().queue == "q"
+            deposit(client, b"1", key="q")
+            client.send(consume("q"))
+            client.expect(BasicConsumeOk)
+            order("faults", fault="lose-connection-before-ack")
+            client.send(ack(deliveries(client, 1)[0].method.delivery_tag))
+            client.expect_gone()
+        assert order("expect", queue="q", ready=1)
+    finally:
+        process.stop()
 
 
 def test_a_slow_disk_delays_confirms(order: Orders, publisher: Client) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from math import inf
 
 import pytest
 
@@ -11,6 +12,7 @@ from broker.entities.queues.ordered_queue import DELIVER_MESSAGES
 from broker.entities.queues.queue_limits import DEAD_LETTER_DEPTH_MAX
 from broker.entities.scheduling.background_work import PORTION_STEPS, BackgroundWork
 from broker.entities.scheduling.timers import Timers
+from broker.testing.controlled_clock import ControlledClock
 from broker.wire.methods import BasicRecover, BasicRecoverOk, ConnectionClose, ConnectionCloseOk
 from harness.brokers.broker_core import START, Reader, message
 from harness.clients.session_client import SessionLayer
@@ -48,6 +50,17 @@ def test_what_is_little_is_done_at_once_and_so_is_all_at_the_end(timers: Timers)
     background.finish()
     assert pending.done
     assert work.done == work.number
+
+
+def test_it_goes_on_while_a_test_has_stopped_the_clock(timers: Timers) -> None:
+    """Also if its next portion was to come a millisecond after the moment of the order."""
+    clock, work = ControlledClock(), Steps(PORTION_STEPS * 10)
+    background = BackgroundWork(timers, clock.soon)
+    pending = background.begin(iter(work))
+    clock.stop()
+    timers.run(clock.now())
+    assert pending.done
+    assert clock.seconds_until(clock.now() + 1) == inf
 
 
 def test_a_work_that_fails_is_over_and_holds_up_nobody(timers: Timers, caplog: pytest.LogCaptureFixture) -> None:
