@@ -95,6 +95,8 @@ class Faults:
         if name not in FAULTS:
             raise not_found(f"there is no fault {name}; known: {', '.join(FAULTS)}")
         if len(self.orders) >= ORDERS_MAX:
+            self.orders = {number: order for number, order in self.orders.items() if order.left != 0}
+        if len(self.orders) >= ORDERS_MAX:
             raise invalid(f"{ORDERS_MAX} faults are ordered: lift some (DELETE /api/testing/faults)")
         order = _read(next(self._numbers), name, arguments, given)
         self._begin(order)

@@ -52,7 +52,7 @@ ON = Parameter(
     NOW,
     choices=(NOW, *METHODS),
 )
-PUBLISHES, ACKS, COMMITS = "each publish in confirm mode", "each basic.ack", "each commit"
+PUBLISHES, ACKS, COMMITS = "each publish in confirm mode", "each basic.ack", "each commit of messages"
 CONNECTIONS = "connections there are now"
 
 FAULTS = {

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+import subprocess
 from itertools import pairwise
+from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -16,6 +19,7 @@ from broker.testing.faults.fault_orders import Faults
 from broker.testing.faults.fault_table import FAULTS
 from broker.testing.orders import ORDERS
 from harness.project import ROOT
+from tests.conformance.testing.conftest import Orders
 
 PAGE = (ROOT / "docs" / "testing-with-leveret.md").read_text()
 REQUESTS = [shlex.split(line) for line in PAGE.splitlines() if line.startswith("curl ")]
@@ -61,3 +65,29 @@ def test_each_route_and_each_word_is_named() -> None:
     paths = {re.sub(r"/\{\w+\}", "", resource.path).removeprefix("/api/testing").strip("/") for resource in RESOURCES}
     assert {path for path in paths if path.rpartition("/")[2] not in PAGE} == set()
     assert {word for word in WORDS if f"`{word}`" not in PAGE} == set()
+
+
+LANGUAGES = {
+    "js": ("node", "orders.mjs"),
+    "java": ("java", "Orders.java"),
+    "go": ("go run", "orders.go"),
+    "ruby": ("ruby", "orders.rb"),
+}
+"""How a program of the page is run, and in which file. .NET needs a project."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_a_program_of_the_page_runs(order: Orders, tmp_path: Path, language: str) -> None:
+    """In the languages that this machine has."""
+    command, name = LANGUAGES[language]
+    if shutil.which(command.split()[0]) is None:
+        pytest.skip(f"there is no {command}")
+    program = re.search(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+    assert program is not None
+    (tmp_path / name).write_text(program[1].replace("127.0.0.1:15672", "{}:{}".format(*order.address)))
+    order("clock/stop")
+    order("clock/set", to="2001-01-01T00:00:00Z")
+    said = subprocess.run([*command.split(), name], cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+    assert "T" in said
+    assert order("clock", method="GET")["ahead_seconds"] == pytest.approx(3600, abs=60)
