@@ -18,7 +18,7 @@ from storage.definitions.definition_changes import Definitions, QueueRow
 from storage.lock_file import BROKER
 from storage.messages import lmdb_environment
 from storage.messages.keys import POSITION_END
-from storage.messages.offline_reader import LaneContents, Range, StoppedStore, definitions_of
+from storage.offline.offline_reader import LaneContents, Range, StoppedStore, definitions_of
 from storage.storage_errors import StoreIncompatible, StoreLocked
 
 DEFINITIONS_FILE = "definitions.sqlite"

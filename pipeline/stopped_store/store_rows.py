@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from leveret_spark.amqp.received_message import PROPERTIES, TIMESTAMP_SECONDS_MAX
 from pipeline.stopped_store.stored_values import plain, properties_of
 from storage.batch import PERSISTENT
-from storage.messages.offline_reader import Found, header_of
+from storage.offline.offline_reader import Found, header_of
 
 COLUMNS = (
     "vhost",

@@ -21,7 +21,7 @@ from pipeline.stopped_store.data_directory import MESSAGES_DIRECTORY, is_wanted,
 from pipeline.stopped_store.store_batches import SCHEMA, record_batches
 from pipeline.stopped_store.store_rows import Owner, rows
 from storage.batch import TRANSIENT_QUEUE
-from storage.messages.offline_reader import Range, StoppedStore
+from storage.offline.offline_reader import Range, StoppedStore
 
 KNOWN = ("path", "vhost", "queue", "segmentsPerPartition")
 SEGMENTS_PER_PARTITION = 64

@@ -23,7 +23,7 @@ from broker.entities.vhosts.vhost import RESTORE_SPREAD_MILLISECONDS
 from broker.wire.properties import decode_properties
 from harness.brokers.broker_core import Core, Reader, message
 from harness.brokers.definitions_in_memory import RecordedDefinitions
-from storage.messages.verify_messages import verify
+from storage.offline.verify_messages import verify
 from tests.models.random_walk import Step, take_steps
 
 WINDOW = Window(4, 400)

@@ -24,7 +24,7 @@ from broker.entities.queues.consumers import Consumer
 from broker.entities.queues.ready_messages import Window
 from harness.brokers.broker_core import Core, Reader, message
 from storage.batch import SealedBatch
-from storage.messages.verify_messages import verify
+from storage.offline.verify_messages import verify
 from tests.models.random_walk import Step, take_steps
 
 WINDOW = Window(4, 400)

@@ -22,7 +22,7 @@ from storage.batch import TRANSIENT_QUEUE, SealedBatch
 from storage.batch_removals import additions, merged, removals
 from storage.messages.message_store import MessageStore
 from storage.messages.segments import SEGMENT_BYTES
-from storage.messages.verify_messages import verify
+from storage.offline.verify_messages import verify
 from tests.models.random_walk import Step, take_steps
 from tests.unit.storage.writing import END, Writer
 

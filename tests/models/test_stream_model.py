@@ -22,7 +22,7 @@ from broker.entities.queues.ready_messages import Window
 from broker.wire.field_tables import Field
 from harness.brokers.broker_core import Core, message
 from harness.clients.stream_steps import Follower, stream
-from storage.messages.verify_messages import verify
+from storage.offline.verify_messages import verify
 
 OVERHEAD = 64
 """What a message counts beside its body, by the documentation."""

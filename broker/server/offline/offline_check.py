@@ -7,9 +7,9 @@ from typing import Any
 
 from broker.server import directory_lock
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY
-from storage.definitions.verify_definitions import verify_definitions
 from storage.messages import lmdb_environment
-from storage.messages.verify_messages import verify
+from storage.offline.verify_definitions import verify_definitions
+from storage.offline.verify_messages import verify
 
 
 def check(directory: Path) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from harness.clients.contents import PERSISTENT
 from harness.clients.shorthand import ack, consume, prefetch, queue_declare
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
-from storage.messages.verify_messages import verify
+from storage.offline.verify_messages import verify
 from tests.durability.faults.full_disks import KINDS, SmallDisk
 from tests.durability.kills.adapters.client_adapter import Publication
 from tests.durability.kills.adapters.with_wire_client import WireAdapter

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from harness.brokers.broker_process import BrokerProcess
 from harness.clients.wire_client import Client
-from storage.messages.verify_messages import verify
+from storage.offline.verify_messages import verify
 from tests.durability.kills import phases
 from tests.durability.kills.adapters.client_adapter import ClientAdapter
 from tests.durability.kills.adapters.with_aio_pika import AioPikaAdapter

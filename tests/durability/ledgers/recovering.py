@@ -24,7 +24,7 @@ from broker.entities.vhosts.vhost import VHost
 from broker.server.recovery import Stores, open_stores, recover
 from harness.brokers.broker_core import BY_HAND, message
 from storage.messages.message_store import MessageStore
-from storage.messages.verify_messages import verify
+from storage.offline.verify_messages import verify
 from tests.durability.ledgers.broker_ledger import Recovered
 from tests.durability.ledgers.definition_ledger import Facts
 from tests.durability.ledgers.topology import (

@@ -16,7 +16,7 @@ from harness.clients.policy_steps import Leveret
 from harness.clients.queue_steps import deposit
 from harness.clients.shorthand import queue_declare
 from harness.clients.wire_client import Client
-from storage.messages.verify_messages import verify
+from storage.offline.verify_messages import verify
 
 Boots = Generator[None, Client, None]
 Case = Callable[[], Boots]

@@ -28,7 +28,7 @@ from harness.clients.wire_client import Client
 from harness.project import ROOT
 from harness.waiting import eventually
 from storage.messages import lmdb_environment
-from storage.messages.offline_reader import StoppedStore
+from storage.offline.offline_reader import StoppedStore
 from storage.storage_errors import StoreLocked
 from tests.unit.conftest import Dial
 

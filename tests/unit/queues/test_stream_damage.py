@@ -11,7 +11,7 @@ from harness.brokers.broker_core import Core, Reader, flip
 from harness.clients.stream_steps import Follower, stream
 from storage.messages import lmdb_environment
 from storage.messages.keys import CLOSED_SEGMENT, LANE, SEGMENT, SETTLED
-from storage.messages.verify_messages import verify
+from storage.offline.verify_messages import verify
 
 ROUNDS = 10
 EACH = 20

@@ -12,7 +12,7 @@ from harness.brokers.broker_core import flip
 from storage.batch import TRANSIENT_QUEUE, WaitingMessage
 from storage.messages.keys import SEGMENT
 from storage.messages.message_store import MessageStore
-from storage.messages.verify_messages import verify
+from storage.offline.verify_messages import verify
 from tests.unit.storage.writing import END, HEADER, ROUTE, Writer, bodies, clear_away
 
 

@@ -10,7 +10,7 @@ import pytest
 from storage.messages import lmdb_environment
 from storage.messages.keys import SEGMENT
 from storage.messages.message_store import MessageStore
-from storage.messages.offline_reader import Found, Range, StoppedStore, definitions_of
+from storage.offline.offline_reader import Found, Range, StoppedStore, definitions_of
 from storage.storage_errors import StoreCorrupt, StoreError, StoreIncompatible
 from tests.unit.storage.writing import END, Writer
 

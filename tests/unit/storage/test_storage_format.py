@@ -12,7 +12,7 @@ from storage.messages import keys
 from storage.messages.keys import SEGMENT, SETTLED, place_key
 from storage.messages.message_store import MessageStore
 from storage.messages.segments import Segment, pack
-from storage.messages.verify_messages import KINDS, verify
+from storage.offline.verify_messages import KINDS, verify
 from tests.unit.storage.writing import Message, bodies, clear_away
 
 PAGE = ROOT / "docs" / "storage-format.md"

@@ -32,7 +32,7 @@ from storage.messages.keys import (
 )
 from storage.messages.message_store import MessageStore
 from storage.messages.records import Identity, encode_number, frame
-from storage.messages.verify_messages import verify
+from storage.offline.verify_messages import verify
 from storage.space import ballast
 from storage.storage_errors import StoreCutShort, StoreError, StoreFailed, StoreFull, StoreIncompatible
 from tests.unit.storage.writing import END, Writer, bodies, clear_away, contents

@@ -14,7 +14,7 @@ from pathlib import Path
 from storage.batch import PERSISTENT, ClosedSegment
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
-from storage.messages.verify_messages import verify
+from storage.offline.verify_messages import verify
 from storage.storage_errors import StoreCorrupt, StoreIncompatible
 from tests.security.fuzz.broker_under_test import scratch_directory
 from tests.security.fuzz.choices import Choices, once_in, pick

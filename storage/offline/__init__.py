@@ -1,0 +1,1 @@
+"""Reading stores that no broker has open."""
