@@ -1,0 +1,143 @@
+"""Batches on disk with one write each, and what LMDB is to be given of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from threading import Lock
+from typing import final
+
+from storage.batch import SealedBatch
+from storage.batch_removals import merged
+from storage.journal.journal_file import JournalFile
+from storage.journal.journal_records import encode_batch
+from storage.journal.unapplied_writes import LaneView, UnappliedWrites
+
+log = logging.getLogger("leveret.journal")
+
+BATCH_BYTES_MAX = 1 << 20
+"""A larger batch goes to LMDB at once: beside writing so much, the second flush costs little."""
+
+
+@final
+class Journal:
+    """The journal of an open store. Without a file it takes nothing, and all goes to LMDB at once.
+
+    One thread at a time takes batches and gives them to LMDB; any may look at a lane.
+    """
+
+    def __init__(self, file: JournalFile | None) -> None:
+        self._file = file
+        self._lock = Lock()
+        self._writes = UnappliedWrites()
+        self.number = 0
+        """Of the last record."""
+
+    @classmethod
+    def open(cls, directory: Path, uuid: bytes, boot: int, size: int) -> Journal:
+        """The journal of this boot, of `size` bytes; 0: none. On a disk without room for it there is none either."""
+        if not size:
+            return cls(None)
+        try:
+            return cls(JournalFile(directory, uuid, boot, size))
+        except OSError as error:
+            log.warning("%s; messages are committed without a journal, until the next start", error)
+            return cls(None)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+
+    def take(self, batch: SealedBatch) -> bool:
+        """Have a batch on disk. False, and nothing was done, where LMDB has to take it, and what it lacks, at once.
+
+        What only ends with the process needs no disk. A file that cannot be written is given up: LMDB is written and
+        synced apart from it, and says itself what has become of the disk.
+        """
+        file = self._file
+        if file is None or not file.reserved or batch.bytes > BATCH_BYTES_MAX or self._writes.bytes > file.size:
+            return False
+        payload = encode_batch(batch)
+        if payload and not self._append(payload):
+            return False
+        with self._lock:
+            self._writes.add(batch)
+        return True
+
+    def _append(self, payload: bytes) -> bool:
+        assert self._file is not None
+        if not self._file.fits(len(payload)):
+            return False
+        self.number += 1
+        try:
+            self._file.append(self.number, payload)
+        except OSError as error:
+            log.warning("%s; messages are committed without the journal, until the next start", error)
+            self._file.close()
+            self._file = None
+            return False
+        return True
+
+    @property
+    def quick_writes(self) -> int:
+        """How many of the latest writes, in a row, were quick; 0 where nothing is written."""
+        return 0 if self._file is None else self._file.quick_writes
+
+    def begin_boot(self, boot: int) -> None:
+        """Forget everything: another boot begins, and what LMDB holds is all there is."""
+        with self._lock:
+            self._writes = UnappliedWrites()
+        self.number = 0
+        if self._file is not None:
+            self._file.begin_boot(boot)
+
+    # The reserve
+
+    @property
+    def reserved(self) -> bool:
+        """There is room for LMDB to catch up, whatever becomes of the disk; without it nothing is journaled."""
+        return self._file is None or self._file.reserved
+
+    def release_reserve(self) -> bool:
+        """Give that room to a full disk. False when that was done already."""
+        return self._file is not None and self._file.release_reserve()
+
+    def restore_reserve(self) -> None:
+        """Take the room again, if the disk has it."""
+        if self._file is not None:
+            self._file.restore_reserve()
+
+    # What LMDB lacks
+
+    @property
+    def ahead(self) -> bool:
+        """LMDB lacks something."""
+        return self._writes.batches > 0
+
+    def unapplied(self, batch: SealedBatch | None = None) -> SealedBatch:
+        """All that LMDB lacks as one batch, and one more that was not taken."""
+        writes = self._writes.sealed()
+        if batch is None:
+            return writes
+        return merged(writes, batch) if self.ahead else batch
+
+    def applied(self) -> None:
+        """LMDB has everything, up to the last record."""
+        with self._lock:
+            self._writes = UnappliedWrites()
+        if self._file is not None:
+            self._file.rewind()
+
+    def view(self, queue_id: int, lane: int, after: int, before: int) -> LaneView | None:
+        """What a reader of a lane between two positions, both exclusive, has to know; None where LMDB has it all.
+
+        To be asked before the reader's transaction begins: what is not here then is in LMDB.
+        """
+        with self._lock:
+            return self._writes.view(queue_id, lane, after, before)
+
+    def places(self) -> Iterator[tuple[int, int]]:
+        """Queue and lane of everything that is put and not in LMDB."""
+        return self._writes.places()
