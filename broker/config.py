@@ -198,6 +198,7 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     backlog_batches_max: Positive = 4
     lazy_bytes_max: Positive = 4 * MEBIBYTE
     lazy_flush_milliseconds: Positive = 10
+    journal_bytes: Count = 4 * MEBIBYTE
 
 
 class Events(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -16,9 +16,10 @@ from typing import NamedTuple, Protocol
 import trio
 
 from broker.entities.vhosts.broker import Broker
-from broker.server.store_writer import Item, Progress, Signal, StoreWriter
+from broker.server.store_writer import CatchUp, Item, Progress, Signal, StoreWriter
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
+from storage.storage_errors import StoreFull
 
 log = logging.getLogger("leveret.committer")
 
@@ -45,6 +46,7 @@ class Writer(Protocol):
     def start(self) -> None: ...
     def join(self) -> None: ...
     def hand_over(self, item: Item) -> None: ...
+    def commit_at_once(self, batch: SealedBatch) -> bool: ...
 
 
 NewWriter = Callable[[MessageStore, Progress, dict[int, None]], Writer]
@@ -91,13 +93,16 @@ class Committer:
 
     def start_commit(self, *, lazily: bool = False) -> None:
         """Hand the next batch to the thread, if there is one with a waiter, and the thread wants one."""
-        no_room = self._broker.batches.no_room
-        if (self.busy and not no_room) or self._error is not None:
+        no_room, under_way = self._broker.batches.no_room, self.busy
+        if (under_way and not no_room) or self._error is not None:
             return
         batch = self._broker.batches.next(lazily=lazily or no_room)
         if batch is not None:
             self._last = batch.number
-            self._writer.hand_over(batch)
+            if not under_way and self._writer.commit_at_once(batch):
+                self.stored(batch)
+            else:
+                self._writer.hand_over(batch)
 
     def shrink(self) -> None:
         """Between two batches, give the room that free pages take back to the disk."""
@@ -149,6 +154,19 @@ class Committer:
     async def _commit_some(self) -> None:
         self.start_commit(lazily=True)
         await self._changed.wait()
+
+    async def catch_up(self) -> None:
+        """Return when LMDB has all that is on disk by now. Raises StoreFull."""
+        done, failed = trio.Event(), []
+
+        def caught_up(error: StoreFull | None) -> None:
+            failed.extend([error] if error else [])
+            done.set()
+
+        self._writer.hand_over(CatchUp(caught_up))
+        await done.wait()
+        for error in failed:
+            raise error
 
     async def watch(self) -> None:
         """Wait for a commit to fail, and raise its error."""

@@ -34,6 +34,7 @@ from broker.server.definition_writer import DefinitionLog
 from broker.session.login.passwords import SHA256, hash_password
 from broker.wire.field_tables import Table, decode_table, encode_table
 from storage.batch import LaneState
+from storage.definitions import features
 from storage.definitions.definition_changes import (
     BindingRow,
     Change,
@@ -76,10 +77,10 @@ class Stores(NamedTuple):
     lock: int
 
 
-def open_stores(directory: Path, lock: int | None = None) -> Stores:
+def open_stores(directory: Path, lock: int | None = None, journal_bytes: int = 0) -> Stores:
     """Open both stores, making them where nothing is yet. Raises StoreError, having touched nothing it cannot use.
 
-    `lock`: of the directory, where the caller holds it already.
+    `lock`: of the directory, where the caller holds it already. `journal_bytes`: the size of the journal, 0: none.
     """
     lock = directory_lock.lock(directory) if lock is None else lock
     fresh = not lmdb_environment.exists(directory / MESSAGES_DIRECTORY)
@@ -87,10 +88,18 @@ def open_stores(directory: Path, lock: int | None = None) -> Stores:
         definitions = undo.enter_context(_open_definitions(directory, create=fresh))
         complete = _COMPLETE in definitions.metadata()
         messages = undo.enter_context(
-            MessageStore.open(directory / MESSAGES_DIRECTORY, store_uuid=definitions.uuid, create=not complete)
+            MessageStore.open(
+                directory / MESSAGES_DIRECTORY,
+                store_uuid=definitions.uuid,
+                create=not complete,
+                journal_bytes=journal_bytes,
+            )
         )
-        if not complete:
-            definitions.commit([SetMetadata(_COMPLETE, b"created")])
+        marks = [] if complete else [SetMetadata(_COMPLETE, b"created")]
+        if journal_bytes and not features.used(features.JOURNAL, definitions.metadata()):
+            marks.append(features.uses(features.JOURNAL))
+        if marks:
+            definitions.commit(marks)
         definitions.lift_queue_id(messages.highest_queue_id())
         undo.pop_all()
         return Stores(definitions, messages, lock)

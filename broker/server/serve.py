@@ -146,7 +146,7 @@ class Server:
             self.registry,
             self.definition_log,
             end_turn=self.engine.end_turn,
-            copy_stores=self.copies.make,
+            copy_stores=self._copy_stores,
             status=self.status,
             process=self.control,
         )
@@ -163,6 +163,11 @@ class Server:
         self._full = False
         self._take_in = parts.take_in
         self._settings = parts.transport(config.limits.handshake_timeout_seconds)
+
+    async def _copy_stores(self, directory: Path) -> None:
+        """Copy both stores, with all messages that are on disk by now."""
+        await self.committer.catch_up()
+        await self.copies.make(directory)
 
     def listen(self, bound: Listeners) -> None:
         """Take clients in, and look after memory, disk and heartbeats from now on."""
@@ -332,7 +337,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
         bound = _bind_listeners(config)
     try:
         with _starting():
-            stores = recovery.open_stores(directory)
+            stores = recovery.open_stores(directory, journal_bytes=config.store.journal_bytes)
         keep_private(directory)
         resource_alarms.warn_of_network_file_system(directory)
         try:

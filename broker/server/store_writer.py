@@ -4,6 +4,8 @@ Only a full disk is survived: nothing of the batch was written, and it waits. Ba
 their turn: they are merged into it, and what they take away (acknowledged, purged, deleted) is committed on its own,
 with the ballast's room if need be. That frees pages, and what was put is tried again.
 
+A batch is on disk when it is in the journal. LMDB catches up every fifth of a second, and when the journal is full.
+
 `CommitSteps` says what is done and for how long to wait between two steps; `StoreWriter` is the thread that waits.
 """
 
@@ -15,12 +17,14 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from enum import Enum
 from queue import Empty, SimpleQueue
-from typing import Protocol
+from time import monotonic
+from typing import NamedTuple, Protocol
 
 import trio
 
-from storage.batch import SealedBatch
+from storage.batch import SealedBatch, Waiter
 from storage.batch_removals import additions, merged, removals
+from storage.journal.journal import Journal
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreFull
 
@@ -29,6 +33,15 @@ log = logging.getLogger("leveret.store_writer")
 RETRY_SECONDS = 1.0
 """How long a batch that does not fit waits for others that make room, before it is tried again."""
 
+CATCH_UP_SECONDS = 0.2
+"""How long LMDB lacks what is in the journal."""
+
+AT_ONCE_BYTES_MAX = 16 << 10
+"""A larger batch is left to the thread."""
+
+QUICK_WRITES_MIN = 100
+"""After so many quick writes in a row the event loop's thread may do one."""
+
 
 class Signal(Enum):
     """What the thread is handed beside batches."""
@@ -36,9 +49,16 @@ class Signal(Enum):
     END = "end"
     SHRINK = "shrink"
     RESTORE_BALLAST = "restore ballast"
+    CATCH_UP_LATER = "catch up later"
 
 
-Item = SealedBatch | Signal
+class CatchUp(NamedTuple):
+    """Has LMDB catch up behind what was handed over before, and calls `done`, in the event loop."""
+
+    done: Callable[[StoreFull | None], None]
+
+
+Item = SealedBatch | CatchUp | Signal
 
 
 class Progress(Protocol):
@@ -73,8 +93,21 @@ class CommitStore(Protocol):
     def space(self) -> StoreSpace:
         """Its room on the disk."""
 
+    @property
+    def journal(self) -> Journal:
+        """What is in front of LMDB."""
+
     def commit(self, batch: SealedBatch) -> None:
         """Write a batch, all of it or nothing, and sync it."""
+
+    def commit_to_journal(self, batch: SealedBatch) -> bool:
+        """Commit a batch by the journal alone. False if that cannot be."""
+
+    def catch_up(self) -> None:
+        """Have LMDB take over what the journal has."""
+
+    def take_away(self) -> None:
+        """Have LMDB take away what the journal says is gone."""
 
     def reclaim(self) -> bool:
         """Clear away some of what is dead. True while more remains."""
@@ -86,17 +119,25 @@ class CommitStore(Protocol):
 class CommitSteps:
     """Commits what was handed over. `deleted` are queues of which records may be there still; batches add to it.
 
-    `idle` says that nothing more was handed over: only then there is time for what is dead.
+    `idle` says that nothing more was handed over: only then there is time for what is dead. `now` gives seconds.
     """
 
     def __init__(
-        self, store: CommitStore, progress: Progress, deleted: dict[int, None], tell: Tell, idle: Callable[[], bool]
+        self,
+        store: CommitStore,
+        progress: Progress,
+        deleted: dict[int, None],
+        tell: Tell,
+        idle: Callable[[], bool],
+        now: Callable[[], float] = monotonic,
     ) -> None:
         self._store = store
         self._progress = progress
         self._deleted = deleted
         self._tell = tell
         self._idle = idle
+        self._now = now
+        self._catch_up_at: float | None = None
 
     def run(self) -> Generator[float | None, Item | None]:
         """Give how many seconds to wait for what is handed over next, None: for ever; take it, or None if none came.
@@ -105,13 +146,39 @@ class CommitSteps:
         """
         goes_on = True
         while goes_on:
+            seconds = self._seconds_to_catch_up()
+            if seconds == 0:
+                self._catch_up()
+                continue
             self._reclaim()
-            goes_on = yield from self._do((yield None))
+            goes_on = yield from self._do((yield seconds))
+        self._catch_up()
+
+    def _seconds_to_catch_up(self) -> float | None:
+        """How long LMDB may still lack something; None where it lacks nothing."""
+        if not self._store.journal.ahead:
+            self._catch_up_at = None
+            return None
+        if self._catch_up_at is None:
+            self._catch_up_at = self._now() + CATCH_UP_SECONDS
+        return max(0.0, self._catch_up_at - self._now())
+
+    def _catch_up(self) -> StoreFull | None:
+        """Have LMDB catch up. On a full disk the journal keeps what there is, and this is tried again."""
+        self._catch_up_at = None
+        try:
+            self._store.catch_up()
+        except StoreFull as error:
+            log.debug("what is in the journal does not fit: %s", error)
+            return error
+        return None
 
     def _do(self, item: Item | None) -> Generator[float | None, Item | None, bool]:
         """Commit what was handed over, or act on it. False at the end."""
         if isinstance(item, SealedBatch):
             self._tell(self._progress.stored, (yield from self._commit(item)))
+        elif isinstance(item, CatchUp):
+            self._tell(item.done, self._catch_up())
         elif item is Signal.SHRINK:
             self._shrink()
         elif item is Signal.RESTORE_BALLAST:
@@ -154,6 +221,7 @@ class CommitSteps:
         left = batch
         while True:
             left = self._take_away(left)
+            self._catch_up_with_reserve()
             self._reclaim()
             self._shrink()
             try:
@@ -172,19 +240,28 @@ class CommitSteps:
         if taken.empty:
             return batch
         try:
-            self._write_with_ballast(taken)
+            self._with(self._store.space.release_ballast, lambda: self._write(taken))
         except StoreFull:
             return batch
         self._tell(self._progress.removed, taken)
         return additions(batch)
 
-    def _write_with_ballast(self, batch: SealedBatch) -> None:
+    def _catch_up_with_reserve(self) -> None:
+        """Have LMDB catch up, or at least take away what is gone: only what LMDB does makes room."""
         try:
-            self._write(batch)
+            self._with(self._store.space.release_reserve, self._store.catch_up)
         except StoreFull:
-            if not self._store.space.release_ballast():
+            with suppress(StoreFull):
+                self._with(self._store.space.release_ballast, self._store.take_away)
+
+    def _with(self, release: Callable[[], bool], write: Callable[[], None]) -> None:
+        """Write, if need be into the room that something is released for."""
+        try:
+            write()
+        except StoreFull:
+            if not release():
                 raise
-            self._write(batch)
+            write()
 
     def _write(self, batch: SealedBatch) -> None:
         self._store.commit(batch)
@@ -195,8 +272,11 @@ class StoreWriter:
     """The thread of a committer's steps."""
 
     def __init__(self, store: CommitStore, progress: Progress, deleted: dict[int, None]) -> None:
+        self._store = store
         self._progress = progress
         self._handed_over: SimpleQueue[Item] = SimpleQueue()
+        self._at_work = threading.Lock()
+        self._waiter: Waiter | None = None
         self._steps = CommitSteps(store, progress, deleted, self._tell, self._handed_over.empty).run()
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.Thread(target=self._run, name="leveret-committer", daemon=True)
@@ -213,9 +293,39 @@ class StoreWriter:
         """Have a batch committed, or something done, behind what was handed over before."""
         self._handed_over.put(item)
 
+    def commit_at_once(self, batch: SealedBatch) -> bool:
+        """Commit a batch here and now, which takes the event loop as long as the disk needs. False if that must not be.
+
+        Only while nothing is under way and no other has work, and the disk has been quick: waking the thread and being
+        woken by it takes as long as such a write.
+        """
+        alone = self._is_alone(batch)
+        if not alone or self._store.journal.quick_writes < QUICK_WRITES_MIN or batch.deleted_queues:
+            return False
+        if not self._at_work.acquire(blocking=False):
+            return False
+        try:
+            behind = self._store.journal.ahead
+            committed = self._store.commit_to_journal(batch)
+        finally:
+            self._at_work.release()
+        if committed and not behind:
+            self.hand_over(Signal.CATCH_UP_LATER)
+        return committed
+
+    def _is_alone(self, batch: SealedBatch) -> bool:
+        """The batch is small, and the one channel that waits for it also waited for the one before."""
+        before = self._waiter
+        if len(batch.waiters) == 1:
+            self._waiter = batch.waiters[0]
+        elif batch.waiters:
+            self._waiter = None
+        return before is not None and self._waiter is before and batch.bytes <= AT_ONCE_BYTES_MAX
+
     # In the thread
 
     def _run(self) -> None:
+        self._at_work.acquire()
         try:
             with suppress(StopIteration):
                 seconds = next(self._steps)
@@ -226,10 +336,13 @@ class StoreWriter:
 
     def _next(self, seconds: float | None) -> Item | None:
         """What is handed over next, if it comes within so many seconds."""
+        self._at_work.release()
         try:
             return self._handed_over.get(timeout=seconds)
         except Empty:
             return None
+        finally:
+            self._at_work.acquire()
 
     def _tell(self, callback: Callable[..., None], argument: object) -> None:
         try:

@@ -56,6 +56,11 @@ class Settling:
                 await trio.lowlevel.checkpoint()
                 self._until = monotonic() + STEP_SECONDS
 
+    async def caught_up(self) -> None:
+        """Return when LMDB has all that is on disk, and the committer has nothing to do."""
+        await self.stored()
+        await self._committer.catch_up()
+
     async def stored(self) -> None:
         """Return when everything gathered so far is on disk, unless the disk is full."""
         await self._committer.flush()

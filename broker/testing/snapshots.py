@@ -35,7 +35,7 @@ from storage.definitions.definition_changes import (
 )
 from storage.messages.lmdb_environment import check_identity
 from storage.messages.message_store import MessageStore
-from storage.messages.offline_reader import definitions_of
+from storage.offline.offline_reader import definitions_of
 
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 DIRECTORY = "snapshots"
@@ -121,7 +121,7 @@ class Snapshots:
         for change in deletions:
             take_effect(broker, change)
         await self._settling.settle()
-        await self._settling.stored()
+        await self._settling.caught_up()
         # From here to the end nothing else has its turn.
         self._messages.take_over(messages)
         self._messages.delete_queues(found.tombstones)

@@ -1,12 +1,13 @@
 """What a store uses that not every release knows: named in it when first used, and refused where it is unknown.
 
 A format version says how bytes are read. A feature says that records mean something which a release without it would
-overlook, and lose: delivery counts, due times. Stores without names are of releases that knew the first four.
+overlook, and lose: delivery counts, due times, what is only in the journal. Stores without names are of releases
+that knew the first four.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 from storage.definitions.definition_changes import SetMetadata
 
@@ -14,7 +15,8 @@ STREAMS = "streams"
 QUORUM_QUEUES = "quorum queues"
 PRIORITIES = "priorities"
 DELAYED_MESSAGES = "delayed messages"
-KNOWN = frozenset({STREAMS, QUORUM_QUEUES, PRIORITIES, DELAYED_MESSAGES})
+JOURNAL = "journal"
+KNOWN = frozenset({STREAMS, QUORUM_QUEUES, PRIORITIES, DELAYED_MESSAGES, JOURNAL})
 
 _KEY = "feature."
 
@@ -23,6 +25,11 @@ def uses(feature: str) -> SetMetadata:
     """The change that names a feature; to be made together with what uses it first. Made again, it changes nothing."""
     assert feature in KNOWN, f"{feature} has to be known where it is used"
     return SetMetadata(_KEY + feature, b"")
+
+
+def used(feature: str, metadata: Container[str]) -> bool:
+    """Does a store's metadata name the feature?"""
+    return _KEY + feature in metadata
 
 
 def unknown(metadata: Iterable[str]) -> list[str]:

@@ -10,11 +10,13 @@ from typing import final
 
 from storage.batch import SealedBatch
 from storage.batch_removals import merged
-from storage.journal.journal_file import JournalFile
+from storage.journal.journal_file import JournalFile, JournalWrite
 from storage.journal.journal_records import encode_batch
 from storage.journal.unapplied_writes import LaneView, UnappliedWrites
 
 log = logging.getLogger("leveret.journal")
+
+NOTHING_WRITTEN = JournalWrite(0, 0.0)
 
 BATCH_BYTES_MAX = 1 << 20
 """A larger batch goes to LMDB at once: beside writing so much, the second flush costs little."""
@@ -33,6 +35,8 @@ class Journal:
         self._writes = UnappliedWrites()
         self.number = 0
         """Of the last record."""
+        self.last_write = NOTHING_WRITTEN
+        """What the last batch that was taken has cost."""
 
     @classmethod
     def open(cls, directory: Path, uuid: bytes, boot: int, size: int) -> Journal:
@@ -60,6 +64,7 @@ class Journal:
         if file is None or not file.reserved or batch.bytes > BATCH_BYTES_MAX or self._writes.bytes > file.size:
             return False
         payload = encode_batch(batch)
+        self.last_write = NOTHING_WRITTEN
         if payload and not self._append(payload):
             return False
         with self._lock:
@@ -72,7 +77,7 @@ class Journal:
             return False
         self.number += 1
         try:
-            self._file.append(self.number, payload)
+            self.last_write = self._file.append(self.number, payload)
         except OSError as error:
             log.warning("%s; messages are committed without the journal, until the next start", error)
             self._file.close()

@@ -50,6 +50,13 @@ QUICK_SECONDS = 0.0005
 """A write that takes less is quick."""
 
 
+class JournalWrite(NamedTuple):
+    """How many bytes one record took, and how many seconds to be on disk."""
+
+    size: int
+    seconds: float
+
+
 class JournalRecord(NamedTuple):
     """A record that was read back."""
 
@@ -90,7 +97,7 @@ class JournalFile:
         """Is there room for one more record?"""
         return self._at + _PAYLOAD_AT + payload_bytes <= self.size
 
-    def append(self, number: int, payload: bytes) -> None:
+    def append(self, number: int, payload: bytes) -> JournalWrite:
         """Write a record, and return when it is on disk. Raises OSError: then it may be there or not."""
         head = _HEADER.pack(MAGIC, self._store, self._boot, number, len(payload), zlib.crc32(payload))
         parts = head + _CHECKSUM.pack(zlib.crc32(head)), payload
@@ -98,8 +105,11 @@ class JournalFile:
         written = os.pwritev(self._descriptor, parts, self._at)
         if written < _PAYLOAD_AT + len(payload):
             _write_all(self._descriptor, b"".join(parts)[written:], self._at + written)
-        self._at += _pages(_PAYLOAD_AT + len(payload))
-        self.quick_writes = self.quick_writes + 1 if perf_counter() - began < QUICK_SECONDS else 0
+        size = _PAYLOAD_AT + len(payload)
+        self._at += _pages(size)
+        seconds = perf_counter() - began
+        self.quick_writes = self.quick_writes + 1 if seconds < QUICK_SECONDS else 0
+        return JournalWrite(size, seconds)
 
     def rewind(self) -> None:
         """Begin anew: LMDB has every record."""

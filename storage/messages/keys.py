@@ -14,6 +14,7 @@ Everything lives in LMDB's one unnamed database. The kinds, with their values:
     C queue lane first           a stream's segment that is closed: nothing is added to it any more
     X queue lane position        the raw bytes of what failed its checksum
     E                            the last event of the event log that was recorded before the last commit
+    J                            the last record of the journal that is in LMDB
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ DELETION = b"D"
 CLOSED_SEGMENT = b"C"
 SET_ASIDE = b"X"
 LAST_EVENT = b"E"
+APPLIED = b"J"
 
 POSITION_END = (1 << 64) - 1
 """No message has a position this high."""

@@ -17,24 +17,36 @@ from storage.storage_errors import StoreCorrupt
 if TYPE_CHECKING:
     import lmdb
 
+    from storage.journal.unapplied_writes import LaneView
+
 _NO_SWEEP = Sweep(0, 0, 0, b"")
 
 
 class LaneReader:
-    """One lane as one read transaction sees it. What cannot be read is skipped and noted in `corrupt`."""
+    """One lane as one read transaction sees it. What cannot be read is skipped and noted in `corrupt`.
 
-    __slots__ = ("_bodies", "_lane", "_queue_id", "_sweep", "_txn", "corrupt")
+    `unapplied` is what LMDB has not been given yet, between the positions that are asked for.
+    """
 
-    def __init__(self, txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> None:
+    __slots__ = ("_bodies", "_lane", "_queue_id", "_sweep", "_txn", "_unapplied", "corrupt")
+
+    def __init__(
+        self, txn: lmdb.Transaction[memoryview], queue_id: int, lane: int, unapplied: LaneView | None = None
+    ) -> None:
         self._txn = txn
         self._queue_id = queue_id
         self._lane = lane
+        self._unapplied = unapplied
         self._sweep = read_sweep(txn, queue_id, lane)
         self._bodies: dict[int, bytes | None] = {}
         self.corrupt: list[CorruptRecord] = []
 
     def between(self, after: int, before: int) -> Iterator[StoredMessage]:
         """Live messages between two positions, both exclusive, ascending."""
+        stored = self._stored_between(after, before)
+        return stored if self._unapplied is None else self._unapplied.over(stored)
+
+    def _stored_between(self, after: int, before: int) -> Iterator[StoredMessage]:
         prefix = lane_key(SEGMENT, self._queue_id, self._lane)
         start = seek_segment(self._txn.cursor(), self._queue_id, self._lane, after + 1)
         for key, value in records(self._txn, prefix, start or prefix):
@@ -47,6 +59,10 @@ class LaneReader:
 
     def at(self, positions: Sequence[int]) -> Iterator[StoredMessage]:
         """Live messages at these positions, which ascend."""
+        stored = self._stored_at(positions)
+        return stored if self._unapplied is None else self._unapplied.at(positions).over(stored)
+
+    def _stored_at(self, positions: Sequence[int]) -> Iterator[StoredMessage]:
         cursor, at = self._txn.cursor(), 0
         while at < len(positions):
             key = seek_segment(cursor, self._queue_id, self._lane, positions[at])
@@ -67,6 +83,13 @@ class LaneReader:
 
         Only indexes are read, no payload.
         """
+        stored = self._stored_waiting(after, before, max_messages)
+        if self._unapplied is None:
+            return stored
+        end = stored[-1].position + 1 if len(stored) >= max_messages else before
+        return self._unapplied.before(end).over_waiting(stored)
+
+    def _stored_waiting(self, after: int, before: int, max_messages: int) -> list[WaitingMessage]:
         prefix = lane_key(SEGMENT, self._queue_id, self._lane)
         start = seek_segment(self._txn.cursor(), self._queue_id, self._lane, after + 1)
         found: list[WaitingMessage] = []

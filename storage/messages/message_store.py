@@ -1,8 +1,8 @@
-"""The message store: every queue's messages on disk, in one LMDB environment.
+"""The message store: every queue's messages on disk, in one LMDB environment with a journal in front.
 
-A queue is a number here, and has lanes (one per priority); a message is bytes at a position of a lane. One thread
-writes: it commits sealed batches, each in one transaction with one sync, and clears away what is dead in between.
-Any thread may read: readers see the last commit. docs/storage-format.md has the layout.
+A queue is a number here, and has lanes (one per priority); a message is bytes at a position of a lane. One thread at a
+time writes: it commits sealed batches, each with one write into the journal, has LMDB follow, and clears away what is
+dead in between. Any thread may read: readers see the last commit. docs/storage-format.md has the layout.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ from __future__ import annotations
 import os
 import time
 import uuid as uuids
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from operator import itemgetter
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeVar, final
 
 import lmdb
 
@@ -24,36 +23,26 @@ from storage.batch import (
     TRANSIENT_QUEUE,
     LaneState,
     SealedBatch,
-    SealedLane,
     StoredMessage,
     WaitingMessage,
 )
+from storage.batch_removals import removals
 from storage.commit_failures import FailureClassifier, retry_once
-from storage.messages import lmdb_environment, reclaim, stream_index
-from storage.messages.batch_writer import Changes, CorruptRecord
+from storage.journal.journal import Journal
+from storage.journal.journal_file import release_reserve
+from storage.messages import journal_replay, lmdb_environment, reclaim, stream_index
+from storage.messages.journal_replay import left_in_journal
 from storage.messages.key_lookup import records
-from storage.messages.keys import (
-    DELETION,
-    IDENTITY,
-    LANE,
-    LAST_EVENT,
-    SEGMENT,
-    lane_key,
-    lane_of,
-    number_key,
-    number_of,
-)
+from storage.messages.keys import APPLIED, DELETION, IDENTITY, LANE, LAST_EVENT, SEGMENT, lane_of, number_key, number_of
 from storage.messages.lane_reader import LaneReader
-from storage.messages.records import Identity, LastEvent, decode_counters, encode_counters
-from storage.messages.segments import TRANSIENT
+from storage.messages.lmdb_writer import LmdbWriter
+from storage.messages.records import Identity, LastEvent, decode_counters
 from storage.messages.start_repair import repair
-from storage.messages.store_io import StoreIo
 from storage.space import ballast
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
 
-RECLAIM_WITH_COMMIT = 16
-"""How many dead records a commit clears away on its way, so that a busy store gets rid of them too."""
+Result = TypeVar("Result")
 
 
 class StoreStatistics(NamedTuple):
@@ -74,7 +63,7 @@ class MessageStore:
     `corrupt` has what could not be read, to be taken from its left end: reading threads and the writing one add to it
     meanwhile. The store takes those records out of their lanes with its next commit and keeps their bytes; the queue
     has to subtract them from its counters.
-    `space` is its room on the disk, `io` counts what is written and read.
+    `space` is its room on the disk, `journal` what is in front of LMDB, `io` counts what is written and read.
     """
 
     def __init__(
@@ -82,6 +71,7 @@ class MessageStore:
         directory: Path,
         environment: lmdb.Environment,
         identity: Identity,
+        journal: Journal,
         classifier: FailureClassifier,
         space: StoreSpace,
         lock: int,
@@ -89,21 +79,16 @@ class MessageStore:
         self.directory = directory
         self.uuid = identity.uuid
         self.boot = identity.boot
-        self.corrupt: deque[CorruptRecord] = deque()
-        self.streams = stream_index.Streams(environment)
+        self.streams = stream_index.Streams(environment, journal)
         self._environment = environment
+        self.journal = journal
         self._classifier = classifier
         self.space = space
-        self.io = StoreIo()
         self._lock = lock
-        self._set_aside: dict[tuple[int, int, int], CorruptRecord] = {}
-        self._set_aside_done = 0
-        self._highest: dict[int, dict[int, int]] = {}
-        self._marked: set[tuple[int, int]] = set()
-        self._commits = 0
-        self._last_commit_seconds = 0.0
+        self._lmdb = LmdbWriter(environment, classifier, space, identity.boot, identity.boot << COUNTER_BITS)
+        self.corrupt = self._lmdb.corrupt
+        self.io = self._lmdb.io
         with environment.begin(buffers=True) as txn:
-            self._reclaiming = reclaim.pending(txn)
             self.last_event = _last_event(txn)
             """The last event that was recorded before a commit of an earlier boot; None where none were."""
 
@@ -111,17 +96,24 @@ class MessageStore:
 
     @classmethod
     def open(
-        cls, directory: Path, *, store_uuid: bytes | None = None, compact: bool = True, create: bool = True
+        cls,
+        directory: Path,
+        *,
+        store_uuid: bytes | None = None,
+        compact: bool = True,
+        create: bool = True,
+        journal_bytes: int = 0,
     ) -> MessageStore:
         """Open the store in a directory, or make it there; count the boot, and sync that before returning.
 
         `store_uuid` (16 bytes) must be the store's owner. Messages that end with their boot are dead from here
-        on. Raises StoreLocked, StoreIncompatible and StoreCorrupt, each before anything was changed; StoreFull; and
-        StoreError when the system refuses.
+        on. With `journal_bytes` of 0 no journal is written; what is in one is taken over. Raises StoreLocked,
+        StoreIncompatible and StoreCorrupt, each before anything was changed; StoreFull; and StoreError when the system
+        refuses.
         """
         lock = lmdb_environment.lock(directory)
         try:
-            return _open(directory, lock, store_uuid, compact=compact, create=create)
+            return _open(directory, lock, store_uuid, journal_bytes, compact=compact, create=create)
         except (OSError, lmdb.Error) as error:
             os.close(lock)
             raise StoreError(
@@ -134,7 +126,8 @@ class MessageStore:
     def close(self) -> None:
         """Let go of the store. Nothing is left to write: what was committed is on disk."""
         self._environment.close()
-        self.io.close()
+        self.journal.close()
+        self._lmdb.close()
         self._classifier.close()
         self.space.close()
         os.close(self._lock)
@@ -177,14 +170,8 @@ class MessageStore:
                 queue_id for queue_id in queue_ids if next(records(txn, number_key(LANE, queue_id)), None) is not None
             ]
 
-        def delete() -> None:
-            with self._writing() as changes:
-                for queue_id in held:
-                    reclaim.delete_queue(changes, queue_id)
-
         if held:
-            retry_once(delete)
-            self._reclaiming = True
+            self._lmdb.delete_queues(held)
 
     # Writing: one thread at a time
 
@@ -194,34 +181,40 @@ class MessageStore:
         Raises StoreFull when nothing was written and the same batch may be tried again: the file is as large as before.
         Raises StoreFailed when the outcome is unknown.
         """
-        started = time.perf_counter()
-        marked, self._reclaiming = retry_once(lambda: self._write(batch))
-        self._marked.update(marked)
-        self._remember(batch)
-        self._commits += 1
-        self._last_commit_seconds = time.perf_counter() - started
-        self.io.committed(sum(len(lane.puts) for lane in batch.lanes), self._last_commit_seconds)
+        if not self.commit_to_journal(batch):
+            with self.io.commit(batch):
+                self.catch_up(batch)
+
+    def commit_to_journal(self, batch: SealedBatch) -> bool:
+        """Commit a batch by the journal alone: on disk, and LMDB gets it with `catch_up`. False if it has to be now."""
+        with self.io.commit(batch) as measured:
+            measured.counts = self.journal.take(batch)
+            if measured.counts:
+                self.io.journaled(self.journal.last_write)
+        return measured.counts
+
+    def catch_up(self, batch: SealedBatch | None = None) -> None:
+        """Have LMDB take over what the journal has, and one more batch, in one commit. Raises as `commit` does."""
+        if batch is not None or self.journal.ahead:
+            self._lmdb.write(self.journal.unapplied(batch), self.journal.number)
+            self.journal.applied()
+
+    def take_away(self) -> None:
+        """Have LMDB take away what the journal says is gone, and nothing else: that makes room. Raises as `commit`.
+
+        The journal keeps all of it. A start would have LMDB take it away again, which changes nothing.
+        """
+        taken = removals(self.journal.unapplied())
+        if not taken.empty:
+            self._lmdb.write(taken, 0)
 
     def reclaim(self, budget_records: int = 256) -> bool:
         """Clear away some of what is dead, in a commit of its own. True while more remains; raises as `commit` does."""
-        if not self._reclaiming and not self._set_aside:
-            return False
-
-        def step() -> bool:
-            with self._writing() as changes:
-                return reclaim.step(changes, budget_records)
-
-        self._reclaiming = retry_once(step)
-        return self._reclaiming
+        return self._lmdb.reclaim(budget_records)
 
     def make_freed_pages_free(self) -> None:
         """Write next to nothing: what the commit before has freed is free for others only after one more."""
-
-        def write() -> None:
-            with self._writing() as changes:
-                changes.txn.put(IDENTITY, Identity(self.uuid, self.boot).encode())
-
-        retry_once(write)
+        self._lmdb.write_identity(Identity(self.uuid, self.boot))
 
     def take_over(self, directory: Path) -> None:
         """Hold what a copy of a store holds in place of everything here, in a boot later than all of both; synced.
@@ -229,7 +222,8 @@ class MessageStore:
         All or nothing. Nothing else may be written or read meanwhile. Raises as `commit` does, and StoreIncompatible
         or StoreCorrupt for what is no store.
         """
-        boot = max(self.boot, lmdb_environment.check_identity(directory, None).boot) + 1
+        copy = lmdb_environment.check_identity(directory, None)
+        boot = max(self.boot, copy.boot) + 1
         everything = self._environment.open_db()
         try:
             with (
@@ -237,18 +231,22 @@ class MessageStore:
                 copied.begin(buffers=True) as found,
                 self._environment.begin(write=True, buffers=True) as txn,
             ):
+                if left_in_journal(directory, copied, copy).writes.batches:
+                    raise StoreIncompatible(
+                        f"{directory} is of a broker that was killed: start and stop one there first"
+                    )
                 txn.drop(everything, delete=False)
                 txn.cursor().putmulti(found.cursor(), append=True)
-                txn.delete(LAST_EVENT)
+                for of_its_boot in (LAST_EVENT, APPLIED):
+                    txn.delete(of_its_boot)
                 txn.put(IDENTITY, Identity(self.uuid, boot).encode())
-                repair(txn, boot)
+                repair(txn, boot, recount=False)
                 reclaim.begin_boot(txn, boot)
-                self._reclaiming = reclaim.pending(txn)
         except lmdb.Error as error:
             raise self._classifier.classify(error) from error
         self.boot, self.last_event = boot, None
-        for remembered in (self._highest, self._marked, self._set_aside, self.corrupt):
-            remembered.clear()
+        self.journal.begin_boot(boot)
+        self._lmdb.begin_boot(boot)
 
     # Reading: any thread
 
@@ -264,7 +262,7 @@ class MessageStore:
             # Ids of transient queues are given anew in each boot; what an earlier boot left is not ours.
             after = max(after, (self.boot << COUNTER_BITS) - 1)
         size, started = 0, time.perf_counter()
-        with self._reading(queue_id, lane) as reader:
+        with self._reading(queue_id, lane, after, before) as reader:
             for message in reader.between(after, before) if max_messages > 0 else ():
                 found.append(message)
                 size += len(message.body) + len(message.header)
@@ -275,8 +273,10 @@ class MessageStore:
 
     def fetch(self, queue_id: int, lane: int, positions: Sequence[int]) -> list[StoredMessage]:
         """The live messages at these positions, which ascend. Those not here are missing from the answer."""
+        if not positions:
+            return []
         started = time.perf_counter()
-        with self._reading(queue_id, lane) as reader:
+        with self._reading(queue_id, lane, positions[0] - 1, positions[-1] + 1) as reader:
             found = list(reader.at(positions))
         size = sum(len(message.body) + len(message.header) for message in found)
         self.io.read(time.perf_counter() - started, len(found), size)
@@ -287,7 +287,7 @@ class MessageStore:
 
         At least one, if there is any; about `max_messages`, since segments are read whole.
         """
-        with self._reading(queue_id, lane) as reader:
+        with self._reading(queue_id, lane, after, before) as reader:
             return reader.waiting(after, before, max_messages)
 
     def statistics(self) -> StoreStatistics:
@@ -296,9 +296,9 @@ class MessageStore:
             self._environment.stat()["entries"],
             (self.directory / "data.mdb").stat().st_size,
             lmdb_environment.live_bytes(self._environment),
-            self._commits,
-            self._last_commit_seconds,
-            self._set_aside_done,
+            self.io.commits,
+            self.io.last_commit_seconds,
+            self._lmdb.set_aside_done,
         )
 
     def copy_to(self, directory: Path) -> None:
@@ -308,85 +308,22 @@ class MessageStore:
     # Inside
 
     @contextmanager
-    def _reading(self, queue_id: int, lane: int) -> Iterator[LaneReader]:
+    def _reading(self, queue_id: int, lane: int, after: int, before: int) -> Iterator[LaneReader]:
         """A lane as it was last committed. LMDB keeps pages that a reader can see, so none may stay open."""
+        view = self.journal.view(queue_id, lane, after, before)
         with self._environment.begin(buffers=True) as txn:
-            reader = LaneReader(txn, queue_id, lane)
+            reader = LaneReader(txn, queue_id, lane, view)
             yield reader
         for record in reader.corrupt:
             place = (record.queue_id, record.lane, record.position)
-            if place not in self._set_aside:
-                self._set_aside[place] = record
+            if place not in self._lmdb.set_aside:
+                self._lmdb.set_aside[place] = record
                 self.corrupt.append(record)
 
-    @contextmanager
-    def _writing(self) -> Iterator[Changes]:
-        """One write transaction, committed and synced at the end. What could not be read is set aside first."""
-        taken = tuple(self._set_aside.values())
-        try:
-            with self.io.writing() as transaction, self._environment.begin(write=True, buffers=True) as txn:
-                changes = Changes(txn, self.boot)
-                for record in taken:
-                    changes.set_aside(record)
-                yield changes
-                changes.finish()
-                transaction.fill()
-        except lmdb.Error as error:
-            failure = self._classifier.classify(error)
-            if isinstance(failure, StoreFull):
-                self.space.cut_back()
-            raise failure from error
-        self._set_aside_done += len(taken)
-        for record in taken:
-            del self._set_aside[(record.queue_id, record.lane, record.position)]
-        self._set_aside_done += len(changes.corrupt)
-        self.corrupt.extend(changes.corrupt)
 
-    def _write(self, batch: SealedBatch) -> tuple[list[tuple[int, int]], bool]:
-        """Commit a batch: the lanes that were marked as holding transient messages, and whether more is to reclaim."""
-        with self._writing() as changes:
-            marked = [(lane.queue_id, lane.lane) for lane in batch.lanes if self._write_lane(changes, lane)]
-            for place in marked:
-                reclaim.mark_transient(changes, *place)
-            for segment in batch.closed_segments:
-                stream_index.close_segment(changes, segment)
-            for purge in batch.purges:
-                reclaim.purge(changes, purge)
-            for queue_id in batch.deleted_queues:
-                reclaim.delete_queue(changes, queue_id)
-            if batch.last_event:
-                changes.txn.put(LAST_EVENT, LastEvent(self.boot, batch.last_event).encode())
-            reclaiming = self._reclaiming or bool(batch.purges or batch.deleted_queues)
-            if reclaiming:
-                reclaiming = reclaim.step(changes, RECLAIM_WITH_COMMIT)
-        return marked, reclaiming
-
-    def _write_lane(self, changes: Changes, lane: SealedLane) -> bool:
-        """Write one lane's share of a batch. True when the lane must be marked as holding transient messages."""
-        place, kinds = (lane.queue_id, lane.lane), 0
-        if lane.puts:
-            highest = self._highest.get(lane.queue_id, {}).get(lane.lane, self.boot << COUNTER_BITS)
-            # In order they should be already; out of order they could not be found again.
-            kinds = changes.put(*place, sorted(lane.puts, key=itemgetter(0)), highest)
-        if finished := lane.finished:
-            changes.settle(*place, finished)
-        if lane.deliveries:
-            changes.count_deliveries(*place, lane.deliveries)
-        changes.txn.put(lane_key(LANE, *place), encode_counters(lane.counters))
-        return bool(kinds & TRANSIENT) and lane.queue_id < TRANSIENT_QUEUE and place not in self._marked
-
-    def _remember(self, batch: SealedBatch) -> None:
-        """The highest position of each lane, now that the batch is on disk."""
-        for lane in batch.lanes:
-            if lane.puts:
-                highest = self._highest.setdefault(lane.queue_id, {})
-                highest[lane.lane] = max(max(lane.puts, key=itemgetter(0))[0], highest.get(lane.lane, 0))
-        for queue_id in batch.deleted_queues:
-            for lane_number in self._highest.pop(queue_id, ()):
-                self._marked.discard((queue_id, lane_number))
-
-
-def _open(directory: Path, lock: int, uuid: bytes | None, *, compact: bool, create: bool) -> MessageStore:
+def _open(
+    directory: Path, lock: int, uuid: bytes | None, journal_bytes: int, *, compact: bool, create: bool
+) -> MessageStore:
     """Open the store that a lock is held of."""
     if not lmdb_environment.exists(directory):
         if not create:
@@ -399,32 +336,35 @@ def _open(directory: Path, lock: int, uuid: bytes | None, *, compact: bool, crea
     with ExitStack() as undo:
         environment = undo.enter_context(lmdb_environment.open_environment(directory))
         classifier = undo.enter_context(closing(FailureClassifier(directory)))
-        space = undo.enter_context(closing(StoreSpace(directory, environment)))
+        with_ballast = partial(_with_ballast, directory, journal_bytes)
+        damaged = with_ballast(partial(journal_replay.replay, directory, environment, classifier, identity))
         identity = identity._replace(boot=identity.boot + 1)
-        _begin_boot(environment, classifier, identity, directory)
-        store = MessageStore(directory, environment, identity, classifier, space, lock)
+        with_ballast(partial(_count_boot, environment, classifier, identity, recount=damaged))
+        journal = undo.enter_context(closing(Journal.open(directory, identity.uuid, identity.boot, journal_bytes)))
+        space = undo.enter_context(closing(StoreSpace(directory, environment, journal)))
+        store = MessageStore(directory, environment, identity, journal, classifier, space, lock)
         space.restore_ballast()
         undo.pop_all()
         return store
 
 
-def _begin_boot(
-    environment: lmdb.Environment, classifier: FailureClassifier, identity: Identity, directory: Path
+def _with_ballast(directory: Path, journal_bytes: int, write: Callable[[], Result]) -> Result:
+    """Write, on a full disk with what journal and ballast give: consumers can make room only in a running broker."""
+    for release in (partial(release_reserve, directory, journal_bytes), partial(ballast.release, directory)):
+        try:
+            return retry_once(write)
+        except StoreFull:
+            release()
+    return retry_once(write)
+
+
+def _count_boot(
+    environment: lmdb.Environment, classifier: FailureClassifier, identity: Identity, *, recount: bool
 ) -> None:
-    """Count the boot. On a full disk with what the ballast gives: consumers can make room only in a running broker."""
-    try:
-        retry_once(lambda: _count_boot(environment, classifier, identity))
-    except StoreFull:
-        if not ballast.release(directory):
-            raise
-        retry_once(lambda: _count_boot(environment, classifier, identity))
-
-
-def _count_boot(environment: lmdb.Environment, classifier: FailureClassifier, identity: Identity) -> None:
     try:
         with environment.begin(write=True, buffers=True) as txn:
             txn.put(IDENTITY, identity.encode())
-            repair(txn, identity.boot)
+            repair(txn, identity.boot, recount=recount)
             reclaim.begin_boot(txn, identity.boot)
     except lmdb.Error as error:
         raise classifier.classify(error) from error

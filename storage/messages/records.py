@@ -26,7 +26,7 @@ _SETTLED = struct.Struct(">IQ")
 _DELIVERIES = struct.Struct(">HI")
 _SWEEP = struct.Struct(">QQQ")
 _CLOSED = struct.Struct(">QQQ")
-_LAST_EVENT = struct.Struct(">QQ")
+_NUMBER_IN_BOOT = struct.Struct(">QQ")
 
 MAGIC = b"leveret\x00"
 
@@ -227,9 +227,26 @@ class LastEvent(NamedTuple):
 
     def encode(self) -> bytes:
         """The record's bytes."""
-        return frame(_LAST_EVENT.pack(*self))
+        return frame(_NUMBER_IN_BOOT.pack(*self))
 
     @classmethod
     def decode(cls, data: bytes | memoryview) -> LastEvent:
         """Raises StoreCorrupt."""
-        return cls(*_unpack(_LAST_EVENT, unframe(data, "the last event"), "the last event"))
+        return cls(*_unpack(_NUMBER_IN_BOOT, unframe(data, "the last event"), "the last event"))
+
+
+class Applied(NamedTuple):
+    """The number of the last record of the journal that LMDB has, and the boot that wrote it."""
+
+    boot: int
+    number: int
+
+    def encode(self) -> bytes:
+        """The record's bytes."""
+        return frame(_NUMBER_IN_BOOT.pack(*self))
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> Applied:
+        """Raises StoreCorrupt."""
+        what = "the mark of what the journal has given to LMDB"
+        return cls(*_unpack(_NUMBER_IN_BOOT, unframe(data, what), what))

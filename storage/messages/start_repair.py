@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     import lmdb
 
 
-def repair(txn: lmdb.Transaction[memoryview], boot: int) -> None:
-    """Remove damaged bitmaps and sweeps, and count their lanes again, as well as those with damaged counters."""
+def repair(txn: lmdb.Transaction[memoryview], boot: int, *, recount: bool) -> None:
+    """Remove damaged bitmaps and sweeps; count their lanes again, those with damaged counters, or all (`recount`)."""
     damaged = [key for kind in (SETTLED, SWEEP) for key, value in records(txn, kind) if not _sound(value)]
     for key in damaged:
         txn.delete(key)
     lanes = {lane_of(key) for key in damaged}
-    wrong = [key for key, value in records(txn, LANE) if not _sound(value) or lane_of(key) in lanes]
+    wrong = [key for key, value in records(txn, LANE) if recount or not _sound(value) or lane_of(key) in lanes]
     for key in wrong:
         txn.put(key, encode_counters(_counted(txn, key, boot)))
 

@@ -11,6 +11,9 @@ from operator import attrgetter
 from time import perf_counter
 from typing import NamedTuple
 
+from storage.batch import SealedBatch
+from storage.journal.journal_file import JournalWrite
+
 RECENT_MAX = 10_000
 """How many commits are remembered until they are asked for."""
 
@@ -41,9 +44,10 @@ class IoSums(NamedTuple):
 class StoreIo:
     """Sums since the store was opened.
 
-    A sync is LMDB's commit of one transaction: it writes the pages, syncs them, and writes a page synchronously that
-    makes them count. Bytes and writes are what the kernel counts for the thread meanwhile; without /proc they stay 0.
-    Reads go by mapped memory, so theirs are those of the store's records, wherever the kernel had them.
+    A sync is a write into the journal, or LMDB's commit of one transaction: it writes the pages, syncs them, and
+    writes a page synchronously that makes them count. Bytes and writes are what the kernel counts for the thread
+    meanwhile; without /proc they stay 0. Reads go by mapped memory, so theirs are those of the store's records,
+    wherever the kernel had them.
     `recent` has the last batches' commits, to be taken from its left end, by another thread, too.
     """
 
@@ -55,6 +59,8 @@ class StoreIo:
         self.sync_seconds = 0.0
         self.reads = self.read_messages = self.read_bytes = 0
         self.read_seconds = 0.0
+        self.commits = 0
+        self.last_commit_seconds = 0.0
         self.recent: deque[CommitFigures] = deque(maxlen=RECENT_MAX)
         self._written = _ThreadWrites()
         self._last_sync = 0.0
@@ -76,9 +82,25 @@ class StoreIo:
             self.written_bytes += self._last_size
             self.writes += after[1] - before[1]
 
-    def committed(self, messages: int, seconds: float) -> None:
-        """The last transaction was a batch's, which put so many messages and took so long altogether."""
-        self.recent.append(CommitFigures(messages, seconds, self._last_sync, self._last_size))
+    @contextmanager
+    def commit(self, batch: SealedBatch) -> Iterator[_Commit]:
+        """Measure a batch's commit; one that fails, or is said not to count, counts nowhere."""
+        commit, began = _Commit(), perf_counter()
+        yield commit
+        if commit.counts:
+            self.commits += 1
+            self.last_commit_seconds = perf_counter() - began
+            messages = sum(len(lane.puts) for lane in batch.lanes)
+            self.recent.append(CommitFigures(messages, self.last_commit_seconds, self._last_sync, self._last_size))
+
+    def journaled(self, write: JournalWrite) -> None:
+        """A record was written into the journal, or nothing, where no record was needed."""
+        self._last_sync, self._last_size = write.seconds, write.size
+        if write.size:
+            self.writes += 1
+            self.written_bytes += write.size
+            self.syncs += 1
+            self.sync_seconds += write.seconds
 
     def read(self, seconds: float, messages: int, size: int) -> None:
         """Messages were read back, their bodies and headers of so many bytes."""
@@ -97,6 +119,15 @@ class StoreIo:
 
 
 _sums = attrgetter(*IoSums._fields)
+
+
+class _Commit:
+    """Whether what was measured was a commit."""
+
+    __slots__ = ("counts",)
+
+    def __init__(self) -> None:
+        self.counts = True
 
 
 class _Transaction:

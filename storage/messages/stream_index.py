@@ -19,6 +19,7 @@ from storage.storage_errors import StoreCorrupt
 if TYPE_CHECKING:
     import lmdb
 
+    from storage.journal.journal import Journal
     from storage.messages.batch_writer import Changes
 
 
@@ -38,11 +39,12 @@ def forget_segments(changes: Changes, queue_id: int, lane: int, floor: int) -> N
 class Streams:
     """The streams of a message store, for reading. From any thread."""
 
-    def __init__(self, environment: lmdb.Environment) -> None:
+    def __init__(self, environment: lmdb.Environment, journal: Journal) -> None:
         self._environment = environment
+        self._journal = journal
 
     def history(self, queue_id: int, lane: int) -> History:
-        """A stream's closed segments that can be read, and its last message."""
+        """A stream's closed segments that can be read, and its last message, as they were at the start."""
         with self._environment.begin(buffers=True) as txn:
             return History(_closed(txn, queue_id, lane), _last(txn, queue_id, lane))
 
@@ -51,8 +53,14 @@ class Streams:
 
         Where records are damaged the answer may be too low, never too high.
         """
+        view = self._journal.view(queue_id, lane, first - 1, end)
+        unapplied = view.puts if view else {}
+        limit = next(iter(unapplied), end)
         with self._environment.begin(buffers=True) as txn:
-            return _find(txn, queue_id, lane, time, first, end)
+            found = _find(txn, queue_id, lane, time, first, limit)
+        if found < limit:
+            return found
+        return next((position for position, (_record, published) in unapplied.items() if published >= time), end)
 
 
 def _closed(txn: lmdb.Transaction[memoryview], queue_id: int, lane: int) -> tuple[ClosedSegment, ...]:

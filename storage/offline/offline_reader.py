@@ -21,8 +21,10 @@ import lmdb
 from storage.batch import BLIND, DELAYED, TRANSIENT_QUEUE, StoredMessage
 from storage.definitions.definition_changes import Definitions
 from storage.definitions.definition_store import DefinitionStore
+from storage.journal.unapplied_writes import NOTHING, LaneView
 from storage.messages import lmdb_environment
 from storage.messages.batch_writer import CorruptRecord
+from storage.messages.journal_replay import left_in_journal
 from storage.messages.key_lookup import lanes_with_segments, records
 from storage.messages.keys import (
     DELETION,
@@ -45,6 +47,9 @@ if TYPE_CHECKING:
 
 JOURNALS = ("", "-wal")
 """Endings of the files that SQLite keeps definitions in."""
+
+ALL = 1 << 62
+"""More messages than there are."""
 
 BLIND_SIZE_BYTES = 4
 """Of the size behind the keys of a BCC header."""
@@ -97,9 +102,10 @@ class StoppedStore:
                 undo.callback(os.close, held)
             self.identity = lmdb_environment.check_identity(directory, None)
             self._environment = undo.enter_context(lmdb_environment.open_environment(directory, readonly=True))
+            self._journal = left_in_journal(directory, self._environment, self.identity).writes
             self._txn = undo.enter_context(self._environment.begin(buffers=True))
             self._open = undo.pop_all()
-        self.deleted = {number_of(key) for key, _value in records(self._txn, DELETION)}
+        self.deleted = {number_of(key) for key, _value in records(self._txn, DELETION)} | set(self._journal.deleted)
         """Queues whose records are still there, and dead."""
 
     def __enter__(self) -> Self:
@@ -117,7 +123,7 @@ class StoppedStore:
 
     def places(self) -> list[tuple[int, int]]:
         """Queue and lane of everything that holds messages, but what is left of deleted queues; ascending."""
-        found = lanes_with_segments(self._txn)
+        found = sorted({*lanes_with_segments(self._txn), *self._journal.places()})
         return [place for place in found if place[0] not in self.deleted or place[0] >= TRANSIENT_QUEUE]
 
     def lanes(self) -> Iterator[LaneContents]:
@@ -126,8 +132,9 @@ class StoppedStore:
             yield self._contents(*place)
 
     def ranges(self, queue_id: int, lane: int, segments: int) -> list[Range]:
-        """A lane cut at every so many segments."""
+        """A lane cut at every so many segments. What is only in the journal is in the last part."""
         firsts = list(islice(self._firsts(queue_id, lane), None, None, segments))
+        firsts[:1] = [min((*firsts[:1], *islice(self._unapplied(queue_id, lane).puts, 1)), default=0)]
         return [Range(queue_id, lane, *cut) for cut in zip(firsts, [*firsts[1:], POSITION_END], strict=True)]
 
     def messages(self, part: Range) -> Iterator[Found]:
@@ -136,12 +143,12 @@ class StoppedStore:
         # Without counters all messages count as delivered, as after a start that had to count them again.
         delivered_up_to = POSITION_END if counters is None else counters.delivered_up_to
         firsts = [first for first in self._firsts(part.queue_id, part.lane) if part.first <= first < part.end]
-        reader = LaneReader(self._txn, part.queue_id, part.lane)
-        for first, end in pairwise([*firsts, part.end]):
+        reader = LaneReader(self._txn, part.queue_id, part.lane, self._unapplied(part.queue_id, part.lane))
+        for first, end in pairwise(sorted({part.first, *firsts, part.end})):
             due: dict[int, int] = {}
             for message in reader.between(first - 1, end):
                 if message.flags & DELAYED and not due:
-                    due = {each.position: each.due_at for each in reader.waiting(first - 1, end, 1)}
+                    due = {each.position: each.due_at for each in reader.waiting(first - 1, end, ALL)}
                 delivered = message.position <= delivered_up_to or message.delivery_count > 0
                 due_at = due.get(message.position, 0)
                 yield Found(part.queue_id, part.lane, first, message, delivered, due_at, None)
@@ -152,7 +159,12 @@ class StoppedStore:
         for key, _value in records(self._txn, lane_key(SEGMENT, queue_id, lane)):
             yield place_of(key)[2]
 
+    def _unapplied(self, queue_id: int, lane: int) -> LaneView:
+        return self._journal.view(queue_id, lane, -1, POSITION_END) or NOTHING
+
     def _counters(self, queue_id: int, lane: int) -> LaneCounters | None:
+        if (unapplied := self._journal.counters(queue_id, lane)) is not None:
+            return unapplied
         record = self._txn.get(lane_key(LANE, queue_id, lane))
         try:
             return None if record is None else decode_counters(record)
@@ -160,16 +172,16 @@ class StoppedStore:
             return None
 
     def _contents(self, queue_id: int, lane: int) -> LaneContents:
-        sweep = read_sweep(self._txn, queue_id, lane)
-        messages = size_bytes = 0
-        oldest = POSITION_END
+        sweep, unapplied = read_sweep(self._txn, queue_id, lane), self._unapplied(queue_id, lane)
+        messages, size_bytes = len(unapplied.puts), sum(len(record.body) for record, _time in unapplied.puts.values())
+        oldest = next(iter(unapplied.puts), POSITION_END)
         for key, value in records(self._txn, lane_key(SEGMENT, queue_id, lane)):
             try:
                 segment = Segment(value)
             except StoreCorrupt:
                 continue
             for entry in segment.live(segment.settled(self._txn.get(SETTLED + key[1:]))):
-                if not sweep.dead(entry.position, entry.flags):
+                if not sweep.dead(entry.position, entry.flags) and unapplied.keeps(entry.position):
                     oldest = min(oldest, entry.position)
                     messages += 1
                     size_bytes += entry.body_size

@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 from storage.batch import TRANSIENT_QUEUE
 from storage.messages import lmdb_environment
+from storage.messages.journal_replay import left_in_journal
 from storage.messages.key_lookup import lanes_with_segments, records
 from storage.messages.keys import (
+    APPLIED,
     BODY,
     CLOSED_SEGMENT,
     DELETION,
@@ -54,6 +56,7 @@ KINDS = (
     SET_ASIDE,
     CLOSED_SEGMENT,
     LAST_EVENT,
+    APPLIED,
 )
 
 _FRAMED = {
@@ -78,6 +81,8 @@ class Report:
     set_aside: int = 0
     pending_deletions: int = 0
     pending_sweeps: int = 0
+    journaled: int = 0
+    """Batches only in the journal, which the next start takes over. Nothing else here counts them."""
     queue_ids: set[int] = field(default_factory=set)
     """Durable queues that are not deleted."""
     problems: list[str] = field(default_factory=list)
@@ -95,10 +100,14 @@ def verify(directory: Path) -> Report:
     """
     lock = lmdb_environment.lock(directory)
     try:
-        lmdb_environment.check_identity(directory, None)
+        identity = lmdb_environment.check_identity(directory, None)
         with lmdb_environment.open_environment(directory, readonly=True) as environment:
+            left = left_in_journal(directory, environment, identity)
             with environment.begin(buffers=True) as txn:
-                return _survey(txn)
+                report = _survey(txn)
+        report.problems += left.problems
+        report.journaled = left.writes.batches
+        return report
     finally:
         os.close(lock)
 

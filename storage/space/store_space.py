@@ -9,6 +9,7 @@ from typing import final
 
 import lmdb
 
+from storage.journal.journal import Journal
 from storage.messages import lmdb_environment
 from storage.space import ballast
 from storage.space.free_pages import FreePages
@@ -16,13 +17,19 @@ from storage.space.free_pages import FreePages
 
 @final
 class StoreSpace:
-    """The room of one open store. `has_ballast` says whether the ballast's room is there to be released."""
+    """The room of one open store. On a full disk the journal's reserve has LMDB catch up, the ballast is for acks."""
 
-    def __init__(self, directory: Path, environment: lmdb.Environment) -> None:
+    def __init__(self, directory: Path, environment: lmdb.Environment, journal: Journal) -> None:
         self._directory = directory
         self._environment = environment
+        self._journal = journal
         self._free_pages = FreePages(directory, environment)
-        self.has_ballast = False
+        self._has_ballast = False
+
+    @property
+    def has_ballast(self) -> bool:
+        """Are ballast and reserve there to be released?"""
+        return self._has_ballast and self._journal.reserved
 
     def close(self) -> None:
         """Let go of the file."""
@@ -55,9 +62,15 @@ class StoreSpace:
 
     def release_ballast(self) -> bool:
         """Give 16 MiB back to a full disk, for acknowledgements to be committed. False when that was done already."""
-        self.has_ballast = False
+        self._has_ballast = False
         return ballast.release(self._directory)
 
+    def release_reserve(self) -> bool:
+        """Give the journal's reserve back to a full disk, for LMDB to catch up. False when that was done already."""
+        return self._journal.release_reserve()
+
     def restore_ballast(self) -> None:
-        """Take the 16 MiB again, if the disk has room for them."""
-        self.has_ballast = ballast.restore(self._directory)
+        """Take both again, if the disk has room for them."""
+        self._has_ballast = ballast.restore(self._directory)
+        if not self._journal.reserved:
+            self._journal.restore_reserve()

@@ -13,7 +13,7 @@ from tests.planted.mistake import BrokerCrashes, Patch, Simulation, mistake
 DECLARATIONS = (PutBinding, PutExchange, PutQueue)
 
 
-@mistake("I5", Simulation(25))
+@mistake("I5", Simulation(1))
 def declare_ok_before_commit(patch: Patch) -> None:
     """Answer declarations and bindings at once, and write them then."""
     write = DefinitionLog.write
@@ -49,7 +49,7 @@ def definitions_in_normal_mode(patch: Patch) -> None:
     patch(DefinitionStore, "_connect", connect_and_relax)
 
 
-@mistake("ids: that of a deleted queue is never given again", Simulation(8))
+@mistake("ids: that of a deleted queue is never given again", Simulation(2))
 def id_of_a_deleted_queue(patch: Patch) -> None:
     """Count, at a start, from the highest id of the definitions that are there."""
 

@@ -1,15 +1,22 @@
-"""Mistakes in what is synced, in how a store is made, in what is read unchecked, and in what a failed commit leaves."""
+"""Mistakes in what is synced, how a store is made, what is read unchecked, what a failed commit leaves, the journal."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import lmdb
 
+from broker.server.committer import Committer
 from storage.batch import SealedBatch
+from storage.journal import journal, journal_file
+from storage.journal.journal import Journal
+from storage.journal.journal_file import JournalRecord
+from storage.journal.journal_records import encode_batch
 from storage.messages import lane_reader, lmdb_environment
 from storage.messages.keys import IDENTITY
+from storage.messages.lmdb_writer import LmdbWriter
 from storage.messages.message_store import MessageStore
 from storage.messages.records import Identity
 from storage.space import free_pages
@@ -139,3 +146,84 @@ def cut_back_too_far(patch: Patch) -> None:
             os.truncate(path, root.last_page * root.page_bytes)
 
     patch(StoreSpace, "cut_back", cut_back)
+
+
+@mistake("I1", BrokerCrashes("has lost"))
+def journal_not_synced(patch: Patch) -> None:
+    """Write the journal, and sync nothing."""
+    patch(journal_file, "os", _WithoutSync())
+
+
+class _WithoutSync:
+    """In place of the module `os`."""
+
+    O_DSYNC = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+
+@mistake("I1", Simulation(3))
+def journal_begun_anew_too_early(patch: Patch) -> None:
+    """Begin the journal anew before LMDB has what is in it, and so also where LMDB has no room for it."""
+    catch_up = MessageStore.catch_up
+
+    def rewind_and_catch_up(store: MessageStore, batch: SealedBatch | None = None) -> None:
+        if store.journal._file is not None:
+            store.journal._file.rewind()
+        catch_up(store, batch)
+
+    patch(MessageStore, "catch_up", rewind_and_catch_up)
+
+
+@mistake("I1", Simulation(18))
+def committed_past_a_batch_without_room(patch: Patch) -> None:
+    """Commit at once what one channel waits for, also while the batch before it waits for room."""
+
+    def start_commit(committer: Committer, *, lazily: bool = False) -> None:
+        no_room = committer._broker.batches.no_room
+        if (committer.busy and not no_room) or committer._error is not None:
+            return
+        batch = committer._broker.batches.next(lazily=lazily or no_room)
+        if batch is not None:
+            committer._last = batch.number
+            if committer._writer.commit_at_once(batch):
+                committer.stored(batch)
+            else:
+                committer._writer.hand_over(batch)
+
+    patch(Committer, "start_commit", start_commit)
+
+
+@mistake("I2", Simulation(1))
+def journal_of_an_earlier_boot(patch: Patch) -> None:
+    """Take records over whatever boot has written them."""
+    record = journal_file._record
+
+    def record_of_any_boot(data: memoryview, at: int, uuid: bytes, boot: int) -> JournalRecord | None:
+        return next((found for of in range(boot, 0, -1) if (found := record(data, at, uuid, of))), None)
+
+    patch(journal_file, "_record", record_of_any_boot)
+
+
+@mistake("I2", Simulation(2))
+def journal_taken_over_twice(patch: Patch) -> None:
+    """Do not note in LMDB what of the journal it has."""
+    write = LmdbWriter.write
+    patch(LmdbWriter, "write", lambda writer, batch, applied: write(writer, batch, 0))
+
+
+@mistake("I2", Simulation(1))
+def acknowledgements_not_in_the_journal(patch: Patch) -> None:
+    """Write what is put into the journal, and nothing of what is settled."""
+
+    def encode_puts(batch: SealedBatch) -> bytes:
+        return encode_batch(batch._replace(lanes=tuple(lane._replace(settled=()) for lane in batch.lanes)))
+
+    patch(journal, "encode_batch", encode_puts)
+
+
+@mistake("I1", Simulation(1))
+def readers_overlook_the_journal(patch: Patch) -> None:
+    """Read LMDB alone."""
+    patch(Journal, "view", lambda journal, queue_id, lane, after, before: None)

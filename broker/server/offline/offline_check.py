@@ -37,5 +37,6 @@ def check(directory: Path) -> dict[str, Any]:
         "large_bodies": messages.bodies,
         "set_aside": messages.set_aside,
         "pending_deletions": messages.pending_deletions,
+        "journaled_batches": messages.journaled,
         "problems": problems,
     }

@@ -11,6 +11,7 @@ from broker.server.store_writer import CommitStore
 from broker.testing.faults.fault_orders import FaultOrder, Faults
 from broker.testing.faults.fault_table import OF_COMMITS
 from storage.batch import SealedBatch
+from storage.journal.journal import Journal
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreFailed, StoreFull
 
@@ -26,6 +27,23 @@ class FaultyStore:
     def space(self) -> StoreSpace:
         """Its room on the disk."""
         return self._store.space
+
+    @property
+    def journal(self) -> Journal:
+        """What is in front of LMDB."""
+        return self._store.journal
+
+    def commit_to_journal(self, batch: SealedBatch) -> bool:
+        """Leave each batch to `commit`, where faults are."""
+        return False
+
+    def catch_up(self) -> None:
+        """Have LMDB take over what the journal has: see `MessageStore`."""
+        self._store.catch_up()
+
+    def take_away(self) -> None:
+        """Have LMDB take away what the journal says is gone: see `MessageStore`."""
+        self._store.take_away()
 
     def commit(self, batch: SealedBatch) -> None:
         """As `MessageStore.commit`, but for what is ordered."""

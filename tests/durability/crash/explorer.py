@@ -112,13 +112,12 @@ def instants(events: list[Event], *, decisive: bool) -> set[int]:
 
     Those that are decisive are the last before something becomes certain, and the last of all. Between two of them
     nothing becomes certain, so a disk that may be left after any event may also be left after the next decisive one,
-    when more has been promised; only what is promised and taken back between the two can be missed.
+    when more has been promised; only what is promised and taken back between the two can be missed. A write that is
+    synced at once may be there in part at the instant before its end.
     """
+    before = {number for number, (_event, following) in enumerate(pairwise(events)) if makes_certain(following)}
     changes = [number for number, event in enumerate(events) if event.kind not in SOCKETS]
-    if not decisive:
-        return set(changes)
-    before = {number for number, following in pairwise(changes) if makes_certain(events[following])}
-    return before | set(changes[-1:])
+    return before | set(changes[-1:] if decisive else changes)
 
 
 def crashes(recording: Recording, attempts: range, *, decisive: bool) -> Iterator[State]:
@@ -127,11 +126,19 @@ def crashes(recording: Recording, attempts: range, *, decisive: bool) -> Iterato
     disk = Disk(Path(recording.about.root))
     explored = instants(events, decisive=decisive)
     for number, (event, promise, ledger) in enumerate(cases(events)):
-        disk.follow(event)
+        _go_on(disk, event, events[number + 1 : number + 2])
         if promise or number in explored:
             for attempt in attempts if disk.uncertain else attempts[:1]:
                 remains = _remains(disk, seed, Place(number, attempt))
                 yield State(Place(number, attempt), remains, fingerprint(remains), ledger)
+
+
+def _go_on(disk: Disk, event: Event, following: Sequence[Event]) -> None:
+    """Have the disk take in an event, and the beginning of the next one if that is a write that is synced at once."""
+    disk.follow(event)
+    for one in following:
+        if one.kind == "w" and makes_certain(one):
+            disk.begin(one)
 
 
 def _remains(disk: Disk, seed: int, place: Place) -> Remains:
@@ -141,9 +148,9 @@ def _remains(disk: Disk, seed: int, place: Place) -> Remains:
 
 def state_at(recording: Recording, place: Place) -> State:
     """One state of a record. Raises LookupError when there is no such event."""
-    disk = Disk(Path(recording.about.root))
-    for number, (event, _promise, ledger) in enumerate(cases(recording.events())):
-        disk.follow(event)
+    disk, events = Disk(Path(recording.about.root)), recording.events()
+    for number, (event, _promise, ledger) in enumerate(cases(events)):
+        _go_on(disk, event, events[number + 1 : number + 2])
         if number == place.event:
             remains = _remains(disk, recording.about.seed, place)
             return State(place, remains, fingerprint(remains), ledger)

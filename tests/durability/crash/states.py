@@ -91,6 +91,11 @@ class File:
         self.later.append((write, certain))
         self._settle()
 
+    def end_write(self) -> None:
+        """The last write becomes certain, whatever becomes of those before it."""
+        self.later[-1] = self.later[-1][0], True
+        self._settle()
+
     def sync(self) -> None:
         """All of it becomes certain."""
         self.later = [(write, True) for write, _certain in self.later]
@@ -168,11 +173,23 @@ class Disk:
         self._root_path = str(root.resolve())
         self._root = Directory()
         self._open: dict[int, File | Directory] = {}
+        self._begun: File | None = None
 
     # Following the record
 
+    def begin(self, event: Event) -> None:
+        """Take in the next event, a write that is synced at once, as far as it may have come before its end."""
+        node = self._open[event.handle]
+        if isinstance(node, File):
+            node.write((event.number, event.payload), certain=False)
+            self._begun = node
+
     def follow(self, event: Event) -> None:
         """Take in the next event."""
+        if self._begun is not None:
+            self._begun.end_write()
+            self._begun = None
+            return
         if event.kind == "o":
             self._opened(event)
         elif event.kind in "whtaf":

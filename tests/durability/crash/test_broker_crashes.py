@@ -51,8 +51,9 @@ def test_no_crash_loses_what_a_client_was_promised(tmp_path: Path, capsys: pytes
         print(f"\n{findings.states} crash states recovered, judged {findings.judged} times (seed {SEED})", end="")
     assert told(recording, findings) == []
     events = recording.events()
-    promises = sum(case.promise for case in cases(events))
-    assert findings.instants == sum(map(makes_certain, events)) + 1 + promises, "before each sync, and at the end"
+    promises = {number for number, case in enumerate(cases(events)) if case.promise}
+    before = {number - 1 for number, event in enumerate(events) if makes_certain(event)}
+    assert findings.instants == len(before | promises) + 1, "before each sync, and at the end"
     conversations = Conversations()
     said = [said for event in events for said in conversations.follow(event)]
     assert {type(each.what) for each in said if not each.by_client} >= PROMISES

@@ -16,7 +16,8 @@ SHORT = 0
 SLOW = 0
 """In place of an error: a sync that takes longer; see `Disk.slow_down`."""
 
-MESSAGES, DEFINITIONS, LOG, ANYTHING = "messages*", "definitions.sqlite*", "definitions.sqlite-wal", "*"
+MESSAGES, LMDB, JOURNAL = "messages*", "messages/data.mdb", "messages/journal"
+DEFINITIONS, LOG, ANYTHING = "definitions.sqlite*", "definitions.sqlite-wal", "*"
 """Which files, as patterns of paths below the data directory."""
 
 KINDS = ("write", "sync", "rename", "truncate", "open", "unlink")

@@ -32,7 +32,7 @@ STEPS = 6
 PATIENCE_SECONDS = 0.5
 STEPS_MAX = 30
 REFUSALS_MAX = 40
-MESSAGE_FILES = {"data.mdb", "lock.mdb", "ballast"}
+MESSAGE_FILES = {"data.mdb", "lock.mdb", "ballast", "journal"}
 CONFIG = f"""\
 {SMALL_WINDOWS}
 [disk]

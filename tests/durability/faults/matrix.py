@@ -20,7 +20,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from harness.brokers.preload import library
-from tests.durability.faults.injector import ANYTHING, DEFINITIONS, KINDS, LOG, MESSAGES, SHORT, SOURCE, Fault
+from tests.durability.faults.injector import (
+    ANYTHING,
+    DEFINITIONS,
+    JOURNAL,
+    KINDS,
+    LMDB,
+    LOG,
+    MESSAGES,
+    SHORT,
+    SOURCE,
+    Fault,
+)
 from tests.durability.faults.life import Ending, live
 
 PROGRESS = Path("build/disk-faults-next")
@@ -50,7 +61,7 @@ def columns() -> Iterator[Column]:
     """Every kind, error and time; files by store for what the stores do, all of them together for names."""
     for when in WHEN:
         for kind in KINDS:
-            for files in (MESSAGES, DEFINITIONS, LOG) if kind in ("write", "sync") else (ANYTHING,):
+            for files in (MESSAGES, LMDB, JOURNAL, DEFINITIONS, LOG) if kind in ("write", "sync") else (ANYTHING,):
                 for error in (errno.EIO, errno.ENOSPC, *([SHORT] if kind == "write" else [])):
                     for forever in (False, True):
                         if not (forever and error == SHORT):

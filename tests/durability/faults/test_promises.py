@@ -27,7 +27,7 @@ MISTAKE_PATIENCE_SECONDS = 2.0
 
 def ends_at_a_failed_sync(place: Path, library: Path, environment: dict[str, str]) -> None:
     """I6. The broker ends, says why, and everything it has confirmed is there."""
-    ending = live(place / "life", library, Fault("sync", errno.EIO, MESSAGES, 3), "work", environment)
+    ending = live(place / "life", library, Fault("sync", errno.EIO, MESSAGES, 3, forever=True), "work", environment)
     assert ending.met
     assert ending.line, "the broker went on"
     assert ending.problems == []

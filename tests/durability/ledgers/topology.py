@@ -55,12 +55,15 @@ TIME_TO_LIVE_MILLISECONDS = 15
 SHORT_MAX, FULL_MAX = 3, 4
 
 WINDOW_MESSAGES, WINDOW_BYTES = 10, 20_000
+JOURNAL_BYTES = 64 << 10
 SMALL_WINDOWS = f"""\
 [limits]
 queue_window_messages = {WINDOW_MESSAGES}
 queue_window_bytes = {WINDOW_BYTES}
+[store]
+journal_bytes = {JOURNAL_BYTES}
 """
-"""Queues that hold more than a few messages in memory only in part."""
+"""Queues hold more than a few messages in memory only in part, the journal some sixteen batches."""
 
 
 def kept(client: int) -> str:

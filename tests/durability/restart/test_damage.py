@@ -21,7 +21,7 @@ GOOD, BAD = b"as it was published", b"what is to be damaged" * 300
 
 @pytest.fixture
 def damaged(fresh_broker: BrokerProcess) -> BrokerProcess:
-    """A broker that was killed; some of what it holds is not as it was published any more."""
+    """A broker that was stopped; some of what it holds is not as it was published any more."""
     client = Client.connect(fresh_broker.address)
     for queue in ("own", "shared 1", "shared 2"):
         client.ask(queue_declare(queue, durable=True))
@@ -31,7 +31,7 @@ def damaged(fresh_broker: BrokerProcess) -> BrokerProcess:
     deposit(client, GOOD, BAD, GOOD, key="own", properties=PERSISTENT)
     deposit(client, GOOD, BAD, GOOD, key="", exchange="both", properties=PERSISTENT)
     client.close()
-    fresh_broker.kill()
+    fresh_broker.stop()  # LMDB has caught up with the journal then
     damage(fresh_broker.data_dir / "messages")
     return fresh_broker
 

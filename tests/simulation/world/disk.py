@@ -15,6 +15,7 @@ from random import Random
 from typing import NamedTuple
 
 from storage.batch import SealedBatch
+from storage.batch_removals import removals
 from storage.messages.message_store import MessageStore
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreFull
@@ -23,6 +24,7 @@ from tests.simulation.copies import Broken
 PAGE_BYTES, BLOCK_BYTES = 4096, 512
 SIZE_BYTES = 64 << 20
 BALLAST_BYTES, FREE_LIMIT_BYTES = 64 << 10, 32 << 10
+JOURNAL_BYTES, RESERVE_BYTES = 32 << 10, 64 << 10
 LARGE_BYTES = 48 << 10
 """From how many bytes on a publish is refused that the disk has no room for."""
 
@@ -147,16 +149,33 @@ class SizedStore:
     def __init__(self, store: MessageStore, disk: Disk) -> None:
         self._store = store
         self._disk = disk
+        self.journal = store.journal
         self.space = SizedSpace(store.space, disk)
 
     def commit(self, batch: SealedBatch) -> None:
         """Write a batch. Raises as the store does."""
-        pages = _PAGES_OF_A_LANE * len(batch.lanes) + batch.put_bytes // PAGE_BYTES
+        if self.commit_to_journal(batch):
+            return
+        pages = _pages(self.journal.unapplied(batch))
         if not any(lane.puts for lane in batch.lanes):
             self._disk.pages_of_removals = _PAGES_OF_ANY_COMMIT + pages
         with self._whole_or_not(pages):
             self._store.commit(batch)
         self._disk.pages_of_removals = 0
+
+    def commit_to_journal(self, batch: SealedBatch) -> bool:
+        """Write a batch into the journal, which takes no further room."""
+        return self._store.commit_to_journal(batch)
+
+    def catch_up(self) -> None:
+        """Have LMDB take over what the journal has. Raises as the store does."""
+        with self._whole_or_not(_pages(self.journal.unapplied())):
+            self._store.catch_up()
+
+    def take_away(self) -> None:
+        """Have LMDB take away what the journal says is gone. Raises as the store does."""
+        with self._whole_or_not(_pages(removals(self.journal.unapplied()))):
+            self._store.take_away()
 
     def reclaim(self) -> bool:
         """Clear away some of what is dead; few records, so that there is more to do when the process dies."""
@@ -181,6 +200,11 @@ class SizedStore:
             raise
 
 
+def _pages(batch: SealedBatch) -> int:
+    """About how many a batch takes."""
+    return _PAGES_OF_A_LANE * len(batch.lanes) + batch.put_bytes // PAGE_BYTES
+
+
 class SizedSpace:
     """The room of a store on a disk with a size."""
 
@@ -188,9 +212,9 @@ class SizedSpace:
         self._space = space
         self._disk = disk
         self.room_bytes, self.give_back = space.room_bytes, space.give_back
-        self.release_ballast = space.release_ballast
+        self.release_ballast, self.release_reserve = space.release_ballast, space.release_reserve
 
     def restore_ballast(self) -> None:
         """Take the ballast again, if there is room."""
-        if self._disk.free >= BALLAST_BYTES:
+        if self._disk.free >= BALLAST_BYTES + RESERVE_BYTES:
             self._space.restore_ballast()

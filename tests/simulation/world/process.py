@@ -38,7 +38,7 @@ from storage.messages.message_store import MessageStore
 from storage.space.free_pages import listed_pages
 from storage.storage_errors import StoreFull
 from tests.simulation.copies import Broken
-from tests.simulation.world.disk import FREE_LIMIT_BYTES, PAGE_BYTES, Disk
+from tests.simulation.world.disk import FREE_LIMIT_BYTES, JOURNAL_BYTES, PAGE_BYTES, Disk
 from tests.simulation.world.memory import Memory
 from tests.simulation.world.writer import SimulatedWriter
 
@@ -89,7 +89,7 @@ def _check_end(store: MessageStore, disk: Disk) -> None:
 
 def _open_within(directory: Path, disk: Disk, lock: int) -> Stores:
     with disk.held_to_its_size():
-        return open_stores(directory, lock)
+        return open_stores(directory, lock, JOURNAL_BYTES)
 
 
 @contextmanager
@@ -162,7 +162,13 @@ class Process:
 
     def _make_writer(self, store: MessageStore, progress: Progress, deleted: dict[int, None]) -> SimulatedWriter:
         self.writer = SimulatedWriter(
-            store, progress, deleted, disk=self.disk, later=self._later, on_crash=self.on_crash
+            store,
+            progress,
+            deleted,
+            disk=self.disk,
+            later=self._later,
+            now=self.agenda.times.monotonic,
+            on_crash=self.on_crash,
         )
         return self.writer
 

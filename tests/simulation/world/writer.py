@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from math import ceil
 from typing import Any
 
-from broker.server.store_writer import CommitSteps, Item, Progress
+from broker.server.store_writer import CommitSteps, Item, Progress, Signal
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
 from tests.simulation.world.disk import Disk, SizedStore
@@ -29,6 +30,7 @@ class SimulatedWriter:
         *,
         disk: Disk,
         later: Later,
+        now: Callable[[], float],
         on_crash: Callable[[], None],
     ) -> None:
         self.committed = 0
@@ -41,10 +43,12 @@ class SimulatedWriter:
         self._progress = progress
         self._handed_over: deque[Item] = deque()
         self._told: list[tuple[Callable[..., None], object]] = []
-        self._steps = CommitSteps(SizedStore(store, disk), progress, deleted, self._tell, self._idle).run()  # type: ignore[arg-type]
+        self._store = SizedStore(store, disk)
+        self._steps = CommitSteps(self._store, progress, deleted, self._tell, self._idle, now).run()  # type: ignore[arg-type]
         self._busy = self._untaken = False
         self._item: Item | None = None
-        self._turns = self._retry_after = 0
+        self._turns = 0
+        self._wait_seconds: float | None = None
 
     def start(self) -> None:
         """Begin."""
@@ -58,6 +62,18 @@ class SimulatedWriter:
         self._handed_over.append(item)
         if not self._busy:
             self._begin()
+
+    def commit_at_once(self, batch: SealedBatch) -> bool:
+        """Commit a batch here and now, half of the time that it may be."""
+        if self._busy or self._handed_over or self._disk.failing or self._disk.chance.random() < 0.5:
+            return False
+        behind = self._store.journal.ahead
+        if batch.deleted_queues or not self._store.commit_to_journal(batch):
+            return False
+        self.committed = batch.number
+        if not behind:
+            self.hand_over(Signal.CATCH_UP_LATER)
+        return True
 
     def _begin(self) -> None:
         self._busy = self._untaken = True
@@ -74,9 +90,7 @@ class SimulatedWriter:
     def _take(self) -> None:
         """Do what was handed over, for good; nobody has been told yet."""
         item, self._item, self._untaken = self._item, None, False
-        seconds = self._steps.send(item)
-        self.waits_for_room = seconds is not None
-        self._retry_after = int((seconds or 0) * 1000)
+        self._wait_seconds = self._steps.send(item)
 
     def _land(self) -> None:
         if self._disk.failing:
@@ -94,9 +108,9 @@ class SimulatedWriter:
             callback(argument)
         if self._handed_over and not self._busy:
             self._begin()
-        elif self.waits_for_room and not self._busy:
-            turn = self._turns
-            self._later(self._retry_after, lambda: self._begin() if turn == self._turns and not self._busy else None)
+        elif self._wait_seconds is not None and not self._busy:
+            turn, milliseconds = self._turns, ceil(self._wait_seconds * 1000)
+            self._later(milliseconds, lambda: self._begin() if turn == self._turns and not self._busy else None)
 
     def end(self) -> None:
         """The process is gone; what is in flight has reached the disk, or a part of it that nothing refers to."""
@@ -108,6 +122,8 @@ class SimulatedWriter:
     def _tell(self, callback: Callable[..., Any], argument: object) -> None:
         if isinstance(argument, SealedBatch) and callback == self._progress.stored:
             self.committed = argument.number
+        elif callback == self._progress.disk_full:
+            self.waits_for_room = bool(argument)
         self._told.append((callback, argument))
 
     def _idle(self) -> bool:

@@ -1,0 +1,176 @@
+"""Write transactions of the message store's LMDB environment: batches, and steps that clear away what is dead.
+
+One thread at a time writes. A transaction is one whole batch or one step, synced before its result is reported.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from operator import itemgetter
+from typing import TypeVar, final
+
+import lmdb
+
+from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, SealedBatch, SealedLane
+from storage.commit_failures import FailureClassifier, retry_once
+from storage.messages import reclaim, stream_index
+from storage.messages.batch_writer import Changes, CorruptRecord
+from storage.messages.keys import APPLIED, IDENTITY, LANE, LAST_EVENT, lane_key
+from storage.messages.records import Applied, Identity, LastEvent, encode_counters
+from storage.messages.segments import TRANSIENT
+from storage.messages.store_io import StoreIo
+from storage.space.store_space import StoreSpace
+from storage.storage_errors import StoreFull
+
+RECLAIM_WITH_COMMIT = 16
+"""How many dead records a commit clears away on its way, so that a busy store gets rid of them too."""
+
+Result = TypeVar("Result")
+
+
+@final
+class LmdbWriter:
+    """Writes for one boot. `above`: from this position on no lane holds anything but what is written by this object.
+
+    `corrupt` has what could not be read, to be taken from its left end. `set_aside` is what readers could not read:
+    those records are taken out of their lanes with the next transaction, their bytes are kept.
+    """
+
+    def __init__(
+        self, environment: lmdb.Environment, classifier: FailureClassifier, space: StoreSpace, boot: int, above: int
+    ) -> None:
+        self._environment = environment
+        self._classifier = classifier
+        self._space = space
+        self._boot = boot
+        self._above = above
+        self.io = StoreIo()
+        self.corrupt: deque[CorruptRecord] = deque()
+        self.set_aside: dict[tuple[int, int, int], CorruptRecord] = {}
+        self.set_aside_done = 0
+        self._highest: dict[int, dict[int, int]] = {}
+        self._marked: set[tuple[int, int]] = set()
+        with environment.begin(buffers=True) as txn:
+            self._reclaiming = reclaim.pending(txn)
+
+    def begin_boot(self, boot: int) -> None:
+        """Forget what was remembered of the environment: another boot begins, with other contents."""
+        self._boot, self._above = boot, boot << COUNTER_BITS
+        for remembered in (self._highest, self._marked, self.set_aside, self.corrupt):
+            remembered.clear()
+        with self._environment.begin(buffers=True) as txn:
+            self._reclaiming = reclaim.pending(txn)
+
+    def close(self) -> None:
+        """Let go of what the system is asked by."""
+        self.io.close()
+
+    def write(self, batch: SealedBatch, applied: int) -> None:
+        """Write a batch, all of it or nothing, and sync it: with it LMDB has the journal up to record `applied`.
+
+        With 0 it has as much of the journal as before.
+
+        Raises StoreFull when nothing was written and the same batch may be tried again: the file is as large as before.
+        Raises StoreFailed when the outcome is unknown.
+        """
+        marked, self._reclaiming = retry_once(lambda: self._write(batch, applied))
+        self._marked.update(marked)
+        self._remember(batch)
+
+    def delete_queues(self, queue_ids: list[int]) -> None:
+        """Everything of these queues is dead from now on. Raises as `write` does."""
+
+        def delete(changes: Changes) -> None:
+            for queue_id in queue_ids:
+                reclaim.delete_queue(changes, queue_id)
+
+        self._step(delete)
+        self._reclaiming = True
+
+    def reclaim(self, budget_records: int) -> bool:
+        """Clear away some of what is dead. True while more remains; raises as `write` does."""
+        if not self._reclaiming and not self.set_aside:
+            return False
+        self._reclaiming = self._step(lambda changes: reclaim.step(changes, budget_records))
+        return self._reclaiming
+
+    def write_identity(self, identity: Identity) -> None:
+        """Write next to nothing: what the commit before has freed is free for others only after one more."""
+        self._step(lambda changes: changes.txn.put(IDENTITY, identity.encode()))
+
+    def _step(self, work: Callable[[Changes], Result]) -> Result:
+        def attempt() -> Result:
+            with self._writing() as changes:
+                return work(changes)
+
+        return retry_once(attempt)
+
+    @contextmanager
+    def _writing(self) -> Iterator[Changes]:
+        """One write transaction, committed and synced at the end. What could not be read is set aside first."""
+        taken = tuple(self.set_aside.values())
+        try:
+            with self.io.writing() as transaction, self._environment.begin(write=True, buffers=True) as txn:
+                changes = Changes(txn, self._boot)
+                for record in taken:
+                    changes.set_aside(record)
+                yield changes
+                changes.finish()
+                transaction.fill()
+        except lmdb.Error as error:
+            failure = self._classifier.classify(error)
+            if isinstance(failure, StoreFull):
+                self._space.cut_back()
+            raise failure from error
+        self.set_aside_done += len(taken)
+        for record in taken:
+            del self.set_aside[(record.queue_id, record.lane, record.position)]
+        self.set_aside_done += len(changes.corrupt)
+        self.corrupt.extend(changes.corrupt)
+
+    def _write(self, batch: SealedBatch, applied: int) -> tuple[list[tuple[int, int]], bool]:
+        """Commit a batch: the lanes that were marked as holding transient messages, and whether more is to reclaim."""
+        with self._writing() as changes:
+            marked = [(lane.queue_id, lane.lane) for lane in batch.lanes if self._write_lane(changes, lane)]
+            for place in marked:
+                reclaim.mark_transient(changes, *place)
+            for segment in batch.closed_segments:
+                stream_index.close_segment(changes, segment)
+            for purge in batch.purges:
+                reclaim.purge(changes, purge)
+            for queue_id in batch.deleted_queues:
+                reclaim.delete_queue(changes, queue_id)
+            if batch.last_event:
+                changes.txn.put(LAST_EVENT, LastEvent(self._boot, batch.last_event).encode())
+            if applied:
+                changes.txn.put(APPLIED, Applied(self._boot, applied).encode())
+            reclaiming = self._reclaiming or bool(batch.purges or batch.deleted_queues)
+            if reclaiming:
+                reclaiming = reclaim.step(changes, RECLAIM_WITH_COMMIT)
+        return marked, reclaiming
+
+    def _write_lane(self, changes: Changes, lane: SealedLane) -> bool:
+        """Write one lane's share of a batch. True when the lane must be marked as holding transient messages."""
+        place, kinds = (lane.queue_id, lane.lane), 0
+        if lane.puts:
+            highest = self._highest.get(lane.queue_id, {}).get(lane.lane, self._above)
+            # In order they should be already; out of order they could not be found again.
+            kinds = changes.put(*place, sorted(lane.puts, key=itemgetter(0)), highest)
+        if finished := lane.finished:
+            changes.settle(*place, finished)
+        if lane.deliveries:
+            changes.count_deliveries(*place, lane.deliveries)
+        changes.txn.put(lane_key(LANE, *place), encode_counters(lane.counters))
+        return bool(kinds & TRANSIENT) and lane.queue_id < TRANSIENT_QUEUE and place not in self._marked
+
+    def _remember(self, batch: SealedBatch) -> None:
+        """The highest position of each lane, now that the batch is on disk."""
+        for lane in batch.lanes:
+            if lane.puts:
+                highest = self._highest.setdefault(lane.queue_id, {})
+                highest[lane.lane] = max(max(lane.puts, key=itemgetter(0))[0], highest.get(lane.lane, 0))
+        for queue_id in batch.deleted_queues:
+            for lane_number in self._highest.pop(queue_id, ()):
+                self._marked.discard((queue_id, lane_number))

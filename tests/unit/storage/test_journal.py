@@ -1,0 +1,72 @@
+"""The journal as a start, and tools for a stopped broker, find it. The model of the store has it in use."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from storage.journal.journal_file import NAME, PAGE_BYTES
+from storage.messages.message_store import MessageStore
+from storage.offline.offline_reader import StoppedStore
+from storage.offline.verify_messages import verify
+from tests.unit.storage.writing import Writer, bodies
+
+JOURNAL_BYTES = 1 << 16
+
+
+def killed(path: Path, *batches: bytes) -> None:
+    """Have a store with a batch of one message each, of which LMDB has only the first."""
+    with MessageStore.open(path, journal_bytes=JOURNAL_BYTES) as store:
+        writer = Writer(store)
+        for number, body in enumerate(batches):
+            writer.put(1, body)
+            writer.flush()
+            if not number:
+                store.catch_up()
+
+
+@pytest.mark.parametrize("journal_bytes", [JOURNAL_BYTES, 2 * JOURNAL_BYTES, 0])
+def test_a_start_takes_over_what_is_left(path: Path, journal_bytes: int) -> None:
+    """Whatever the next journal is to be like; and once."""
+    killed(path, b"1", b"2", b"3")
+    for _ in range(2):
+        with MessageStore.open(path, journal_bytes=journal_bytes) as store:
+            assert bodies(store, 1) == [b"1", b"2", b"3"]
+            assert store.lanes()[1][0].messages == 3
+    assert verify(path).problems == []
+
+
+@pytest.mark.parametrize(
+    ("page", "left"), [(1, [b"1", b"3", b"4"]), (2, [b"1", b"2", b"4"]), (3, [b"1", b"2", b"3"])], ids=str
+)
+def test_a_damaged_record_costs_its_batch(
+    path: Path, page: int, left: list[bytes], caplog: pytest.LogCaptureFixture
+) -> None:
+    """That of the last record cannot be told from a crash that cut it short."""
+    killed(path, b"1", b"2", b"3", b"4")
+    with (path / NAME).open("r+b") as file:
+        file.seek((page - 1) * PAGE_BYTES + 60)
+        file.write(b"\xff\xff")
+    said = page < 3
+    assert bool(verify(path).problems) == said
+    with caplog.at_level(logging.ERROR), MessageStore.open(path, journal_bytes=JOURNAL_BYTES) as store:
+        assert bodies(store, 1) == left
+        assert store.lanes()[1][0].messages == len(left)
+    assert [record.getMessage() for record in caplog.records] == (
+        [f"{path / NAME} is damaged: the batches that were in that place are lost"] if said else []
+    )
+    assert (path / f"{NAME}.damaged").exists() == said
+    assert verify(path).problems == []
+
+
+def test_tools_for_a_stopped_broker_see_what_only_the_journal_has(path: Path) -> None:
+    killed(path, b"1", b"22", b"333")
+    assert verify(path).journaled == 2
+    with StoppedStore(path) as store:
+        (contents,) = store.lanes()
+        assert (contents.messages, contents.bytes) == (3, 6)
+        found = [each.message for part in store.ranges(1, 0, 1) for each in store.messages(part)]
+        assert [message.body for message in found if message] == [b"1", b"22", b"333"]
+    assert verify(path).journaled == 2, "nothing was written"
