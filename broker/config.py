@@ -254,6 +254,10 @@ class Testing(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     enabled: bool = False
 
 
+ShovelSettings = dict[str, Any]
+"""A static shovel, in the keys of a dynamic one's value."""
+
+
 class Debug(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Section `[debug]`: switches for finding a fault of the broker's own."""
 
@@ -281,6 +285,7 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     shutdown: Shutdown = Shutdown()
     testing: Testing = Testing()
     debug: Debug = Debug()
+    shovels: dict[str, ShovelSettings] = {}
 
     @property
     def events_directory(self) -> Path:

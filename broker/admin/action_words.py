@@ -40,6 +40,8 @@ WORDS = {
     "clear_parameter": "parameter '{name}' of '{component}' in virtual host '{vhost}' is cleared",
     "set_global_parameter": "global parameter '{name}' is set",
     "clear_global_parameter": "global parameter '{name}' is cleared",
+    "restart_shovel": "shovel '{name}' of virtual host '{vhost}' begins anew",
+    "delete_shovel": "shovel '{name}' of virtual host '{vhost}' is deleted",
     "set_cluster_name": "the broker is called '{name}'",
     "import_definitions": "definitions are imported",
     "delete_exchange": "exchange '{name}' of virtual host '{vhost}' is deleted",

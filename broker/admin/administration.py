@@ -81,6 +81,28 @@ class TestOrders(Protocol):
         """Carry out the order of a name; its answer, as JSON can hold it. Raises AdministrationError."""
 
 
+class Shovels(Protocol):
+    """The shovels of this broker, static and dynamic."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """How each does."""
+
+    def restart(self, vhost: str, name: str) -> bool:
+        """End a dynamic shovel and begin it anew; False where there is none."""
+
+
+class NoShovels:
+    """Of a broker that does not run."""
+
+    def rows(self) -> list[dict[str, Any]]:
+        """How each does."""
+        return []
+
+    def restart(self, vhost: str, name: str) -> bool:
+        """There is none."""
+        return False
+
+
 class Administration:
     """What commands work on: a broker with its connections and its definitions, and what they ask of its server.
 
@@ -108,6 +130,7 @@ class Administration:
         self.copy_stores = copy_stores
         self.status = status
         self.process = process
+        self.shovels: Shovels = NoShovels()
         self.turns = trio.Lock()
         """Changes happen one after the other, so that what one has checked still holds when it is written."""
         self.testing: TestOrders | None = None

@@ -125,11 +125,11 @@ def _delete_policy(broker: Broker, change: DeletePolicy) -> None:
 
 def _put_parameter(broker: Broker, change: PutParameter) -> None:
     row = change.row
-    broker.parameters.of_vhosts[row.vhost, row.component, row.name] = json.loads(row.value)
+    broker.parameters.put(row.vhost, row.component, row.name, json.loads(row.value))
 
 
 def _delete_parameter(broker: Broker, change: DeleteParameter) -> None:
-    broker.parameters.of_vhosts.pop((change.vhost, change.component, change.name), None)
+    broker.parameters.discard(change.vhost, change.component, change.name)
 
 
 def _put_global_parameter(broker: Broker, change: PutGlobalParameter) -> None:

@@ -14,7 +14,7 @@ from broker.admin.listing import Listing, Row, rows
 from broker.admin.listings import access_listing, client_listing, queue_listing, topology_listing
 from broker.admin.node import connection_admin, feature_flags, node_admin, testing_orders
 from broker.admin.protocol import AdministrationError
-from broker.admin.settings import limit_admin, parameter_admin, policy_admin
+from broker.admin.settings import limit_admin, parameter_admin, policy_admin, shovel_admin
 from broker.wire.amqp_errors import AmqpError
 from storage.storage_errors import StoreError
 
@@ -53,6 +53,7 @@ LISTINGS: dict[str, Listing] = {
     "list_operator_policies": policy_admin.OPERATOR_POLICIES,
     "list_parameters": parameter_admin.PARAMETERS,
     "list_global_parameters": parameter_admin.GLOBAL_PARAMETERS,
+    "list_shovels": shovel_admin.SHOVELS,
 }
 """Answered row by row, from memory."""
 
@@ -93,6 +94,8 @@ CHANGES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "clear_parameter": parameter_admin.clear_parameter,
     "set_global_parameter": parameter_admin.set_global_parameter,
     "clear_global_parameter": parameter_admin.clear_global_parameter,
+    "restart_shovel": shovel_admin.restart_shovel,
+    "delete_shovel": shovel_admin.delete_shovel,
     "set_cluster_name": parameter_admin.set_cluster_name,
     "import_definitions": definitions_import.import_definitions,
     "delete_exchange": maintenance.delete_exchange,

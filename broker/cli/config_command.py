@@ -43,7 +43,10 @@ def check_file(file: Path) -> None:
 
 def _toml(file: Path) -> tuple[int, list[str]]:
     """How many settings there are, and what has no effect. Raises ConfigError."""
-    _read_certificates(load(file, {}), file)
+    settings = load(file, {})
+    _read_certificates(settings, file)
+    if settings.shovels:
+        _check_shovels(settings, file)
     sections = tomllib.loads(file.read_text(encoding="utf-8")).values()
     return sum(map(len, sections)), []
 
@@ -55,6 +58,14 @@ def _rabbitmq_conf(file: Path) -> tuple[int, list[str]]:
     conf = read_conf([file], os.environ)
     _read_certificates(load(None, {}, translated=conf.settings), file)
     return len(conf.settings.origins), conf.without_effect
+
+
+def _check_shovels(settings: Config, file: Path) -> None:
+    from broker.admin.settings import shovel_check
+
+    problem = shovel_check.static_problem(settings.shovels)
+    if problem:
+        raise ConfigError(f"{file}: {problem}")
 
 
 def _read_certificates(settings: Config, file: Path) -> None:

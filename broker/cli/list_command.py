@@ -50,6 +50,7 @@ LISTINGS = {
     "listeners": Listing("list_listeners", ("interface", "port", "protocol", "purpose"), False, True),
     "alarms": Listing("list_alarms", ("node", "resource"), False, True),
     "certificates": Listing("list_certificates", ("file", "subject", "until"), False, True),
+    "shovels": Listing("list_shovels", ("vhost", "name", "type", "state", "src_uri", "dest_uri"), True, True),
     "feature-flags": Listing("list_feature_flags", ("name", "state", "desc"), False),
 }
 
@@ -77,8 +78,8 @@ def listing(target: Target, kind: str, columns: tuple[str, ...], vhost: str | No
 
     KIND, in the singular or the plural: queues, exchanges, bindings, users, vhosts, permissions, topic-permissions,
     policies, operator-policies, parameters, global-parameters, feature-flags; of a running broker connections,
-    channels, consumers, listeners, alarms, certificates. For a column that there is not, the answer names those that
-    there are.
+    channels, consumers, shovels, listeners, alarms, certificates. For a column that there is not, the answer names
+    those that there are.
     """
     show(target, kind, columns, vhost, as_json)
 

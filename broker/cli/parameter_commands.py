@@ -28,7 +28,7 @@ def global_parameter() -> None:
 @click.argument("name")
 @click.argument("value")
 def set_parameter(target: Target, vhost: str, component: str, name: str, value: str) -> None:
-    """Set the parameter NAME of COMPONENT to VALUE, in JSON; components are operator_policy and vhost-limits."""
+    """Set the parameter NAME of COMPONENT to VALUE, in JSON; components are operator_policy, shovel, vhost-limits."""
     target.run("set_parameter", vhost=vhost, component=component, name=name, value=json_value(value))
     done("parameter {} of {} is set", name, component)
 

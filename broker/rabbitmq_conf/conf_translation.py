@@ -20,6 +20,7 @@ log = logging.getLogger("leveret.config")
 SETTINGS = {
     f"{section.name}.{field.name}"
     for section in msgspec.structs.fields(Config)
+    if isinstance(section.type, type)
     for field in msgspec.structs.fields(section.type)
 }
 

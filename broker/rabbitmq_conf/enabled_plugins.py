@@ -28,6 +28,8 @@ BUILT_IN = {
     "rabbitmq_random_exchange": (),
     "rabbitmq_recent_history_exchange": (),
     "rabbitmq_sharding": (),
+    "rabbitmq_shovel": (),
+    "rabbitmq_shovel_management": ("rabbitmq_shovel", *_WEB),
 }
 """Plugins whose work is done here, and those that RabbitMQ starts with them."""
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from broker import logs
+from broker.admin.definitions.change_events import without_credentials
 from broker.config import Config
 from broker.server import resource_alarms
 from broker.server.net.tls_context import Security
@@ -52,6 +53,7 @@ class NodeControl:
     def settings(self) -> dict[str, Any]:
         """The settings by section, without secrets."""
         sections: dict[str, dict[str, Any]] = msgspec.to_builtins(self._config)
+        sections["shovels"] = {name: without_credentials(value) for name, value in sections["shovels"].items()}
         return {
             section: {name: HIDDEN if name in SECRETS and value else value for name, value in settings.items()}
             for section, settings in sections.items()

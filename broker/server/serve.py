@@ -55,6 +55,7 @@ from broker.server.pulse import Pulse
 from broker.server.readiness import Readiness, url
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
+from broker.server.shovels import shovel_host
 from broker.server.start_line import log_started
 from broker.server.store_copies import StoreCopies
 from broker.session.consumer_timeout import Overdue
@@ -150,6 +151,7 @@ class Server:
             status=self.status,
             process=self.control,
         )
+        self.shovels = self.administration.shovels = shovel_host.ShovelHost(self)
         self.addresses: list[tuple[str, int]] = []
         self.tls_addresses: list[tuple[str, int]] = []
         self.http_addresses: list[tuple[str, int]] = []
@@ -215,17 +217,21 @@ class Server:
         """Serve a new client."""
         taken = self._take_in(sock, peer)
         if taken is not None:
-            shared = self.registry, self.engine, self.committer, self._settings, self.nursery
-            self._serve(Transport(taken, peer, *shared))
+            self.serve_transport(self.transport(taken, peer))
+
+    def transport(self, sock: socket.socket, peer: Peer) -> Transport:
+        """What brings bytes between a socket without TLS and a connection."""
+        return Transport(sock, peer, self.registry, self.engine, self.committer, self._settings, self.nursery)
 
     def accept_tls(self, security: Security, sock: socket.socket, peer: Peer) -> None:
         """Serve a new client that speaks TLS."""
         taken = self._take_in(sock, peer)
         if taken is not None:
             shared = self.registry, self.engine, self.committer, self._settings, self.nursery
-            self._serve(SecureTransport(taken, peer, *shared, security))
+            self.serve_transport(SecureTransport(taken, peer, *shared, security))
 
-    def _serve(self, transport: Transport) -> None:
+    def serve_transport(self, transport: Transport) -> None:
+        """Serve a client until it has gone."""
         self.transports[transport] = None
         self._drop_handshaking()
         self.nursery.start_soon(self._serve_client, transport)
@@ -331,6 +337,7 @@ async def _serve(config: Config, readiness: Readiness) -> int:
     testing = _testing() if config.testing.enabled else None
     os.umask(0o077)  # whatever is made in the data directory is its owner's alone
     with _starting():
+        shovel_host.check(config.shovels)
         imported = await _read_definitions(config.definitions.file)
         resource_alarms.raise_open_files_limit()
         resource_alarms.keep_freed_memory()
@@ -479,6 +486,7 @@ async def _run(
         with admin_socket.listening(config.server.directory) as operators:
             clients.start_soon(admin_socket.serve, server.administration, operators)
             server.listen(bound)
+            server.shovels.begin(config.shovels)
             log_started(readiness.settings_files, config, server.broker, server.resources, server.sockets_max)
             readiness.accepting(server.addresses, server.tls_addresses, config.server.directory)
             clients.start_soon(_open_http, server, bound, readiness)
@@ -542,6 +550,7 @@ async def _stop(server: Server, bound: Listeners, events: Events | None) -> None
         for listener in bound.all:
             trio.lowlevel.notify_closing(listener)  # ends its accept task
             listener.close()
+        await server.shovels.stop()
         await server.close_clients()
         server.broker.background_work.finish()
         await _work_off(server)

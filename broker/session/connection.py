@@ -291,10 +291,10 @@ class Connection:
             connection_events.connection_closed(self)
 
 
-def enter(connection: Connection, vhost: VHost) -> None:
-    """Let a connection whose user is known into a virtual host: it is open."""
+def enter(connection: Connection, vhost: VHost, *, trusted: bool = False) -> None:
+    """Let a connection whose user is known into a virtual host: it is open. One that is `trusted` may do anything."""
     connection.vhost, connection.vhost_name = vhost, vhost.name
-    connection.routes = connection.registry.routes(connection.user, vhost.name)
+    connection.routes = connection.registry.routes(connection.user, vhost.name, trusted=trusted)
     connection.phase = Phase.OPEN
     vhost.statistics.traffic_sum.join(connection.traffic)
     connection.broker.statistics.churn.connection_created += 1

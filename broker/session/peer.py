@@ -18,7 +18,10 @@ class Secured(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """Both ends of a connection, as host and port; `secured` is None without TLS, and until its handshake is done."""
+    """Both ends of a connection, as host and port; `secured` is None without TLS, and until its handshake is done.
+
+    One within the broker has no hosts, and a number for its port.
+    """
 
     host: str
     port: int
@@ -27,5 +30,12 @@ class Peer(NamedTuple):
     loopback: bool
     secured: Secured | None = None
 
+    @property
+    def within(self) -> bool:
+        """Both ends are in the broker itself."""
+        return not self.host
+
     def __str__(self) -> str:
+        if self.within:
+            return f"<direct.{self.port}>"
         return f"{self.host}:{self.port} -> {self.local_host}:{self.local_port}"

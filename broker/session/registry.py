@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 from broker.entities.vhosts.broker import Broker
 from broker.session.channel import channel
 from broker.session.channel.channel import NewConfirms
-from broker.session.channel.permissions import Access
+from broker.session.channel.permissions import Access, Trusted
 from broker.session.channel.route_cache import RouteCache
 from broker.session.login.login_throttle import LoginThrottle
 from broker.session.session_settings import SessionSettings
@@ -46,11 +46,16 @@ class Registry:
         """Bytes that all connections together have sent of messages that are not whole, or not committed."""
         self._routes: WeakValueDictionary[tuple[str, str], RouteCache] = WeakValueDictionary()
 
-    def routes(self, user: str, vhost: str) -> RouteCache:
-        """The permissions of a user in a virtual host, and where its publishes go: shared by all its connections."""
-        routes = self._routes.get((user, vhost))
+    def routes(self, user: str, vhost: str, *, trusted: bool = False) -> RouteCache:
+        """The permissions of a user in a virtual host, and where its publishes go: shared by all its connections.
+
+        Those that are `trusted` have one of their own: no user has an empty name.
+        """
+        key = "" if trusted else user, vhost
+        routes = self._routes.get(key)
         if routes is None:
-            routes = self._routes[user, vhost] = RouteCache(Access(self.broker.users, user, vhost))
+            access = Trusted if trusted else Access
+            routes = self._routes[key] = RouteCache(access(self.broker.users, user, vhost))
         return routes
 
     @property

@@ -31,7 +31,15 @@ BANNED_NAMES = re.compile("utils?|helpers?|managers?|misc|common|base|service|to
 
 # Libraries that belong to one place: whoever reads this knows where to look for a bug of that kind.
 HOMES = {
-    "trio": ("broker.server", "broker.testing", "broker.management", "broker.admin", "broker.__main__"),
+    "trio": (
+        "broker.server",
+        "broker.testing",
+        "broker.management",
+        "broker.admin",
+        "broker.client",
+        "broker.shovel",
+        "broker.__main__",
+    ),
     "asyncio": ("storage.definitions.definition_store",),
     "aiosqlite": ("storage.definitions.definition_store",),
     "sqlite3": ("storage", "migrations.apply"),
@@ -165,7 +173,7 @@ def test_only_the_server_may_await() -> None:
         for node in nodes(path)
         if isinstance(node, ast.AsyncFunctionDef | ast.Await | ast.AsyncFor | ast.AsyncWith)
     }
-    homes = ("broker/server/", "broker/testing/", "broker/management/", "broker/admin/")
+    homes = tuple(f"broker/{name}/" for name in ("server", "testing", "management", "admin", "client", "shovel"))
     assert {place for place in awaiting if not place.startswith(homes)} == set()
 
 

@@ -222,9 +222,7 @@ def _delete_parameter(broker: Broker, changes: Sequence[DeleteParameter]) -> Ite
 
 def _put_global_parameter(broker: Broker, changes: Sequence[PutGlobalParameter]) -> Iterator[Event]:
     name, value = changes[0].row
-    yield Event(
-        "parameter.set", {"component": "global", "name": name, "value": _without_credentials(json.loads(value))}
-    )
+    yield Event("parameter.set", {"component": "global", "name": name, "value": without_credentials(json.loads(value))})
 
 
 def _delete_global_parameter(broker: Broker, changes: Sequence[DeleteGlobalParameter]) -> Iterator[Event]:
@@ -232,17 +230,17 @@ def _delete_global_parameter(broker: Broker, changes: Sequence[DeleteGlobalParam
 
 
 def _parameter(vhost: str, component: str, name: str, value: object) -> dict[str, Any]:
-    return {**_cleared(vhost, component, name), "value": _without_credentials(value)}
+    return {**_cleared(vhost, component, name), "value": without_credentials(value)}
 
 
-def _without_credentials(value: object) -> object:
+def without_credentials(value: object) -> object:
     """Upstreams and shovels are parameters, and have URIs with passwords."""
     if isinstance(value, str):
         return _USER_INFORMATION.sub("://", value)
     if isinstance(value, list):
-        return [_without_credentials(item) for item in value]
+        return [without_credentials(item) for item in value]
     if isinstance(value, dict):
-        return {name: _without_credentials(item) for name, item in value.items()}
+        return {name: without_credentials(item) for name, item in value.items()}
     return value
 
 

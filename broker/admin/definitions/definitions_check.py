@@ -30,7 +30,7 @@ from broker.entities.arguments.queue_types import type_of
 from broker.entities.exchanges.exchange_type_table import CHANCE, ROUTERS
 from broker.entities.exchanges.exchange_types import Router
 from broker.entities.vhosts.broker import Broker
-from broker.entities.vhosts.parameters import OPERATOR_POLICY, VHOST_LIMITS
+from broker.entities.vhosts.parameters import OPERATOR_POLICY, SHOVEL, VHOST_LIMITS
 from broker.entities.vhosts.user_limits import MAX_QUEUES, OF_USERS, OF_VHOSTS
 from broker.entities.vhosts.vhost import DEFAULT_EXCHANGES
 from broker.session.login.passwords import ALGORITHMS
@@ -166,6 +166,17 @@ def _check_parameter(parameter: ParameterEntry) -> None:
         checked(parameter.value or {}, OF_VHOSTS, "limits")
     elif parameter.component == OPERATOR_POLICY:
         _check_policy(operator_policy(parameter), operator=True)
+    elif parameter.component == SHOVEL:
+        _check_shovel(parameter)
+
+
+def _check_shovel(parameter: ParameterEntry) -> None:
+    # Imported here: most brokers have no shovel, and this brings along what reads URIs.
+    from broker.admin.settings import shovel_check
+
+    problems = shovel_check.problems(parameter.name, parameter.value, lambda vhost: "")
+    if problems:
+        raise invalid("; ".join(problems))
 
 
 def _check_exchange(exchange: ExchangeEntry) -> None:

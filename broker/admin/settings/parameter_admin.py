@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from broker.admin.administration import Administration
@@ -12,13 +13,24 @@ from broker.admin.listing import Listing, Row, cells, vhosts
 from broker.admin.protocol import ValidationFailed
 from broker.admin.settings import limit_admin, policy_admin
 from broker.admin.settings.policy_admin import policy_value
-from broker.entities.vhosts.parameters import CLUSTER_ID, CLUSTER_NAME, LIMITS, OPERATOR_POLICY, POLICY, VHOST_LIMITS
+from broker.entities.vhosts.event_exchange import CLI
+from broker.entities.vhosts.parameters import (
+    CLUSTER_ID,
+    CLUSTER_NAME,
+    LIMITS,
+    OPERATOR_POLICY,
+    POLICY,
+    SHOVEL,
+    VHOST_LIMITS,
+)
 from broker.entities.vhosts.vhost import VHost
 from storage.definitions.definition_changes import (
     DeleteGlobalParameter,
     DeleteParameter,
     GlobalParameterRow,
+    ParameterRow,
     PutGlobalParameter,
+    PutParameter,
 )
 
 
@@ -73,10 +85,32 @@ async def set_parameter(administration: Administration, arguments: Arguments) ->
             raise ValidationFailed([f'Key "{key}" not found in {name}' for key in missing])
         policy = {"apply_to": value.get("apply-to", "all"), **{key: value[key] for key in _OF_POLICIES}}
         await policy_admin.set_operator_policy(administration, Arguments({"vhost": vhost, "name": name, **policy}))
+    elif component == SHOVEL:
+        await _set_shovel(administration, vhost, name, value)
     elif component == VHOST_LIMITS and name == LIMITS:
         await limit_admin.set_vhost_limits(administration, Arguments({"name": vhost, "limits": value}))
     else:
         raise ValidationFailed([f"component {component} not found"])
+
+
+async def _set_shovel(administration: Administration, vhost: str, name: str, value: Any) -> None:
+    # Imported here: most brokers have no shovel, and this brings along what reads URIs.
+    from broker.admin.settings import shovel_check
+
+    problems = shovel_check.problems(name, value, partial(_refusal, administration))
+    if problems:
+        raise ValidationFailed(problems)
+    await administration.change(PutParameter(ParameterRow(vhost, SHOVEL, name, json.dumps(value))))
+
+
+def _refusal(administration: Administration, vhost: str) -> str:
+    """Why a shovel of the acting user may not connect to a virtual host; commands may go anywhere."""
+    may = administration.by == CLI or administration.users.may_enter(administration.by, vhost)
+    return (
+        ""
+        if may and vhost in administration.broker.vhosts
+        else f'user "{administration.by}" may not connect to vhost "{vhost}"'
+    )
 
 
 async def clear_parameter(administration: Administration, arguments: Arguments) -> None:

@@ -231,6 +231,17 @@ set_parameter c 3-3 [--vhost <vhost>] <component_name> <name> <value>
   Sets a parameter of a virtual host to a value in JSON
   Setting runtime parameter "{1}" for component "{0}" to "{2}" in vhost "{vhost}" ...
 
+[Shovels]
+delete_shovel c 1-1 [--vhost <vhost>] <name>
+  Removes a dynamic shovel
+  Deleting shovel {0} in vhost {vhost}
+restart_shovel c 1-1 <name>
+  Begins a dynamic shovel anew
+  Restarting dynamic Shovel {0} in virtual host {vhost} on node {node}
+shovel_status cd 0-0
+  Shows how shovels do
+  Shovel status on node {node}
+
 [Policies]
 clear_operator_policy c 1-1 [--vhost <vhost>] <name>
   Removes an operator policy

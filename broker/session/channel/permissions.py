@@ -90,3 +90,15 @@ class Access:
         if len(self._allowed) >= REMEMBERED_MAX:
             self._allowed.clear()
         self._allowed.add((action, name))
+
+
+class Trusted(Access):
+    """A connection that the broker itself makes, for nobody's account: it may do anything in its virtual host."""
+
+    @property
+    def impersonator(self) -> bool:
+        """The user may publish in the name of others."""
+        return True
+
+    def _require(self, allowed: Callable[[], bool], what: str) -> None:
+        pass

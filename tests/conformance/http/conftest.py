@@ -49,7 +49,7 @@ def send(request: pytest.FixtureRequest, broker: Address) -> Send:
     def sent(asked: Request) -> Reply:
         path = asked.path.replace("{long}", LONG).replace("{node}", node).replace("{port}", str(broker[1]))
         user = f"{asked.user}:{asked.user}" if asked.user else None
-        body = None if asked.body is None else asked.body.replace(b"{node}", node.encode())
+        body = asked.body and asked.body.replace(b"{node}", node.encode()).replace(b"{long}", LONG.encode())
         form = FORM if body and FIELD.match(body) else "application/json"
         return ask(address, f"/api/{path}", method=asked.method, user=user, body=body, Content_Type=form)
 

@@ -13,6 +13,7 @@ from broker.management.routes.administration import (
     parameter_routes,
     permission_routes,
     policy_routes,
+    shovel_routes,
     user_routes,
     vhost_routes,
 )
@@ -27,6 +28,7 @@ RESOURCES: list[Resource] = [
     *parameter_routes.RESOURCES,
     *permission_routes.RESOURCES,
     *policy_routes.RESOURCES,
+    *shovel_routes.RESOURCES,
     *user_routes.RESOURCES,
     *vhost_routes.RESOURCES,
 ]

@@ -1,0 +1,227 @@
+"""A client's connection on a stream: connected, kept alive, asked one thing at a time, read as things come."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import NamedTuple, TypeVar
+
+import trio
+
+from broker.client.client_state import Arrival, ClientConnection, ClientError, ClosedByBroker, announced
+from broker.client.uris import Endpoint, Tls
+from broker.wire import methods
+from broker.wire.method import Method
+
+Answer = TypeVar("Answer", bound=Method)
+
+RECEIVE_BYTES = 1 << 18
+CLOSE_SECONDS = 2.0
+CHANNEL = 1
+
+
+class Entered(NamedTuple):
+    """A connection that is open from the beginning: its socket, and how large frames may be."""
+
+    socket: socket.socket
+    frame_max: int
+
+
+Enter = Callable[[Endpoint, Mapping[str, object]], Entered]
+"""Makes a connection to the broker itself. Raises ClientError."""
+
+
+class Silent(ClientError):
+    """The broker has sent nothing for two heartbeats."""
+
+
+class ChannelClosed(ClosedByBroker):
+    """The broker has closed a channel; the connection goes on."""
+
+
+async def connect(endpoint: Endpoint, properties: Mapping[str, object], enter: Enter | None = None) -> Link:
+    """A link with channel 1 open. Raises ClientError; `enter` leads to the broker itself, where there is one."""
+    properties = announced(properties)
+    if endpoint.host is None:
+        if enter is None:
+            raise ClientError(f"{endpoint.uri} names no host")
+        entered = enter(endpoint, properties)
+        stream: trio.abc.Stream = trio.SocketStream(trio.socket.from_stdlib_socket(entered.socket))
+        link = Link(stream, ClientConnection(endpoint, properties, entered=entered.frame_max))
+    else:
+        with trio.move_on_after(endpoint.connect_seconds) as patience:
+            link = Link(await _stream(endpoint, endpoint.host), ClientConnection(endpoint, properties))
+        if patience.cancelled_caught:
+            raise ClientError(f"no connection to {endpoint.uri} in {endpoint.connect_seconds:g} seconds")
+    try:
+        with trio.fail_after(endpoint.connect_seconds):
+            await link.open()
+    except trio.TooSlowError:
+        await link.abort()
+        raise ClientError(f"{endpoint.uri} does not answer") from None
+    except BaseException:
+        await link.abort()
+        raise
+    return link
+
+
+async def connect_any(
+    endpoints: Sequence[Endpoint], properties: Mapping[str, object], enter: Enter | None = None
+) -> tuple[Link, Endpoint]:
+    """A link to the first of these that can be reached. Raises the ClientError of the last one."""
+    for endpoint in endpoints[:-1]:
+        with suppress(ClientError):
+            return await connect(endpoint, properties, enter), endpoint
+    return await connect(endpoints[-1], properties, enter), endpoints[-1]
+
+
+async def _stream(endpoint: Endpoint, host: str) -> trio.abc.Stream:
+    try:
+        plain = await trio.open_tcp_stream(host, endpoint.port)
+        return plain if endpoint.tls is None else await _secured(plain, endpoint.tls)
+    except (OSError, trio.BrokenResourceError) as error:
+        reason = error.__cause__ or error
+        first = reason.exceptions[0] if isinstance(reason, BaseExceptionGroup) else reason
+        raise ClientError(f"cannot connect to {endpoint.uri}: {first}") from error
+
+
+async def _secured(plain: trio.SocketStream, tls: Tls) -> trio.abc.Stream:
+    try:
+        secure = trio.SSLStream(plain, _context(tls), server_hostname=tls.name)
+        await secure.do_handshake()
+    except BaseException:
+        await trio.aclose_forcefully(plain)
+        raise
+    return secure
+
+
+def _context(tls: Tls) -> ssl.SSLContext:
+    """What the URI's parameters ask for. Raises OSError for files that cannot be used."""
+    context = ssl.create_default_context(cafile=tls.ca_file or None)
+    context.check_hostname = tls.verify and tls.name is not None
+    if not tls.verify:
+        context.verify_mode = ssl.CERT_NONE
+    if tls.certificate_file:
+        context.load_cert_chain(tls.certificate_file, tls.key_file or None, tls.key_password or "")
+    return context
+
+
+class Link:
+    """A connection whose channel 1 is open.
+
+    One task receives and asks; several may send. Whatever fails raises ClientError.
+    """
+
+    def __init__(self, stream: trio.abc.Stream, connection: ClientConnection) -> None:
+        self.connection = connection
+        self._stream = stream
+        self._sending = trio.Lock()
+        self._early: list[Arrival] = []
+        self._torn = False
+        """The last frame was cut short: nothing can be said any more."""
+
+    async def open(self) -> None:
+        """Go through the handshake, and open the channel."""
+        while not self.connection.opened:
+            await self.flush()
+            await self._read()
+        await self.call(methods.ChannelOpen(), methods.ChannelOpenOk)
+
+    # Sending
+
+    def send(self, method: Method) -> None:
+        """Collect a method for the channel; `flush` sends it."""
+        self.connection.send(CHANNEL, method)
+
+    def publish(self, publish: bytes, header: bytes, body: bytes) -> None:
+        """Collect a message, see `ClientConnection.publish`."""
+        self.connection.publish(CHANNEL, publish, header, body)
+
+    async def flush(self) -> None:
+        """Return when the socket has taken all that was collected before."""
+        async with self._sending:
+            data = self.connection.take()
+            if data:
+                try:
+                    self._torn = True
+                    await self._stream.send_all(data)
+                    self._torn = False
+                except (trio.BrokenResourceError, trio.ClosedResourceError):
+                    await self._last_words()
+
+    async def _last_words(self) -> None:
+        """The socket takes nothing more: the broker may have said why."""
+        while True:
+            await self._read()
+
+    async def keep_alive(self) -> None:
+        """Send heartbeats where nothing else is sent; for ever."""
+        while True:
+            await trio.sleep((self.connection.heartbeat or 60) / 2)
+            if self.connection.heartbeat and not self._sending.locked():
+                self.connection.beat()
+                await self.flush()
+
+    # Receiving
+
+    async def receive(self) -> list[Arrival]:
+        """What comes next on channels, at least one thing; a close of channel 1 raises ChannelClosed."""
+        while True:
+            arrived, self._early = self._early or await self._read(), []
+            for arrival in arrived:
+                if isinstance(arrival.command.method, methods.ChannelClose) and arrival.channel == CHANNEL:
+                    raise self._closed(arrival)
+            if arrived:
+                return arrived
+
+    async def call(self, method: Method, answer: type[Answer], channel: int = CHANNEL) -> Answer:
+        """Send a method and wait for its answer; what comes before it stays in line."""
+        self.connection.send(channel, method)
+        await self.flush()
+        while True:
+            arrived = await self._read()
+            for at, arrival in enumerate(arrived):
+                if arrival.channel == channel and isinstance(arrival.command.method, answer):
+                    self._early += arrived[at + 1 :]
+                    return arrival.command.method
+                if arrival.channel == channel and isinstance(arrival.command.method, methods.ChannelClose):
+                    raise self._closed(arrival)
+                self._early.append(arrival)
+
+    def _closed(self, arrival: Arrival) -> ChannelClosed:
+        close = arrival.command.method
+        assert isinstance(close, methods.ChannelClose)
+        self.connection.send(arrival.channel, methods.ChannelCloseOk())
+        return ChannelClosed(close.reply_code, close.reply_text)
+
+    async def _read(self) -> list[Arrival]:
+        heartbeat = self.connection.heartbeat
+        with trio.move_on_after(2 * heartbeat or float("inf")) as patience:
+            try:
+                data = bytes(await self._stream.receive_some(RECEIVE_BYTES))
+            except (trio.BrokenResourceError, trio.ClosedResourceError):
+                data = b""
+        if patience.cancelled_caught:
+            raise Silent("heartbeat timeout")
+        if not data:
+            raise ClientError("the connection is lost")
+        return self.connection.receive(data)
+
+    # Ending
+
+    async def close(self) -> None:
+        """Say goodbye, if the other side takes it in time, and close the socket; also where this is cancelled."""
+        with trio.move_on_after(CLOSE_SECONDS, shield=True), suppress(ClientError):
+            if self._torn:
+                raise ClientError("a frame was cut short")
+            self.connection.send(0, methods.ConnectionClose(200, "", 0, 0))
+            await self.flush()
+            while not self.connection.ended:
+                await self._read()
+        await self.abort()
+
+    async def abort(self) -> None:
+        """Close the socket."""
+        await trio.aclose_forcefully(self._stream)

@@ -1,0 +1,138 @@
+"""Messages from a queue of one broker to another broker: in order, and settled at the source by what becomes of them.
+
+Deliveries are published as they come. The publish number of each leads back to its delivery tag, so that a confirm of
+the destination is an acknowledgement at the source; a `multiple` one stays one. Of a message nothing is kept: one that
+is not confirmed is still the source's, and comes again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from itertools import takewhile
+
+import trio
+
+from broker.client.client_state import ClientError
+from broker.client.link import Link
+from broker.wire import methods
+from broker.wire.assembler import Command
+from broker.wire.method import Method
+
+Forward = Callable[[Command], tuple[bytes, bytes]]
+"""What a delivery is published with: the frame of basic.publish, and the payload of the header frame."""
+
+
+class AckMode(StrEnum):
+    """When a message counts as moved."""
+
+    ON_CONFIRM = "on-confirm"
+    ON_PUBLISH = "on-publish"
+    NO_ACK = "no-ack"
+
+
+class SourceGone(ClientError):
+    """The queue has been deleted, or its consumer cancelled."""
+
+
+class Returned(ClientError):
+    """No queue has taken a message that was to be taken."""
+
+
+class Transfer:
+    """A consumer's deliveries, moved until `remaining` of them are settled.
+
+    The source's channel consumes, the destination's is in confirm mode where `mode` asks for it. `settled` is how many
+    have been moved so far.
+    """
+
+    def __init__(
+        self, source: Link, destination: Link, forward: Forward, mode: AckMode, remaining: float = math.inf
+    ) -> None:
+        self._source = source
+        self._destination = destination
+        self._forward = forward
+        self._mode = mode
+        self._remaining = remaining
+        self._unsettled: dict[int, int] = {}
+        """Delivery tags by publish number, in order."""
+        self._published = 0
+        self._done = trio.Event()
+        self._error: ClientError | None = None
+        self.settled = 0
+
+    async def run(self) -> None:
+        """Return when all that was to be moved is. Raises ClientError."""
+        work = (self._source.keep_alive, self._destination.keep_alive, self._publish_forever, self._settle_forever)
+        async with trio.open_nursery() as nursery:
+            for each in work:
+                nursery.start_soon(self._until_error, each)
+            await self._done.wait()
+            nursery.cancel_scope.cancel()
+        if self._error is not None:
+            raise self._error
+
+    async def _until_error(self, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except ClientError as error:
+            self._error = self._error or error
+            self._done.set()
+
+    async def _publish_forever(self) -> None:
+        while True:
+            for arrival in await self._source.receive():
+                method = arrival.command.method
+                if isinstance(method, methods.BasicCancel):
+                    raise SourceGone("the queue is deleted")
+                if isinstance(method, methods.BasicDeliver) and len(self._unsettled) < self._remaining:
+                    self._publish(arrival.command, method.delivery_tag)
+            await self._destination.flush()
+            if self._mode is not AckMode.ON_CONFIRM and self._unsettled:
+                self._settle(self._published, True, methods.BasicAck)
+                await self._tell_source()
+
+    def _publish(self, command: Command, tag: int) -> None:
+        publish, header = self._forward(command)
+        self._destination.publish(publish, header, command.body)
+        self._published += 1
+        self._unsettled[self._published] = tag
+
+    async def _settle_forever(self) -> None:
+        while True:
+            for arrival in await self._destination.receive():
+                self._hear(arrival.command.method)
+            await self._tell_source()
+
+    async def _tell_source(self) -> None:
+        await self._source.flush()
+        if self._remaining <= 0:
+            self._done.set()
+
+    def _hear(self, method: object) -> None:
+        match method:
+            case methods.BasicAck():
+                self._settle(method.delivery_tag, method.multiple, methods.BasicAck)
+            case methods.BasicNack():
+                self._settle(method.delivery_tag, method.multiple, _requeued)
+            case methods.BasicReturn():
+                raise Returned(f"{method.reply_code} {method.reply_text}")
+
+    def _settle(self, number: int, multiple: bool, settlement: Callable[[int, bool], Method]) -> None:
+        """Pass on what became of a publish, or of all up to it."""
+        numbers = [number] if number in self._unsettled else []
+        if multiple:
+            numbers = list(takewhile(lambda each: each <= number, self._unsettled))
+        if not numbers:
+            return
+        if self._mode is not AckMode.NO_ACK:
+            self._source.send(settlement(self._unsettled[numbers[-1]], multiple))
+        for each in numbers:
+            del self._unsettled[each]
+        self.settled += len(numbers)
+        self._remaining -= len(numbers)
+
+
+def _requeued(tag: int, multiple: bool) -> Method:
+    return methods.BasicNack(tag, multiple, True)

@@ -1,0 +1,152 @@
+"""AMQP URIs, read as RabbitMQ's client reads them (`amqp_uri`), with its words for what is none.
+
+`amqp://user:password@host:port/vhost?heartbeat=10`, `amqps://...?cacertfile=...`. Without a host the broker itself is
+meant, in which the URI stands.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+AMQP_PORT, AMQPS_PORT = 5672, 5671
+HEARTBEAT_SECONDS = 10
+CONNECT_SECONDS = 60.0
+_PARTS = re.compile(
+    r"(?P<scheme>[^:/?#]+):(//((?P<user>[^@/?#]*)@)?(?P<host>\[[^]]*\]|[^:/?#]*)(:(?P<port>[0-9]*))?)?"
+    r"(?P<path>/[^?#]*)?(\?(?P<query>[^#]*))?.*",
+    re.DOTALL,
+)
+_ESCAPE = re.compile("%(..?)?", re.DOTALL)
+_FILES = ("cacertfile", "certfile", "keyfile")
+_VERIFY = ("verify_peer", "verify_none")
+
+
+class UriError(Exception):
+    """A text that is no AMQP URI; the message is the reason as RabbitMQ shows it, in Erlang's notation."""
+
+
+class Tls(NamedTuple):
+    """How TLS is spoken: files in PEM. Without `verify` anybody may answer; `name` is what the certificate is for."""
+
+    ca_file: str = ""
+    certificate_file: str = ""
+    key_file: str = ""
+    key_password: str = ""
+    verify: bool = True
+    name: str | None = None
+
+
+class Endpoint(NamedTuple):
+    """Where a URI leads, and as which user. Times are seconds; a `host` of None is the broker itself."""
+
+    uri: str
+    """Without credentials and parameters, as it may be shown."""
+    host: str | None
+    port: int
+    user: str | None
+    password: str | None
+    vhost: str
+    tls: Tls | None = None
+    heartbeat: int = HEARTBEAT_SECONDS
+    frame_max: int = 0
+    connect_seconds: float = CONNECT_SECONDS
+    mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
+
+
+def parse(uri: str) -> Endpoint:
+    """Read a URI. Raises UriError."""
+    try:
+        return _parse(uri)
+    except UriError as error:
+        raise UriError(f'{{{error},"{uri}"}}') from None
+
+
+def _parse(uri: str) -> Endpoint:
+    parts = _PARTS.fullmatch(uri)
+    if parts is None:
+        raise UriError("{unable_to_parse_uri,no_scheme}")
+    scheme = parts["scheme"].lower()
+    if scheme not in ("amqp", "amqps"):
+        raise UriError(f'{{unexpected_uri_scheme,"{scheme}"}}')
+    secure = scheme == "amqps"
+    host = _unescaped(parts["host"] or "").strip("[]")
+    if parts["port"] and not host:
+        raise UriError("port_requires_host")
+    user, _, password = (parts["user"] or "").partition(":")
+    query = _query(parts["query"] or "")
+    return Endpoint(
+        f"{parts['scheme']}://{parts['host'] or ''}{':' + parts['port'] if parts['port'] else ''}{parts['path'] or ''}",
+        host or None,
+        _port(parts["port"], AMQPS_PORT if secure else AMQP_PORT),
+        _unescaped(user) if user else None,
+        _unescaped(password) if password else None,
+        _vhost(parts["path"]),
+        _tls(query, host) if secure else None,
+        _number(query, "heartbeat", HEARTBEAT_SECONDS),
+        _number(query, "frame_max", 0),
+        _number(query, "connection_timeout", int(CONNECT_SECONDS * 1000)) / 1000,
+        tuple(value.upper() for name, value in query if name == "auth_mechanism") or ("PLAIN", "AMQPLAIN"),
+    )
+
+
+def _port(text: str | None, default: int) -> int:
+    port = int(text) if text else default
+    if not 0 < port <= 65535:
+        raise UriError(f"{{port_out_of_range,{port}}}")
+    return port
+
+
+def _vhost(path: str | None) -> str:
+    if path is None:
+        return "/"
+    if "/" in path[1:]:
+        raise UriError(f'{{invalid_vhost,"{path[1:]}"}}')
+    return _unescaped(path[1:])
+
+
+def _query(text: str) -> list[tuple[str, str]]:
+    pairs = [part.partition("=") for part in text.split("&") if part]
+    return [(name, _unescaped(value)) for name, _, value in pairs]
+
+
+def _number(query: list[tuple[str, str]], wanted: str, default: int) -> int:
+    value = dict(query).get(wanted)
+    if value is None:
+        return default
+    try:
+        return int(value)
+    except ValueError:
+        shown = ",".join(f'{{"{name}","{given}"}}' for name, given in query)
+        reason = f'{{not_an_integer,"{value}"}}'
+        raise UriError(f'{{invalid_amqp_params_parameter,{wanted},"{value}",[{shown}],{reason}}}') from None
+
+
+def _tls(query: list[tuple[str, str]], host: str) -> Tls:
+    given = dict(query)
+    verify = given.get("verify", "verify_peer")
+    if verify not in _VERIFY:
+        raise UriError(f'{{invalid_ssl_parameter,verify,"{verify}"}}')
+    name = given.get("server_name_indication", host)
+    authority, certificate, key, password = (given.get(each, "") for each in (*_FILES, "password"))
+    return Tls(authority, certificate, key, password, verify == "verify_peer", None if name == "disable" else name)
+
+
+def _unescaped(text: str) -> str:
+    raw = bytearray()
+    at = 0
+    for found in _ESCAPE.finditer(text):
+        raw += text[at : found.start()].encode("utf-8", "surrogateescape")
+        raw.append(_byte(found[1] or ""))
+        at = found.end()
+    return (raw + text[at:].encode("utf-8", "surrogateescape")).decode("utf-8", "surrogateescape")
+
+
+def _byte(digits: str) -> int:
+    try:
+        if len(digits) == 2:
+            return int(digits, 16)
+    except ValueError:
+        raise UriError(f"{{invalid_entitiy,['%',{','.join(str(ord(digit)) for digit in digits)}]}}") from None
+    shown = ",".join(map(str, (37, *map(ord, digits))))
+    raise UriError(f"{{unterminated_entity,[{shown}]}}")

@@ -1,0 +1,98 @@
+"""Shovels and how they do. A dynamic one is set as a parameter; a static one only administrators see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from starlette.responses import Response
+
+from broker.entities.vhosts.parameters import SHOVEL
+from broker.management.access import Tag
+from broker.management.answers import empty, in_json, not_found
+from broker.management.call import Call
+from broker.management.columns import ABSENT, Columns
+from broker.management.list_query import list_answer
+from broker.management.resources import Resource, resource
+
+NAMES = (
+    "node",
+    "timestamp",
+    "name",
+    "vhost",
+    "type",
+    "state",
+    "reason",
+    "src_uri",
+    "src_protocol",
+    "dest_protocol",
+    "dest_uri",
+    "src_queue",
+    "src_exchange",
+    "src_exchange_key",
+    "dest_exchange",
+    "dest_exchange_key",
+    "dest_queue",
+)
+
+
+def _cell(name: str, row: Mapping[str, Any]) -> Any:
+    return row.get(name, ABSENT)
+
+
+COLUMNS: Columns[Mapping[str, Any]] = Columns({name: partial(_cell, name) for name in NAMES})
+
+
+async def list_shovels(call: Call) -> Response:
+    """How each shovel does that the user sees."""
+    vhosts = {vhost.name for vhost in call.vhosts()}
+    rows = [row for row in call.api.administration.shovels.rows() if _shown(call, row, vhosts)]
+    return await list_answer(rows, COLUMNS, call.list_query(), lambda row: str(row["name"]))
+
+
+def _shown(call: Call, row: Mapping[str, Any], vhosts: set[str]) -> bool:
+    if "vhost" in row:
+        return row["vhost"] in vhosts
+    return call.account.administrates and "vhost" not in call.names
+
+
+async def show_shovel(call: Call) -> Response:
+    """What a dynamic shovel was set to, as RabbitMQ 3.13 shows it."""
+    vhost, name = call.vhost.name, call.names["name"]
+    value = call.broker.parameters.of_vhosts.get((vhost, SHOVEL, name))
+    if value is None:
+        raise not_found()
+    return in_json(call.chosen({"value": value, "vhost": vhost, "component": SHOVEL, "name": name}))
+
+
+async def delete_shovel(call: Call) -> Response:
+    """Remove a dynamic shovel."""
+    await call.change("delete_shovel", **call.names)
+    return empty(204)
+
+
+async def restart_shovel(call: Call) -> Response:
+    """End a dynamic shovel and begin it anew."""
+    await call.change("restart_shovel", **call.names)
+    return empty(204)
+
+
+RESOURCES: list[Resource] = [
+    resource("/api/shovels", GET=(Tag.MONITORING, list_shovels)),
+    resource("/api/shovels/{vhost}", in_vhost=True, GET=(Tag.MONITORING, list_shovels)),
+    resource(
+        "/api/shovels/vhost/{vhost}/{name}",
+        in_vhost=True,
+        setting=True,
+        GET=(Tag.MONITORING, show_shovel),
+        DELETE=(Tag.MONITORING, delete_shovel),
+    ),
+    resource(
+        "/api/shovels/vhost/{vhost}/{name}/restart",
+        in_vhost=True,
+        setting=True,
+        GET=(Tag.MONITORING, show_shovel),
+        DELETE=(Tag.MONITORING, restart_shovel),
+    ),
+]

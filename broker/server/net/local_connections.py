@@ -1,0 +1,75 @@
+"""Connections within the broker: a socket pair, one end served as any client's, but that it has logged in already.
+
+So all that holds for clients holds for them too: turns, gates, alarms, limits of what waits.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from itertools import count
+from typing import TYPE_CHECKING
+
+from broker.session import connection_events
+from broker.session.connection import enter
+from broker.session.login.passwords import verify
+from broker.session.peer import Peer
+from broker.wire.field_tables import from_python
+
+if TYPE_CHECKING:
+    from broker.client.link import Entered
+    from broker.client.uris import Endpoint
+    from broker.server.serve import Server
+
+TRUSTED = "none"
+"""What RabbitMQ shows as the user of a direct connection without one."""
+
+_numbers = count(1)
+
+
+def open_pair(server: Server, endpoint: Endpoint, properties: Mapping[str, object]) -> Entered:
+    """A connection to a virtual host, as its user or, where the URI has none, as one that may do anything.
+
+    Raises ClientError.
+    """
+    from broker.client.client_state import ClientError
+    from broker.client.link import Entered
+
+    refused = _refusal(server, endpoint)
+    if refused:
+        raise ClientError(refused)
+    ours, theirs = socket.socketpair()
+    for end in ours, theirs:
+        end.setblocking(False)
+    admit(server, ours, endpoint.vhost, endpoint.user, properties)
+    return Entered(theirs, server.registry.settings.frame_max)
+
+
+def admit(server: Server, sock: socket.socket, vhost: str, user: str | None, properties: Mapping[str, object]) -> None:
+    """Serve a socket that does not block as a connection that is open: its first byte is that of a frame."""
+    transport = server.transport(sock, Peer("", next(_numbers), "", 0, loopback=True))
+    connection = transport.connection
+    connection.user = TRUSTED if user is None else user
+    connection.frame_max = connection.settings.frame_max
+    connection.channel_max = connection.settings.channel_max
+    connection.opened(from_python(properties))
+    enter(connection, server.broker.vhosts[vhost], trusted=user is None)
+    connection.registry.handshaking.pop(connection, None)
+    connection_events.connection_created(connection)
+    server.serve_transport(transport)
+
+
+def _refusal(server: Server, endpoint: Endpoint) -> str:
+    """Why a connection is not made; empty where it is."""
+    if endpoint.vhost not in server.broker.vhosts:
+        return f"there is no virtual host '{endpoint.vhost}'"
+    if endpoint.user is None:
+        return ""
+    user = server.broker.users.by_name.get(endpoint.user)
+    password = endpoint.password
+    right = user is not None and (
+        password is None or verify(password.encode("utf-8"), user.password_hash, user.hashing_algorithm)
+    )
+    if not right or not server.broker.users.may_enter(endpoint.user, endpoint.vhost):
+        return f"user '{endpoint.user}' may not connect to virtual host '{endpoint.vhost}'"
+    return ""

@@ -1,0 +1,1 @@
+"""Shovels of a running broker."""

@@ -1,0 +1,121 @@
+"""Where shovels live: nothing of them is loaded before there is one."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.admin.command_table import carry_out
+from broker.config import ConfigError
+from broker.entities.vhosts.parameters import SHOVEL
+from broker.server.net import local_connections
+
+if TYPE_CHECKING:
+    from broker.server.serve import Server
+    from broker.shovel.definition import ShovelName
+    from broker.shovel.shovels import Shovels, State
+
+log = logging.getLogger("leveret.shovel")
+
+ACTING = "rmq-shovel"
+"""Who removes the parameter of a shovel that has done its work, in RabbitMQ's words."""
+
+
+def check(static: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises ConfigError for what is wrong with the shovels of the settings."""
+    if static:
+        from broker.admin.settings import shovel_check
+
+        problem = shovel_check.static_problem(static)
+        if problem:
+            raise ConfigError(problem)
+
+
+class ShovelHost:
+    """The shovels of a broker: those of its settings, and those that are parameters of virtual hosts."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._shovels: Shovels | None = None
+
+    def begin(self, static: Mapping[str, Mapping[str, Any]]) -> None:
+        """Begin all that there are, and from now on those that come."""
+        from_parameters = self._server.broker.parameters
+        for name, value in static.items():
+            self._put(None, name, value)
+        for vhost, component, name in list(from_parameters.of_vhosts):
+            if component == SHOVEL:
+                self._changed(vhost, name)
+        from_parameters.on_shovel = self._changed
+
+    def rows(self) -> list[dict[str, Any]]:
+        """How each does."""
+        if self._shovels is None:
+            return []
+        from broker.shovel.shovels import row
+
+        node = self._server.control.node_name
+        return [{"node": node, **row(name, state)} for name, state in self._shovels.states()]
+
+    def restart(self, vhost: str, name: str) -> bool:
+        """End a dynamic shovel and begin it anew; False where there is none."""
+        if self._shovels is None:
+            return False
+        from broker.shovel.definition import ShovelName
+
+        return self._shovels.restart(ShovelName(vhost, name))
+
+    async def stop(self) -> None:
+        """End all, and return when their connections are closed."""
+        self._server.broker.parameters.on_shovel = None
+        if self._shovels is not None:
+            await self._shovels.stop()
+
+    def _changed(self, vhost: str, name: str) -> None:
+        value = self._server.broker.parameters.of_vhosts.get((vhost, SHOVEL, name))
+        if value is not None:
+            self._put(vhost, name, value)
+        elif self._shovels is not None:
+            from broker.shovel.definition import ShovelName
+
+            self._shovels.remove(ShovelName(vhost, name))
+
+    def _put(self, vhost: str | None, name: str, value: Any) -> None:
+        from broker.admin.settings import shovel_check
+        from broker.shovel.definition import ShovelName, read
+
+        problems = shovel_check.problems(name, value, lambda vhost: "")
+        if problems:  # it came with definitions that an earlier version took in unseen
+            log.error("shovel '%s' is not begun: %s", name, "; ".join(problems))
+            return
+        if self._shovels is None:
+            self._shovels = self._made()
+        self._shovels.put(ShovelName(vhost, name), read(value))
+
+    def _made(self) -> Shovels:
+        from broker.shovel.shovel_worker import Surroundings
+        from broker.shovel.shovels import Shovels
+
+        server = self._server
+        enter = partial(local_connections.open_pair, server)
+        surroundings = Surroundings(enter, lambda: server.registry.cluster_name)
+        return Shovels(server.nursery, surroundings, self._forget, self._publish)
+
+    async def _forget(self, name: ShovelName) -> None:
+        administration = self._server.administration.acting_for(ACTING)
+        arguments = {"vhost": name.vhost, "component": SHOVEL, "name": name.name}
+        await carry_out(administration, "clear_parameter", arguments)
+
+    def _publish(self, name: ShovelName, state: State | None) -> None:
+        """Tell the event exchange, where there is one."""
+        exchange = self._server.broker.event_exchange
+        if exchange is None:
+            return
+        headers: dict[str, Any] = {"name": name.name, **({} if name.vhost is None else {"vhost": name.vhost})}
+        if state is None:
+            exchange.publish("shovel.worker.removed", headers)
+            return
+        reason = {"reason": state.reason} if state.reason else {}
+        exchange.publish("shovel.worker.status", {**headers, "status": state.state, **state.particulars, **reason})

@@ -1,0 +1,146 @@
+"""All shovels of a broker: begun, begun again when they have ended, replaced, removed; and how each does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any, NamedTuple
+
+import trio
+
+from broker.shovel.definition import Shovel, ShovelName
+from broker.shovel.shovel_worker import Ended, Surroundings, Worker
+
+STARTING, RUNNING, BLOCKED, TERMINATED = "starting", "running", "blocked", "terminated"
+
+OnChange = Callable[[ShovelName, "State | None"], None]
+
+
+class State(NamedTuple):
+    """How a shovel does since `since`, in seconds since the epoch; `reason` is why it is terminated."""
+
+    state: str
+    since: float
+    reason: str = ""
+    particulars: dict[str, str] = {}
+
+
+class Shovels:
+    """`forget` removes the parameter of a dynamic shovel that has done its work; `on_change` hears of every state, and
+    None of one that is removed."""
+
+    def __init__(
+        self,
+        nursery: trio.Nursery,
+        surroundings: Surroundings,
+        forget: Callable[[ShovelName], Awaitable[None]],
+        on_change: OnChange,
+    ) -> None:
+        self._nursery = nursery
+        self._surroundings = surroundings
+        self._forget = forget
+        self._on_change = on_change
+        self._runs: dict[ShovelName, Run] = {}
+
+    def put(self, name: ShovelName, shovel: Shovel) -> None:
+        """Begin a shovel, in place of the one of this name; that one ends first."""
+        before = self._runs.get(name)
+        self._runs[name] = run = Run(name, shovel, self._report)
+        self._nursery.start_soon(self._serve, run, before)
+
+    def remove(self, name: ShovelName) -> None:
+        """End a shovel, if there is one of this name."""
+        run = self._runs.pop(name, None)
+        if run is not None:
+            run.scope.cancel()
+            self._on_change(name, None)
+
+    def restart(self, name: ShovelName) -> bool:
+        """End a shovel and begin it anew; False where there is none."""
+        run = self._runs.get(name)
+        if run is not None:
+            self.put(name, run.shovel)
+        return run is not None
+
+    async def stop(self) -> None:
+        """End all shovels, and return when their connections are closed."""
+        runs = list(self._runs.values())
+        for run in runs:
+            run.scope.cancel()
+        for run in runs:
+            await run.ended.wait()
+
+    def states(self) -> Iterator[tuple[ShovelName, State]]:
+        """Each shovel and how it does."""
+        for name, run in self._runs.items():
+            yield name, run.shown
+
+    async def _serve(self, run: Run, before: Run | None) -> None:
+        if before is not None:
+            before.scope.cancel()
+            await before.ended.wait()
+        try:
+            with run.scope:
+                moved = await run.until_done(self._surroundings)
+                if moved and run.name.vhost is not None:
+                    await self._forget(run.name)
+        finally:
+            run.ended.set()
+
+    def _report(self, run: Run) -> None:
+        if self._runs.get(run.name) is run:
+            self._on_change(run.name, run.state)
+
+
+class Run:
+    """One shovel, from when it is set until it is set anew, removed, or done."""
+
+    def __init__(self, name: ShovelName, shovel: Shovel, report: Callable[[Run], None]) -> None:
+        self.name = name
+        self.shovel = shovel
+        self.scope = trio.CancelScope()
+        self.ended = trio.Event()
+        self._report = report
+        self._worker: Worker | None = None
+        self.state = State(STARTING, time.time())
+
+    @property
+    def shown(self) -> State:
+        """The state, with `blocked` in place of `running` while the destination lets publishers wait."""
+        waits = self.state.state == RUNNING and self._worker is not None and self._worker.blocked
+        return self.state._replace(state=BLOCKED) if waits else self.state
+
+    async def until_done(self, surroundings: Surroundings) -> bool:
+        """Work, and begin again after each failure; whether everything is moved at the end."""
+        while True:
+            self._change(STARTING)
+            try:
+                await Worker(self.name, self.shovel, surroundings, self._runs).run()
+            except Ended as error:
+                if error.reason:
+                    self._change(TERMINATED, error.reason)
+                if not self.shovel.reconnect_seconds:
+                    return False
+            else:
+                self._change(TERMINATED, "{shutdown,autodelete}")
+                return True
+            await trio.sleep(self.shovel.reconnect_seconds)
+
+    def _runs(self, worker: Worker, particulars: dict[str, str]) -> None:
+        self._worker = worker
+        self._change(RUNNING, particulars=particulars)
+
+    def _change(self, state: str, reason: str = "", particulars: dict[str, str] | None = None) -> None:
+        self.state = State(state, time.time(), reason, particulars or {})
+        self._report(self)
+
+
+def row(name: ShovelName, state: State) -> dict[str, Any]:
+    """A shovel as the API shows it."""
+    shown: dict[str, Any] = {"timestamp": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(state.since))}
+    shown |= {"name": name.name, "type": name.kind, "state": state.state, **state.particulars}
+    if name.vhost is not None:
+        shown["vhost"] = name.vhost
+    if state.state == TERMINATED:
+        shown["reason"] = state.reason
+    return shown

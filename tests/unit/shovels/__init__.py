@@ -1,0 +1,1 @@
+"""Shovels and the client that they are made of."""
