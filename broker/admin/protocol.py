@@ -107,6 +107,10 @@ class Conversation:
             before += part
         raise AssertionError("an answer ends with its last part")
 
+    def detach(self) -> socket.socket:
+        """The socket, for another use: this conversation is over. Nothing may be left unread of it."""
+        return socket.socket(fileno=self._peer.detach())
+
     def rows(self, command: str, **arguments: object) -> Iterator[Any]:
         """The rows of a listing as they come. Raises AdministrationError, perhaps in the midst of them."""
         for part, _ in self._parts(command, arguments):

@@ -119,6 +119,7 @@ class Link:
         self._stream = stream
         self._sending = trio.Lock()
         self._early: list[Arrival] = []
+        self._published = 0
         self._torn = False
         """The last frame was cut short: nothing can be said any more."""
 
@@ -135,9 +136,11 @@ class Link:
         """Collect a method for the channel; `flush` sends it."""
         self.connection.send(CHANNEL, method)
 
-    def publish(self, publish: bytes, header: bytes, body: bytes) -> None:
-        """Collect a message, see `ClientConnection.publish`."""
+    def publish(self, publish: bytes, header: bytes, body: bytes) -> int:
+        """Collect a message, see `ClientConnection.publish`; its number, by which it is confirmed in confirm mode."""
         self.connection.publish(CHANNEL, publish, header, body)
+        self._published += 1
+        return self._published
 
     async def flush(self) -> None:
         """Return when the socket has taken all that was collected before."""

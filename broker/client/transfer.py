@@ -36,7 +36,7 @@ class SourceGone(ClientError):
     """The queue has been deleted, or its consumer cancelled."""
 
 
-class Returned(ClientError):
+class NotArrived(ClientError):
     """No queue has taken a message that was to be taken."""
 
 
@@ -44,11 +44,18 @@ class Transfer:
     """A consumer's deliveries, moved until `remaining` of them are settled.
 
     The source's channel consumes, the destination's is in confirm mode where `mode` asks for it. `settled` is how many
-    have been moved so far.
+    have been moved so far. One that is refused goes back to its queue, or ends the transfer where all `must_arrive`.
     """
 
     def __init__(
-        self, source: Link, destination: Link, forward: Forward, mode: AckMode, remaining: float = math.inf
+        self,
+        source: Link,
+        destination: Link,
+        forward: Forward,
+        mode: AckMode,
+        remaining: float = math.inf,
+        *,
+        must_arrive: bool = False,
     ) -> None:
         self._source = source
         self._destination = destination
@@ -57,7 +64,7 @@ class Transfer:
         self._remaining = remaining
         self._unsettled: dict[int, int] = {}
         """Delivery tags by publish number, in order."""
-        self._published = 0
+        self._must_arrive = must_arrive
         self._done = trio.Event()
         self._error: ClientError | None = None
         self.settled = 0
@@ -73,12 +80,16 @@ class Transfer:
         if self._error is not None:
             raise self._error
 
+    def fail(self, error: ClientError) -> None:
+        """End the transfer with an error, which `run` raises."""
+        self._error = self._error or error
+        self._done.set()
+
     async def _until_error(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
             await work()
         except ClientError as error:
-            self._error = self._error or error
-            self._done.set()
+            self.fail(error)
 
     async def _publish_forever(self) -> None:
         while True:
@@ -90,14 +101,12 @@ class Transfer:
                     self._publish(arrival.command, method.delivery_tag)
             await self._destination.flush()
             if self._mode is not AckMode.ON_CONFIRM and self._unsettled:
-                self._settle(self._published, True, methods.BasicAck)
+                self._settle(next(reversed(self._unsettled)), True, methods.BasicAck)
                 await self._tell_source()
 
     def _publish(self, command: Command, tag: int) -> None:
         publish, header = self._forward(command)
-        self._destination.publish(publish, header, command.body)
-        self._published += 1
-        self._unsettled[self._published] = tag
+        self._unsettled[self._destination.publish(publish, header, command.body)] = tag
 
     async def _settle_forever(self) -> None:
         while True:
@@ -114,10 +123,12 @@ class Transfer:
         match method:
             case methods.BasicAck():
                 self._settle(method.delivery_tag, method.multiple, methods.BasicAck)
+            case methods.BasicNack() if self._must_arrive:
+                raise NotArrived("the queue does not take the message: it is full")
             case methods.BasicNack():
                 self._settle(method.delivery_tag, method.multiple, _requeued)
             case methods.BasicReturn():
-                raise Returned(f"{method.reply_code} {method.reply_text}")
+                raise NotArrived(f"no queue takes the message: {method.reply_code} {method.reply_text}")
 
     def _settle(self, number: int, multiple: bool, settlement: Callable[[int, bool], Method]) -> None:
         """Pass on what became of a publish, or of all up to it."""

@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import Any
 import trio
 
 from broker.admin.administration import Administration
-from broker.admin.command_arguments import invalid
+from broker.admin.command_arguments import Arguments, invalid
 from broker.admin.command_table import LISTINGS, carry_out, rows_of
 from broker.admin.listing import Row
 from broker.admin.protocol import SOCKET_NAME, AdministrationError, ValidationFailed, socket_path
@@ -34,6 +34,9 @@ RECEIVE_BYTES = 64 << 10
 PART_BYTES = 32 << 10
 """How much of a listing is sent at once."""
 BACKLOG = 16
+
+Admit = Callable[[socket.socket, str, Mapping[str, object]], None]
+"""Serves a socket as an AMQP connection that is open in a virtual host, of a client with these properties."""
 
 
 @contextmanager
@@ -59,15 +62,18 @@ def listening(directory: Path) -> Iterator[trio.SocketListener]:
             path.unlink(missing_ok=True)
 
 
-async def serve(administration: Administration, listener: trio.SocketListener) -> None:
-    """Carry out what is asked, until cancelled. Nothing that is asked ends the broker."""
-    await trio.serve_listeners(partial(_serve_caller, administration), [listener])
+async def serve(administration: Administration, listener: trio.SocketListener, admit: Admit) -> None:
+    """Carry out what is asked, until cancelled. Nothing that is asked ends the broker.
+
+    `admit` serves a socket as an AMQP connection, for a caller that asks for one.
+    """
+    await trio.serve_listeners(partial(_serve_caller, administration, admit), [listener])
 
 
-async def _serve_caller(administration: Administration, stream: trio.SocketStream) -> None:
+async def _serve_caller(administration: Administration, admit: Admit, stream: trio.SocketStream) -> None:
     lines = Lines(stream)
     try:
-        while await _answer_next(administration, lines, stream):
+        while await _answer_next(administration, admit, lines, stream):
             pass
     except (trio.BrokenResourceError, trio.ClosedResourceError):
         log.debug("a caller went away before it was answered")
@@ -75,7 +81,7 @@ async def _serve_caller(administration: Administration, stream: trio.SocketStrea
         await trio.aclose_forcefully(stream)
 
 
-async def _answer_next(administration: Administration, lines: Lines, stream: trio.SocketStream) -> bool:
+async def _answer_next(administration: Administration, admit: Admit, lines: Lines, stream: trio.SocketStream) -> bool:
     """Answer the next request; False where there is no more to be answered."""
     try:
         line = await lines.next()
@@ -85,7 +91,7 @@ async def _answer_next(administration: Administration, lines: Lines, stream: tri
     if line is None:
         return False
     try:
-        await _carry_out(administration, line, stream)
+        return await _carry_out(administration, admit, line, stream)
     except AdministrationError as error:
         await _say(stream, _refusal(error))
     except (trio.BrokenResourceError, trio.ClosedResourceError):
@@ -96,18 +102,32 @@ async def _answer_next(administration: Administration, lines: Lines, stream: tri
     return True
 
 
-async def _carry_out(administration: Administration, line: bytes, stream: trio.SocketStream) -> None:
+async def _carry_out(administration: Administration, admit: Admit, line: bytes, stream: trio.SocketStream) -> bool:
+    """Do what is asked; False where what follows is no request, but AMQP."""
     try:
         request = json.loads(line)
     except (ValueError, RecursionError):
         raise invalid("the request is not JSON") from None
     match request:
+        case {"command": "open_amqp", "arguments": dict(arguments)}:
+            await _open_amqp(administration, admit, Arguments(arguments), stream)
+            return False
         case {"command": str(command), "arguments": dict(arguments)} if command in LISTINGS:
             await _list(stream, rows_of(administration, command, arguments))
         case {"command": str(command), "arguments": dict(arguments)}:
             await _say(stream, {"ok": await carry_out(administration, command, arguments)})
         case _:
             raise invalid("expected a request with a command and its arguments")
+    return True
+
+
+async def _open_amqp(
+    administration: Administration, admit: Admit, arguments: Arguments, stream: trio.SocketStream
+) -> None:
+    """The caller speaks AMQP from now on, in a virtual host."""
+    vhost = administration.vhost(arguments.text("vhost")).name
+    await _say(stream, {"ok": {"frame_max": administration.registry.settings.frame_max}})
+    admit(socket.socket(fileno=stream.socket.detach()), vhost, arguments.table("properties"))
 
 
 async def _list(stream: trio.SocketStream, rows: Iterator[Row]) -> None:

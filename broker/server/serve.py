@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
@@ -44,7 +44,7 @@ from broker.server.committer import CommitLimits
 from broker.server.engine import Engine, Wakeup
 from broker.server.event_log import Events, closing_log
 from broker.server.file_modes import keep_private
-from broker.server.net import listeners
+from broker.server.net import listeners, local_connections
 from broker.server.net.chosen_parts import USUAL_PARTS, ChosenParts
 from broker.server.net.heartbeats import beat_forever
 from broker.server.net.tls_context import Security
@@ -218,6 +218,11 @@ class Server:
         taken = self._take_in(sock, peer)
         if taken is not None:
             self.serve_transport(self.transport(taken, peer))
+
+    def admit(self, sock: socket.socket, vhost: str, properties: Mapping[str, object]) -> None:
+        """Serve a socket of somebody who may do anything as an AMQP connection."""
+        sock.setblocking(False)
+        local_connections.admit(self, sock, vhost, None, properties)
 
     def transport(self, sock: socket.socket, peer: Peer) -> Transport:
         """What brings bytes between a socket without TLS and a connection."""
@@ -484,7 +489,7 @@ async def _run(
         if events is not None:
             writers.start_soon(events.run, server.broker)
         with admin_socket.listening(config.server.directory) as operators:
-            clients.start_soon(admin_socket.serve, server.administration, operators)
+            clients.start_soon(admin_socket.serve, server.administration, operators, server.admit)
             server.listen(bound)
             server.shovels.begin(config.shovels)
             log_started(readiness.settings_files, config, server.broker, server.resources, server.sockets_max)

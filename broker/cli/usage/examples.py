@@ -31,6 +31,7 @@ EXAMPLES = {
     "delete-queue": "delete-queue --if-empty orders",
     "close-connection": "close-connection '127.0.0.1:40312 -> 127.0.0.1:5672' 'maintenance'",
     "close-connections": "close-connections --user app --limit 10",
+    "migrate": "migrate --from amqp://guest:guest@old.example.com --management http://old.example.com:15672",
     "trace on": "trace on -p /",
     "trace off": "trace off -p /",
     "user add": "user add app --tags monitoring",

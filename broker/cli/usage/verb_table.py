@@ -44,6 +44,7 @@ SECTIONS = {
         "delete-queue": Verb("node_commands", "delete_queue", "delete a queue with its messages"),
         "close-connection": Verb("node_commands", "close_connection", "close a connection"),
         "close-connections": Verb("running_commands", "close_connections", "close all of a user or virtual host"),
+        "migrate": Verb("messages.migrate_command", "migrate", "move a whole broker, from a RabbitMQ or to one"),
         "trace": Verb("trace_command", "trace", "copy every message to amq.rabbitmq.trace"),
     },
     "Users and virtual hosts": {

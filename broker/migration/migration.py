@@ -1,0 +1,119 @@
+"""A migration: definitions first, then queue after queue; and what is said of it at the end.
+
+It can be killed at any moment and run again: definitions that are there stay as they are, and a message is
+acknowledged at its source when the target has confirmed it. What was between the two comes twice, at most a window.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import trio
+
+from broker.admin.protocol import AdministrationError
+from broker.client.client_state import ClientError
+from broker.migration.definitions_transfer import KINDS, Left, bring, narrowed, without_meaning_here
+from broker.migration.queue_transfer import EXCHANGE, counted, move
+from broker.migration.sides import Definitions, Here, QueueRow, Side
+
+Progress = Callable[[int], None]
+
+
+class Outcome(NamedTuple):
+    """What was moved, in how many seconds, and what was not."""
+
+    definitions: dict[str, int]
+    queues: int
+    messages: int
+    seconds: float
+    left: list[Left]
+
+    def in_json(self) -> dict[str, Any]:
+        """The same for programs."""
+        return {**self._asdict(), "left": [each._asdict() for each in self.left]}
+
+
+class Migration:
+    """From one side to the other, of all virtual hosts or some."""
+
+    def __init__(self, source: Side, target: Side, vhosts: tuple[str, ...], window: int) -> None:
+        self._source = source
+        self._target = target
+        self._vhosts = vhosts
+        self._window = window
+        self._left: list[Left] = []
+
+    def definitions(self) -> dict[str, int]:
+        """Bring the definitions; how many of each kind there are. Raises AdministrationError."""
+        found = self._source.definitions()
+        names = self._vhosts or tuple(vhost["name"] for vhost in found.get("vhosts", []))
+        chosen = narrowed(_ours_left_out(found), names)
+        self._vhosts = names
+        if isinstance(self._target, Here):
+            self._left += without_meaning_here(chosen)
+        refused = list(bring(chosen, self._target))
+        self._left += refused
+        counts = {kind: len(chosen[kind]) for kind in KINDS}
+        for each in refused:
+            counts[each.kind] -= 1
+        return counts
+
+    def waiting(self) -> list[QueueRow]:
+        """The queues with messages that can be moved; the others are noted. Raises AdministrationError."""
+        rows = [row for row in self._source.queues() if row.vhost in self._vhosts]
+        for row in rows:
+            self._left += _held_back(row)
+        movable = [row for row in rows if not row.exclusive and row.type != "stream"]
+        return [row for vhost in self._vhosts for row in self._counted(movable, vhost) if row.ready]
+
+    def _counted(self, rows: list[QueueRow], vhost: str) -> list[QueueRow]:
+        of_vhost = [row for row in rows if row.vhost == vhost]
+        try:
+            return trio.run(counted, of_vhost, self._source) if of_vhost else []
+        except ClientError as error:
+            raise AdministrationError("failed", f"virtual host '{vhost}': {error}") from error
+
+    def messages(self, rows: list[QueueRow], progress: Progress) -> int:
+        """Move what is in these queues; how many messages that were. Raises AdministrationError."""
+        done = 0
+        for row in rows:
+            try:
+                done += trio.run(move, row, self._source, self._target, self._window, _after(done, progress))
+            except ClientError as error:
+                place = f"queue '{row.name}' of virtual host '{row.vhost}'"
+                raise AdministrationError("failed", f"{place}: {error}{_hint(error)}") from error
+        return done
+
+    def outcome(self, definitions: dict[str, int], queues: int, messages: int, began: float) -> Outcome:
+        """The report."""
+        return Outcome(definitions, queues, messages, round(time.monotonic() - began, 3), self._left)
+
+
+def _after(before: int, progress: Progress) -> Progress:
+    return lambda now: progress(before + now)
+
+
+def _ours_left_out(definitions: Definitions) -> Definitions:
+    """Without the exchanges and bindings of a migration from there that was killed."""
+    exchanges = [each for each in definitions.get("exchanges", []) if not each["name"].startswith(EXCHANGE)]
+    bindings = [each for each in definitions.get("bindings", []) if not each["source"].startswith(EXCHANGE)]
+    return {**definitions, "exchanges": exchanges, "bindings": bindings}
+
+
+def _held_back(row: QueueRow) -> Iterator[Left]:
+    if row.exclusive:
+        yield Left("messages", row.vhost, row.name, f"{row.ready} messages: the queue is exclusive to a connection")
+    elif row.type == "stream" and row.ready:
+        why = "a stream's messages stay; a shovel with x-stream-offset can copy them"
+        yield Left("messages", row.vhost, row.name, f"{row.ready} messages: {why}")
+    elif row.unacknowledged:
+        why = "its consumers have them, and those that come back are moved by a further run"
+        yield Left("messages", row.vhost, row.name, f"{row.unacknowledged} messages: {why}")
+
+
+def _hint(error: ClientError) -> str:
+    if "user_id property" in str(error):
+        return "; give the user that publishes there the tag impersonator"
+    return ""

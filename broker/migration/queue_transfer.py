@@ -1,0 +1,164 @@
+"""The messages of one queue, moved to the queue of the same name elsewhere: in order, each unchanged but for its way.
+
+A message is published to the default exchange where that is how it came, and otherwise, with its own routing key, to
+an exchange that leads to this queue alone: so headers CC and BCC, which travel with it, lead to no copies. That
+exchange is deleted with its binding, and found again by a migration that was killed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import lru_cache, partial
+from hashlib import sha256
+
+import trio
+
+from broker.client.client_state import ClientError
+from broker.client.link import CHANNEL, ChannelClosed, Link, connect
+from broker.client.transfer import AckMode, Transfer
+from broker.migration.sides import QueueRow, Side
+from broker.wire import methods
+from broker.wire.assembler import Command
+from broker.wire.frames import method_frame
+from broker.wire.properties import decode_properties, encode_header
+
+PROPERTIES = {"product": "leveret migrate", "connection_name": "leveret migrate"}
+EXCHANGE = "leveret.migrate."
+DELIVERY_COUNT = "x-delivery-count"
+LOOK_SECONDS = 0.2
+STALL_SECONDS = 60.0
+"""After how long without a message somebody else has to be looked for."""
+
+
+async def counted(rows: list[QueueRow], source: Side) -> list[QueueRow]:
+    """Queues of one virtual host with how many messages are ready now; those that are gone are left out.
+
+    Raises ClientError.
+    """
+    found = []
+    link = await connect(source.endpoint(rows[0].vhost), PROPERTIES, source.enter)
+    try:
+        for row in rows:
+            declare = methods.QueueDeclare(row.name, True, False, False, False, False, {})
+            try:
+                ready = (await link.call(declare, methods.QueueDeclareOk)).message_count
+                found.append(row._replace(ready=ready))
+            except ChannelClosed:
+                await link.call(methods.ChannelOpen(), methods.ChannelOpenOk)
+    finally:
+        await link.close()
+    return found
+
+
+async def move(row: QueueRow, source: Side, target: Side, window: int, on_moved: Callable[[int], None]) -> int:
+    """Move what is in a queue until nothing is; how many messages that were. Raises ClientError.
+
+    `on_moved` is called with how many have been moved so far.
+    """
+    moved = 0
+    destination = await connect(target.endpoint(row.vhost), PROPERTIES, target.enter)
+    try:
+        forwarding = await _prepared(destination, row)
+        while found := await _pass(row, source, destination, forwarding, window, partial(_add, on_moved, moved)):
+            moved += found
+        await destination.call(methods.ExchangeDelete(forwarding.exchange, False, False), methods.ExchangeDeleteOk)
+    finally:
+        await destination.close()
+    return moved
+
+
+def _add(on_moved: Callable[[int], None], before: int, now: int) -> None:
+    on_moved(before + now)
+
+
+async def _prepared(link: Link, row: QueueRow) -> UnchangedForwarding:
+    exchange = EXCHANGE + sha256(row.name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    declare = methods.ExchangeDeclare(exchange, "fanout", False, False, True, False, False, {})
+    await link.call(declare, methods.ExchangeDeclareOk)
+    await link.call(methods.QueueBind(row.name, exchange, "", False, {}), methods.QueueBindOk)
+    await link.call(methods.ConfirmSelect(False), methods.ConfirmSelectOk)
+    return UnchangedForwarding(row, exchange)
+
+
+async def _pass(
+    row: QueueRow,
+    source: Side,
+    destination: Link,
+    forwarding: UnchangedForwarding,
+    window: int,
+    on_moved: Callable[[int], None],
+) -> int:
+    """Move as many messages as lie there now; how many."""
+    link = await connect(source.endpoint(row.vhost), PROPERTIES, source.enter)
+    try:
+        declare = methods.QueueDeclare(row.name, True, False, False, False, False, {})
+        ready = (await link.call(declare, methods.QueueDeclareOk)).message_count
+        if not ready:
+            return 0
+        await link.call(methods.BasicQos(0, window, False), methods.BasicQosOk)
+        consume = methods.BasicConsume(row.name, "", False, False, False, False, {})
+        await link.call(consume, methods.BasicConsumeOk)
+        transfer = Transfer(link, destination, forwarding, AckMode.ON_CONFIRM, ready, must_arrive=True)
+        await _run(transfer, partial(_watch, row, transfer, destination, on_moved))
+        on_moved(transfer.settled)
+        return transfer.settled
+    finally:
+        await link.close()
+
+
+async def _run(transfer: Transfer, watch: Callable[[], Awaitable[None]]) -> None:
+    failure: ClientError | None = None
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(watch)
+        try:
+            await transfer.run()
+        except ClientError as error:
+            failure = error
+        nursery.cancel_scope.cancel()
+    if failure is not None:
+        raise failure
+
+
+async def _watch(row: QueueRow, transfer: Transfer, destination: Link, on_moved: Callable[[int], None]) -> None:
+    """Tell how far it has come, and end it when nothing comes any more."""
+    last, since = 0, trio.current_time()
+    while True:
+        await trio.sleep(LOOK_SECONDS)
+        on_moved(transfer.settled)
+        if transfer.settled != last or destination.connection.blocked:
+            last, since = transfer.settled, trio.current_time()
+        if trio.current_time() - since > STALL_SECONDS:
+            why = "another consumer may hold them, or be the single active one"
+            transfer.fail(ClientError(f"no message has come for {STALL_SECONDS:g} seconds; {why}"))
+
+
+class UnchangedForwarding:
+    """Every message as it came; `exchange` leads to its queue alone."""
+
+    def __init__(self, row: QueueRow, exchange: str) -> None:
+        self.exchange = exchange
+        self._queue = row.name
+        self._counted = row.type == "quorum"
+        self._frame = lru_cache(256)(self._publish_frame)
+
+    def __call__(self, command: Command) -> tuple[bytes, bytes]:
+        """The frame of basic.publish and the payload of the header frame for a delivery."""
+        method, header = command.method, command.header_payload
+        assert isinstance(method, methods.BasicDeliver)
+        assert header is not None
+        direct = not method.exchange and method.routing_key == self._queue and b"CC" not in header
+        if self._counted and DELIVERY_COUNT.encode() in header:
+            header = _without_count(header, len(command.body))
+        return self._frame(method.routing_key, direct), header
+
+    def _publish_frame(self, key: str, direct: bool) -> bytes:
+        return method_frame(CHANNEL, methods.BasicPublish("" if direct else self.exchange, key, True, False))
+
+
+def _without_count(header: bytes, size: int) -> bytes:
+    """Without the header that a quorum queue adds to what it delivers again."""
+    properties = decode_properties(header)
+    if properties.headers is None or DELIVERY_COUNT not in properties.headers:
+        return header
+    kept = {name: field for name, field in properties.headers.items() if name != DELIVERY_COUNT}
+    return encode_header(size, properties._replace(headers=kept or None))

@@ -1,0 +1,1 @@
+"""Moving a whole broker to or from another."""
