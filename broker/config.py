@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec import Meta
 
+from broker.entities.arguments.personality import PERSONALITIES
 from broker.setting_errors import expected, explain, place_of
 
 KIBIBYTE = 1024
@@ -132,8 +133,9 @@ class Prometheus(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Identity(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Section `[identity]`: what clients read in the server's properties, and choose their code paths by."""
+    """Section `[identity]`: which RabbitMQ clients meet, and what they read of it in the server's properties."""
 
+    personality: Literal["3.10", "3.13", "4"] = "3.13"
     product: Text = "RabbitMQ"
     version: Text = "3.13.7"
     cluster_name: str = ""
@@ -293,6 +295,15 @@ class Config(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return Path(self.events.directory) if self.events.directory else self.server.directory / "events"
 
 
+DEFAULTS_OF: dict[str, dict[str, dict[str, Any]]] = {
+    "3.10": {"identity": {"version": PERSONALITIES["3.10"].version}, "limits": {"initial_frame_max_bytes": 4096}},
+    "4": {
+        "identity": {"version": PERSONALITIES["4"].version},
+        "limits": {"message_bytes_max": 16 * MEBIBYTE},
+    },
+}
+"""Defaults of settings that are others with a personality: RabbitMQ's of that series."""
+
 Section = TypeVar("Section", Management, Prometheus)
 OFF = "off"
 
@@ -317,6 +328,7 @@ ENVIRONMENT = (
     ("server", "listen", ("LEVERET_LISTEN",)),
     ("management", "listen", ("LEVERET_MANAGEMENT_LISTEN",)),
     ("prometheus", "listen", ("LEVERET_PROMETHEUS_LISTEN",)),
+    ("identity", "personality", ("LEVERET_PERSONALITY",)),
     ("logs", "level", ("LEVERET_LOG_LEVEL",)),
     ("logs", "form", ("LEVERET_LOG_FORM",)),
     ("defaults", "user", ("LEVERET_DEFAULT_USER", "RABBITMQ_DEFAULT_USER")),
@@ -360,6 +372,8 @@ def load(
         raise ConfigError(f"{path}: {explain(str(error), tree, Config)}") from error
     others = [*filter(None, (translated,)), _of_environment(environ)]
     config = _put_together([beneath, tree], others)
+    if config.identity.personality in DEFAULTS_OF:
+        config = _put_together([DEFAULTS_OF[config.identity.personality], beneath, tree], others)
     origins = {place: origin.place for other in others for place, origin in other.origins.items()}
     for section, field in LISTENING:
         where = origins.get((section, field), f"{path}: {section}.{field}")

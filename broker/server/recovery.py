@@ -20,6 +20,7 @@ from broker.admin.definitions.definitions_import import UNFINISHED_IMPORT
 from broker.admin.protocol import AdministrationError
 from broker.admin.settings.policy_check import checked
 from broker.config import Config, Defaults
+from broker.entities.arguments.personality import PERSONALITIES
 from broker.entities.exchanges.exchange import Binding, Destination
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import QueueSpec
@@ -147,6 +148,7 @@ def recover(
             config.store.batch_bytes_max,
             config.store.lazy_bytes_max,
             config.debug.check_invariants,
+            PERSONALITIES[config.identity.personality],
         ),
         clock or SteadyClock(),
         stores.messages,

@@ -35,6 +35,7 @@ from broker.admin.node.testing_orders import ON
 from broker.admin.protocol import AdministrationError
 from broker.admin.short_steps import PAUSES, Pauses
 from broker.config import Address, Config, ConfigError, Defaults
+from broker.entities.arguments.personality import PERSONALITIES
 from broker.entities.scheduling.alarms import DISK, MEMORY
 from broker.entities.scheduling.future import Future
 from broker.entities.scheduling.invariants import BrokenInvariant
@@ -627,6 +628,7 @@ def session_settings(config: Config) -> SessionSettings:
         held_bytes_max=limits.held_bytes_max,
         product=identity.product,
         version=identity.version,
+        personality=PERSONALITIES[identity.personality],
         cluster_name=identity.shown_cluster_name,
         detailed_rates=config.management.rates_mode == "detailed",
         stamp_message_ids=config.events.enabled and config.events.stamp_message_ids,

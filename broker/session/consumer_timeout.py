@@ -40,6 +40,8 @@ def milliseconds(settings: SessionSettings) -> int:
 
 def timeout_of(consumer: Receiver | None, queue: Holder, default: int) -> int:
     """How many milliseconds a delivery may be outstanding; 0: for ever. The consumer is None for a `basic.get`."""
+    if not queue.may_time_out:
+        return 0
     said = [] if consumer is None else [consumer_timeout(consumer.arguments)]
     said.append(queue.consumer_timeout)
     return next((timeout for timeout in said if timeout is not None), default)

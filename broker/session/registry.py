@@ -55,7 +55,8 @@ class Registry:
         routes = self._routes.get(key)
         if routes is None:
             access = Trusted if trusted else Access
-            routes = self._routes[key] = RouteCache(access(self.broker.users, user, vhost))
+            named = self.settings.personality.named_actions
+            routes = self._routes[key] = RouteCache(access(self.broker.users, user, vhost, named_actions=named))
         return routes
 
     @property

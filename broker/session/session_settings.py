@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from broker.entities.arguments.personality import DEFAULT, Personality
 from broker.session.login.certificate_names import Naming
 from broker.session.login.login_throttle import ThrottleLimits
 
@@ -28,6 +29,7 @@ class SessionSettings(NamedTuple):
     turn_seconds: float = 0.002  # the same in time, for what is not counted in copies
     product: str = "RabbitMQ"
     version: str = "3.13.7"
+    personality: Personality = DEFAULT
     cluster_name: str = "leveret"
     detailed_rates: bool = False  # what channels do with each exchange and queue is counted
     stamp_message_ids: bool = False  # only where events are recorded

@@ -22,7 +22,12 @@ class ChannelException(AmqpError):
 
 
 class ConnectionException(AmqpError):
-    """Ends the connection: answered with connection.close, naming the method at fault or 0/0."""
+    """Ends the connection: answered with connection.close, naming the method at fault or 0/0.
+
+    The text of an internal error is for the log alone, unless it is `told`.
+    """
+
+    told = False
 
     def __init__(self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0) -> None:
         super().__init__(code, text)

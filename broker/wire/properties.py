@@ -259,7 +259,7 @@ def _walk_list(data: bytes) -> tuple[PropertySummary, tuple[int, int, int, int]]
         delivery_mode in (None, 1, PERSISTENT)
         and expiration is None
         and user_id is None
-        and (headers is None or b"CC" not in headers)
+        and (headers is None or not (b"CC" in headers or b"x-death" in headers))
         and reply_to != REPLY_TO
     )
     summary = PropertySummary(

@@ -5,6 +5,7 @@ Reply texts are RabbitMQ 3.10's to the letter, Erlang terms included: client sui
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ class QueueArguments(NamedTuple):
     overflow: str = "drop-head"
     single_active_consumer: bool = False
     consumer_timeout: int | None = None
-    delivery_limit: float | None = None
+    delivery_limit: float | None = None  # infinity: none, whatever the default is
     dead_letter_strategy: str = "at-most-once"
     max_priority: int | None = None
 
@@ -135,7 +136,7 @@ def _delivery_limit(field: Field | None) -> float | None:
     if field is None or field.kind not in INTEGER_KINDS | {"f", "d"}:
         return None
     value: float = field.value
-    return value if value >= 0 else None
+    return value if value >= 0 else math.inf
 
 
 def _invalid(name: str, queue: str, vhost: str, problem: str) -> ChannelException:

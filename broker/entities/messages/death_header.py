@@ -69,11 +69,25 @@ class DeadLetter(NamedTuple):
         return all(_text(death, "reason") != "rejected" for death in circle)
 
 
-def write(message: Message, queue: str, reason: str, now: int, exchange: str, routing_key: str | None) -> DeadLetter:
-    """The dead letter to publish to `exchange` for a message that died in a queue. `now` is in milliseconds."""
+def write(
+    message: Message,
+    queue: str,
+    reason: str,
+    now: int,
+    exchange: str,
+    routing_key: str | None,
+    *,
+    last_deaths: bool = True,
+) -> DeadLetter:
+    """The dead letter to publish to `exchange` for a message that died in a queue. `now` is in milliseconds.
+
+    `last_deaths`: with the headers x-last-death-*.
+    """
     writer = _write_again if len(message.header) <= REMEMBERED_BYTES_MAX else _write
     blind_keys = tuple(message.blind_keys)
-    return writer(message.route, message.header, blind_keys, queue, reason, now // 1000, exchange, routing_key)
+    return writer(
+        message.route, message.header, blind_keys, queue, reason, now // 1000, exchange, routing_key, last_deaths
+    )
 
 
 _what_letters_share = attrgetter("route", "header", "flags", "blind_keys")
@@ -88,6 +102,7 @@ def _write(
     now: int,
     exchange: str,
     routing_key: str | None,
+    last_deaths: bool,
 ) -> DeadLetter:
     dead = Message(route, header, b"", 0)
     properties = decode_properties(header)
@@ -95,7 +110,7 @@ def _write(
     keys = [dead.routing_key, *copied_to(headers)]
     death, before = _death(dead, properties, queue, reason, now, keys), headers.get("x-death")
     headers["x-death"] = Field("A", _counted(before, death))
-    for which in ("first", "last") if before is None else ("last",):
+    for which in (*(["first"] if before is None else []), *(["last"] if last_deaths else [])):
         headers.update({f"x-{which}-death-{name}": death[name] for name in ("reason", "queue", "exchange")})
     if routing_key is not None:
         headers.pop("CC", None)

@@ -143,6 +143,10 @@ class Holder(Protocol):
     """Everything that it gave to the store up to this position is on disk."""
 
     @property
+    def may_time_out(self) -> bool:
+        """Its deliveries have to be acknowledged in some time."""
+
+    @property
     def consumer_timeout(self) -> int | None:
         """How long a delivery of it may be unacknowledged, in milliseconds; 0: for ever, None: it does not say."""
 

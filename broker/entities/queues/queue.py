@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.policies import NONE_IN_FORCE
 from broker.entities.arguments.queue_arguments import QueueArguments, parse
 from broker.entities.arguments.queue_types import QueueType, type_of
@@ -86,6 +87,7 @@ class QueueContext(NamedTuple):
     """Where events are recorded, what gathers them."""
     background_work: BackgroundWork
     batches: BatchQueue
+    personality: Personality
 
 
 class Ready(Protocol):
@@ -232,6 +234,11 @@ class Queue(ABC):
     def ready_bytes(self) -> int:
         """The bytes of their bodies."""
         return self.ready_messages.bytes
+
+    @property
+    def may_time_out(self) -> bool:
+        """Its deliveries have to be acknowledged in some time."""
+        return self._context.personality.classic_timeouts
 
     @property
     def consumer_timeout(self) -> int | None:

@@ -18,6 +18,7 @@ number. What was out when the process died has then been counted already, as if 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from copy import copy
 from functools import partial
@@ -281,7 +282,7 @@ class QuorumQueue(OrderedQueue):
         if self.deleted:
             self.out.remove(entries)
             return
-        limited = self.arguments.delivery_limit is not None
+        limited = self.delivery_limit is not None
         first = abandoned or limited
         ready = not limited or self.arguments.dead_letter_exchange is None
         take_back = partial(self._take_back, abandoned=abandoned)
@@ -300,15 +301,28 @@ class QuorumQueue(OrderedQueue):
                 self.drop_exhausted(entry)
             else:
                 returned.append(entry)
-        if abandoned or self.arguments.delivery_limit is not None:
+        if abandoned or self.delivery_limit is not None:
             self.give_back(returned)
         else:
             self._put_at_the_end(returned)
         return len(entries)
 
+    @property
+    def may_time_out(self) -> bool:
+        """Its deliveries have to be acknowledged in some time."""
+        return True
+
+    @property
+    def delivery_limit(self) -> float | None:
+        """How often a message may come back, by arguments and policies or else the personality; None: for ever."""
+        said = self.arguments.delivery_limit
+        if said is None:
+            return self._context.personality.delivery_limit
+        return None if said == math.inf else said
+
     def exhausted(self, entry: Entry) -> bool:
         """The message was handed out and came back oftener than it may."""
-        limit = self.arguments.delivery_limit
+        limit = self.delivery_limit
         return limit is not None and entry.deliveries > limit
 
     def drop_exhausted(self, entry: Entry) -> None:

@@ -8,6 +8,7 @@ from math import inf
 from random import Random
 from typing import NamedTuple
 
+from broker.entities.arguments.personality import DEFAULT, Personality
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue
@@ -38,6 +39,7 @@ class BrokerSettings(NamedTuple):
     batch_bytes_max: int
     lazy_bytes_max: int
     check_invariants: bool = False
+    personality: Personality = DEFAULT
 
 
 class Pace(NamedTuple):
@@ -109,6 +111,7 @@ class Broker:
             self.background_work,
             self.statistics,
             self.event_exchange,
+            settings.personality,
         )
 
     def _new_event_exchange(self, events: EventSettings) -> EventExchange:

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 class DeadLettering:
     """Publishes the dead letters of one virtual host."""
 
-    def __init__(self, routing: Routing, turn: Turn, now: Callable[[], int]) -> None:
+    def __init__(self, routing: Routing, turn: Turn, now: Callable[[], int], *, last_deaths: bool) -> None:
         self._routing = routing
+        self._last_deaths = last_deaths
         self._turn = turn
         self._now = now
 
@@ -86,7 +87,7 @@ class DeadLettering:
 
     def _write(self, queue: Queue, message: Message, reason: str, exchange: Exchange) -> DeadLetter:
         now, key = self._now(), queue.arguments.dead_letter_routing_key
-        return death_header.write(message, queue.name, reason, now, exchange.name, key)
+        return death_header.write(message, queue.name, reason, now, exchange.name, key, last_deaths=self._last_deaths)
 
     def _post(self, letters: Letters) -> None:
         copies, targets = letters

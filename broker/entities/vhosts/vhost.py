@@ -85,10 +85,11 @@ class VHost:
             context.boot,
             context.now,
             context.soon,
-            DeadLettering(self.routing, context.turn, context.now),
+            DeadLettering(self.routing, context.turn, context.now, last_deaths=context.personality.last_deaths),
             context.recorder,
             context.background_work,
             context.batches,
+            context.personality,
         )
         self._delays = DelayedExchanges(context, self._queue_context, self.routing)
         self._new_exchange = partial(new_exchange, chance=context.chance)

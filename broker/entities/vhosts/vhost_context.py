@@ -7,6 +7,7 @@ from itertools import count
 from random import Random
 from typing import NamedTuple
 
+from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.queue_types import QueueType
 from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.events.event_recording import Recorder
@@ -51,6 +52,7 @@ class VHostContext(NamedTuple):
     statistics: BrokerStatistics
     event_exchange: EventExchange | None
     """Where events are published, what publishes them."""
+    personality: Personality
 
     def store_place(self, queue_type: QueueType, queue_id: int, states: Mapping[int, LaneState]) -> StorePlace:
         """The place of a queue in the message store, with counters that begin now."""

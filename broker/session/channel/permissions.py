@@ -23,7 +23,9 @@ class Access:
     Checks happen with every method; what was allowed is remembered until anything about users changes.
     """
 
-    def __init__(self, users: Users, user: str, vhost: str) -> None:
+    def __init__(self, users: Users, user: str, vhost: str, *, named_actions: bool = False) -> None:
+        """`named_actions`: refusals say what was not allowed, configure, write or read."""
+        self._named_actions = named_actions
         self.users = users
         self.user = user
         self.vhost = vhost
@@ -66,10 +68,10 @@ class Access:
         if exchange.type != "topic":
             return
         allowed = partial(self.users.may_use_topic, self.user, self.vhost, exchange.name, action, key)
-        self._require(allowed, f"topic '{key}' in exchange '{exchange.name}' in vhost '{self.vhost}'")
+        self._require(allowed, action, f"topic '{key}' in exchange '{exchange.name}' in vhost '{self.vhost}'")
 
-    def _require(self, allowed: Callable[[], bool], what: str) -> None:
-        why = ""
+    def _require(self, allowed: Callable[[], bool], action: str, what: str) -> None:
+        why, named = "", f"{action} " if self._named_actions else ""
         try:
             if allowed():
                 return
@@ -77,7 +79,7 @@ class Access:
             fields = {"user": self.user, "vhost": self.vhost}
             log.warning("user '%s', vhost '%s': %s", self.user, self.vhost, error, extra=fields)
             why = ": the permission's regular expression was given up"
-        raise ChannelException(ReplyCode.ACCESS_REFUSED, f"access to {what} refused for user '{self.user}'{why}")
+        raise ChannelException(ReplyCode.ACCESS_REFUSED, f"{named}access to {what} refused for user '{self.user}'{why}")
 
     def _check(self, action: str, kind: str, name: str) -> None:
         if self._known != self.cache_epoch.number:
@@ -86,7 +88,7 @@ class Access:
         if (action, name) in self._allowed:
             return
         allowed = partial(self.users.may, self.user, self.vhost, action, name)
-        self._require(allowed, f"{kind} '{name}' in vhost '{self.vhost}'")
+        self._require(allowed, action, f"{kind} '{name}' in vhost '{self.vhost}'")
         if len(self._allowed) >= REMEMBERED_MAX:
             self._allowed.clear()
         self._allowed.add((action, name))
@@ -100,5 +102,5 @@ class Trusted(Access):
         """The user may publish in the name of others."""
         return True
 
-    def _require(self, allowed: Callable[[], bool], what: str) -> None:
+    def _require(self, allowed: Callable[[], bool], action: str, what: str) -> None:
         pass

@@ -21,7 +21,7 @@ from broker.session.login import authenticate, sasl
 from broker.session.login.phase import Phase
 from broker.wire import methods
 from broker.wire.amqp_errors import ConnectionException, reply_text
-from broker.wire.constants import FRAME_MIN_SIZE, ReplyCode
+from broker.wire.constants import ReplyCode
 from broker.wire.field_tables import Field, Table
 from broker.wire.frames import PROTOCOL_HEADER
 from broker.wire.method import Method
@@ -156,7 +156,7 @@ def refuse_login(connection: Connection, mechanism: str, reason: str, longer: fl
 def _tune_ok(connection: Connection, method: methods.ConnectionTuneOk) -> None:
     settings = connection.settings
     for name, asked, lowest in (
-        ("frame_max", method.frame_max, FRAME_MIN_SIZE),
+        ("frame_max", method.frame_max, settings.personality.frame_min),
         ("channel_max", method.channel_max, 1),
     ):
         limit = getattr(settings, name)

@@ -23,10 +23,13 @@ from broker.wire.properties import REPLY_TO
 
 
 def qos(channel: Channel, method: methods.BasicQos) -> None:
-    """basic.qos: RabbitMQ reads `global` as "the channel", and its absence as "each consumer started from now on"."""
+    """basic.qos: RabbitMQ reads `global` as "the channel", and its absence as "each consumer started from now on".
+
+    RabbitMQ 4 takes both as the latter.
+    """
     if method.prefetch_size:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, f"prefetch_size!=0 ({method.prefetch_size})")
-    if method.global_:
+    if method.global_ and channel.connection.settings.personality.global_qos:
         channel.prefetch_all = method.prefetch_count
         channel.replenish()
     else:

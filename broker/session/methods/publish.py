@@ -206,7 +206,7 @@ def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queu
         in_transaction = channel.transaction is not None
         channel.recorder.published(messages, returned=route.mandatory and not queues, in_transaction=in_transaction)
     if not queues:
-        _miss(channel, messages[0], mandatory=route.mandatory)
+        _miss(channel, messages[0], mandatory=route.mandatory and not special_publish.taken_as_reply(channel, route))
     if len(queues) > 1:
         for message in messages:
             channel.vhost.share_body(message, queues)

@@ -10,7 +10,7 @@ from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.user_limits import MAX_QUEUES
 from broker.session.channel.channel import Channel
 from broker.session.generated_names import generated_name
-from broker.session.methods import name_rules
+from broker.session.methods import deprecated_features, name_rules
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException
 from broker.wire.constants import ReplyCode
@@ -35,6 +35,14 @@ def declare(channel: Channel, method: methods.QueueDeclare) -> None:
         _check_dead_letter_access(channel, name, arguments)
         queue_arguments.check(name, vhost.name, arguments)
         queue_types.check_properties(name, vhost.name, arguments, **properties)
+        deprecated_features.check_new_queue(
+            channel.connection.settings.personality,
+            name,
+            vhost.name,
+            arguments,
+            durable=method.durable,
+            exclusive=method.exclusive,
+        )
     # An exclusive queue ends with its connection, so it cannot outlast the broker: RabbitMQ makes it transient.
     durable = method.durable and not method.exclusive
     spec = QueueSpec(name, durable, method.exclusive, method.auto_delete, arguments)

@@ -11,7 +11,7 @@ from broker.entities.messages.message import BlindlyCopied, Message
 from broker.session.channel import firehose
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
-from broker.wire.field_tables import TYPE_NAMES, Field, Table, decode_table
+from broker.wire.field_tables import TYPE_NAMES, Field, Table, decode_table, encode_table
 from broker.wire.properties import REPLY_TO, PropertySummary, decode_properties, encode_header
 from storage.batch import PERSISTENT
 
@@ -34,6 +34,8 @@ def prepare(
     With None for queues it is routed by itself. A direct reply is delivered at once. Raises ChannelException as
     RabbitMQ does.
     """
+    if not channel.connection.settings.personality.published_deaths and b"x-death" in (summary.headers or b""):
+        header, summary = _without_deaths(header, len(body), summary)
     message = Message(route.route, header, body, PERSISTENT if summary.persistent else 0)
     if summary.delivery_mode not in (None, 1, 2) or summary.expiration is not None or summary.user_id is not None:
         _check(channel, summary, message)
@@ -75,6 +77,15 @@ def _route_copies(
     if channel.vhost.traced:
         firehose.published(channel.origin, message, keys, queues)
     return message, queues
+
+
+def _without_deaths(header: bytes, size: int, summary: PropertySummary) -> tuple[bytes, PropertySummary]:
+    """Without what a publisher has to say of deaths."""
+    properties = decode_properties(header)
+    headers = {name: field for name, field in (properties.headers or {}).items() if name != "x-death"}
+    properties = properties._replace(headers=headers or None)
+    header = encode_header(size, properties)
+    return header, summary._replace(headers=encode_table(headers) if headers else None)
 
 
 # What the properties ask for
@@ -138,11 +149,17 @@ def _promise_reply(channel: Channel, message: Message) -> None:
 
 
 def _reply(channel: Channel, key: str, message: Message) -> None:
-    """Deliver an answer, at once even in a transaction. It goes to no queue: a mandatory one is returned as well."""
+    """Deliver an answer, at once even in a transaction. It goes to no queue: see `taken_as_reply`."""
     if key.startswith(REPLY_TO + "."):
         asking = channel.connection.reply_channels.get(key)
         if asking is not None and asking.vhost is channel.vhost:
             asking.direct_reply.deliver(message)
+
+
+def taken_as_reply(channel: Channel, route: CachedRoute) -> bool:
+    """The publish is a direct reply, and so routed; before RabbitMQ 4.2 a mandatory one was returned all the same."""
+    is_reply = not route.name and route.key.startswith(REPLY_TO + ".")
+    return is_reply and not channel.connection.settings.personality.returned_replies
 
 
 def _invalid_message(problem: str) -> ChannelException:

@@ -22,7 +22,7 @@ DEPRECATED_COLUMNS = columns_of("name", "desc", "deprecation_phase", "doc_url", 
 CORE, AGENT = "rabbit", "rabbitmq_management_agent"
 
 ANNOUNCED = "https://blog.rabbitmq.com/posts/2021/08/4.0-deprecation-announcements/"
-PERMITTED, REMOVED = "permitted_by_default", "removed"
+PERMITTED, DENIED, REMOVED = "permitted_by_default", "denied_by_default", "removed"
 
 DEPRECATED = {
     "classic_queue_mirroring": (REMOVED, "Mirrors of classic queues: there is one node", CORE),
@@ -32,6 +32,18 @@ DEPRECATED = {
     "transient_nonexcl_queues": (PERMITTED, "Queues that are neither durable nor exclusive", CORE),
 }
 """Features that RabbitMQ 3.13 has announced to end: how they stand here, what they are, where they are."""
+LOCATOR = (DENIED, "The argument x-queue-master-locator", CORE)
+
+
+def _deprecated_features(call: Call) -> dict[str, tuple[str, str, str]]:
+    """What the personality has announced to end, and what it permits no more."""
+    personality = call.api.registry.settings.personality
+    gone = {"global_qos": personality.global_qos, "transient_nonexcl_queues": personality.transient_queues}
+    features = {
+        name: (phase if gone.get(name, True) else DENIED, what, origin)
+        for name, (phase, what, origin) in DEPRECATED.items()
+    }
+    return features if personality.master_locator else {**features, "queue_master_locator": LOCATOR}
 
 
 async def list_extensions(call: Call) -> Response:
@@ -53,7 +65,7 @@ async def enable_flag(call: Call) -> Response:
 
 async def list_deprecated(call: Call) -> Response:
     """Features that RabbitMQ has announced to end."""
-    return await _deprecated(call, list(DEPRECATED))
+    return await _deprecated(call, sorted(_deprecated_features(call)))
 
 
 async def list_deprecated_in_use(call: Call) -> Response:
@@ -63,8 +75,9 @@ async def list_deprecated_in_use(call: Call) -> Response:
 
 async def _deprecated(call: Call, names: list[str]) -> Response:
     rows: list[dict[str, Any]] = []
+    features = _deprecated_features(call)
     for name in names:
-        phase, what, origin = DEPRECATED[name]
+        phase, what, origin = features[name]
         row = {"name": name, "desc": what, "deprecation_phase": phase, "doc_url": ANNOUNCED, "provided_by": origin}
         rows.append(row)
     return await list_answer(rows, DEPRECATED_COLUMNS, call.list_query(), lambda row: str(row["name"]))

@@ -1,0 +1,247 @@
+"""What each personality changes for clients: docs/protocol.md has the table, a test here each of its rows.
+
+From RabbitMQ's sources v3.10.8, v3.13.7 and v4.3.5 and the release notes of 4.0, 4.1, 4.2 and 4.3; what is said of 3.10
+and 3.13 is what the other tests of this folder say, and is here for comparison.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Iterator
+
+import pytest
+
+from broker.config import load
+from broker.entities.arguments.personality import PERSONALITIES
+from broker.wire.field_tables import Field, from_python, to_python
+from broker.wire.methods import (
+    BasicDeliver,
+    BasicGetEmpty,
+    BasicGetOk,
+    BasicPublish,
+    BasicReject,
+    BasicReturn,
+    ConnectionTuneOk,
+)
+from broker.wire.properties import BasicProperties
+from harness.brokers.broker_process import BrokerProcess
+from harness.brokers.http_broker import ask, web_address, web_broker
+from harness.brokers.rabbitmq_reference import REFERENCE
+from harness.clients.shorthand import consume, get, nack, prefetch, queue_declare
+from harness.clients.wire_client import Client
+from harness.waiting import eventually
+
+pytestmark = pytest.mark.skipif(bool(REFERENCE), reason="a RabbitMQ has one personality")
+
+SETTINGS = '[identity]\npersonality = "{}"\n[limits]\nconsumer_timeout_seconds = 0.5\n'
+DEAD = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+REPLIES = "amq.rabbitmq.reply-to"
+
+
+@pytest.fixture(scope="module", params=PERSONALITIES)
+def personality(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(scope="module")
+def process(personality: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    process = web_broker(tmp_path_factory.mktemp("personality"), SETTINGS.format(personality))
+    process.start()
+    process.tell("add_user", name="weak", password="weak", tags=[])
+    process.tell("set_permissions", user="weak", vhost="/", configure="^$", write="^$", read="^$")
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def client(process: BrokerProcess) -> Iterator[Client]:
+    client = Client.connect(process.address)
+    yield client
+    client.close()
+
+
+@pytest.fixture
+def of_4(personality: str) -> bool:
+    return personality == "4"
+
+
+def name() -> str:
+    return f"p-{secrets.token_hex(4)}"
+
+
+def test_the_version(client: Client, process: BrokerProcess, personality: str) -> None:
+    """In the server's properties, of the API and of commands."""
+    version = {"3.10": "3.10.8", "3.13": "3.13.7", "4": "4.3.5"}[personality]
+    assert to_python(client.peer.server_start.server_properties)["version"] == version
+    assert json.loads(ask(web_address(process), "/api/overview").body)["rabbitmq_version"] == version
+    assert process.tell("status")["rabbitmq_version"] == version
+
+
+def test_another_version_may_be_announced(personality: str) -> None:
+    """The settings name it, whatever the personality is."""
+    beneath = {"identity": {"personality": personality, "version": "9.9.9"}}
+    assert load(None, {}, beneath=beneath).identity.version == "9.9.9"
+    assert load(None, {"LEVERET_PERSONALITY": personality}).identity.personality == personality
+
+
+def test_small_frames(process: BrokerProcess, of_4: bool) -> None:
+    """4.1: 8,192 bytes at least."""
+    client = Client(process.address)
+    client.start()
+    client.tune(ConnectionTuneOk(10, 4096, 0))
+    if of_4:
+        assert client.expect_gone() == []
+        assert "negotiated frame_max = 4096 is outside 8192 to 131072" in process.log()
+    client.close()
+
+
+def test_large_messages(client: Client, of_4: bool) -> None:
+    """4.0: 16 MiB at most, unless the settings allow more."""
+    queue = client.ask(queue_declare("", exclusive=True)).queue
+    client.publish(bytes((16 << 20) + 1), key=queue)
+    client.send(get(queue))
+    if of_4:
+        text = "channel 406 PRECONDITION_FAILED - message size 16777217 is larger than configured max size 16777216"
+        assert client.closing(BasicPublish) == text
+    else:
+        assert len(client.expect_message(BasicGetOk).body) == (16 << 20) + 1
+
+
+def test_a_prefetch_limit_of_the_channel(client: Client, of_4: bool) -> None:
+    """4.3: not permitted, and taken as one for each consumer."""
+    queues = [client.ask(queue_declare("", exclusive=True)).queue for _ in range(2)]
+    client.ask(prefetch(1, of_channel=True))
+    client.open_channel(2)
+    for queue in queues:
+        client.publish(b"x", key=queue, channel=2)
+    client.ask(queue_declare(queues[0], passive=True, exclusive=True), channel=2)
+    for queue in queues:
+        client.send(consume(queue))
+    counts = [client.ask(queue_declare(queue, passive=True, exclusive=True), channel=2) for queue in queues]
+    assert sum(answer.message_count for answer in counts) == (0 if of_4 else 1)
+
+
+REFUSED = (
+    "connection 541 INTERNAL_ERROR - Feature `{}` is deprecated.\nBy default, this feature is not permitted anymore."
+)
+
+
+@pytest.mark.parametrize(
+    ("durable", "arguments", "refused"),
+    [
+        (False, {}, REFUSED.format("transient_nonexcl_queues")),
+        (True, {"x-queue-master-locator": "min-masters"}, REFUSED.format("queue_master_locator")),
+        (True, {"x-queue-version": 1}, "channel 406 PRECONDITION_FAILED - invalid arg 'x-queue-version' for queue 'p-"),
+        (True, {"x-queue-version": 2}, ""),
+        (True, {"x-queue-mode": "lazy"}, ""),  # the release notes of 4.3 say refused, the source does not refuse it
+    ],
+    ids=["transient", "locator", "version 1", "version 2", "mode"],
+)
+def test_queues_of_old_ways(
+    client: Client, of_4: bool, durable: bool, arguments: dict[str, object], refused: str
+) -> None:
+    """4.3: not permitted. Exclusive ones are."""
+    declare = queue_declare(name(), durable=durable, arguments=arguments)
+    if of_4 and refused:
+        assert client.refusal(declare).startswith(refused)
+    else:
+        client.ask(declare)
+        client.ask(queue_declare("", exclusive=True))
+
+
+@pytest.mark.parametrize("limit", [None, 2, -1])
+def test_a_message_that_comes_back(client: Client, of_4: bool, limit: int | None) -> None:
+    """4.0: a quorum queue without a limit has one of 20; a negative one is none."""
+    queue, arguments = name(), {"x-queue-type": "quorum"}
+    client.ask(queue_declare(queue, durable=True, arguments=arguments | ({"x-delivery-limit": limit} if limit else {})))
+    client.publish(b"x", key=queue)
+    allowed = {None: 20 if of_4 else None, 2: 2, -1: None}[limit]
+    deliveries = 0
+    while deliveries < 30:
+        client.send(get(queue))
+        item = client.receive()
+        if isinstance(item, BasicGetEmpty):
+            break
+        deliveries += 1
+        client.send(nack(item.method.delivery_tag))  # type: ignore[union-attr]
+    assert deliveries == (30 if allowed is None else allowed + 1)
+
+
+def test_deaths(client: Client, personality: str, of_4: bool) -> None:
+    """4.0: an x-death of a publisher does not count. 3.13: headers x-last-death-*."""
+    queue, dead = name(), f"{name()}-dead"
+    client.ask(queue_declare(dead, durable=True))
+    client.ask(queue_declare(queue, durable=True, arguments=DEAD | {"x-dead-letter-routing-key": dead}))
+    death = {
+        "count": Field("l", 5),
+        "reason": "rejected",
+        "queue": queue,
+        "time": Field("T", 1),
+        "exchange": "",
+        "routing-keys": [queue],
+    }
+    properties = BasicProperties(headers=from_python({"x-death": [death], "mine": 1}))
+    client.publish(b"x", key=queue, properties=properties)
+    client.send(get(queue))
+    client.send(BasicReject(client.expect_message(BasicGetOk).method.delivery_tag, False))
+    headers = to_python(eventually(lambda: _first(client, dead), "the dead letter").headers or {})
+    assert [each["count"] for each in headers["x-death"]] == [1 if of_4 else 6]
+    assert headers["mine"] == 1
+    assert ("x-last-death-queue" in headers) == (personality != "3.10")
+    assert ("x-first-death-queue" in headers) == of_4  # 3.x: that was the publisher's to say
+
+
+def _first(client: Client, queue: str) -> BasicProperties | None:
+    client.send(get(queue))
+    item = client.receive()
+    return None if isinstance(item, BasicGetEmpty) else item.properties  # type: ignore[union-attr]
+
+
+def test_a_mandatory_reply(client: Client, of_4: bool) -> None:
+    """4.2: a direct reply counts as routed, whether its channel is there or not."""
+    queue = client.ask(queue_declare("", exclusive=True)).queue
+    client.ask(consume(REPLIES, no_ack=True))
+    client.publish(b"ask", key=queue, properties=BasicProperties(reply_to=REPLIES))
+    client.send(get(queue))
+    address = client.expect_message(BasicGetOk).properties.reply_to
+    client.publish(b"answer", key=str(address), mandatory=True)
+    client.send(get(queue))
+    heard = [client.receive() for _ in range(2 if of_4 else 3)]
+    kinds = [type(getattr(item, "method", item)) for item in heard]
+    assert kinds == ([BasicDeliver] if of_4 else [BasicDeliver, BasicReturn]) + [BasicGetEmpty]
+
+
+def test_permissions(process: BrokerProcess, of_4: bool) -> None:
+    """Since 3.11 refusals name the action; here with 4 alone, as many programs match on the older text."""
+    client = Client.connect(process.address, user="weak", password="weak")
+    refused = f"{'configure ' if of_4 else ''}access to queue 'q' in vhost '/' refused for user 'weak'"
+    assert client.refusal(queue_declare("q", durable=True)) == f"channel 403 ACCESS_REFUSED - {refused}"
+    client.close()
+
+
+def test_the_acknowledgement_timeout(client: Client, of_4: bool) -> None:
+    """4.3: of quorum queues alone."""
+    classic, quorum = name(), name()
+    client.ask(queue_declare(classic, durable=True))
+    client.ask(queue_declare(quorum, durable=True, arguments={"x-queue-type": "quorum"}))
+    for channel, queue in ((1, classic), (2, quorum)):
+        if channel > 1:
+            client.open_channel(channel)
+        client.publish(b"x", key=queue, channel=channel)
+        client.ask(consume(queue), channel=channel)
+        client.expect_message(BasicDeliver, channel=channel)
+    timed_out = "channel 406 PRECONDITION_FAILED - delivery acknowledgement on channel 2 timed out"
+    assert client.closing(channel=2).startswith(timed_out)
+    if of_4:
+        client.ask(queue_declare(classic, passive=True, durable=True))
+    else:
+        assert "channel 1 timed out" in client.closing(channel=1)
+
+
+def test_features_about_to_end(process: BrokerProcess, of_4: bool) -> None:
+    rows = json.loads(ask(web_address(process), "/api/deprecated-features").body)
+    phases = {row["name"]: row["deprecation_phase"] for row in rows}
+    phase = "denied_by_default" if of_4 else "permitted_by_default"
+    assert phases["global_qos"] == phases["transient_nonexcl_queues"] == phase
+    assert phases.get("queue_master_locator") == ("denied_by_default" if of_4 else None)
