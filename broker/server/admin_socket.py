@@ -11,7 +11,7 @@ import json
 import logging
 import os
 import socket
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from broker.admin.listing import Row
 from broker.admin.protocol import SOCKET_NAME, AdministrationError, ValidationFailed, socket_path
 from broker.admin.short_steps import in_steps
 from broker.server.net.listeners import ListenError
+from broker.wire.field_tables import Table, from_python
 
 log = logging.getLogger("leveret.administration")
 
@@ -35,7 +36,7 @@ PART_BYTES = 32 << 10
 """How much of a listing is sent at once."""
 BACKLOG = 16
 
-Admit = Callable[[socket.socket, str, Mapping[str, object]], None]
+Admit = Callable[[socket.socket, str, Table], None]
 """Serves a socket as an AMQP connection that is open in a virtual host, of a client with these properties."""
 
 
@@ -126,8 +127,12 @@ async def _open_amqp(
 ) -> None:
     """The caller speaks AMQP from now on, in a virtual host."""
     vhost = administration.vhost(arguments.text("vhost")).name
+    try:
+        properties = from_python(arguments.table("properties"))
+    except (TypeError, OverflowError) as error:
+        raise invalid(f"argument properties: {error}") from None
     await _say(stream, {"ok": {"frame_max": administration.registry.settings.frame_max}})
-    admit(socket.socket(fileno=stream.socket.detach()), vhost, arguments.table("properties"))
+    admit(socket.socket(fileno=stream.socket.detach()), vhost, properties)
 
 
 async def _list(stream: trio.SocketStream, rows: Iterator[Row]) -> None:

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib import import_module
@@ -65,6 +65,7 @@ from broker.session.login.login_throttle import ThrottleLimits
 from broker.session.peer import Peer
 from broker.session.registry import Registry
 from broker.session.session_settings import SessionSettings
+from broker.wire.field_tables import Table
 from storage.storage_errors import StoreError
 
 if TYPE_CHECKING:
@@ -220,7 +221,7 @@ class Server:
         if taken is not None:
             self.serve_transport(self.transport(taken, peer))
 
-    def admit(self, sock: socket.socket, vhost: str, properties: Mapping[str, object]) -> None:
+    def admit(self, sock: socket.socket, vhost: str, properties: Table) -> None:
         """Serve a socket of somebody who may do anything as an AMQP connection."""
         sock.setblocking(False)
         local_connections.admit(self, sock, vhost, None, properties)

@@ -14,7 +14,7 @@ from broker.session import connection_events
 from broker.session.connection import enter
 from broker.session.login.passwords import verify
 from broker.session.peer import Peer
-from broker.wire.field_tables import from_python
+from broker.wire.field_tables import Table, from_python
 
 if TYPE_CHECKING:
     from broker.client.link import Entered
@@ -41,18 +41,18 @@ def open_pair(server: Server, endpoint: Endpoint, properties: Mapping[str, objec
     ours, theirs = socket.socketpair()
     for end in ours, theirs:
         end.setblocking(False)
-    admit(server, ours, endpoint.vhost, endpoint.user, properties)
+    admit(server, ours, endpoint.vhost, endpoint.user, from_python(properties))
     return Entered(theirs, server.registry.settings.frame_max)
 
 
-def admit(server: Server, sock: socket.socket, vhost: str, user: str | None, properties: Mapping[str, object]) -> None:
+def admit(server: Server, sock: socket.socket, vhost: str, user: str | None, properties: Table) -> None:
     """Serve a socket that does not block as a connection that is open: its first byte is that of a frame."""
     transport = server.transport(sock, Peer("", next(_numbers), "", 0, loopback=True))
     connection = transport.connection
     connection.user = TRUSTED if user is None else user
     connection.frame_max = connection.settings.frame_max
     connection.channel_max = connection.settings.channel_max
-    connection.opened(from_python(properties))
+    connection.opened(properties)
     enter(connection, server.broker.vhosts[vhost], trusted=user is None)
     connection.registry.handshaking.pop(connection, None)
     connection_events.connection_created(connection)

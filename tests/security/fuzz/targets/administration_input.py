@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from broker.config import Server as ServerSettings
 from broker.server import admin_socket, recovery
 from broker.server.engine import Wakeup
 from broker.server.serve import Server
+from broker.wire.field_tables import Table
 from tests.security.fuzz.broker_under_test import Failures, scratch_directory, watching_logs
 from tests.security.fuzz.choices import Choices, once_in, pick
 from tests.security.fuzz.grammar import ARGUMENTS, ODD_NAMES, TYPES
@@ -185,6 +187,11 @@ def line(choices: Choices) -> bytes:
     return request if b"backup" not in request or command == "backup" else b"{}"
 
 
+def _part(sock: socket.socket, vhost: str, properties: Table) -> None:
+    """What would be spoken from here on is AMQP, which other targets are for."""
+    sock.close()
+
+
 class Office:
     """A server in a thread of its own, which is asked from outside."""
 
@@ -256,7 +263,7 @@ class Office:
         ours, theirs = trio.testing.memory_stream_pair()
         await ours.send_all(b"".join(each + b"\n" for each in lines))
         await ours.send_eof()
-        await admin_socket._serve_caller(self._administration, theirs)
+        await admin_socket._serve_caller(self._administration, _part, theirs)
         answers = b""
         while received := await ours.receive_some():
             answers += received
