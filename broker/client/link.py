@@ -121,7 +121,7 @@ class Link:
         self._early: list[Arrival] = []
         self._published = 0
         self._torn = False
-        """The last frame was cut short: nothing can be said any more."""
+        """The last frame may have been cut short: nothing can be said any more."""
 
     async def open(self) -> None:
         """Go through the handshake, and open the channel."""
@@ -143,21 +143,19 @@ class Link:
         return self._published
 
     async def flush(self) -> None:
-        """Return when the socket has taken all that was collected before."""
+        """Return when the socket has taken all that was collected before.
+
+        Where it takes nothing any more, that is for the next read to find: the broker may have said why.
+        """
         async with self._sending:
             data = self.connection.take()
-            if data:
+            if data and not self._torn:
                 try:
                     self._torn = True
                     await self._stream.send_all(data)
                     self._torn = False
                 except (trio.BrokenResourceError, trio.ClosedResourceError):
-                    await self._last_words()
-
-    async def _last_words(self) -> None:
-        """The socket takes nothing more: the broker may have said why."""
-        while True:
-            await self._read()
+                    pass
 
     async def keep_alive(self) -> None:
         """Send heartbeats where nothing else is sent; for ever."""

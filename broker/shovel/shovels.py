@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, NamedTuple
@@ -10,6 +11,8 @@ import trio
 
 from broker.shovel.definition import Shovel, ShovelName
 from broker.shovel.shovel_worker import Ended, Surroundings, Worker
+
+log = logging.getLogger("leveret.shovel")
 
 STARTING, RUNNING, BLOCKED, TERMINATED = "starting", "running", "blocked", "terminated"
 
@@ -119,11 +122,14 @@ class Run:
             except Ended as error:
                 if error.reason:
                     self._change(TERMINATED, error.reason)
-                if not self.shovel.reconnect_seconds:
-                    return False
+            except Exception:  # a shovel that cannot do its work is no reason for the broker to end
+                log.exception("error in shovel %s", self.name)
+                self._change(TERMINATED, '"internal error"')
             else:
                 self._change(TERMINATED, "{shutdown,autodelete}")
                 return True
+            if not self.shovel.reconnect_seconds:
+                return False
             await trio.sleep(self.shovel.reconnect_seconds)
 
     def _runs(self, worker: Worker, particulars: dict[str, str]) -> None:

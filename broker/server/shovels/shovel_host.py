@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.admin.command_table import carry_out
+from broker.admin.protocol import AdministrationError
 from broker.config import ConfigError
 from broker.entities.vhosts.parameters import SHOVEL
 from broker.server.net import local_connections
@@ -106,7 +107,10 @@ class ShovelHost:
     async def _forget(self, name: ShovelName) -> None:
         administration = self._server.administration.acting_for(ACTING)
         arguments = {"vhost": name.vhost, "component": SHOVEL, "name": name.name}
-        await carry_out(administration, "clear_parameter", arguments)
+        try:
+            await carry_out(administration, "clear_parameter", arguments)
+        except AdministrationError as error:
+            log.warning("shovel %s has moved everything, and its parameter stays: %s", name, error)
 
     def _publish(self, name: ShovelName, state: State | None) -> None:
         """Tell the event exchange, where there is one."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.certificate_authority import Authority
 from harness.clients.shorthand import ack, consume, queue_declare
 from harness.clients.wire_client import Client
+from harness.project import ROOT
 from harness.waiting import eventually
 from tests.pipeline.inputs.command import leveret
 from tests.unit.conftest import Configured, Dial
@@ -140,6 +143,32 @@ def test_wrong_shovels_keep_the_broker_from_starting(tmp_path: Path) -> None:
         assert "shovels.moving: ack-mode should be one of" in ended.errors
     file.write_text("[shovels]\nmoving = 5\n")
     assert 'shovels: expected a section, got {"moving":5}' in leveret("config", "check", file).errors
+
+
+def test_a_shovel_that_fails_ends_nothing_else(configured: Configured, dial: Dial) -> None:
+    """A priority that no message can have, which RabbitMQ's validation lets pass."""
+    here = configured("")
+    value = {
+        "src-uri": "amqp://",
+        "src-queue": "from",
+        "dest-uri": "amqp://",
+        "dest-publish-properties": {"priority": 300},
+    }
+    here.tell("set_parameter", vhost="/", component="shovel", name="moving", value=value)
+    await_state(here, "running")
+    dial(here).publish(b"x", key="from")
+    assert eventually(lambda: "error in shovel 'moving'" in here.log(), "the failure")
+    eventually(
+        lambda: (row := state(here))["state"] == "terminated" and row["reason"] == '"internal error"', "it to end"
+    )
+    assert _count(here, "from") == 1
+
+
+def test_nothing_is_loaded_without_a_shovel() -> None:
+    """A start takes no longer because there could be one."""
+    loaded = "any(name.startswith(('broker.client', 'broker.shovel', 'broker.migration')) for name in sys.modules)"
+    code = f"import sys, broker.server.serve, broker.server.http.http_services; sys.exit({loaded})"
+    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0
 
 
 def test_no_password_of_a_shovel_is_shown(configured: Configured) -> None:
