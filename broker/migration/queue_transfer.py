@@ -24,7 +24,8 @@ from broker.wire.properties import decode_properties, encode_header
 
 PROPERTIES = {"product": "leveret migrate", "connection_name": "leveret migrate"}
 EXCHANGE = "leveret.migrate."
-DELIVERY_COUNT = "x-delivery-count"
+COUNTS = ("x-delivery-count", "x-acquired-count")
+"""Headers that a quorum queue adds to what it delivers again; the second one since RabbitMQ 4."""
 LOOK_SECONDS = 0.2
 STALL_SECONDS = 60.0
 """After how long without a message somebody else has to be looked for."""
@@ -147,18 +148,17 @@ class UnchangedForwarding:
         assert isinstance(method, methods.BasicDeliver)
         assert header is not None
         direct = not method.exchange and method.routing_key == self._queue and b"CC" not in header
-        if self._counted and DELIVERY_COUNT.encode() in header:
-            header = _without_count(header, len(command.body))
+        if self._counted and COUNTS[0].encode() in header:
+            header = _without_counts(header, len(command.body))
         return self._frame(method.routing_key, direct), header
 
     def _publish_frame(self, key: str, direct: bool) -> bytes:
         return method_frame(CHANNEL, methods.BasicPublish("" if direct else self.exchange, key, True, False))
 
 
-def _without_count(header: bytes, size: int) -> bytes:
-    """Without the header that a quorum queue adds to what it delivers again."""
+def _without_counts(header: bytes, size: int) -> bytes:
     properties = decode_properties(header)
-    if properties.headers is None or DELIVERY_COUNT not in properties.headers:
+    if properties.headers is None or COUNTS[0] not in properties.headers:
         return header
-    kept = {name: field for name, field in properties.headers.items() if name != DELIVERY_COUNT}
+    kept = {name: field for name, field in properties.headers.items() if name not in COUNTS}
     return encode_header(size, properties._replace(headers=kept or None))

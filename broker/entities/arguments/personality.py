@@ -25,6 +25,8 @@ class Personality(NamedTuple):
     """Classic queues may have x-queue-version 1."""
     delivery_limit: int | None = None
     """Of quorum queues that have no limit of their own."""
+    acquired_counts: bool = False
+    """What a quorum queue delivers again has x-acquired-count beside x-delivery-count."""
     last_deaths: bool = True
     """Dead letters have headers x-last-death-*."""
     published_deaths: bool = True
@@ -48,6 +50,7 @@ PERSONALITIES = {
         master_locator=False,
         queue_version_1=False,
         delivery_limit=20,
+        acquired_counts=True,
         published_deaths=False,
         returned_replies=False,
         classic_timeouts=False,

@@ -211,7 +211,7 @@ class Entry:
         """It goes out once more; how often it has by now, 0 where that is not counted."""
         return 0
 
-    def show(self, count: int) -> None:
+    def show(self, count: int, headers: Iterable[str]) -> None:
         """Have the message say how often it was handed out before, where that is counted."""
 
     def conceal(self) -> None:

@@ -19,7 +19,7 @@ number. What was out when the process died has then been counted already, as if 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import partial
 from itertools import islice
@@ -35,14 +35,15 @@ from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.queue_store import QueueStore, StorePlace
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, STEP_COPIES
-from broker.wire.field_tables import Field
+from broker.wire.field_tables import Field, Table
 from broker.wire.properties import decode_properties, encode_header
 from storage.batch import PERSISTENT, StoredMessage
 
 MAIN_LANE, DEAD_LETTERS_LANE = 0, 1
 """The lanes of the store in which a queue keeps its messages, and those that are dead and not yet taken elsewhere."""
 
-DELIVERY_COUNT = "x-delivery-count"
+COUNT_HEADERS = "x-delivery-count", "x-acquired-count"
+"""What says how often a message was handed out; the second one to clients of RabbitMQ 4."""
 
 LOW_WATER = 0.8
 """A queue that refuses messages takes them again when it is down to this part of its limit."""
@@ -67,11 +68,11 @@ class QuorumEntry(Entry):
         self.deliveries += 1
         return self.deliveries
 
-    def show(self, count: int) -> None:
-        """Have the message say how often it was handed out before."""
+    def show(self, count: int, headers: Iterable[str]) -> None:
+        """Have the message say in headers how often it was handed out before."""
         self.original = self.original or self.message
         if self.original is not None:
-            self.message = _counted(self.original, count)
+            self.message = _counted(self.original, dict.fromkeys(headers, Field("l", count)))
 
     def conceal(self) -> None:
         """Have the message be as it was published."""
@@ -213,6 +214,7 @@ class QuorumQueue(OrderedQueue):
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
         super().__init__(spec, roles, context, owner)
         self.dead_letters: AtLeastOnce = AtLeastOnce(self, self.store.dead_letters, context)
+        self._count_headers = COUNT_HEADERS if context.personality.acquired_counts else COUNT_HEADERS[:1]
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end. A confirm of it always waits for the disk."""
@@ -244,7 +246,7 @@ class QuorumQueue(OrderedQueue):
         """Take the first ready message for a channel that asked for one: it says its count even the first time."""
         entry = super().get(outlet, no_ack=no_ack)
         if entry is not None:
-            entry.show(entry.deliveries if no_ack else entry.deliveries - 1)
+            entry.show(entry.deliveries if no_ack else entry.deliveries - 1, self._count_headers)
         return entry
 
     def pop(self) -> Entry | None:
@@ -263,7 +265,7 @@ class QuorumQueue(OrderedQueue):
                 break
             if not self.exhausted(entry):
                 if entry.redelivered:
-                    entry.show(entry.deliveries)
+                    entry.show(entry.deliveries, self._count_headers)
                 return entry
             self.drop_exhausted(entry)
         return None
@@ -399,10 +401,10 @@ def _kept(message: Message) -> Message:
     return kept
 
 
-def _counted(message: Message, count: int) -> Message:
-    """A message with its delivery count in the headers, which RabbitMQ sorts when it adds one."""
+def _counted(message: Message, counts: Table) -> Message:
+    """A message with its counts among the headers, which RabbitMQ sorts when it adds one."""
     properties = decode_properties(message.header)
-    headers = {**(properties.headers or {}), DELIVERY_COUNT: Field("l", count)}
+    headers = {**(properties.headers or {}), **counts}
     counted = copy(message)
     counted.header = encode_header(len(message.body), properties._replace(headers=dict(sorted(headers.items()))))
     return counted

@@ -168,6 +168,19 @@ def test_a_message_that_comes_back(client: Client, of_4: bool, limit: int | None
     assert deliveries == (30 if allowed is None else allowed + 1)
 
 
+def test_counts_of_what_comes_back(client: Client, of_4: bool) -> None:
+    """4.0: how often a message was acquired, too."""
+    queue = name()
+    client.ask(queue_declare(queue, durable=True, arguments={"x-queue-type": "quorum"}))
+    client.publish(b"x", key=queue, properties=BasicProperties(headers=from_python({"mine": 1})))
+    for _ in range(2):
+        client.send(get(queue))
+        message = client.expect_message(BasicGetOk)
+        client.send(nack(message.method.delivery_tag))
+    counts = {"x-delivery-count": 1, **({"x-acquired-count": 1} if of_4 else {})}
+    assert to_python(message.properties.headers) == {"mine": 1, **counts}
+
+
 def test_deaths(client: Client, personality: str, of_4: bool) -> None:
     """4.0: an x-death of a publisher does not count. 3.13: headers x-last-death-*."""
     queue, dead = name(), f"{name()}-dead"
