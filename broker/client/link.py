@@ -18,6 +18,7 @@ from broker.wire.method import Method
 Answer = TypeVar("Answer", bound=Method)
 
 RECEIVE_BYTES = 1 << 18
+"""How much is read at once where nothing else is to be done: what it holds is handled in one go."""
 CLOSE_SECONDS = 2.0
 CHANNEL = 1
 
@@ -41,18 +42,29 @@ class ChannelClosed(ClosedByBroker):
     """The broker has closed a channel; the connection goes on."""
 
 
-async def connect(endpoint: Endpoint, properties: Mapping[str, object], enter: Enter | None = None) -> Link:
-    """A link with channel 1 open. Raises ClientError; `enter` leads to the broker itself, where there is one."""
+async def connect(
+    endpoint: Endpoint,
+    properties: Mapping[str, object],
+    enter: Enter | None = None,
+    *,
+    receive_bytes: int = RECEIVE_BYTES,
+) -> Link:
+    """A link with channel 1 open. Raises ClientError.
+
+    `enter` leads to the broker itself, where there is one; `receive_bytes` are read at once at most.
+    """
     properties = announced(properties)
     if endpoint.host is None:
         if enter is None:
             raise ClientError(f"{endpoint.uri} names no host")
         entered = enter(endpoint, properties)
         stream: trio.abc.Stream = trio.SocketStream(trio.socket.from_stdlib_socket(entered.socket))
-        link = Link(stream, ClientConnection(endpoint, properties, entered=entered.frame_max))
+        connection = ClientConnection(endpoint, properties, entered=entered.frame_max)
+        link = Link(stream, connection, receive_bytes)
     else:
         with trio.move_on_after(endpoint.connect_seconds) as patience:
-            link = Link(await _stream(endpoint, endpoint.host), ClientConnection(endpoint, properties))
+            stream = await _stream(endpoint, endpoint.host)
+            link = Link(stream, ClientConnection(endpoint, properties), receive_bytes)
         if patience.cancelled_caught:
             raise ClientError(f"no connection to {endpoint.uri} in {endpoint.connect_seconds:g} seconds")
     try:
@@ -68,13 +80,17 @@ async def connect(endpoint: Endpoint, properties: Mapping[str, object], enter: E
 
 
 async def connect_any(
-    endpoints: Sequence[Endpoint], properties: Mapping[str, object], enter: Enter | None = None
+    endpoints: Sequence[Endpoint],
+    properties: Mapping[str, object],
+    enter: Enter | None = None,
+    *,
+    receive_bytes: int = RECEIVE_BYTES,
 ) -> tuple[Link, Endpoint]:
     """A link to the first of these that can be reached. Raises the ClientError of the last one."""
     for endpoint in endpoints[:-1]:
         with suppress(ClientError):
-            return await connect(endpoint, properties, enter), endpoint
-    return await connect(endpoints[-1], properties, enter), endpoints[-1]
+            return await connect(endpoint, properties, enter, receive_bytes=receive_bytes), endpoint
+    return await connect(endpoints[-1], properties, enter, receive_bytes=receive_bytes), endpoints[-1]
 
 
 async def _stream(endpoint: Endpoint, host: str) -> trio.abc.Stream:
@@ -114,8 +130,9 @@ class Link:
     One task receives and asks; several may send. Whatever fails raises ClientError.
     """
 
-    def __init__(self, stream: trio.abc.Stream, connection: ClientConnection) -> None:
+    def __init__(self, stream: trio.abc.Stream, connection: ClientConnection, receive_bytes: int) -> None:
         self.connection = connection
+        self._receive_bytes = receive_bytes
         self._stream = stream
         self._sending = trio.Lock()
         self._early: list[Arrival] = []
@@ -201,7 +218,7 @@ class Link:
         heartbeat = self.connection.heartbeat
         with trio.move_on_after(2 * heartbeat or float("inf")) as patience:
             try:
-                data = bytes(await self._stream.receive_some(RECEIVE_BYTES))
+                data = bytes(await self._stream.receive_some(self._receive_bytes))
             except (trio.BrokenResourceError, trio.ClosedResourceError):
                 data = b""
         if patience.cancelled_caught:
