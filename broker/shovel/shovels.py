@@ -16,6 +16,8 @@ log = logging.getLogger("leveret.shovel")
 
 STARTING, RUNNING, BLOCKED, TERMINATED = "starting", "running", "blocked", "terminated"
 
+STOP_SECONDS = 1.0
+
 OnChange = Callable[[ShovelName, "State | None"], None]
 
 
@@ -66,12 +68,13 @@ class Shovels:
         return run is not None
 
     async def stop(self) -> None:
-        """End all shovels, and return when their connections are closed."""
+        """End all shovels, and return when their connections are closed, or the other sides have had STOP_SECONDS."""
         runs = list(self._runs.values())
         for run in runs:
             run.scope.cancel()
-        for run in runs:
-            await run.ended.wait()
+        with trio.move_on_after(STOP_SECONDS):
+            for run in runs:
+                await run.ended.wait()
 
     def states(self) -> Iterator[tuple[ShovelName, State]]:
         """Each shovel and how it does."""
