@@ -80,6 +80,15 @@ class Transfer:
         if self._error is not None:
             raise self._error
 
+    @property
+    def in_flight(self) -> int:
+        """How many messages are published and not settled."""
+        return len(self._unsettled)
+
+    def finish(self) -> None:
+        """End the transfer: there is nothing more to come."""
+        self._done.set()
+
     def fail(self, error: ClientError) -> None:
         """End the transfer with an error, which `run` raises."""
         self._error = self._error or error

@@ -15,7 +15,7 @@ import trio
 from broker.admin.protocol import AdministrationError
 from broker.client.client_state import ClientError
 from broker.migration.definitions_transfer import KINDS, Left, bring, narrowed, without_meaning_here
-from broker.migration.queue_transfer import EXCHANGE, counted, move
+from broker.migration.queue_transfer import EXCHANGE, STREAM, counted, is_empty, move
 from broker.migration.sides import Definitions, Here, QueueRow, Side
 
 Progress = Callable[[int], None]
@@ -65,15 +65,26 @@ class Migration:
         rows = [row for row in self._source.queues() if row.vhost in self._vhosts]
         for row in rows:
             self._left += _held_back(row)
-        movable = [row for row in rows if not row.exclusive and row.type != "stream"]
-        return [row for vhost in self._vhosts for row in self._counted(movable, vhost) if row.ready]
+        movable = [row for row in rows if not row.exclusive]
+        return [row for vhost in self._vhosts for row in self._of(vhost, movable) if row.ready]
 
-    def _counted(self, rows: list[QueueRow], vhost: str) -> list[QueueRow]:
+    def _of(self, vhost: str, rows: list[QueueRow]) -> list[QueueRow]:
+        """Those of a virtual host, exactly counted, without the streams that have something at the target already."""
         of_vhost = [row for row in rows if row.vhost == vhost]
+        if not of_vhost:
+            return []
         try:
-            return trio.run(counted, of_vhost, self._source) if of_vhost else []
+            found = trio.run(counted, of_vhost, self._source)
+            streams = [row for row in found if row.type == STREAM and row.ready]
+            there = trio.run(counted, streams, self._target) if streams else []
+            full = {row.name: row.ready for row in there if row.ready or not trio.run(is_empty, row, self._target)}
         except ClientError as error:
             raise AdministrationError("failed", f"virtual host '{vhost}': {error}") from error
+        for row in streams:
+            if row.name in full and full[row.name] != row.ready:
+                why = f"the stream there has {full[row.name]} already; delete it there to have it copied"
+                self._left.append(Left("messages", vhost, row.name, f"{row.ready} messages: {why}"))
+        return [row for row in found if row.type != STREAM or row.name not in full]
 
     def messages(self, rows: list[QueueRow], progress: Progress) -> int:
         """Move what is in these queues; how many messages that were. Raises AdministrationError."""
@@ -105,10 +116,7 @@ def _ours_left_out(definitions: Definitions) -> Definitions:
 def _held_back(row: QueueRow) -> Iterator[Left]:
     if row.exclusive:
         yield Left("messages", row.vhost, row.name, f"{row.ready} messages: the queue is exclusive to a connection")
-    elif row.type == "stream" and row.ready:
-        why = "a stream's messages stay; a shovel with x-stream-offset can copy them"
-        yield Left("messages", row.vhost, row.name, f"{row.ready} messages: {why}")
-    elif row.unacknowledged:
+    elif row.unacknowledged and row.type != STREAM:
         why = "its consumers have them, and those that come back are moved by a further run"
         yield Left("messages", row.vhost, row.name, f"{row.unacknowledged} messages: {why}")
 

@@ -3,6 +3,8 @@
 A message is published to the default exchange where that is how it came, and otherwise, with its own routing key, to
 an exchange that leads to this queue alone: so headers CC and BCC, which travel with it, lead to no copies. That
 exchange is deleted with its binding, and found again by a migration that was killed.
+
+A stream keeps its messages: they are copied, into a stream that is empty.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from broker.client.transfer import AckMode, Transfer
 from broker.migration.sides import QueueRow, Side
 from broker.wire import methods
 from broker.wire.assembler import Command
+from broker.wire.field_tables import from_python
 from broker.wire.frames import method_frame
 from broker.wire.properties import decode_properties, encode_header
 
@@ -26,7 +29,14 @@ PROPERTIES = {"product": "leveret migrate", "connection_name": "leveret migrate"
 EXCHANGE = "leveret.migrate."
 COUNTS = ("x-delivery-count", "x-acquired-count")
 """Headers that a quorum queue adds to what it delivers again; the second one since RabbitMQ 4."""
+OFFSET = "x-stream-offset"
+STREAM = "stream"
+ADDED = {"quorum": COUNTS, STREAM: (OFFSET,)}
+"""Headers that a type of queue adds to what it delivers."""
 LOOK_SECONDS = 0.2
+PROBE_SECONDS = 1.0
+END_SECONDS = 5.0
+"""After how long without a message a stream is at its end: what RabbitMQ counts in one is more than there is."""
 STALL_SECONDS = 60.0
 """After how long without a message somebody else has to be looked for."""
 
@@ -51,6 +61,25 @@ async def counted(rows: list[QueueRow], source: Side) -> list[QueueRow]:
     return found
 
 
+async def is_empty(row: QueueRow, side: Side) -> bool:
+    """A stream has no messages; what is counted of one may be some seconds old. Raises ClientError."""
+    link = await connect(side.endpoint(row.vhost), PROPERTIES, side.enter)
+    try:
+        await link.call(methods.BasicQos(0, 1, False), methods.BasicQosOk)
+        await link.call(_consume(row), methods.BasicConsumeOk)
+        with trio.move_on_after(PROBE_SECONDS):
+            await link.receive()
+            return False
+        return True
+    finally:
+        await link.close()
+
+
+def _consume(row: QueueRow) -> methods.BasicConsume:
+    arguments = from_python({OFFSET: "first"} if row.type == STREAM else {})
+    return methods.BasicConsume(row.name, "", False, False, False, False, arguments)
+
+
 async def move(row: QueueRow, source: Side, target: Side, window: int, on_moved: Callable[[int], None]) -> int:
     """Move what is in a queue until nothing is; how many messages that were. Raises ClientError.
 
@@ -62,6 +91,8 @@ async def move(row: QueueRow, source: Side, target: Side, window: int, on_moved:
         forwarding = await _prepared(destination, row)
         while found := await _pass(row, source, destination, forwarding, window, partial(_add, on_moved, moved)):
             moved += found
+            if row.type == STREAM:
+                break
         await destination.call(methods.ExchangeDelete(forwarding.exchange, False, False), methods.ExchangeDeleteOk)
     finally:
         await destination.close()
@@ -97,8 +128,7 @@ async def _pass(
         if not ready:
             return 0
         await link.call(methods.BasicQos(0, window, False), methods.BasicQosOk)
-        consume = methods.BasicConsume(row.name, "", False, False, False, False, {})
-        await link.call(consume, methods.BasicConsumeOk)
+        await link.call(_consume(row), methods.BasicConsumeOk)
         transfer = Transfer(link, destination, forwarding, AckMode.ON_CONFIRM, ready, must_arrive=True)
         await _run(transfer, partial(_watch, row, transfer, destination, on_moved))
         on_moved(transfer.settled)
@@ -128,7 +158,10 @@ async def _watch(row: QueueRow, transfer: Transfer, destination: Link, on_moved:
         on_moved(transfer.settled)
         if transfer.settled != last or destination.connection.blocked:
             last, since = transfer.settled, trio.current_time()
-        if trio.current_time() - since > STALL_SECONDS:
+        silent = trio.current_time() - since
+        if row.type == STREAM and silent > END_SECONDS and not transfer.in_flight:
+            transfer.finish()
+        if silent > STALL_SECONDS:
             why = "another consumer may hold them, or be the single active one"
             transfer.fail(ClientError(f"no message has come for {STALL_SECONDS:g} seconds; {why}"))
 
@@ -139,7 +172,7 @@ class UnchangedForwarding:
     def __init__(self, row: QueueRow, exchange: str) -> None:
         self.exchange = exchange
         self._queue = row.name
-        self._counted = row.type == "quorum"
+        self._added = ADDED.get(row.type, ())
         self._frame = lru_cache(256)(self._publish_frame)
 
     def __call__(self, command: Command) -> tuple[bytes, bytes]:
@@ -148,17 +181,17 @@ class UnchangedForwarding:
         assert isinstance(method, methods.BasicDeliver)
         assert header is not None
         direct = not method.exchange and method.routing_key == self._queue and b"CC" not in header
-        if self._counted and COUNTS[0].encode() in header:
-            header = _without_counts(header, len(command.body))
+        if self._added and self._added[0].encode() in header:
+            header = _without(self._added, header, len(command.body))
         return self._frame(method.routing_key, direct), header
 
     def _publish_frame(self, key: str, direct: bool) -> bytes:
         return method_frame(CHANNEL, methods.BasicPublish("" if direct else self.exchange, key, True, False))
 
 
-def _without_counts(header: bytes, size: int) -> bytes:
+def _without(names: tuple[str, ...], header: bytes, size: int) -> bytes:
     properties = decode_properties(header)
-    if properties.headers is None or COUNTS[0] not in properties.headers:
+    if properties.headers is None or names[0] not in properties.headers:
         return header
-    kept = {name: field for name, field in properties.headers.items() if name not in COUNTS}
+    kept = {name: field for name, field in properties.headers.items() if name not in names}
     return encode_header(size, properties._replace(headers=kept or None))
