@@ -85,8 +85,6 @@ class Trouble(NamedTuple):
 class DelayQueue(Queue):
     """Messages in the order of the times at which they are due; those due at the same time in publish order."""
 
-    store: QueueStore
-
     def __init__(
         self,
         spec: QueueSpec,
@@ -96,6 +94,7 @@ class DelayQueue(Queue):
         release: Callable[[Message, set[Queue]], None],
     ) -> None:
         super().__init__(spec, roles, context)
+        self._lane: QueueStore = roles.store
         self._batches = batches
         self._release = release
         self._index: list[int] = []  # a heap, once everything has been read back
@@ -111,7 +110,7 @@ class DelayQueue(Queue):
     def messages(self) -> int:
         """How many messages wait."""
         found = len(self._index)
-        return found if self._unread_after is None else max(found, self.store.state.messages)
+        return found if self._unread_after is None else max(found, self._lane.state.messages)
 
     # In
 
@@ -127,7 +126,7 @@ class DelayQueue(Queue):
         window = self._context.window
         crowded = len(self._held) >= window.messages or self._held_bytes >= window.bytes
         if durable or crowded:
-            self.store.put(entry, durable=durable)
+            self._lane.put(entry, durable=durable)
         if crowded:
             self._leaving.append(position)
         self._held[position] = entry
@@ -169,7 +168,7 @@ class DelayQueue(Queue):
             return
         entries = list(self._due())
         try:
-            self.store.load([entry for entry in entries if entry.message is None])
+            self._lane.load([entry for entry in entries if entry.message is None])
         except Exception:
             log.exception("messages %s could not be read back", self.name)
             for entry in entries:
@@ -234,7 +233,7 @@ class DelayQueue(Queue):
         entry.persistent = self.durable and message.persistent
         self._release(message, self._reached)
         if entry.stored:
-            self.store.settle((entry,), moved=True)
+            self._lane.settle((entry,), moved=True)
 
     def _watch(self) -> None:
         """Come back when the first message is due; for what is due already, in a turn of its own."""
@@ -279,14 +278,14 @@ class DelayQueue(Queue):
         assert self._troubles.keys() <= positions, "a message that is to be tried again does not wait"
         size = sum(entry.size for entry in self._held.values())
         assert self._held_bytes == size, f"{size} bytes are in memory, {self._held_bytes} are counted"
-        messages = self.store.state.messages
+        messages = self._lane.state.messages
         assert 0 <= messages <= len(index), f"the store counts {messages} messages, {len(index)} wait"
 
     def restore(self) -> None:
         """Start with what the store says is there; when each is due is read soon after."""
-        self.store.restore()
+        self._lane.restore()
         self.stored_up_to = self._position
-        if self.store.state.messages:
+        if self._lane.state.messages:
             self._unread_after = 0
             self._context.timers.at(self._context.now(), self._read_index)
 
@@ -294,7 +293,7 @@ class DelayQueue(Queue):
         """Read some more of the times of what was here before the start."""
         if self._unread_after is None:
             return
-        found = self.store.waiting(self._unread_after, self._context.boot << COUNTER_BITS, INDEX_MESSAGES)
+        found = self._lane.waiting(self._unread_after, self._context.boot << COUNTER_BITS, INDEX_MESSAGES)
         for message in found:
             self._add(message.due_at, message.position, message.size)
         if len(found) >= INDEX_MESSAGES:

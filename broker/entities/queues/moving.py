@@ -21,7 +21,7 @@ def move(source: OrderedQueue, target: Queue, messages: int, size_bytes: int) ->
     moved: list[Entry] = []
     while len(moved) < messages and size_bytes > 0 and (entry := source.pop()) is not None:
         if not _enter(target, entry):
-            source.ready_messages.give_back((entry,))
+            source.line.give_back((entry,))
             break
         if source.events is not None:
             source.events.released(entry)

@@ -8,11 +8,11 @@ message comes in is for each type of queue to say; in a classic queue without pr
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Protocol
+from typing import Protocol, cast
 
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.clearing import Clearing
@@ -26,9 +26,7 @@ from broker.entities.queues.queue import (
     QueueSpec,
     Ready,
     Roles,
-    Store,
 )
-from broker.entities.queues.queue_limits import Limits
 from broker.entities.queues.queue_store import QueueStore
 from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.scheduling.future import Future
@@ -71,30 +69,13 @@ class OrderedReady(Ready, Protocol):
     def resident(self) -> list[Entry]: ...
 
 
-class OrderedStore(Store, Protocol):
-    """The store of messages that are taken in order. What each method means is said in `QueueStore`."""
-
-    def delivered(self, entries: Sequence[Entry]) -> None: ...
-
-    def purge(self, floor: int, survivors: Iterable[Entry]) -> None: ...
-
-    def load(self, entries: Sequence[Entry]) -> None: ...
-
-    def restore(self) -> Mapping[int, QueueStore]: ...
-
-    def check(self, entries: Sequence[Entry], *, complete: bool) -> None: ...
-
-
 class OrderedQueue(Queue):
-    """A queue from whose front messages are taken."""
-
-    store: OrderedStore
-    ready_messages: OrderedReady
-    limits: Limits
+    """A queue from whose front messages are taken. `line` are its ready messages, as those that have an order."""
 
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
         self.clearing = Clearing(self, context.background_work, context.batches, context.turn)
         super().__init__(spec, roles, context, owner)
+        self.line = cast(OrderedReady, self.ready_messages)
 
     # Out: to consumers and getters
 
@@ -106,7 +87,7 @@ class OrderedQueue(Queue):
         self._touched = False
         limits, left = self.limits, DELIVER_MESSAGES
         waits = self.clearing.size and self.clearing.delays_delivery
-        while left > 0 and not waits and self.consumers.members and len(self.ready_messages):
+        while left > 0 and not waits and self.consumers.members and len(self.line):
             if limits.timed:
                 limits.expire(strictly=True)
                 if limits.expiring:
@@ -156,10 +137,10 @@ class OrderedQueue(Queue):
     def take(self, limit: int) -> list[Entry]:
         """The next messages for one consumer: a run of them, as long as none may have expired meanwhile."""
         limit = min(limit, RUN_MESSAGES)
-        taken = self.ready_messages.run(limit, RUN_BYTES, self.limits.moment())
+        taken = self.line.run(limit, RUN_BYTES, self.limits.moment())
         size_bytes = RUN_BYTES if taken else 0
         while len(taken) < limit and size_bytes < RUN_BYTES:
-            if taken and ((head := self.ready_messages.peek()) is None or head.expires_at):
+            if taken and ((head := self.line.peek()) is None or head.expires_at):
                 break
             entry = self.pop()
             if entry is None:
@@ -170,7 +151,7 @@ class OrderedQueue(Queue):
 
     def pop(self) -> Entry | None:
         """Take the first ready message, its content in memory. One whose record cannot be read is passed over."""
-        while (entry := self.ready_messages.pop()) is not None:
+        while (entry := self.line.pop()) is not None:
             if self.load(entry):
                 return entry
         return None
@@ -179,7 +160,7 @@ class OrderedQueue(Queue):
         """Have a message's content in memory, with that of its neighbours; False if it cannot be read."""
         if entry.message is None:
             wanted, room = [entry], LOAD_BYTES - entry.size
-            for other in self.ready_messages.next_returned(LOAD_MESSAGES):
+            for other in self.line.next_returned(LOAD_MESSAGES):
                 room -= other.size
                 if other.message is not None or room < 0:
                     break
@@ -220,7 +201,7 @@ class OrderedQueue(Queue):
         for entry in entries:
             entry.redelivered = True
             entry.consumer = None
-        self.ready_messages.give_back(entries)
+        self.line.give_back(entries)
         if self.limits.on_length and not self.clearing.size:
             self.limits.make_room_for_returned()
         self.touch()
@@ -291,7 +272,7 @@ class OrderedQueue(Queue):
         if self.events is not None:
             self.events.purged(self._position + 1, self.held)
         self.store.purge(self._position + 1, self.held)
-        return len(returned) + self.ready_messages.clear()
+        return len(returned) + self.line.clear()
 
     def delete(self) -> int:
         """End: no consumers, no messages. The number of ready messages."""
@@ -302,14 +283,14 @@ class OrderedQueue(Queue):
         """Start with what the store says is there."""
         self.stored_up_to = self._position
         for number, lane in self.store.restore().items():
-            self.ready_messages.restore(lane.state.messages, lane.state.bytes, number)
-        self.limits.timed = len(self.ready_messages) > 0
+            self.line.restore(lane.state.messages, lane.state.bytes, number)
+        self.limits.timed = len(self.line) > 0
 
     def stored(self, lane: int, up_to: int) -> None:
         """Everything this queue gave to one lane of its store up to a position is on disk."""
         self.stored_up_to = max(up_to, self.stored_up_to)
-        if self.ready_messages.paging:
-            self.ready_messages.stored(up_to, lane)
+        if self.line.paging:
+            self.line.stored(up_to, lane)
 
     def check(self) -> None:
         """Raise AssertionError unless what is ready, what is out and what the store counts agree: see `Invariants`."""
@@ -317,7 +298,7 @@ class OrderedQueue(Queue):
         if self.deleted:
             return
         self.clearing.check()
-        held, resident = list(self.held), self.ready_messages.resident()
+        held, resident = list(self.held), self.line.resident()
         assert self.unacked == len(held), f"{len(held)} messages are out, {self.unacked} are counted"
         held_bytes = sum(entry.size for entry in held)
         assert self.out.bytes == held_bytes, f"{held_bytes} bytes are out, {self.out.bytes} are counted"
@@ -328,14 +309,16 @@ class OrderedQueue(Queue):
             assert entry.position <= self._position, f"message {entry.position} is behind the last, {self._position}"
         for consumer, count in Counter(entry.consumer for entry in held).items():
             assert consumer is None or consumer.unacked == count, f"consumer {consumer.tag} holds {count} messages"
-        self.store.check([*resident, *held], complete=not self.ready_messages.paging)
+        self.store.check([*resident, *held], complete=not self.line.paging)
 
 
 class ClassicQueue(OrderedQueue):
     """A queue of type classic, without priorities."""
 
-    store: QueueStore
-    ready_messages: ReadyMessages
+    def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
+        super().__init__(spec, roles, context, owner)
+        self._lane: QueueStore = roles.store
+        self._ready = cast(ReadyMessages, self.ready_messages)
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end. True if a confirm of it has to wait for the disk."""
@@ -347,9 +330,9 @@ class ClassicQueue(OrderedQueue):
         limits = self.limits
         expires_at = limits.expires_at(message) if limits.on_time or message.expiration is not None else 0
         entry = Entry(self, position, message, len(message.body), expires_at)
-        if durable or self.ready_messages.paging:
-            self.store.put(entry, durable=durable)
-        self.ready_messages.append(entry)
+        if durable or self._ready.paging:
+            self._lane.put(entry, durable=durable)
+        self._ready.append(entry)
         if limits.on_length:
             limits.make_room()
         if not self._touched:  # as `touch`, which here would be a call for each publish
@@ -364,7 +347,7 @@ class ClassicQueue(OrderedQueue):
         """
         if self.limits.on_length:
             return super().publish_all(messages)
-        store, ready_messages = self.store, self.ready_messages
+        ready_messages = self._ready
         first = self._position + 1
         durable = self.durable and bool(messages[0].flags & PERSISTENT)
         if self.events is not None:
@@ -376,7 +359,7 @@ class ClassicQueue(OrderedQueue):
         ]
         self._position = first + len(entries) - 1
         if durable or ready_messages.paging:
-            store.put_all(entries, durable=durable)
+            self._lane.put_all(entries, durable=durable)
         ready_messages.extend(entries)
         if not self._touched:
             self.touch()

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import cast
 
 from broker.entities.messages.message import Entry, Holder, Message
 from broker.entities.queues.ordered_queue import OrderedQueue
+from broker.entities.queues.queue import QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_store import QueueStore, StorePlace
 from broker.entities.queues.ready_messages import ReadBack, ReadyMessages, Window
 from storage.batch import LaneState
@@ -236,8 +238,9 @@ class PriorityStore:
 class PriorityQueue(OrderedQueue):
     """A queue whose messages have priorities from 0 to `x-max-priority`; higher ones count as that."""
 
-    store: PriorityStore
-    ready_messages: PriorityReadyMessages
+    def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
+        super().__init__(spec, roles, context, owner)
+        self._levels = cast(PriorityReadyMessages, self.ready_messages)
 
     def publish(self, message: Message) -> bool:
         """Take a message at the end of its level. True if a confirm of it has to wait for the disk.
@@ -252,9 +255,9 @@ class PriorityQueue(OrderedQueue):
         self._position = position
         entry = Entry(self, position, message, len(message.body), self.limits.expires_at(message))
         entry.level = level = min(message.priority, self.arguments.max_priority or 0)
-        if durable or self.ready_messages.level(level).paging:
+        if durable or self._levels.level(level).paging:
             self.store.put(entry, durable=durable)
-        self.ready_messages.append(entry)
+        self._levels.append(entry)
         if self.limits.on_length:
             self.limits.make_room()
         if len(self.consumers):

@@ -7,7 +7,7 @@ queue, and the roles that each fills, are in `queue_family`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -27,6 +27,7 @@ from storage.batch import COUNTER_BITS, LaneState
 if TYPE_CHECKING:
     from broker.entities.queues.batch_queue import BatchQueue
     from broker.entities.queues.events.event_recording import Recorder
+    from broker.entities.queues.queue_store import QueueStore
     from broker.entities.scheduling.background_work import BackgroundWork
     from broker.entities.scheduling.future import Future
     from broker.entities.scheduling.timers import Timers
@@ -124,8 +125,23 @@ class Store(Protocol):
     def state(self) -> LaneState:
         """How much of the queue survives a restart."""
 
+    def put(self, entry: Entry, *, durable: bool) -> None:
+        """Have a message written with the open batch, to survive a restart if it is `durable`."""
+
     def settle(self, entries: Sequence[Entry], *, moved: bool = False) -> None:
         """Messages that were given to the store are finished with; `moved`: something was put in their place."""
+
+    def delivered(self, entries: Sequence[Entry]) -> None:
+        """A consumer has seen these messages, in order."""
+
+    def purge(self, floor: int, survivors: Iterable[Entry]) -> None:
+        """Everything below `floor` is dead, save what is still out with consumers."""
+
+    def load(self, entries: Sequence[Entry]) -> None:
+        """Read the content of messages back into memory; those that cannot be read stay without."""
+
+    def restore(self) -> Mapping[int, QueueStore]:
+        """The lanes were there before this start: what had been delivered is redelivered. The lanes there are."""
 
     def lost(self, number: int, messages: int, size_bytes: int) -> None:
         """Records of one lane could not be read, and were set aside."""
@@ -133,12 +149,16 @@ class Store(Protocol):
     def drop(self) -> None:
         """The queue is gone for good."""
 
+    def check(self, entries: Sequence[Entry], *, complete: bool) -> None:
+        """Raise AssertionError unless it counts its queue's persistent messages; `entries` are those in memory."""
+
 
 class Roles(NamedTuple):
     """What fills the roles of a queue: a store, and what makes the others for the queue that is being made."""
 
     store: Any
-    ready_messages: Callable[[Any, QueueContext], Ready]
+    ready_messages: Callable[[Any, Any, QueueContext], Ready]
+    """For a queue and its store."""
     limits: Callable[[Any, QueueContext], Unlimited]
     consumers: Callable[[Any, QueueContext], Consumers]
 
@@ -168,10 +188,6 @@ _size = attrgetter("size")
 class Queue(ABC):
     """Messages and consumers. Of the roles, ready messages are made first and consumers last."""
 
-    store: Store
-    ready_messages: Ready
-    limits: Unlimited
-
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
         self.spec = spec
         self.name = spec.name
@@ -191,9 +207,9 @@ class Queue(ABC):
         self.stored_up_to = 0
         self._touched = False
         self._holders: dict[Outlet, None] = {}
-        self.store = roles.store
+        self.store: Store = roles.store
         self.counters: QueueCounters = roles.store.counters
-        self.ready_messages = roles.ready_messages(self, context)
+        self.ready_messages = roles.ready_messages(self, roles.store, context)
         self.limits = roles.limits(self, context)
         self.consumers = roles.consumers(self, context)
 

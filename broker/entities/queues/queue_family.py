@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from broker.entities.arguments import stream_arguments
 from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, QueueType, type_of
@@ -47,7 +47,7 @@ class Member(NamedTuple):
     """One that a declaration has to name, beside the type; empty for none."""
     queue: Callable[[QueueSpec, Roles, QueueContext, object | None], Queue]
     store: Callable[[StorePlace], Store]
-    ready_messages: Callable[[Any, QueueContext], Ready]
+    ready_messages: Callable[[Any, Any, QueueContext], Ready]
     limits: Callable[[Any, QueueContext], Unlimited]
     consumers: Callable[[Any, QueueContext], Consumers]
 
@@ -56,20 +56,20 @@ class Member(NamedTuple):
         return type_of(arguments) is self.type and (not self.argument or self.argument in arguments)
 
 
-def _in_order(queue: ClassicQueue, context: QueueContext) -> ReadyMessages:
-    return ReadyMessages(context.window, partial(queue.store.read, queue))
+def _in_order(queue: ClassicQueue, store: QueueStore, context: QueueContext) -> ReadyMessages:
+    return ReadyMessages(context.window, partial(store.read, queue))
 
 
-def _by_priority(queue: PriorityQueue, context: QueueContext) -> PriorityReadyMessages:
-    return PriorityReadyMessages(context.window, lambda level: partial(queue.store.read, queue, level))
+def _by_priority(queue: PriorityQueue, store: PriorityStore, context: QueueContext) -> PriorityReadyMessages:
+    return PriorityReadyMessages(context.window, lambda level: partial(store.read, queue, level))
 
 
-def _returned_first(queue: QuorumQueue, context: QueueContext) -> QuorumReadyMessages:
-    return QuorumReadyMessages(context.window, partial(queue.store.read, queue))
+def _returned_first(queue: QuorumQueue, store: QuorumStore, context: QueueContext) -> QuorumReadyMessages:
+    return QuorumReadyMessages(context.window, partial(store.read, queue))
 
 
-def _log(stream: Stream, context: QueueContext) -> StreamLog:
-    return StreamLog(stream.store, stream_arguments.parse(stream.spec.arguments, {}), context.window)
+def _log(stream: Stream, store: StreamStore, context: QueueContext) -> StreamLog:
+    return StreamLog(store, stream_arguments.parse(stream.spec.arguments, {}), context.window)
 
 
 def _retention(stream: Stream, context: QueueContext) -> Retention:
@@ -81,7 +81,7 @@ def _consumers(queue: OrderedQueue, context: QueueContext) -> Consumers:
 
 
 def _readers(stream: Stream, context: QueueContext) -> Readers:
-    return Readers(stream.ready_messages, context.now)
+    return Readers(cast(StreamLog, stream.ready_messages), context.now)
 
 
 FAMILY = (
@@ -104,7 +104,7 @@ def delayed(place: StorePlace) -> Roles:
     """The roles of the queue in which an exchange keeps delayed messages. No client declares or consumes it."""
     return Roles(
         QueueStore(place),
-        lambda queue, context: NothingReady(),
+        lambda queue, store, context: NothingReady(),
         lambda queue, context: Unlimited(),
         lambda queue, context: Consumers(context.now, single_active=False),
     )

@@ -57,6 +57,19 @@ class Unlimited:
     def make_room(self) -> None:
         """Let go of the oldest messages while there are too many, after consumers had their chance."""
 
+    def make_room_for_returned(self) -> None:
+        """Messages have come back and may be too many: the oldest go before any consumer is asked, as in RabbitMQ."""
+
+    def moment(self) -> int:
+        """Whatever expired before it is no longer to be delivered; 0 where nothing expires."""
+        return 0
+
+    def expire(self, *, strictly: bool = False) -> None:
+        """Let go of messages at the head whose time has passed; `strictly` spares what `moment` says may go out."""
+
+    def watch(self) -> None:
+        """Come back when the message now at the head expires."""
+
     def clear_some(self) -> int:
         """Let go of some of what could not go at once. How much that was in bytes, 0 when nothing is left."""
         return 0
@@ -142,7 +155,7 @@ class Limits(Unlimited):
 
     @property
     def _too_many(self) -> bool:
-        return self.over() and len(self._queue.ready_messages) > 0
+        return self.over() and len(self._queue.line) > 0
 
     def _drop_some(self) -> int:
         """Drop a chunk of the oldest, if there are too many; how much it was."""
@@ -155,8 +168,8 @@ class Limits(Unlimited):
                 return PORTION_BYTES  # a cycle of queues goes on in another turn: each letter is longer
             room, too_many = CHUNK_BYTES - dropped, 0
             if self._messages is not None and self._bytes is None:
-                too_many = min(len(self._queue.ready_messages) - self._messages, room // MESSAGE_BYTES)
-            if too_many > 1 and (entries := self._queue.ready_messages.run(too_many, room, 0)):
+                too_many = min(len(self._queue.line) - self._messages, room // MESSAGE_BYTES)
+            if too_many > 1 and (entries := self._queue.line.run(too_many, room, 0)):
                 dropped += self._discard(entries, "maxlen")
             else:
                 dropped += self._discard_first("maxlen")
@@ -200,7 +213,7 @@ class Limits(Unlimited):
 
     def _head_is_due(self) -> bool:
         """The first message is one to let go of."""
-        entry = self._queue.ready_messages.peek()
+        entry = self._queue.line.peek()
         return entry is not None and self._is_due(entry)
 
     def _is_due(self, entry: Entry) -> bool:
@@ -209,7 +222,7 @@ class Limits(Unlimited):
 
     def _expire_some(self) -> int:
         """Let go of a chunk of messages at the head whose time has passed; how much it was."""
-        ready_messages, done = self._queue.ready_messages, 0
+        ready_messages, done = self._queue.line, 0
         while done < CHUNK_BYTES and (entry := ready_messages.peek()) is not None and self._is_due(entry):
             now = self.moment() - 1 if self._strictly else self._now()
             if entries := ready_messages.due(now, CHUNK_BYTES - done):
@@ -220,7 +233,7 @@ class Limits(Unlimited):
 
     def _discard_first(self, reason: str) -> int:
         """Let go of the first ready message, and of none in its place should it not be readable; how much it was."""
-        entry = self._queue.ready_messages.pop()
+        entry = self._queue.line.pop()
         if entry is not None and entry.message is None:
             self._queue.store.load((entry,))
         if entry is not None and entry.message is not None:
@@ -235,7 +248,7 @@ class Limits(Unlimited):
         copies = self._turn.dead_letter_copies
         count = self._queue.discard(entries, reason)
         if count < len(entries):
-            self._queue.ready_messages.give_back(entries[count:])
+            self._queue.line.give_back(entries[count:])
         gone = sum(entry.size + MESSAGE_BYTES for entry in entries[:count])
         return max(gone, MESSAGE_BYTES * (self._turn.dead_letter_copies - copies))
 
@@ -243,7 +256,7 @@ class Limits(Unlimited):
         """Come back when the message now at the head expires; no oftener, whatever passes the head meanwhile."""
         if self.expiring:
             return
-        entry = self._queue.ready_messages.peek()
+        entry = self._queue.line.peek()
         if entry is not None and entry.expires_at and not 0 < self._watched <= entry.expires_at:
             self._watched = entry.expires_at
             self._timers.at(entry.expires_at, self._look, self._queue)
@@ -254,7 +267,7 @@ class Limits(Unlimited):
 
     def over(self, messages: int = 0, size_bytes: int = 0) -> bool:
         """There would be too much with so much more."""
-        ready_messages = self._queue.ready_messages
+        ready_messages = self._queue.line
         if self._messages is not None and len(ready_messages) + messages > self._messages:
             return True
         return self._bytes is not None and ready_messages.bytes + size_bytes > self._bytes

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Sequence
 from copy import copy
 from functools import partial
 from itertools import islice
+from typing import cast
 
 from broker.entities.arguments.queue_arguments import QueueArguments
 from broker.entities.messages.message import Entry, Holder, Message
@@ -150,8 +151,10 @@ class QuorumStore(QueueStore):
 class QuorumLimits(Limits):
     """Limits of a quorum queue. Dead letters that wait count as messages of the queue when it refuses others."""
 
-    _queue: QuorumQueue
-    _refusing = False
+    def __init__(self, queue: QuorumQueue, context: QueueContext) -> None:
+        self._quorum = queue
+        self._refusing = False
+        super().__init__(queue, context)
 
     def set(self, arguments: QueueArguments) -> None:
         """Hold to these limits from now on. As in RabbitMQ, reject-publish-dlx is for classic queues only."""
@@ -176,28 +179,28 @@ class QuorumLimits(Limits):
 
     def _head_is_due(self) -> bool:
         """The first message is one to let go of: it has expired, or was out too often when the process died."""
-        entry = self._queue.ready_messages.peek()
-        return entry is not None and (self._queue.exhausted(entry) or self._is_due(entry))
+        entry = self._quorum.line.peek()
+        return entry is not None and (self._quorum.exhausted(entry) or self._is_due(entry))
 
     def _expire_some(self) -> int:
         """Let go of a chunk of such messages at the head; how much it was."""
-        queue, done = self._queue, 0
+        queue, done = self._quorum, 0
         copies = self._turn.dead_letter_copies
-        while done < CHUNK_BYTES and (entry := queue.ready_messages.peek()) is not None and queue.exhausted(entry):
-            queue.ready_messages.pop()
+        while done < CHUNK_BYTES and (entry := queue.line.peek()) is not None and queue.exhausted(entry):
+            queue.line.pop()
             queue.drop_exhausted(entry)
             done = max(done + entry.size + MESSAGE_BYTES, MESSAGE_BYTES * (self._turn.dead_letter_copies - copies))
         return done or super()._expire_some()
 
     def _look_at_level(self) -> None:
-        dead_letters = self._queue.dead_letters
+        dead_letters = self._quorum.dead_letters
         if self.over(len(dead_letters), dead_letters.bytes):
             self._refusing = True
         elif self._refusing:
             self._refusing = not self._sunk(len(dead_letters), dead_letters.bytes)
 
     def _sunk(self, dead_letters: int, letter_bytes: int) -> bool:
-        ready_messages = self._queue.ready_messages
+        ready_messages = self._quorum.line
         levels = (
             (len(ready_messages) + dead_letters, self._messages),
             (ready_messages.bytes + letter_bytes, self._bytes),
@@ -208,12 +211,11 @@ class QuorumLimits(Limits):
 class QuorumQueue(OrderedQueue):
     """A queue of type quorum: see the module."""
 
-    store: QuorumStore
-    ready_messages: QuorumReadyMessages
-
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
         super().__init__(spec, roles, context, owner)
-        self.dead_letters: AtLeastOnce = AtLeastOnce(self, self.store.dead_letters, context)
+        self._lane: QuorumStore = roles.store
+        self._ready = cast(QuorumReadyMessages, self.ready_messages)
+        self.dead_letters: AtLeastOnce = AtLeastOnce(self, self._lane.dead_letters, context)
         self._count_headers = COUNT_HEADERS if context.personality.acquired_counts else COUNT_HEADERS[:1]
 
     def publish(self, message: Message) -> bool:
@@ -225,8 +227,8 @@ class QuorumQueue(OrderedQueue):
         entry = QuorumEntry(self, position, message, len(message.body), self.limits.expires_at(message))
         if not message.persistent:
             entry.message = _kept(message)
-        self.store.put(entry, durable=True)
-        self.ready_messages.append(entry)
+        self._lane.put(entry, durable=True)
+        self._ready.append(entry)
         if self.limits.on_length:
             self.limits.make_room()
         self.touch()
@@ -253,7 +255,7 @@ class QuorumQueue(OrderedQueue):
         """Take the first ready message, its content in memory and ready to be shown; behind one that was out too often,
         the first whose time has not passed.
         """
-        while (head := self.ready_messages.peek()) is not None:
+        while (head := self._ready.peek()) is not None:
             if self.exhausted(head):
                 self.limits.timed = True
                 self.limits.expire(strictly=True)
@@ -274,7 +276,7 @@ class QuorumQueue(OrderedQueue):
         """Messages go out to a channel that has to acknowledge them, and are counted."""
         for entry in entries:
             if entry.hand_out() > 1:
-                self.store.count(entry)
+                self._lane.count(entry)
         super().hold(outlet, entries, size)
 
     # Back
@@ -346,9 +348,9 @@ class QuorumQueue(OrderedQueue):
         position = self.next_position(entry.position)
         again = QuorumEntry(self, position, entry.message, entry.size, entry.expires_at)
         again.deliveries, again.redelivered = entry.deliveries, True
-        self.store.put(again, durable=True)
-        self.store.count(again)
-        self.ready_messages.append(again)
+        self._lane.put(again, durable=True)
+        self._lane.count(again)
+        self._ready.append(again)
 
     # Gone
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import cast
 
 from broker.entities.arguments import stream_arguments
 from broker.entities.arguments.queue_arguments import QueueArguments
@@ -18,7 +19,7 @@ from broker.entities.queues.consumers import Consumer, Consumers, Outlet
 from broker.entities.queues.queue import RUN_BYTES, Queue, QueueContext, QueueSpec, Roles
 from broker.entities.queues.queue_limits import Unlimited
 from broker.entities.queues.ready_messages import Window
-from broker.entities.queues.streams.stream_log import StreamLog, StreamMessage, StreamStore, kept
+from broker.entities.queues.streams.stream_log import StreamLog, StreamMessage, kept
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 
@@ -141,14 +142,11 @@ class Retention(Unlimited):
 class Stream(Queue):
     """An append-only log with readers. `where` names it in reply texts: queue and virtual host."""
 
-    store: StreamStore
-    ready_messages: StreamLog
-    consumers: Readers
-
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
         super().__init__(spec, roles, context, owner)
         self.where = f"queue '{spec.name}' in vhost '{context.vhost}'"
-        self.log = self.ready_messages
+        self.log = cast(StreamLog, self.ready_messages)
+        self._readers = cast(Readers, self.consumers)
 
     @property
     def messages(self) -> int:
@@ -165,13 +163,13 @@ class Stream(Queue):
     def stored(self, lane: int, up_to: int) -> None:
         """What is on disk can be read."""
         self.log.synced(up_to)
-        self.consumers.wake()
+        self._readers.wake()
         self.touch()
 
     def deliver(self) -> None:
         """Give each consumer that has credit what comes next for it; what they all had the chance to take goes."""
         self._touched = False
-        reads, consumers, log = DISK_READS, self.consumers, self.log
+        reads, consumers, log = DISK_READS, self._readers, self.log
         while reads and (turn := consumers.next()) is not None:
             consumer, credit, _ = turn
             place = consumers.places[consumer]
