@@ -13,10 +13,13 @@ from broker.wire.field_tables import TYPE_NAMES, Field, Table
 from broker.wire.frames import render_octets
 
 
-class Atom(str):
+class Atom:
     """A name that stands for itself."""
 
-    __slots__ = ()
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
 
 
 Term: TypeAlias = "Atom | bytes | int | float | tuple[Term, ...] | list[Term]"
@@ -64,7 +67,7 @@ def entries(table: Table) -> Term:
 def printed(term: Term) -> str:
     """A term as Erlang's `~p` writes it, on one line."""
     if isinstance(term, Atom):
-        return term if _PLAIN.fullmatch(term) else f"'{term}'"
+        return term.name if _PLAIN.fullmatch(term.name) else f"'{term.name}'"
     if isinstance(term, bytes):
         return render_octets(term)
     if isinstance(term, tuple):

@@ -38,7 +38,7 @@ def _hashed(term: Term, seed: int) -> int:
     if isinstance(term, bytes):
         return _of_bytes(term, (_constant(13) + seed) & _WORD)
     if isinstance(term, Atom):
-        name = _of_name(term)
+        name = _of_name(term.name)
         return _mix_pair(name, 0, 3, seed) if seed else name
     if isinstance(term, tuple):
         return _of_items(term, _mix_pair(len(term), 0, 9, seed))

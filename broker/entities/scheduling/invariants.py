@@ -22,7 +22,7 @@ class Checked(Protocol):
         """Raise AssertionError when the structure contradicts itself. May take time in proportion to its size."""
 
 
-class BrokenInvariant(AssertionError):
+class BrokenInvariant(Exception):
     """A structure contradicts itself. What it holds cannot be trusted any more: this ends the process."""
 
 
