@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-from copy import copy
 from typing import Any
 
 from broker.entities.messages.message import BlindlyCopied, Message, copied_to
@@ -35,7 +34,7 @@ def delay_of(headers: Table) -> int:
 
 def delayed(message: Message) -> Message:
     """The message as it is kept while it waits."""
-    kept = copy(message)
+    kept = message.copy()
     kept.flags |= DELAYED
     return kept
 

@@ -37,6 +37,16 @@ class Message:
         self.expiration: int | None = None
         self.priority = 0
 
+    def copy(self) -> Message:
+        """One that may be changed before it is published."""
+        return self._like_this(Message(self.route, self.header, self.body, self.flags))
+
+    def _like_this(self, copied: Message) -> Message:
+        copied.body_id, copied.expiration, copied.priority = self.body_id, self.expiration, self.priority
+        if hasattr(self, "number"):
+            copied.number = self.number
+        return copied
+
     @property
     def persistent(self) -> bool:
         """Published with delivery mode 2."""
@@ -71,6 +81,10 @@ class BlindlyCopied(Message):
     def __init__(self, route: bytes, header: bytes, body: bytes, flags: int, keys: bytes) -> None:
         super().__init__(route, header, body, flags | BLIND)
         self._keys = keys
+
+    def copy(self) -> Message:
+        """One that may be changed before it is published."""
+        return self._like_this(BlindlyCopied(self.route, self.header, self.body, self.flags, self._keys))
 
     @classmethod
     def of(cls, message: Message, header: bytes, keys: Iterable[str]) -> BlindlyCopied:

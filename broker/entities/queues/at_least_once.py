@@ -8,7 +8,6 @@ reason why it died, and is tried again from time to time. It is no longer ready,
 
 from __future__ import annotations
 
-from copy import copy
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -92,7 +91,7 @@ class AtLeastOnce:
         return sent
 
     def _wait(self, message: Message, reason: str) -> None:
-        waiting = copy(message)
+        waiting = message.copy()
         waiting.flags |= (REASONS.index(reason) + 1) << REASON_SHIFT
         position = self._queue.next_position(getattr(message, "number", None))
         dead_letter = Entry(self._queue, position, waiting, len(message.body), 0)

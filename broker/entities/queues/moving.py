@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
-
 from broker.entities.messages.message import Entry
 from broker.entities.queues.ordered_queue import OrderedQueue
 from broker.entities.queues.queue import Queue
@@ -35,8 +33,8 @@ def move(source: OrderedQueue, target: Queue, messages: int, size_bytes: int) ->
 
 def _enter(target: Queue, entry: Entry) -> bool:
     """Put a message into the target too; False if it is refused there."""
-    message = copy(entry.message)
-    assert message is not None, "a queue hands over what it has loaded"
+    assert entry.message is not None, "a queue hands over what it has loaded"
+    message = entry.message.copy()
     message.body_id = 0  # a body that several queues share is stored with the message in this one
     if target.limits.on_length and target.limits.refuses(message):
         return False

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from copy import copy
 from functools import partial
 from itertools import islice
 from typing import cast
@@ -398,7 +397,7 @@ class QuorumQueue(OrderedQueue):
 
 def _kept(message: Message) -> Message:
     """A transient message as one that is kept."""
-    kept = copy(message)
+    kept = message.copy()
     kept.flags |= PERSISTENT
     return kept
 
@@ -407,6 +406,6 @@ def _counted(message: Message, counts: Table) -> Message:
     """A message with its counts among the headers, which RabbitMQ sorts when it adds one."""
     properties = decode_properties(message.header)
     headers = {**(properties.headers or {}), **counts}
-    counted = copy(message)
+    counted = message.copy()
     counted.header = encode_header(len(message.body), properties._replace(headers=dict(sorted(headers.items()))))
     return counted
