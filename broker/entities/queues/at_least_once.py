@@ -36,7 +36,7 @@ class AtLeastOnce:
     """The dead letters of one queue that have not been taken yet."""
 
     def __init__(self, queue: QuorumQueue, store: QueueStore, context: QueueContext) -> None:
-        self._queue = queue
+        self._held_by: QuorumQueue | None = queue
         self._store = store
         self._ready_messages = ReadyMessages(context.window, partial(store.read, queue))
         self._context = context
@@ -44,6 +44,11 @@ class AtLeastOnce:
 
     def __len__(self) -> int:
         return len(self._ready_messages)
+
+    @property
+    def _queue(self) -> QuorumQueue:
+        assert self._held_by is not None, "a queue that is gone has no dead letters"
+        return self._held_by
 
     @property
     def bytes(self) -> int:
@@ -68,7 +73,7 @@ class AtLeastOnce:
     def end(self) -> None:
         """The queue ends, and the dead letters with it."""
         self._ready_messages.end()
-        del self._queue
+        self._held_by = None
 
     def restore(self) -> None:
         """Start with the dead letters that are on disk."""

@@ -96,7 +96,7 @@ class DelayQueue(Queue):
         super().__init__(spec, roles, context)
         self._lane: QueueStore = roles.store
         self._batches = batches
-        self._release = release
+        self._release: Callable[[Message, set[Queue]], None] | None = release
         self._index: list[int] = []  # a heap, once everything has been read back
         self._unread_after: int | None = None
         self._held: dict[int, Entry] = {}  # by position: those in memory
@@ -230,6 +230,7 @@ class DelayQueue(Queue):
         message = entry.message
         if message is None:
             return
+        assert self._release is not None, "from a queue that is gone nothing is taken"
         entry.persistent = self.durable and message.persistent
         self._release(message, self._reached)
         if entry.stored:
@@ -262,7 +263,7 @@ class DelayQueue(Queue):
         self._held.clear()
         self._troubles.clear()
         self._leaving.clear()
-        del self._release
+        self._release = None
         return waiting
 
     def check(self) -> None:

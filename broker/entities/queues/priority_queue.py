@@ -33,7 +33,7 @@ class PriorityReadyMessages:
 
     def __init__(self, window: Window, read_back: Callable[[int], ReadBack]) -> None:
         self._window = window
-        self._read_back = read_back
+        self._read_back: Callable[[int], ReadBack] | None = read_back
         self._levels: dict[int, ReadyMessages] = {}
         self._filled = 0  # bit n is set when level n may hold something
 
@@ -66,6 +66,7 @@ class PriorityReadyMessages:
         """The ready messages of one priority, which comes into use by being asked for."""
         level = self._levels.get(number)
         if level is None:
+            assert self._read_back is not None, "no priority comes into use in a queue that is gone"
             level = self._levels[number] = ReadyMessages(self._window, self._read_back(number))
             share = self._window.share(len(self._levels))
             for sharer in self._levels.values():
@@ -131,7 +132,7 @@ class PriorityReadyMessages:
         """Forget every ready message, and the queue that they are read back for; their number."""
         count = self.clear()
         self._levels.clear()
-        del self._read_back
+        self._read_back = None
         return count
 
     def _filled_levels(self) -> list[ReadyMessages]:
