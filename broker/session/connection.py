@@ -258,7 +258,7 @@ class Connection:
         if self._released is None:
             self.registry.connections.pop(self, None)
             if self.vhost_name:
-                self.routes.connection_ended()
+                self.registry.leave_routes(self.routes)
                 self.traffic = self.vhost.statistics.traffic_sum.leave(self.traffic)
                 self.broker.statistics.churn.connection_closed += 1
             self.output.refuse_deliveries()
@@ -296,7 +296,7 @@ class Connection:
 def enter(connection: Connection, vhost: VHost, *, trusted: bool = False) -> None:
     """Let a connection whose user is known into a virtual host: it is open. One that is `trusted` may do anything."""
     connection.vhost, connection.vhost_name = vhost, vhost.name
-    connection.routes = connection.registry.routes(connection.user, vhost.name, trusted=trusted)
+    connection.routes = connection.registry.share_routes(connection.user, vhost.name, trusted=trusted)
     connection.phase = Phase.OPEN
     vhost.statistics.traffic_sum.join(connection.traffic)
     connection.broker.statistics.churn.connection_created += 1

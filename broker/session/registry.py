@@ -6,7 +6,6 @@ from collections.abc import Callable
 from itertools import count
 from operator import attrgetter
 from typing import TYPE_CHECKING
-from weakref import WeakValueDictionary
 
 from broker.entities.vhosts.broker import Broker
 from broker.session.channel import channel
@@ -44,20 +43,32 @@ class Registry:
         self.login_throttle = LoginThrottle(settings.throttle)
         self.incomplete_bytes = 0
         """Bytes that all connections together have sent of messages that are not whole, or not committed."""
-        self._routes: WeakValueDictionary[tuple[str, str], RouteCache] = WeakValueDictionary()
+        self._routes: dict[tuple[str, str], RouteCache] = {}
 
     def routes(self, user: str, vhost: str, *, trusted: bool = False) -> RouteCache:
         """The permissions of a user in a virtual host, and where its publishes go: shared by all its connections.
 
         Those that are `trusted` have one of their own: no user has an empty name.
         """
-        key = "" if trusted else user, vhost
-        routes = self._routes.get(key)
+        routes = self._routes.get(("" if trusted else user, vhost))
         if routes is None:
             access = Trusted if trusted else Access
             named = self.settings.personality.named_actions
-            routes = self._routes[key] = RouteCache(access(self.broker.users, user, vhost, named_actions=named))
+            routes = RouteCache(access(self.broker.users, user, vhost, named_actions=named))
         return routes
+
+    def share_routes(self, user: str, vhost: str, *, trusted: bool = False) -> RouteCache:
+        """The same for one more connection, until it leaves them."""
+        routes = self._routes["" if trusted else user, vhost] = self.routes(user, vhost, trusted=trusted)
+        routes.connections += 1
+        return routes
+
+    def leave_routes(self, routes: RouteCache) -> None:
+        """One of the connections that share them has ended."""
+        routes.connection_ended()
+        if not routes.connections:
+            trusted = isinstance(routes.access, Trusted)
+            del self._routes["" if trusted else routes.access.user, routes.access.vhost]
 
     @property
     def cluster_name(self) -> str:

@@ -7,7 +7,6 @@ that need it are refused with the names of its packages. One thread may use this
 from __future__ import annotations
 
 import ctypes
-import weakref
 from functools import cache
 from typing import NamedTuple
 
@@ -57,14 +56,19 @@ class Expression:
 
     def __init__(self, pattern: bytes, engine: Engine) -> None:
         """Raises Pcre2Error."""
+        self._engine = engine
+        self._code: int = 0
         code, position = _CODE(), _SIZE()
         found = engine.library.pcre2_compile_8(
             pattern, len(pattern), 0, ctypes.byref(code), ctypes.byref(position), None
         )
         if not found:
             raise Pcre2Error(_message(engine, code.value), position.value)
-        self._engine, self._code = engine, found
-        weakref.finalize(self, engine.library.pcre2_code_free_8, found)
+        self._code = found
+
+    def __del__(self) -> None:
+        if self._code:
+            self._engine.library.pcre2_code_free_8(self._code)
 
     def search(self, text: bytes) -> bool:
         """Whether it is found anywhere. Raises Pcre2Error when it is given up."""

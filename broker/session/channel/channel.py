@@ -12,8 +12,8 @@ import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
-from weakref import WeakSet
 
+from broker.entities.arguments.queue_types import STREAM
 from broker.entities.messages.message import Entry
 from broker.entities.queues.consumers import UNLIMITED, Consumer
 from broker.entities.queues.queue import Queue
@@ -142,8 +142,10 @@ class Channel:
         self.consumers: dict[str, Consumer] = {}
         self.prefixes: OrderedDict[Consumer, bytes] = OrderedDict()
         """The bytes that each consumer's deliveries begin with. With a channel limit the last served comes last."""
-        self.drawn_from: WeakSet[Queue] = WeakSet()
-        """The queues it has consumed or got from: those that may have messages out with it."""
+        self.drawn_from: set[int] = set()
+        """The numbers of the queues it has consumed or got from: those that may have messages out with it."""
+        self.reads_streams = False
+        """Streams are, or were, among them."""
         self.confirms: ConfirmLedger | None = None
         self.confirmed = False
         """Whether publishes are answered: in confirm mode, and in transactions."""
@@ -153,7 +155,7 @@ class Channel:
         self.prefetch = 0
         self.prefetch_all = 0
         self.last_queue = ""
-        self.direct_reply = DirectReplyTo(self)
+        self.direct_reply = DirectReplyTo()
         self.closing = False
         self.ended = False
         self.gates = 0
@@ -335,7 +337,7 @@ class Channel:
         """The connection is at its end: nothing more is handled or said, and what the channel holds is about to go."""
         self._end_confirms()
         end(self)
-        self.direct_reply.stop()
+        self.direct_reply.stop(self)
 
     def release(self, *, failed: bool = False) -> None:
         """Give everything back: consumers end, what is unacknowledged returns to its queues.
@@ -360,7 +362,7 @@ class Channel:
         leave_queues(self)
         if self.events is not None and (failed or not self.closing):
             self.events.closed()
-        self.direct_reply.stop()
+        self.direct_reply.stop(self)
         self._end_confirms()
         self.connection.hold(-sum(held.size for held in self.held))
         self.held.clear()
@@ -382,10 +384,18 @@ def new_confirms(channel: Channel, recorder: ConfirmRecorder | None) -> ConfirmL
     return ConfirmLedger(channel.number, channel.counters, channel.connection.output.answer, recorder)
 
 
+def draw_from(channel: Channel, queue: Queue) -> None:
+    """A channel is about to consume from a queue, or has got from it."""
+    channel.drawn_from.add(queue.store.queue_id)
+    channel.reads_streams = channel.reads_streams or queue.type is STREAM
+
+
 def leave_queues(channel: Channel) -> None:
     """Have the queues that have nothing out with a channel forget it: it has ended."""
-    for queue in list(channel.drawn_from):
-        if not any(True for _ in channel.unacked_of(queue)):
+    queues_by_id = channel.connection.broker.queues_by_id
+    for queue_id in channel.drawn_from:
+        queue = queues_by_id.get(queue_id)
+        if queue is not None and not any(True for _ in channel.unacked_of(queue)):
             queue.forget(channel)
 
 

@@ -7,7 +7,6 @@ of its own in that name's place. RabbitMQ's extension, one such consumer a chann
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from weakref import ref
 
 from broker.entities.messages.message import Message
 from broker.session.generated_names import generated_name
@@ -19,34 +18,30 @@ if TYPE_CHECKING:
 
 
 class DirectReplyTo:
-    """Where the answers to one channel's requests go. `address` and `tag` are empty while it expects none."""
+    """Where the answers to one channel's requests go. `address` and `tag` are empty while it expects none.
 
-    def __init__(self, channel: Channel) -> None:
-        self._channel_ref = ref(channel)  # no cycle: an ended channel is freed at once
+    It does not hold its channel, which would be a cycle: an ended channel is freed at once.
+    """
+
+    def __init__(self) -> None:
         self.address = ""
         self.tag = ""
 
-    @property
-    def _channel(self) -> Channel:
-        channel = self._channel_ref()
-        assert channel is not None, "a channel asks for itself"
-        return channel
-
-    def expect(self, tag: str) -> None:
-        """Answers are delivered to the consumer `tag` from now on."""
+    def expect(self, channel: Channel, tag: str) -> None:
+        """Answers are delivered to the consumer `tag` of the channel from now on."""
         self.tag, self.address = tag, generated_name(REPLY_TO + ".")
-        self._channel.connection.reply_channels[self.address] = self._channel
+        channel.connection.reply_channels[self.address] = channel
 
-    def stop(self) -> None:
+    def stop(self, channel: Channel) -> None:
         """The reply consumer is gone: later answers are dropped."""
-        self._channel.connection.reply_channels.pop(self.address, None)
+        channel.connection.reply_channels.pop(self.address, None)
         self.address = self.tag = ""
 
-    def deliver(self, message: Message) -> None:
+    def deliver(self, channel: Channel, message: Message) -> None:
         """Send an answer to the client; one that does not read its output gets no more."""
-        if self._channel.connection.write_blocked:
+        if channel.connection.write_blocked:
             return
-        channel, prefix = self._channel, content_frames.deliver_prefix(self.tag)
+        prefix = content_frames.deliver_prefix(self.tag)
         # As in RabbitMQ an answer uses up no tag: the next delivery has the same one.
         tag, frame_max = channel.deliveries.last + 1, channel.connection.frame_max
         channel.connection.output.send(

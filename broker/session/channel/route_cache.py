@@ -113,6 +113,7 @@ class RouteCache:
 
     def __init__(self, access: Access) -> None:
         self.access = access
+        self.connections = 0
         self.by_arguments: dict[bytes, CachedRoute] = {}
         """Arguments of basic.publish, as they came, and what they lead to."""
         self._due = ROUTES_MIN
@@ -174,6 +175,7 @@ class RouteCache:
 
     def connection_ended(self) -> None:
         """Give back what the routes of a connection take that has ended. Others look theirs up again."""
+        self.connections -= 1
         if len(self.by_arguments) > ROUTES_KEPT:
             self.by_arguments = {}
             self._due, self._held = ROUTES_MIN, HeldBytes()

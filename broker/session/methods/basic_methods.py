@@ -10,7 +10,7 @@ from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.entities.statistics.counters import count_get, count_get_empty
 from broker.session.channel import firehose
-from broker.session.channel.channel import Channel
+from broker.session.channel.channel import Channel, draw_from
 from broker.session.generated_names import generated_name
 from broker.session.methods.queue_methods import current_queue
 from broker.session.methods.stream_methods import check_consume
@@ -58,7 +58,7 @@ def consume(channel: Channel, method: methods.BasicConsume) -> None:
         arguments=method.arguments,
     )
     channel.consumers[tag] = consumer
-    channel.drawn_from.add(queue)
+    draw_from(channel, queue)
     channel.prefixes[consumer] = content_frames.deliver_prefix(tag)
     channel.prefixes.move_to_end(consumer, last=False)  # it has not been served yet
     if not method.no_wait:
@@ -129,7 +129,7 @@ def _consume_replies(channel: Channel, method: methods.BasicConsume) -> None:
     if not method.no_ack:
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, "reply consumer cannot acknowledge")
     tag = _consumer_tag(channel, method)
-    channel.direct_reply.expect(tag)
+    channel.direct_reply.expect(channel, tag)
     if not method.no_wait:
         channel.send(methods.BasicConsumeOk(tag))
 
@@ -142,7 +142,7 @@ def cancel(channel: Channel, method: methods.BasicCancel) -> None:
     if consumer is not None:
         channel.end_consumer(consumer)
     elif method.consumer_tag and method.consumer_tag == channel.direct_reply.tag:
-        channel.direct_reply.stop()
+        channel.direct_reply.stop(channel)
 
 
 def get(channel: Channel, method: methods.BasicGet) -> None:
@@ -166,7 +166,7 @@ def get(channel: Channel, method: methods.BasicGet) -> None:
     count_get(channel.counters, queue.counters, no_ack=method.no_ack, redelivered=entry.redelivered)
     if channel.pairs is not None:
         channel.pairs.got(queue.name, no_ack=method.no_ack, redelivered=entry.redelivered)
-    channel.drawn_from.add(queue)
+    draw_from(channel, queue)
     if channel.vhost.traced:
         firehose.delivered(channel.origin, (entry,))
     ledger, recorder, sent = channel.deliveries, channel.recorder, entry

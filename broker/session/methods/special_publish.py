@@ -153,7 +153,7 @@ def _reply(channel: Channel, key: str, message: Message) -> None:
     if key.startswith(REPLY_TO + "."):
         asking = channel.connection.reply_channels.get(key)
         if asking is not None and asking.vhost is channel.vhost:
-            asking.direct_reply.deliver(message)
+            asking.direct_reply.deliver(asking, message)
 
 
 def taken_as_reply(channel: Channel, route: CachedRoute) -> bool:

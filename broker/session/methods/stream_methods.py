@@ -31,7 +31,7 @@ def check_return(channel: Channel, tag: int, *, multiple: bool) -> None:
 
     Raises ChannelException 406 for a tag that is not outstanding.
     """
-    if not any(isinstance(queue, Stream) for queue in channel.drawn_from):
+    if not channel.reads_streams:
         return
     entries = channel.deliveries.take(tag, multiple=multiple)
     channel.deliveries.put_back(entries)
