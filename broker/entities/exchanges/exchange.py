@@ -20,16 +20,6 @@ if TYPE_CHECKING:
 Destination: TypeAlias = "Queue | Exchange"
 
 
-class Binding(NamedTuple):
-    """A route from an exchange to a queue or to another exchange: unique by all four."""
-
-    source: Exchange
-    destination: Destination
-    key: str
-    arguments: bytes
-    """The binding's arguments as an encoded field table."""
-
-
 class Exchange:
     """A named place to publish to.
 
@@ -104,3 +94,13 @@ class Exchange:
         for binding in self.bindings:
             assert binding.source is self, f"the binding to {binding.destination.name} begins elsewhere"
         self.router.check(self.bindings)
+
+
+class Binding(NamedTuple):
+    """A route from an exchange to a queue or to another exchange: unique by all four."""
+
+    source: Exchange
+    destination: Destination
+    key: str
+    arguments: bytes
+    """The binding's arguments as an encoded field table."""

@@ -60,9 +60,10 @@ _POSITION_BITS = 64
 class NothingReady:
     """The ready messages of a queue without consumers: there are none, because what waits in it has not come due."""
 
-    bytes = 0
-    in_memory = Window(0, 0)
-    head = None
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.in_memory = Window(0, 0)
+        self.head: Entry | None = None
 
     def __len__(self) -> int:
         return 0

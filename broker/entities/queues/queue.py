@@ -16,22 +16,22 @@ from broker.entities.arguments.policies import NONE_IN_FORCE
 from broker.entities.arguments.queue_arguments import QueueArguments, parse
 from broker.entities.arguments.queue_types import QueueType, type_of
 from broker.entities.messages.message import Entry, Message
+from broker.entities.queues.batch_queue import BatchQueue
 from broker.entities.queues.consumers import Consumers, Outlet
 from broker.entities.queues.events.queue_events import QueueEvents
 from broker.entities.queues.queue_limits import GONE, Unlimited
 from broker.entities.queues.ready_messages import Window
+from broker.entities.scheduling.background_work import BackgroundWork
+from broker.entities.scheduling.timers import Timers
+from broker.entities.scheduling.turn import Turn
 from broker.entities.statistics.counters import QueueCounters
 from broker.wire.field_tables import Table
 from storage.batch import COUNTER_BITS, LaneState
 
 if TYPE_CHECKING:
-    from broker.entities.queues.batch_queue import BatchQueue
     from broker.entities.queues.events.event_recording import Recorder
     from broker.entities.queues.queue_store import QueueStore
-    from broker.entities.scheduling.background_work import BackgroundWork
     from broker.entities.scheduling.future import Future
-    from broker.entities.scheduling.timers import Timers
-    from broker.entities.scheduling.turn import Turn
 
 RUN_BYTES = 256 * 1024
 """How much one consumer is given before it is asked again for its credit."""
@@ -48,13 +48,6 @@ class QueueSpec(NamedTuple):
     exclusive: bool
     auto_delete: bool
     arguments: Table
-
-
-class Letters(NamedTuple):
-    """Dead letters that go the same way, and the queues at its end."""
-
-    copies: Sequence[Message]
-    targets: Sequence[Queue]
 
 
 class DeadLetters(Protocol):
@@ -369,3 +362,10 @@ class Queue(ABC):
             self.consumers.check()
             assert self.unacked >= 0, f"{self.unacked} messages are out"
             assert self.out.bytes >= 0, f"{self.out.bytes} bytes are out"
+
+
+class Letters(NamedTuple):
+    """Dead letters that go the same way, and the queues at its end."""
+
+    copies: Sequence[Message]
+    targets: Sequence[Queue]

@@ -117,7 +117,7 @@ def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None
         connection.refuse(str(error))
     except sasl.Unproved as error:
         connection.broker.statistics.logins[AMQP].count(succeeded=False)
-        refuse_login(connection, mechanism, str(error), user="")
+        refuse_login(connection, "", mechanism, str(error))
     else:
         _log_in(connection, mechanism, login)
 
@@ -131,7 +131,7 @@ def _log_in(connection: Connection, mechanism: str, login: sasl.Login) -> None:
     refused = authenticate.refusal(connection.registry, connection.peer, login, AMQP)
     if refused is not None:
         reason = f"user '{login.user}' - {refused.reason}"
-        refuse_login(connection, mechanism, reason, refused.longer, user=login.user)
+        refuse_login(connection, login.user, mechanism, reason, refused.longer)
         return
     connection_events.login_taken(connection, login.user, mechanism)
     connection.user, connection.mechanism = login.user, mechanism
@@ -140,7 +140,7 @@ def _log_in(connection: Connection, mechanism: str, login: sasl.Login) -> None:
     connection.send(methods.ConnectionTune(settings.channel_max, settings.frame_max, settings.heartbeat))
 
 
-def refuse_login(connection: Connection, mechanism: str, reason: str, longer: float = 0.0, *, user: str) -> None:
+def refuse_login(connection: Connection, user: str, mechanism: str, reason: str, longer: float = 0.0) -> None:
     """Refuse a log-in; the reason is for the log."""
     connection_events.login_refused(connection, user, mechanism, reason)
     if longer or not connection.knows("authentication_failure_close"):

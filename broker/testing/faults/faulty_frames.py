@@ -91,7 +91,7 @@ class FaultyFrames(IncomingFrames):
         elif order.name == "refuse-logins":
             connection.opened(methods.decode_connection_start_ok(payload).client_properties)
             mechanism, user = _login(payload)
-            handshake.refuse_login(connection, mechanism, "by order of a test", user=user)
+            handshake.refuse_login(connection, user, mechanism, "by order of a test")
         elif order.name == "close-channel" and number in connection.channels:
             close_channel(connection, number, order, key)
         else:
