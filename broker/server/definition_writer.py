@@ -18,7 +18,6 @@ from broker.entities.arguments.queue_types import QUORUM, STREAM
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.durable_definitions import Definitions
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
 from broker.wire.field_tables import encode_table
@@ -27,6 +26,7 @@ from storage.definitions import features
 from storage.definitions.definition_changes import (
     BindingRow,
     Change,
+    Definitions,
     DeleteBinding,
     DeleteExchange,
     DeleteQueue,
@@ -37,7 +37,6 @@ from storage.definitions.definition_changes import (
     PutQueue,
     QueueRow,
 )
-from storage.definitions.definition_changes import Definitions as StoredDefinitions
 from storage.definitions.definition_store import DefinitionsError, DefinitionStore
 from storage.definitions.features import uses
 
@@ -61,8 +60,8 @@ class Group(NamedTuple):
     gone: Callable[[], None] | None = None
 
 
-class DefinitionLog(Definitions):
-    """Writes changes in the order they come, as many in one transaction as have come together.
+class DefinitionLog:
+    """The definitions of entities in the store: changes in their order, as many in one transaction as have come.
 
     `wake` is called after each: a connection may have something to send now.
     """
@@ -148,7 +147,7 @@ class DefinitionLog(Definitions):
         if owed:
             log.warning("%d deletions that could not be written are on disk now", len(owed))
 
-    async def load(self) -> StoredDefinitions:
+    async def load(self) -> Definitions:
         """Everything that is on disk. Raises DefinitionsError."""
         return await trio.to_thread.run_sync(self._store.load, limiter=self._limiter)
 

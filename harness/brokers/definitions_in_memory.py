@@ -9,7 +9,6 @@ from typing import NamedTuple
 from broker.entities.exchanges.exchange import Binding, Exchange
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.scheduling.future import Future
-from broker.entities.vhosts.durable_definitions import Definitions
 from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import Table, decode_table
 
@@ -34,7 +33,7 @@ class BindingRecord(NamedTuple):
     arguments: bytes
 
 
-class RecordedDefinitions(Definitions):
+class RecordedDefinitions:
     """Durable entities of one virtual host. A change holds at once, or while `holding`, when `settle` is called."""
 
     def __init__(self) -> None:

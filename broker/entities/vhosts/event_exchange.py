@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple
 
 from broker.entities.arguments import erlang_terms
 from broker.entities.exchanges.exchange import Binding, Exchange
@@ -49,14 +49,6 @@ class EventSettings(NamedTuple):
 
     vhost: str
     node: str
-
-
-@runtime_checkable
-class Numbered(Protocol):
-    """A connection, as the owner of exclusive queues."""
-
-    number: int
-    """Of all connections since the start."""
 
 
 class EventExchange:
@@ -115,8 +107,8 @@ class EventExchange:
     def _kind(self, queue: Queue) -> dict[str, object]:
         """What RabbitMQ says of queues of one type only."""
         if queue.type.name == "classic":
-            owner = self.pid(queue.owner.number) if isinstance(queue.owner, Numbered) else ""
-            return {"owner_pid": owner, "exclusive": queue.owner is not None}
+            number: int | None = getattr(queue.owner, "number", None)  # of the connection, if one owns it
+            return {"owner_pid": "" if number is None else self.pid(number), "exclusive": queue.owner is not None}
         named = {"type": f"rabbit_{queue.type.name}_queue"}
         return {**named} if queue.type.name == "stream" else {**named, "exclusive": False}
 
