@@ -110,8 +110,8 @@ class Connection:
             action()
         except ChannelException as error:
             channel.fail(error, self.handling)
-        except ConnectionException as error:
-            self.fail(error, self.handling)
+        except ConnectionException as fatal:
+            self.fail(fatal, self.handling)
         except Exception:
             fields = self.log_fields(channel=channel.number)
             log.exception("error on connection %s, channel %d", self.peer, channel.number, extra=fields)

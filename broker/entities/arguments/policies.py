@@ -150,7 +150,7 @@ def effective(declared: Table, in_force: InForce) -> QueueArguments:
             changes[field] = value
         elif key in SMALLER_WINS:
             changes[field] = min(value, argument)
-    for field in _TIMES & changes.keys():
+    for field in _TIMES.intersection(changes):
         changes[field] = min(changes[field], EXPIRY_MAX_MILLISECONDS)  # what arguments are held to, policies are not
     return arguments._replace(**changes)
 

@@ -106,9 +106,11 @@ class Clearing:
         """Deal with messages that came back: with few at once, if no others are in line. See `Returned`."""
         if self._batches.urgent:
             while entries:
-                entries = entries[deal_with(entries) :]
+                done = deal_with(entries)
+                entries = entries[done:]
         elif not (self._line or (writes and self._batches.full)) and _are_few(entries, writes=writes):
-            entries = entries[deal_with(entries) :]
+            done = deal_with(entries)
+            entries = entries[done:]
         if not entries:
             return
         for entry in entries:

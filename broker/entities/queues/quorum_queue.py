@@ -293,7 +293,8 @@ class QuorumQueue(OrderedQueue):
 
     def _take_back(self, entries: Sequence[Entry], *, abandoned: bool) -> int:
         if self.arguments.dead_letter_exchange is not None:  # one dead letter in a step: it may be copied very often
-            entries = entries[: next((at for at, entry in enumerate(entries, 1) if self.exhausted(entry)), None)]
+            first = next((at for at, entry in enumerate(entries, 1) if self.exhausted(entry)), None)
+            entries = entries[:first]
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
         self.out.remove(entries)

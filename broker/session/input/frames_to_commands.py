@@ -58,8 +58,8 @@ def _handle_on_connection(connection: Connection, kind: int, payload: bytes) -> 
         return
     try:
         handshake.handle(connection, method)
-    except ChannelException as error:  # on channel 0 every error is the connection's
-        raise ConnectionException(error.code, error.text, method.CLASS_ID, method.METHOD_ID) from error
+    except ChannelException as refusal:  # on channel 0 every error is the connection's
+        raise ConnectionException(refusal.code, refusal.text, method.CLASS_ID, method.METHOD_ID) from refusal
 
 
 def _handle_on_channel(connection: Connection, kind: int, number: int, payload: bytes) -> None:

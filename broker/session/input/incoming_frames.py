@@ -185,8 +185,8 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
                 _acknowledge(channel, settled)
     except ChannelException as error:
         channel.fail(error, connection.handling)
-    except ConnectionException as error:
-        connection.fail(error, connection.handling)
+    except ConnectionException as fatal:
+        connection.fail(fatal, connection.handling)
     return at, copies
 
 

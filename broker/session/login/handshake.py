@@ -115,9 +115,9 @@ def _start_ok(connection: Connection, method: methods.ConnectionStartOk) -> None
             login = sasl.read(mechanism, method.response)
     except sasl.Malformed as error:
         connection.refuse(str(error))
-    except sasl.Unproved as error:
+    except sasl.Unproved as unproved:
         connection.broker.statistics.logins[AMQP].count(succeeded=False)
-        refuse_login(connection, "", mechanism, str(error))
+        refuse_login(connection, "", mechanism, str(unproved))
     else:
         _log_in(connection, mechanism, login)
 
