@@ -6,7 +6,7 @@ queue, and the roles that each fills, are in `queue_family`.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -178,7 +178,7 @@ class Unacknowledged:
 _size = attrgetter("size")
 
 
-class Queue(ABC):
+class Queue:
     """Messages and consumers. Of the roles, ready messages are made first and consumers last."""
 
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
