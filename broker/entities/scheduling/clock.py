@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Protocol
 
 
@@ -34,8 +35,10 @@ class SteadyClock(Clock):
     begins in 1970: times are written down as numbers from 0 up, and 0 is none.
     """
 
-    def __init__(self) -> None:
-        self._offset = max(time.time(), 1.0) - time.monotonic()
+    def __init__(self, wall: Callable[[], float] = time.time, steady: Callable[[], float] = time.monotonic) -> None:
+        """Both in seconds, the first since the epoch."""
+        self._steady = steady
+        self._offset = max(wall(), 1.0) - steady()
 
     def now(self) -> int:
-        return int((time.monotonic() + self._offset) * 1000)
+        return int((self._steady() + self._offset) * 1000)

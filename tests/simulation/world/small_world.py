@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.entities.queues.ready_messages import Window
 from broker.entities.queues.streams import stream_queue
-from broker.entities.scheduling import clock
-from broker.server import resource_alarms
+from broker.entities.scheduling.clock import SteadyClock
+from broker.server import recovery, resource_alarms
 from broker.session.methods import publish
 from storage.space import ballast, store_space
 from tests.simulation.world.disk import BALLAST_BYTES, LARGE_BYTES, PAGE_BYTES
@@ -26,7 +27,7 @@ READ_BYTES = 4096
 def governing(times: Times, disk: Disk) -> Iterator[None]:
     """Have the broker's own clocks, the real ones, read these times, and its look at the disk see this one."""
     found: list[tuple[Any, str, Any]] = [
-        (clock, "time", times),
+        (recovery, "SteadyClock", partial(SteadyClock, times.time, times.monotonic)),
         (resource_alarms, "time", times),
         (resource_alarms, "REUSABLE_BYTES_MIN", 8 * PAGE_BYTES),
         (resource_alarms, "REUSABLE_BYTES_KEPT", 64 * PAGE_BYTES),
