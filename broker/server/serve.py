@@ -57,7 +57,7 @@ from broker.server.readiness import Readiness, url
 from broker.server.recovery import Recovered, Stores
 from broker.server.resource_alarms import ResourceWatch
 from broker.server.shovels import shovel_host
-from broker.server.start_line import log_started
+from broker.server.start_line import CORE, log_started
 from broker.server.store_copies import StoreCopies
 from broker.session.consumer_timeout import Overdue
 from broker.session.login.certificate_names import Naming
@@ -283,6 +283,7 @@ class Server:
         self.pulse.gather()
         return {
             "version": __version__,
+            "core": CORE,
             "rabbitmq_version": self.config.identity.version,
             "node": self.control.node_name,
             "pid": os.getpid(),

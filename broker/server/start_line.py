@@ -13,11 +13,15 @@ from broker import __version__
 from broker.config import Config, obeyed_variables
 from broker.entities.vhosts.broker import Broker
 from broker.server.resource_alarms import ResourceWatch
+from broker.wire import method
 
 log = logging.getLogger("leveret.server")
 
 NAMES_SHOWN = 10
 MEBIBYTE = 1 << 20
+
+CORE = "pure" if str(method.__file__).endswith(".py") else "compiled"
+"""Whether what decides and never waits is run by Python's interpreter, or compiled as in wheels for one platform."""
 
 
 def log_started(
@@ -25,10 +29,11 @@ def log_started(
 ) -> None:
     """Log what an operator asks first when a client cannot log in or publish."""
     log.info(
-        "leveret %s on Python %s, process %d; settings: %s; data: %s, start number %d;"
+        "leveret %s on Python %s, core: %s, process %d; settings: %s; data: %s, start number %d;"
         " limits: memory %s, free disk %s, %d connections; users: %s; virtual hosts: %s",
         __version__,
         platform.python_version(),
+        CORE,
         os.getpid(),
         ", ".join([*(str(file.absolute()) for file in settings_files), *obeyed_variables(os.environ)]) or "defaults",
         config.server.directory.absolute(),
