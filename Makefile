@@ -26,6 +26,10 @@ PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
 	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 endif
 
+# For each a wheel with a compiled core is made: one interpreter of every version from 3.11 up that is found.
+PYTHONS ?= $(shell for n in 11 12 13 14 15; do for p in python3.$$n "$$HOME"/.pyenv/versions/3.$$n.*/bin/python3; do \
+	"$$p" -c "import sys, venv; sys.exit(sys.version_info[:2] != (3, $$n))" 2>/dev/null && { echo "$$p"; break; }; done; done)
+
 INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
 
 # make fuzz: how long each target is given inputs, and which; all of them when none is named.
@@ -39,13 +43,14 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run test check lint format bench wire dist crash-states fuzz crash-kill crash-audit exhaustion soak disk-faults simulate newcomer prove clean
+.PHONY: help venv run test test-compiled check lint format bench wire dist wheel crash-states fuzz crash-kill crash-audit exhaustion soak disk-faults simulate prove clean newcomer
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
 	@echo "make check         make lint, and the fast tests"
 	@echo "make lint          format, lint, strict types, import contracts, generated sources"
 	@echo "make test          every test: crash states, client libraries, restarts"
+	@echo "make test-compiled the fast tests on a compiled core, in a copy of this checkout in build/compiled; takes a C compiler"
 	@echo "make prove         all the campaigns below but soak in turn, MINUTES=60; one page of figures in build/prove.md"
 	@echo "make crash-states  the crash explorer on and on, on JOBS= cores; goes on where it was"
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
@@ -59,6 +64,7 @@ help:
 	@echo "make bench         measurements that need no other broker, 10 minutes (see bench/)"
 	@echo "make wire          generate broker/wire from the specification's XML"
 	@echo "make dist          the wheel and the sdist in dist/, each tried in an empty environment"
+	@echo "make wheel         a wheel with a compiled core in dist/ for each Python from 3.11 up, each tried; takes a C compiler"
 	@echo "make format        rewrite the sources in the house format"
 
 $(RUN_STAMP): pyproject.toml
@@ -93,6 +99,12 @@ check: lint
 
 test: $(TEST_STAMP)
 	$(BIN)/python -m pytest -q $(WORKERS)
+
+# A copy, so that nothing compiled lies beside the sources.
+test-compiled: $(TEST_STAMP)
+	$(BIN)/python -m tools.compiled_core build/compiled
+	ln -s "$(CURDIR)/$(VENV)" build/compiled/$(VENV)
+	cd build/compiled && $(BIN)/python -m pytest -q -m "not slow" $(WORKERS)
 
 crash-states: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.crash run --jobs $(JOBS)
@@ -137,6 +149,14 @@ dist: $(TEST_STAMP)
 	rm -rf dist
 	$(BIN)/python -m hatchling build --directory dist
 	$(BIN)/python -m tools.try_distributions dist/*
+
+wheel: $(TEST_STAMP)
+	for python in $(PYTHONS); do \
+		rm -rf build/wheel && HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m pip --python "$$python" wheel --quiet \
+			--disable-pip-version-check --no-deps --wheel-dir build/wheel . && \
+		$(BIN)/python -m tools.try_distributions --python "$$python" build/wheel/* && \
+		mkdir -p dist && mv build/wheel/* dist/ || exit 1; \
+	done
 
 format: $(TEST_STAMP)
 	$(BIN)/ruff format $(SOURCES)

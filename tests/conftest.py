@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from broker.server.start_line import CORE
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.rabbitmq_reference import REFERENCE
 from harness.clients.wire_client import Address, Client
@@ -71,6 +72,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr != FAST or collection_path.suffix != ".py":
         return None
     return True if ALL_SLOW.search(collection_path.read_text(encoding="utf-8")) else None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """On a compiled core leave out the tests that look into a pure one, or put something in the place of its code."""
+    marker = item.get_closest_marker("pure_core")
+    if marker is not None and CORE == "compiled":
+        pytest.skip(f"for the pure core: {marker.args[0]}")
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 import trio
 
 from tools.walk_publish import summary, walk_publish
@@ -13,6 +14,7 @@ RETURNS_MAX = 8
 """In the broker package. What the store does is a commit for many publishes."""
 
 
+@pytest.mark.pure_core("it follows Python's calls")
 def test_a_plain_publish_passes_few_files(tmp_path: Path) -> None:
     calls = [call for call in trio.run(walk_publish, tmp_path / "messages") if call.file.startswith("broker/")]
     found = summary(calls)

@@ -240,6 +240,7 @@ def test_a_full_disk_is_looked_at_once_a_second_however_much_is_due(core: Core, 
 # What goes wrong
 
 
+@pytest.mark.pure_core("it has methods fail")
 def test_what_could_not_be_published_or_read_back_is_tried_again(
     core: Core, later: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:

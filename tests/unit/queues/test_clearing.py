@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from broker.entities.arguments.name_patterns import compiled
 from broker.entities.arguments.policies import Policy
 from broker.entities.queues.clearing import RETURN_BYTES
 from broker.entities.queues.queue import Queue, QueueSpec
@@ -113,7 +113,7 @@ def expire(core: Core) -> None:
 
 
 def lower_the_limit(core: Core) -> None:
-    core.vhost.policy_application.put(Policy("p", re.compile("^q$"), "all", {"max-length": 0}, 0), operator=False)
+    core.vhost.policy_application.put(Policy("p", compiled("^q$"), "all", {"max-length": 0}, 0), operator=False)
     core.end_turn()
 
 

@@ -47,6 +47,7 @@ def test_known_bytes(method: Method, wire: bytes) -> None:
     assert DECODERS[method.KEY](wire) == method
 
 
+@pytest.mark.pure_core("a compiled function does not say what types its arguments have")
 @pytest.mark.parametrize("kind", ALL_METHODS, ids=lambda kind: kind.NAME)
 def test_every_method_survives_the_wire(kind: type[Method]) -> None:
     """Whole: RabbitMQ 3.10.8 (decode_method_fields) takes neither missing nor additional bytes."""
