@@ -13,22 +13,22 @@ broker listens, so a position handed out before a crash is never handed out agai
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
-COUNTER_BITS = 40
+COUNTER_BITS: Final = 40
 """How many low bits of a position (or of a body id) count within one boot."""
 
-TRANSIENT_QUEUE = 1 << 63
+TRANSIENT_QUEUE: Final = 1 << 63
 """Queue ids from here up belong to queues that end with the process; the store drops their records at start."""
 
-PERSISTENT = 1
+PERSISTENT: Final = 1
 """Record flag: the message survives a restart. Without it the record is overflow and ends with its boot."""
 
 
-BLIND = 2
+BLIND: Final = 2
 """Record flag: behind the header are BCC keys. The store keeps them with it and does not look."""
 
-DELAYED = 4
+DELAYED: Final = 4
 """Record flag: the message waits for its time. What is put with it is when it is due, not when it expires."""
 
 

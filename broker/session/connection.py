@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.entities.scheduling.future import Future
 from broker.entities.statistics.totals import Traffic
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("leveret.connection")
 
-UNREAD_OUTPUTS = 4
+UNREAD_OUTPUTS: Final = 4
 """At how many times the output limit a connection is no longer read."""
 
 SILENT_SECONDS = 3.0

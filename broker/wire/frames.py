@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from broker.wire.amqp_errors import REPLY_TEXT_BYTES_MAX, ConnectionException
 from broker.wire.constants import (
@@ -16,13 +16,13 @@ from broker.wire.constants import (
 )
 from broker.wire.method import Method
 
-FRAME_START = struct.Struct(">BHI")
+FRAME_START: Final = struct.Struct(">BHI")
 """Type, channel, payload size in bytes."""
-FRAME_OVERHEAD = FRAME_START.size + 1
-END = bytes((FRAME_END,))
-HEARTBEAT = FRAME_START.pack(FRAME_HEARTBEAT, 0, 0) + END
-PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-PAYLOAD_BYTES_MIN = {FRAME_METHOD: 4, FRAME_HEADER: 12, FRAME_BODY: 0, FRAME_HEARTBEAT: 0}
+FRAME_OVERHEAD: Final = FRAME_START.size + 1
+END: Final = bytes((FRAME_END,))
+HEARTBEAT: Final = FRAME_START.pack(FRAME_HEARTBEAT, 0, 0) + END
+PROTOCOL_HEADER: Final = b"AMQP\x00\x00\x09\x01"
+PAYLOAD_BYTES_MIN: Final = {FRAME_METHOD: 4, FRAME_HEADER: 12, FRAME_BODY: 0, FRAME_HEARTBEAT: 0}
 """The types there are, and how much a payload has of each at least: class and method; class, weight and body size."""
 
 
@@ -62,8 +62,8 @@ def content_pieces(channel: int, header_payload: bytes, body: bytes, frame_max: 
 
 # --- what RabbitMQ says of a broken frame (3.10.8, rabbit_reader: frame_error, unexpected_frame, payload_snippet) ---
 
-_SNIPPET_BYTES = 16
-_ESCAPES = {8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 27: "\\e", 34: '\\"', 92: "\\\\"}
+_SNIPPET_BYTES: Final = 16
+_ESCAPES: Final = {8: "\\b", 9: "\\t", 10: "\\n", 11: "\\v", 12: "\\f", 13: "\\r", 27: "\\e", 34: '\\"', 92: "\\\\"}
 
 
 def render_octets(data: bytes) -> str:

@@ -14,24 +14,24 @@ is as sound as it is, and says the same to a broker. The third is a set of the h
 from __future__ import annotations
 
 import struct
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from broker.wire.amqp_errors import DecodeError
 from broker.wire.field_tables import Table, decode_table, encode_table, skim_table
 
-BASIC_CLASS_ID = 60
-REPLY_TO = "amq.rabbitmq.reply-to"
+BASIC_CLASS_ID: Final = 60
+REPLY_TO: Final = "amq.rabbitmq.reply-to"
 """RabbitMQ's extension: the name a client gives as reply-to and consumes from, without there being such a queue."""
-PERSISTENT = 2
+PERSISTENT: Final = 2
 """The delivery mode that asks for a message to outlive the broker."""
 
-CACHED_BYTES_MAX = 1024
-CACHE_ENTRIES_MAX = 4096
+CACHED_BYTES_MAX: Final = 1024
+CACHE_ENTRIES_MAX: Final = 4096
 
-HEADER_START = struct.Struct(">HHQ")
+HEADER_START: Final = struct.Struct(">HHQ")
 """Class id, weight (always 0), body size in bytes."""
-_FLAGS = struct.Struct(">H")
-_TIMESTAMP = struct.Struct(">Q")
+_FLAGS: Final = struct.Struct(">H")
+_TIMESTAMP: Final = struct.Struct(">Q")
 
 
 class BasicProperties(NamedTuple):
@@ -70,8 +70,8 @@ class PropertySummary(NamedTuple):
 
 _HEADERS, _DELIVERY_MODE, _PRIORITY, _TIMESTAMP_INDEX = 2, 3, 4, 9
 _REPLY_TO, _EXPIRATION, _USER_ID = 6, 7, 11
-_PROPERTY_COUNT = len(BasicProperties._fields)
-_CONTINUED = 0x0001
+_PROPERTY_COUNT: Final = len(BasicProperties._fields)
+_CONTINUED: Final = 0x0001
 
 
 def body_size(header_payload: bytes) -> int:
@@ -167,11 +167,11 @@ class _Shape:
         )
 
 
-_LIST = HEADER_START.size
+_LIST: Final = HEADER_START.size
 
-_shapes: dict[int, _Shape] = {}
+_shapes: Final[dict[int, _Shape]] = {}
 """By the length of the whole header."""
-_summaries: dict[bytes, PropertySummary] = {}
+_summaries: Final[dict[bytes, PropertySummary]] = {}
 _sound_tables: set[bytes] = set()
 
 

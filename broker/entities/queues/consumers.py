@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from broker.entities.messages.message import Entry
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from broker.entities.scheduling.turn import Turn
     from broker.wire.field_tables import Table
 
-UNLIMITED = 1 << 32
-STALE_MILLISECONDS = 10_000
+UNLIMITED: Final = 1 << 32
+STALE_MILLISECONDS: Final = 10_000
 """After what time a measurement of the capacity says nothing any more of now: two rounds of samples."""
 
 

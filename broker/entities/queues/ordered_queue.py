@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.clearing import Clearing
@@ -32,13 +32,13 @@ from broker.entities.queues.ready_messages import ReadyMessages
 from broker.entities.scheduling.future import Future
 from storage.batch import PERSISTENT
 
-RUN_MESSAGES = 1024
+RUN_MESSAGES: Final = 1024
 """How much one consumer is given, with RUN_BYTES, before it is asked again for its credit."""
 
-DELIVER_MESSAGES = 1024
+DELIVER_MESSAGES: Final = 1024
 """How much a queue delivers before it is asked whether others of the turn have to be served first."""
 
-LOAD_MESSAGES = 256
+LOAD_MESSAGES: Final = 256
 """How many given-back messages are read from disk at a time, with LOAD_BYTES: one at least."""
 
 
@@ -366,7 +366,7 @@ class ClassicQueue(OrderedQueue):
         return durable
 
 
-_position = attrgetter("position")
+_position: Final = attrgetter("position")
 
 
 def _first_readable(entries: Sequence[Entry], count: int) -> Sequence[Entry]:

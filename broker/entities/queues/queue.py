@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from broker.entities.arguments.personality import Personality
 from broker.entities.arguments.policies import NONE_IN_FORCE
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from broker.entities.queues.queue_store import QueueStore
     from broker.entities.scheduling.future import Future
 
-RUN_BYTES = 256 * 1024
+RUN_BYTES: Final = 256 * 1024
 """How much one consumer is given before it is asked again for its credit."""
 
-LOAD_BYTES = 2 << 20
+LOAD_BYTES: Final = 2 << 20
 """How much is read back from disk at a time; one message at least."""
 
 
@@ -175,7 +175,7 @@ class Unacknowledged:
         self.bytes -= sum(map(_size, entries))
 
 
-_size = attrgetter("size")
+_size: Final = attrgetter("size")
 
 
 class Queue:

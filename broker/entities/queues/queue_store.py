@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from broker.entities.messages.message import BlindlyCopied, Entry, Holder, Message
 from broker.entities.queues.batch_queue import BatchQueue
@@ -22,11 +22,11 @@ from storage.batch import (
     WaitingMessage,
 )
 
-RECORD_BYTES = 64
+RECORD_BYTES: Final = 64
 """What a message costs on disk beside its parts, roughly: for keeping batches within their size."""
 
 
-SETTLEMENT_BYTES = 16
+SETTLEMENT_BYTES: Final = 16
 """What a settlement costs on disk, roughly."""
 
 

@@ -21,7 +21,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.entities.messages.message import Entry
 from broker.entities.scheduling.background_work import MESSAGE_BYTES
@@ -41,9 +41,9 @@ class Window(NamedTuple):
 ReadBack = Callable[[int, int, Window], list[Entry]]
 """Entries stored after one position and before another, as many as the window holds."""
 
-_END = 1 << 64
+_END: Final = 1 << 64
 
-FEW_OF = 32
+FEW_OF: Final = 32
 """When it is fewer than one in so many that come back to those that are back, each is put into its place."""
 
 
@@ -290,8 +290,8 @@ class ReadyMessages:
         return messages <= self.window.messages and size <= self.window.bytes
 
 
-_size = attrgetter("size")
-_position = attrgetter("position")
+_size: Final = attrgetter("size")
+_position: Final = attrgetter("position")
 
 
 def _descending(entry: Entry) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from broker.entities.arguments.queue_types import STREAM
 from broker.entities.messages.message import Entry
@@ -49,10 +49,10 @@ T = TypeVar("T")
 
 Action = Callable[[], object]
 
-BODY_BYTES_MAX = 536_870_912
+BODY_BYTES_MAX: Final = 536_870_912
 """No message may be larger, whatever the configuration says; RabbitMQ's own ceiling."""
 
-HELD_OVERHEAD_BYTES = 256
+HELD_OVERHEAD_BYTES: Final = 256
 """What a held method costs beside its body, roughly."""
 
 

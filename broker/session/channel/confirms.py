@@ -12,7 +12,7 @@ import struct
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from broker.wire.constants import FRAME_END, FRAME_METHOD
 from broker.wire.methods import BasicAck, BasicNack
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from broker.entities.statistics.counters import ChannelCounters
     from broker.session.channel.channel_recording import ConfirmRecorder
 
-_ANSWER = struct.Struct(">BHIIQBB").pack
+_ANSWER: Final = struct.Struct(">BHIIQBB").pack
 """basic.ack or basic.nack as a frame: type, channel, payload size, method, tag, bits and the frame-end octet."""
-_ANSWER_BYTES = 13
-_REQUEUE = 2
+_ANSWER_BYTES: Final = 13
+_REQUEUE: Final = 2
 """Beside the bit for `multiple`, which is 1: RabbitMQ sets it in what it refuses."""
 
 

@@ -16,14 +16,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby, islice, takewhile
 from operator import attrgetter
+from typing import Final
 
 from broker.entities.messages.message import Entry, Holder, Receiver
 from broker.entities.queues.queue import Queue
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 
-CHUNK_MESSAGES = 512
-CHUNK_BYTES = 2 << 20
+CHUNK_MESSAGES: Final = 512
+CHUNK_BYTES: Final = 2 << 20
 
 
 class DeliveryLedger:
@@ -156,8 +157,8 @@ def reject(entries: Iterable[Entry]) -> None:
     _finish(entries, lambda queue, members: queue.reject(members))
 
 
-_queue = attrgetter("queue")
-_consumer = attrgetter("consumer")
+_queue: Final = attrgetter("queue")
+_consumer: Final = attrgetter("consumer")
 
 
 def _finish(entries: Iterable[Entry], how: Callable[[Holder, list[Entry]], None]) -> None:

@@ -8,7 +8,7 @@ must know is kept, for the list of them that came last; the rest stays bytes.
 from __future__ import annotations
 
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.wire.amqp_errors import ChannelException, ConnectionException, DecodeError
 from broker.wire.constants import ReplyCode
@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from broker.entities.vhosts.vhost import VHost
     from broker.session.channel.permissions import Access
 
-ROUTES_MIN = 128
+ROUTES_MIN: Final = 128
 """With fewer routes those to deleted queues are not looked for."""
-ROUTES_MAX = 16_384
-ROUTES_BYTES_MAX = 16 << 20
+ROUTES_MAX: Final = 16_384
+ROUTES_BYTES_MAX: Final = 16 << 20
 """For all connections of a user to a virtual host together: 10,000 keys with headers of 300 bytes take 9 MiB."""
-ROUTES_KEPT = 1024
+ROUTES_KEPT: Final = 1024
 """When a connection ends that has shared more than these, all are dropped: which were its own is not recorded."""
-ROUTE_BYTES = 512
+ROUTE_BYTES: Final = 512
 """What a route takes beside what it holds of the publishes."""
-HEADER_BYTES_MAX = 1024
+HEADER_BYTES_MAX: Final = 1024
 """Longer content headers are not remembered with a route."""
 
-_BASIC_PUBLISH = BasicPublish.KEY.to_bytes(4, "big")
+_BASIC_PUBLISH: Final = BasicPublish.KEY.to_bytes(4, "big")
 
 
 class HeldBytes:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker.session.input.frames_to_commands import LARGE_BYTES, handle_frame
 from broker.session.login import handshake
@@ -27,27 +27,27 @@ if TYPE_CHECKING:
     from broker.session.channel.channel import Channel
     from broker.session.connection import Connection
 
-_PUBLISH = methods.BasicPublish.KEY
-_ACK = methods.BasicAck.KEY
-_IN_BATCHES = frozenset({_PUBLISH.to_bytes(4, "big"), _ACK.to_bytes(4, "big")})
-_FRAME = frames.FRAME_START.unpack_from
-_START = frames.FRAME_START.size
-_OVERHEAD = frames.FRAME_OVERHEAD
-_METHOD = struct.Struct(">BHII").unpack_from
+_PUBLISH: Final = methods.BasicPublish.KEY
+_ACK: Final = methods.BasicAck.KEY
+_IN_BATCHES: Final = frozenset({_PUBLISH.to_bytes(4, "big"), _ACK.to_bytes(4, "big")})
+_FRAME: Final = frames.FRAME_START.unpack_from
+_START: Final = frames.FRAME_START.size
+_OVERHEAD: Final = frames.FRAME_OVERHEAD
+_METHOD: Final = struct.Struct(">BHII").unpack_from
 """Type, channel, payload size, class and method."""
-_HEADER = struct.Struct(">BHIIQ").unpack_from
+_HEADER: Final = struct.Struct(">BHIIQ").unpack_from
 """Type, channel, payload size, class and weight, size of the body."""
-_BODY = struct.Struct(">BHI").unpack_from
-_BASIC = 60 << 16
+_BODY: Final = struct.Struct(">BHI").unpack_from
+_BASIC: Final = 60 << 16
 """The basic class, and a weight of 0."""
-_CONTENT_BYTES_MIN = 30
+_CONTENT_BYTES_MIN: Final = 30
 """A header frame and the start of a body frame behind it have so many bytes at least; as has a whole publish."""
 
-_ACK_START = struct.Struct(">BHII").pack
-_ACK_BYTES = 13
-_ACK_FRAME = struct.Struct(">11sQ2s")
+_ACK_START: Final = struct.Struct(">BHII").pack
+_ACK_BYTES: Final = 13
+_ACK_FRAME: Final = struct.Struct(">11sQ2s")
 """What all acknowledgements of a channel begin with; delivery tag; the multiple bit and the frame-end octet."""
-_SINGLE = bytes((0, FRAME_END))
+_SINGLE: Final = bytes((0, FRAME_END))
 
 
 class IncomingFrames:

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import Final
 
 from broker.entities.messages.message import Entry, Message
 from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD, ReplyCode
 from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, Piece, content_frames, content_pieces, frame
 
-_FRAME = FRAME_START.pack
-_TAG = struct.Struct(">QB").pack
-_DELIVER = struct.pack(">HH", 60, 60)
-_GET_OK = struct.pack(">HH", 60, 71)
-_RETURN = struct.pack(">HHH", 60, 50, ReplyCode.NO_ROUTE) + b"\x08NO_ROUTE"
-_COUNT = struct.Struct(">I").pack
+_FRAME: Final = FRAME_START.pack
+_TAG: Final = struct.Struct(">QB").pack
+_DELIVER: Final = struct.pack(">HH", 60, 60)
+_GET_OK: Final = struct.pack(">HH", 60, 71)
+_RETURN: Final = struct.pack(">HHH", 60, 50, ReplyCode.NO_ROUTE) + b"\x08NO_ROUTE"
+_COUNT: Final = struct.Struct(">I").pack
 
 
 def deliver_prefix(consumer_tag: str) -> bytes:
