@@ -43,7 +43,7 @@ class CompiledCore(BuildHookInterface[Any]):
         """Called by hatch before it writes the wheel."""
         compiled = Path(self.directory).absolute() / "core"
         shutil.rmtree(compiled, ignore_errors=True)
-        for file in compile_core(Path(self.root), compiled, "3"):
+        for file in compile_core(Path(self.root), compiled, "2"):
             build_data["force_include"][str(compiled / file)] = f"{INSTALLED}/{file}"
         build_data["pure_python"], build_data["infer_tag"] = False, True
 

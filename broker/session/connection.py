@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from broker.entities.scheduling.future import Future
 from broker.entities.statistics.totals import Traffic
 from broker.session import connection_events
-from broker.session.channel.channel import Action, Channel
+from broker.session.channel.channel import Action, Channel, ChannelConnection
 from broker.session.login.phase import CAN_SAY_CLOSE, Phase
 from broker.session.output.output_buffer import Output
 from broker.session.peer import Peer
@@ -42,7 +42,7 @@ DISCARD_SECONDS = 30.0
 """How long a client has, as in RabbitMQ, to end its side after close-ok; no longer than its heartbeat if it has one."""
 
 
-class Connection:
+class Connection(ChannelConnection):
     """State of one client's connection.
 
     `ended` says that the socket is to be closed, after `linger` seconds, once the output is sent. With `discards`

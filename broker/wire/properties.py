@@ -53,19 +53,47 @@ class BasicProperties(NamedTuple):
     cluster_id: str | None = None
 
 
-class PropertySummary(NamedTuple):
-    """What the broker itself needs to know of a property list. The rest stays bytes."""
+class PropertySummary:
+    """What the broker itself needs to know of a property list. The rest stays bytes.
 
-    persistent: bool
-    delivery_mode: int | None
-    priority: int | None
-    expiration: str | None
-    reply_to: str | None
-    user_id: str | None
-    headers: bytes | None
-    """The header table with its length prefix, its structure sound."""
-    ordinary: bool
-    """The message goes where its key leads and stays as long as others do: there is nothing else to look at."""
+    `headers` are the header table with its length prefix, its structure sound. `ordinary`: the message goes where its
+    key leads and stays as long as others do, there is nothing else to look at.
+    """
+
+    __slots__ = (
+        "delivery_mode",
+        "expiration",
+        "headers",
+        "ordinary",
+        "persistent",
+        "priority",
+        "reply_to",
+        "user_id",
+    )
+
+    def __init__(
+        self,
+        delivery_mode: int | None,
+        priority: int | None,
+        expiration: str | None,
+        reply_to: str | None,
+        user_id: str | None,
+        headers: bytes | None,
+    ) -> None:
+        self.persistent = delivery_mode == PERSISTENT
+        self.delivery_mode = delivery_mode
+        self.priority = priority
+        self.expiration = expiration
+        self.reply_to = reply_to
+        self.user_id = user_id
+        self.headers = headers
+        self.ordinary = (
+            delivery_mode in (None, 1, PERSISTENT)
+            and expiration is None
+            and user_id is None
+            and (headers is None or not (b"CC" in headers or b"x-death" in headers))
+            and reply_to != REPLY_TO
+        )
 
 
 _HEADERS, _DELIVERY_MODE, _PRIORITY, _TIMESTAMP_INDEX = 2, 3, 4, 9
@@ -255,17 +283,7 @@ def _walk_list(data: bytes) -> tuple[PropertySummary, tuple[int, int, int, int]]
         offset += data[offset] + 1
     if offset != len(data):
         raise DecodeError("wrong length of the property list")
-    ordinary = (
-        delivery_mode in (None, 1, PERSISTENT)
-        and expiration is None
-        and user_id is None
-        and (headers is None or not (b"CC" in headers or b"x-death" in headers))
-        and reply_to != REPLY_TO
-    )
-    summary = PropertySummary(
-        delivery_mode == PERSISTENT, delivery_mode, priority, expiration, reply_to, user_id, headers, ordinary
-    )
-    return summary, marks
+    return PropertySummary(delivery_mode, priority, expiration, reply_to, user_id, headers), marks
 
 
 def _sound_table(data: bytes, offset: int) -> tuple[bytes, int]:

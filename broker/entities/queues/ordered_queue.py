@@ -337,7 +337,7 @@ class ClassicQueue(OrderedQueue):
             limits.make_room()
         if not self._touched:  # as `touch`, which here would be a call for each publish
             self._touched = True
-            self._context.turn.queues.append(self)
+            self._turn.queues.append(self)
         return durable
 
     def publish_all(self, messages: Sequence[Message]) -> bool:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 from broker.entities.arguments.personality import Personality
@@ -171,11 +170,11 @@ class Unacknowledged:
 
     def remove(self, entries: Sequence[Entry]) -> None:
         """Messages have been dealt with."""
+        size = 0
+        for entry in entries:
+            size += entry.size
         self.messages -= len(entries)
-        self.bytes -= sum(map(_size, entries))
-
-
-_size: Final = attrgetter("size")
+        self.bytes -= size
 
 
 class Queue:
@@ -196,6 +195,7 @@ class Queue:
         self.deleted = False
         self.last_used = context.now()
         self._context = context
+        self._turn = context.turn
         self._position = context.boot << COUNTER_BITS
         self.stored_up_to = 0
         self._touched = False
@@ -262,7 +262,7 @@ class Queue:
         """There may be something to deliver at the end of this turn."""
         if not self._touched:
             self._touched = True
-            self._context.turn.queues.append(self)
+            self._turn.queues.append(self)
 
     # Out and back
 

@@ -94,7 +94,9 @@ class ReadyMessages:
 
     def extend(self, entries: Sequence[Entry]) -> None:
         """Add a run of messages that were just published; a head that they fill may pass its window by them."""
-        size = sum(map(_size, entries))
+        size = 0
+        for entry in entries:
+            size += entry.size
         self.bytes += size
         if self.paging:
             self._tail.extend(entries)

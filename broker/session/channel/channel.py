@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from broker.entities.arguments.queue_types import STREAM
 from broker.entities.messages.message import Entry
-from broker.entities.queues.consumers import UNLIMITED, Consumer
+from broker.entities.queues.consumers import UNLIMITED, Consumer, Outlet
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
 from broker.entities.statistics.counters import ChannelCounters, count_deliveries
@@ -114,7 +114,7 @@ class ChannelConnection(Protocol):
         """The client publishes while a resource is short."""
 
 
-class Channel:
+class Channel(Outlet):
     """State of one channel of one connection. `recorder` is there where events are logged, `events` where published."""
 
     def __init__(
@@ -129,6 +129,7 @@ class Channel:
         self.recorder = recorder
         self.events = events
         self.vhost = connection.vhost
+        self.message_bytes_max = connection.settings.message_bytes_max
         self.opened_at = connection.broker.clock.now()
         """In milliseconds since the epoch."""
         self.counters = ChannelCounters()

@@ -104,8 +104,8 @@ class PublishBatch:
             or routes.access.cache_epoch.number != route.cache_epoch
         ):
             routes.resolve(route, channel.vhost)
-        if body_bytes > connection.settings.message_bytes_max:
-            raise _too_large(body_bytes, connection.settings.message_bytes_max)
+        if body_bytes > channel.message_bytes_max:
+            raise _too_large(body_bytes, channel.message_bytes_max)
         summary = route.summary
         if summary is None or header != route.header:  # the same, as a rule, save for the size of the body in it
             summary = route.summarize(header)

@@ -11,8 +11,8 @@ from broker.entities.messages.message import BlindlyCopied, Message
 from broker.session.channel import firehose
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
-from broker.wire.field_tables import TYPE_NAMES, Field, Table, decode_table, encode_table
-from broker.wire.properties import REPLY_TO, PropertySummary, decode_properties, encode_header
+from broker.wire.field_tables import TYPE_NAMES, Field, Table, decode_table
+from broker.wire.properties import REPLY_TO, PropertySummary, decode_properties, encode_header, summarize
 from storage.batch import PERSISTENT
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def prepare(
     RabbitMQ does.
     """
     if not channel.connection.settings.personality.published_deaths and b"x-death" in (summary.headers or b""):
-        header, summary = _without_deaths(header, len(body), summary)
+        header, summary = _without_deaths(header, len(body))
     message = Message(route.route, header, body, PERSISTENT if summary.persistent else 0)
     if summary.delivery_mode not in (None, 1, 2) or summary.expiration is not None or summary.user_id is not None:
         _check(channel, summary, message)
@@ -79,13 +79,13 @@ def _route_copies(
     return message, queues
 
 
-def _without_deaths(header: bytes, size: int, summary: PropertySummary) -> tuple[bytes, PropertySummary]:
+def _without_deaths(header: bytes, size: int) -> tuple[bytes, PropertySummary]:
     """Without what a publisher has to say of deaths."""
     properties = decode_properties(header)
     headers = {name: field for name, field in (properties.headers or {}).items() if name != "x-death"}
     properties = properties._replace(headers=headers or None)
     header = encode_header(size, properties)
-    return header, summary._replace(headers=encode_table(headers) if headers else None)
+    return header, summarize(header)
 
 
 # What the properties ask for

@@ -99,7 +99,7 @@ def test_the_caches_stay_within_their_bounds() -> None:
     assert 0 < len(properties._summaries) <= properties.CACHE_ENTRIES_MAX
     assert 0 < len(properties._sound_tables) <= properties.CACHE_ENTRIES_MAX
     long_list = encode_header(1, BasicProperties(headers=from_python({"n": "x" * 300})))
-    assert summarize(long_list) == summarize(long_list)
+    assert summarize(long_list).headers == summarize(long_list).headers
     assert all(len(part) <= properties.CACHED_BYTES_MAX for part in properties._summaries)
 
 
