@@ -17,7 +17,7 @@ from tests.planted.planted_catalogue import CATALOGUE, found_by
 from tests.unit.queues import test_clearing as masses
 from tests.unit.storage import test_free_pages
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.pure_core("mistakes are planted")]
 
 MASSES: dict[str, Callable[[Core, SessionLayer], None]] = {
     "large messages": lambda core, _: masses.test_masses_at_the_head_are_written_in_bounded_batches_and_in_order(

@@ -16,6 +16,7 @@ HOURS = 4.0
 
 
 @pytest.mark.slow
+@pytest.mark.pure_core("mistakes are planted")
 @pytest.mark.parametrize(("name", "run"), found_by(Simulation))
 def test_a_mistake_is_found(name: str, run: Simulation, monkeypatch: pytest.MonkeyPatch) -> None:
     CATALOGUE[name].plant(monkeypatch.setattr)
