@@ -41,7 +41,7 @@ def _try(file: Path, scratch: Path, base: str) -> None:
     for command in ("leveret", "python -m leveret"):
         (scratch / command).mkdir()
         try_out(environment / "bin", command, scratch / command)
-    core = subprocess.run([python, "-c", CORE], check=True, capture_output=True, text=True).stdout.strip()
+    core = subprocess.run([python, "-P", "-c", CORE], check=True, capture_output=True, text=True).stdout.strip()
     if core != ("pure" if file.name.endswith(("-none-any.whl", ".tar.gz")) else "compiled"):
         raise SystemExit(f"{file.name}: its core is {core}")
     size = f"{file.stat().st_size / 1e6:.1f} MB, {installed / 1e6:.1f} MB installed in {seconds:.0f} s"
