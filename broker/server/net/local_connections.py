@@ -8,7 +8,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from broker.session import connection_events
 from broker.session.connection import enter
@@ -19,7 +19,9 @@ from broker.wire.field_tables import Table, from_python
 if TYPE_CHECKING:
     from broker.client.link import Entered
     from broker.client.uris import Endpoint
-    from broker.server.serve import Server
+    from broker.entities.vhosts.broker import Broker
+    from broker.server.net.transport import Transport
+    from broker.session.registry import Registry
 
 TRUSTED = "none"
 """What RabbitMQ shows as the user of a direct connection without one."""
@@ -27,7 +29,20 @@ TRUSTED = "none"
 _numbers = count(1)
 
 
-def open_pair(server: Server, endpoint: Endpoint, properties: Mapping[str, object]) -> Entered:
+class Host(Protocol):
+    """What serves clients: the host."""
+
+    broker: Broker
+    registry: Registry
+
+    def transport(self, sock: socket.socket, peer: Peer) -> Transport:
+        """What brings bytes between a socket without TLS and a connection."""
+
+    def serve_transport(self, transport: Transport) -> None:
+        """Serve a client until it has gone."""
+
+
+def open_pair(host: Host, endpoint: Endpoint, properties: Mapping[str, object]) -> Entered:
     """A connection to a virtual host, as its user or, where the URI has none, as one that may do anything.
 
     Raises ClientError.
@@ -35,41 +50,41 @@ def open_pair(server: Server, endpoint: Endpoint, properties: Mapping[str, objec
     from broker.client.client_state import ClientError
     from broker.client.link import Entered
 
-    refused = _refusal(server, endpoint)
+    refused = _refusal(host, endpoint)
     if refused:
         raise ClientError(refused)
     ours, theirs = socket.socketpair()
     for end in ours, theirs:
         end.setblocking(False)
-    admit(server, ours, endpoint.vhost, endpoint.user, from_python(properties))
-    return Entered(theirs, server.registry.settings.frame_max)
+    admit(host, ours, endpoint.vhost, endpoint.user, from_python(properties))
+    return Entered(theirs, host.registry.settings.frame_max)
 
 
-def admit(server: Server, sock: socket.socket, vhost: str, user: str | None, properties: Table) -> None:
+def admit(host: Host, sock: socket.socket, vhost: str, user: str | None, properties: Table) -> None:
     """Serve a socket that does not block as a connection that is open: its first byte is that of a frame."""
-    transport = server.transport(sock, Peer("", next(_numbers), "", 0, loopback=True))
+    transport = host.transport(sock, Peer("", next(_numbers), "", 0, loopback=True))
     connection = transport.connection
     connection.user = TRUSTED if user is None else user
     connection.frame_max = connection.settings.frame_max
     connection.channel_max = connection.settings.channel_max
     connection.opened(properties)
-    enter(connection, server.broker.vhosts[vhost], trusted=user is None)
+    enter(connection, host.broker.vhosts[vhost], trusted=user is None)
     connection.registry.handshaking.pop(connection, None)
     connection_events.connection_created(connection)
-    server.serve_transport(transport)
+    host.serve_transport(transport)
 
 
-def _refusal(server: Server, endpoint: Endpoint) -> str:
+def _refusal(host: Host, endpoint: Endpoint) -> str:
     """Why a connection is not made; empty where it is."""
-    if endpoint.vhost not in server.broker.vhosts:
+    if endpoint.vhost not in host.broker.vhosts:
         return f"there is no virtual host '{endpoint.vhost}'"
     if endpoint.user is None:
         return ""
-    user = server.broker.users.by_name.get(endpoint.user)
+    user = host.broker.users.by_name.get(endpoint.user)
     password = endpoint.password
     right = user is not None and (
         password is None or verify(password.encode("utf-8"), user.password_hash, user.hashing_algorithm)
     )
-    if not right or not server.broker.users.may_enter(endpoint.user, endpoint.vhost):
+    if not right or not host.broker.users.may_enter(endpoint.user, endpoint.vhost):
         return f"user '{endpoint.user}' may not connect to virtual host '{endpoint.vhost}'"
     return ""
