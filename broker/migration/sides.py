@@ -113,9 +113,11 @@ class There:
         self._amqp = amqp
         self._url = urlsplit(management)
         self.name = f"{amqp.host}:{amqp.port}"
-        user, password = (self._url.username, self._url.password) if self._url.username else (amqp.user, amqp.password)
-        login = f"{unquote(user or 'guest')}:{unquote(password or 'guest')}"
-        self._headers = {
+        user, password = amqp.user or "guest", amqp.password or "guest"
+        if self._url.username is not None:
+            user, password = unquote(self._url.username), unquote(self._url.password or "")
+        login = f"{user}:{password}"
+        self.headers = {
             "Authorization": f"Basic {b64encode(login.encode()).decode()}",
             "Content-Type": "application/json",
         }
@@ -154,7 +156,7 @@ class There:
         shown = f"{self._url.scheme}://{self._url.hostname}:{self._port}"
         connection = _connection(self._url.scheme, self._url.hostname or "", self._port)
         try:
-            connection.request(method, f"{self._url.path.rstrip('/')}/api/{path}", sent, self._headers)
+            connection.request(method, f"{self._url.path.rstrip('/')}/api/{path}", sent, self.headers)
             answer = connection.getresponse()
             content = answer.read()
         except (OSError, HTTPException) as error:

@@ -16,13 +16,14 @@ from typing import Any
 
 import pytest
 
+from broker.client.uris import parse
 from broker.migration.definitions_transfer import Left, bring
-from broker.migration.sides import Definitions, NotTaken
+from broker.migration.sides import Definitions, NotTaken, There
 from broker.wire.field_tables import Field, to_python
 from broker.wire.methods import BasicDeliver
 from broker.wire.properties import BasicProperties
 from harness.brokers.broker_process import BrokerProcess
-from harness.brokers.http_broker import web_address, web_broker
+from harness.brokers.http_broker import basic, web_address, web_broker
 from harness.clients.amqp_peer import Message
 from harness.clients.shorthand import ack, consume, exchange_declare, prefetch, queue_bind, queue_declare
 from harness.clients.wire_client import Client
@@ -288,6 +289,18 @@ def test_what_is_not_taken_keeps_nothing_else_back(refused: tuple[str, ...]) -> 
     kinds = {"q": "queues", "x": "exchanges"}
     assert left == [Left(kinds[name[0]], "v", name, f"not {name}") for name in refused]
     assert sorted(target.taken) == sorted({*(f"q{n}" for n in range(8)), "x0", "x1", "x2"} - {*refused})
+
+
+@pytest.mark.parametrize(
+    ("uri", "url", "login"),
+    [
+        ("amqp://h", "http://h", "guest:guest"),
+        ("amqp://u:p%2541@h", "http://h", "u:p%41"),
+        ("amqp://u:p@h", "http://v:q%2541@h", "v:q%41"),
+    ],
+)
+def test_the_api_is_asked_as_one_of_two_users(uri: str, url: str, login: str) -> None:
+    assert There(parse(uri), url).headers["Authorization"] == basic(login)["Authorization"]
 
 
 @pytest.mark.parametrize(
