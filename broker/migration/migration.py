@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import trio
@@ -15,7 +16,7 @@ import trio
 from broker.admin.protocol import AdministrationError
 from broker.client.client_state import ClientError
 from broker.migration.definitions_transfer import KINDS, Left, bring, narrowed, without_meaning_here
-from broker.migration.queue_transfer import EXCHANGE, STREAM, counted, is_empty, move
+from broker.migration.queue_transfer import EXCHANGE, STREAM, clean, counted, is_empty, move
 from broker.migration.sides import Definitions, Here, QueueRow, Side
 
 Progress = Callable[[int], None]
@@ -73,13 +74,11 @@ class Migration:
         of_vhost = [row for row in rows if row.vhost == vhost]
         if not of_vhost:
             return []
-        try:
+        with _failing(f"virtual host '{vhost}'"):
             found = trio.run(counted, of_vhost, self._source)
             streams = [row for row in found if row.type == STREAM and row.ready]
             there = trio.run(counted, streams, self._target) if streams else []
             full = {row.name: row.ready for row in there if row.ready or not trio.run(is_empty, row, self._target)}
-        except ClientError as error:
-            raise AdministrationError("failed", f"virtual host '{vhost}': {error}") from error
         for row in streams:
             if row.name in full and full[row.name] != row.ready:
                 why = f"the stream there has {full[row.name]} already; delete it there to have it copied"
@@ -89,17 +88,26 @@ class Migration:
     def messages(self, rows: list[QueueRow], progress: Progress) -> int:
         """Move what is in these queues; how many messages that were. Raises AdministrationError."""
         done = 0
+        for vhost in self._vhosts:
+            with _failing(f"virtual host '{vhost}'"):
+                trio.run(clean, vhost, self._target)
         for row in rows:
-            try:
+            with _failing(f"queue '{row.name}' of virtual host '{row.vhost}'"):
                 done += trio.run(move, row, self._source, self._target, self._window, _after(done, progress))
-            except ClientError as error:
-                place = f"queue '{row.name}' of virtual host '{row.vhost}'"
-                raise AdministrationError("failed", f"{place}: {error}{_hint(error)}") from error
         return done
 
     def outcome(self, definitions: dict[str, int], queues: int, messages: int, began: float) -> Outcome:
         """The report."""
         return Outcome(definitions, queues, messages, round(time.monotonic() - began, 3), self._left)
+
+
+@contextmanager
+def _failing(place: str) -> Iterator[None]:
+    """What goes wrong with AMQP is said with its place."""
+    try:
+        yield
+    except ClientError as error:
+        raise AdministrationError("failed", f"{place}: {error}{_hint(error)}") from error
 
 
 def _after(before: int, progress: Progress) -> Progress:
@@ -108,8 +116,8 @@ def _after(before: int, progress: Progress) -> Progress:
 
 def _ours_left_out(definitions: Definitions) -> Definitions:
     """Without the exchanges and bindings of a migration from there that was killed."""
-    exchanges = [each for each in definitions.get("exchanges", []) if not each["name"].startswith(EXCHANGE)]
-    bindings = [each for each in definitions.get("bindings", []) if not each["source"].startswith(EXCHANGE)]
+    exchanges = [each for each in definitions.get("exchanges", []) if each["name"] != EXCHANGE]
+    bindings = [each for each in definitions.get("bindings", []) if each["source"] != EXCHANGE]
     return {**definitions, "exchanges": exchanges, "bindings": bindings}
 
 

@@ -2,7 +2,7 @@
 
 A message is published to the default exchange where that is how it came, and otherwise, with its own routing key, to
 an exchange that leads to this queue alone: so headers CC and BCC, which travel with it, lead to no copies. That
-exchange is deleted with its binding, and found again by a migration that was killed.
+exchange is made anew for each queue; what a migration that was killed has left of it the next one deletes.
 
 A stream keeps its messages: they are copied, into a stream that is empty.
 """
@@ -11,11 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
-from hashlib import sha256
 
 import trio
 
-from broker.client.client_state import ClientError
+from broker.client.client_state import ClientError, ClosedByBroker
 from broker.client.link import CHANNEL, ChannelClosed, Link, connect
 from broker.client.transfer import AckMode, Transfer
 from broker.migration.sides import QueueRow, Side
@@ -26,7 +25,8 @@ from broker.wire.frames import method_frame
 from broker.wire.properties import decode_properties, encode_header
 
 PROPERTIES = {"product": "leveret migrate", "connection_name": "leveret migrate"}
-EXCHANGE = "leveret.migrate."
+EXCHANGE = "leveret.migrate"
+"""Leads to the queue that is being moved, and to no other."""
 COUNTS = ("x-delivery-count", "x-acquired-count")
 """Headers that a quorum queue adds to what it delivers again; the second one since RabbitMQ 4."""
 OFFSET = "x-stream-offset"
@@ -88,12 +88,13 @@ async def move(row: QueueRow, source: Side, target: Side, window: int, on_moved:
     moved = 0
     destination = await connect(target.endpoint(row.vhost), PROPERTIES, target.enter)
     try:
-        forwarding = await _prepared(destination, row)
+        await _prepare(destination, row)
+        forwarding = UnchangedForwarding(row)
         while found := await _pass(row, source, destination, forwarding, window, partial(_add, on_moved, moved)):
             moved += found
             if row.type == STREAM:
                 break
-        await destination.call(methods.ExchangeDelete(forwarding.exchange, False, False), methods.ExchangeDeleteOk)
+        await _delete_exchange(destination)
     finally:
         await destination.close()
     return moved
@@ -103,13 +104,28 @@ def _add(on_moved: Callable[[int], None], before: int, now: int) -> None:
     on_moved(before + now)
 
 
-async def _prepared(link: Link, row: QueueRow) -> UnchangedForwarding:
-    exchange = EXCHANGE + sha256(row.name.encode("utf-8", "surrogateescape")).hexdigest()[:32]
-    declare = methods.ExchangeDeclare(exchange, "fanout", False, False, True, False, False, {})
+async def _prepare(link: Link, row: QueueRow) -> None:
+    await _delete_exchange(link)
+    declare = methods.ExchangeDeclare(EXCHANGE, "fanout", False, False, True, False, False, {})
     await link.call(declare, methods.ExchangeDeclareOk)
-    await link.call(methods.QueueBind(row.name, exchange, "", False, {}), methods.QueueBindOk)
+    await link.call(methods.QueueBind(row.name, EXCHANGE, "", False, {}), methods.QueueBindOk)
     await link.call(methods.ConfirmSelect(False), methods.ConfirmSelectOk)
-    return UnchangedForwarding(row, exchange)
+
+
+async def _delete_exchange(link: Link) -> None:
+    await link.call(methods.ExchangeDelete(EXCHANGE, False, False), methods.ExchangeDeleteOk)
+
+
+async def clean(vhost: str, target: Side) -> None:
+    """Remove what a migration that was killed has left in a virtual host. Raises ClientError."""
+    try:
+        link = await connect(target.endpoint(vhost), PROPERTIES, target.enter)
+    except ClosedByBroker:  # the user may not go there, so nothing has been left
+        return
+    try:
+        await _delete_exchange(link)
+    finally:
+        await link.close()
 
 
 async def _pass(
@@ -167,10 +183,9 @@ async def _watch(row: QueueRow, transfer: Transfer, destination: Link, on_moved:
 
 
 class UnchangedForwarding:
-    """Every message as it came; `exchange` leads to its queue alone."""
+    """Every message as it came."""
 
-    def __init__(self, row: QueueRow, exchange: str) -> None:
-        self.exchange = exchange
+    def __init__(self, row: QueueRow) -> None:
         self._queue = row.name
         self._added = ADDED.get(row.type, ())
         self._frame = lru_cache(256)(self._publish_frame)
@@ -186,7 +201,7 @@ class UnchangedForwarding:
         return self._frame(method.routing_key, direct), header
 
     def _publish_frame(self, key: str, direct: bool) -> bytes:
-        return method_frame(CHANNEL, methods.BasicPublish("" if direct else self.exchange, key, True, False))
+        return method_frame(CHANNEL, methods.BasicPublish("" if direct else EXCHANGE, key, True, False))
 
 
 def _without(names: tuple[str, ...], header: bytes, size: int) -> bytes:

@@ -60,7 +60,7 @@ def migrate(
     definitions = migration.definitions()
     rows = [] if definitions_only else migration.waiting()
     with progress("messages", sum(row.ready for row in rows), counts=True) as tell:
-        messages = migration.messages(rows, tell)
+        messages = 0 if definitions_only else migration.messages(rows, tell)
     outcome = migration.outcome(definitions, len(rows), messages, began)
     if as_json:
         show_tree(outcome.in_json(), True)

@@ -162,6 +162,7 @@ def test_kills_lose_nothing(here: BrokerProcess, other: BrokerProcess, way: str,
     assert list(dict.fromkeys(bodies)) == list(range(MESSAGES))
     assert len(bodies) <= MESSAGES + KILLS * WINDOW
     assert taken(source, "q") == []
+    assert not any(row["name"] == "leveret.migrate" for row in target.tell("list_exchanges"))
 
 
 def _count(broker: BrokerProcess) -> int:
