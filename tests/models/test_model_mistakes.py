@@ -9,6 +9,7 @@ from pathlib import Path
 import lmdb
 import pytest
 
+from broker.entities.scheduling.invariants import BrokenInvariant
 from harness.brokers.broker_core import Core
 from harness.clients.session_client import SessionLayer
 from tests.models import test_limits_model, test_queue_model
@@ -55,7 +56,7 @@ def fails(walk: Callable[[int], None], seed: int) -> bool:
     """A walk of this seed finds something."""
     try:
         walk(seed)
-    except (AssertionError, lmdb.Error):
+    except (AssertionError, BrokenInvariant, lmdb.Error):
         return True
     return False
 

@@ -53,7 +53,7 @@ def alarm_holds_acknowledgements(patch: Patch) -> None:
     patch(Channel, "handle", wait)
 
 
-@mistake("I7", Simulation(26))
+@mistake("I7", Simulation(139))
 def removals_wait_for_room(patch: Patch) -> None:
     """Keep what is acknowledged and purged with the publishes that the disk has no room for."""
     patch(CommitSteps, "_take_away", lambda steps, batch: batch)

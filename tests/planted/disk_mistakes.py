@@ -163,7 +163,7 @@ class _WithoutSync:
         return getattr(os, name)
 
 
-@mistake("I1", Simulation(3))
+@mistake("I1", Simulation(2))
 def journal_begun_anew_too_early(patch: Patch) -> None:
     """Begin the journal anew before LMDB has what is in it, and so also where LMDB has no room for it."""
     catch_up = MessageStore.catch_up
