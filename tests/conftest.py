@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from broker.server.start_line import CORE
+from broker.server.start.start_line import CORE
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.rabbitmq_reference import REFERENCE
 from harness.clients.wire_client import Address, Client

@@ -16,7 +16,7 @@ from pathlib import Path
 from harness.brokers.installed_broker import try_out
 
 INSTALLED_BYTES_MAX = 50_000_000
-CORE = "import leveret; leveret.use_packages(); from broker.server.start_line import CORE; print(CORE)"
+CORE = "import leveret; leveret.use_packages(); from broker.server.start.start_line import CORE; print(CORE)"
 
 
 def main() -> None:

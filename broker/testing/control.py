@@ -29,7 +29,7 @@ from broker.testing.time_control import TimeControl
 if TYPE_CHECKING:
     from broker.admin.definitions.definitions_file import DefinitionsFile
     from broker.entities.queues.events.event_recording import Recorder
-    from broker.server.serve import Server
+    from broker.server.server import Server
 
 log = logging.getLogger("leveret.testing")
 

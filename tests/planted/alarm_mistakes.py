@@ -8,7 +8,7 @@ from broker.entities.scheduling.alarms import Alarms
 from broker.server import store_writer
 from broker.server.committer import Committer
 from broker.server.resource_alarms import ResourceWatch, memory_used
-from broker.server.serve import Server
+from broker.server.server import Server
 from broker.server.store_writer import CommitSteps
 from broker.session.channel.channel import Channel
 from storage.batch import SealedBatch

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.config import Config
-from broker.server import serve
+from broker.server import server
 from broker.server.http.http_connection import HttpConnection
 from broker.server.net import heartbeats
 from broker.session.connection import Connection
@@ -23,12 +23,12 @@ FOR_EVER_SECONDS = 1e9
 @mistake("I8", LIMITS)
 def turns_without_end(patch: Patch) -> None:
     """Handle everything that has come in one piece before anybody else has a turn."""
-    settings = serve.session_settings
+    settings = server.session_settings
 
     def without_budget(config: Config) -> SessionSettings:
         return settings(config)._replace(turn_seconds=FOR_EVER_SECONDS, turn_copies_max=1 << 60)
 
-    patch(serve, "session_settings", without_budget)
+    patch(server, "session_settings", without_budget)
 
 
 @mistake("I8", LIMITS)

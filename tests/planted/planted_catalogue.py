@@ -71,7 +71,7 @@ def with_mistake(name: str, environment: Mapping[str, str] = os.environ) -> dict
     """
     import pytest  # not where a process plants one
 
-    from broker.server.start_line import CORE
+    from broker.server.start.start_line import CORE
 
     if CORE == "compiled":
         pytest.skip("for the pure core: a mistake is planted")

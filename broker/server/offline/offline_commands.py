@@ -19,7 +19,7 @@ from broker.server import directory_lock, recovery
 from broker.server.engine import Wakeup
 from broker.server.offline.offline_check import check
 from broker.server.recovery import DEFINITIONS_FILE, Stores
-from broker.server.serve import Server
+from broker.server.server import Server
 
 
 def run(config: Config, command: str, arguments: Mapping[str, object]) -> object:

@@ -14,7 +14,7 @@ from broker.entities.vhosts.parameters import SHOVEL
 from broker.server.net import local_connections
 
 if TYPE_CHECKING:
-    from broker.server.serve import Server
+    from broker.server.server import Server
     from broker.shovel.definition import ShovelName
     from broker.shovel.shovels import Shovels, State
 

@@ -28,7 +28,7 @@ from broker.server import directory_lock
 from broker.server.committer import CommitLimits, Committer
 from broker.server.recovery import Stores, open_stores, recover
 from broker.server.resource_alarms import ResourceWatch
-from broker.server.serve import session_settings
+from broker.server.server import session_settings
 from broker.server.store_writer import Progress
 from broker.session.consumer_timeout import Overdue
 from broker.session.registry import Registry

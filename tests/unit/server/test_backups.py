@@ -21,7 +21,7 @@ from broker.entities.queues.queue import Queue, QueueSpec
 from broker.server import recovery
 from broker.server.engine import Wakeup
 from broker.server.offline.offline_check import check
-from broker.server.serve import Server
+from broker.server.server import Server
 from broker.wire.field_tables import from_python
 from harness.brokers.broker_core import message
 from harness.brokers.broker_server import eventually

@@ -15,7 +15,7 @@ from broker import __version__
 from broker.admin.protocol import AdministrationError
 from broker.config import ConfigError, Logs
 from broker.logs import set_up
-from broker.server.start_line import CORE
+from broker.server.start.start_line import CORE
 from harness.brokers.broker_process import BrokerProcess
 from harness.waiting import eventually
 from tests.unit.conftest import Configured

@@ -23,7 +23,7 @@ from broker.config import Config
 from broker.config import Server as ServerSettings
 from broker.server import admin_socket, recovery
 from broker.server.engine import Wakeup
-from broker.server.serve import Server
+from broker.server.server import Server
 from broker.wire.field_tables import Table
 from tests.security.fuzz.broker_under_test import Failures, scratch_directory, watching_logs
 from tests.security.fuzz.choices import Choices, once_in, pick
