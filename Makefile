@@ -26,9 +26,8 @@ PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 \
 	"$$p" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
 endif
 
-# For each a wheel with a compiled core is made: one interpreter of every version from 3.11 up that is found.
-PYTHONS ?= $(shell for n in 11 12 13 14 15; do for p in python3.$$n "$$HOME"/.pyenv/versions/3.$$n.*/bin/python3; do \
-	"$$p" -c "import sys, venv; sys.exit(sys.version_info[:2] != (3, $$n))" 2>/dev/null && { echo "$$p"; break; }; done; done)
+# Minor versions of the Pythons that `make wheel` makes a wheel for, each where it is found.
+MINORS ?= 11 12 13 14 15
 
 INSTALL := sh tools/install.sh "$(PYTHON)" $(VENV)
 
@@ -151,12 +150,14 @@ dist: $(TEST_STAMP)
 	$(BIN)/python -m tools.try_distributions dist/*
 
 wheel: $(TEST_STAMP)
-	for python in $(PYTHONS); do \
+	for n in $(MINORS); do for python in python3.$$n "$$HOME"/.pyenv/versions/3.$$n.*/bin/python3; do \
+		"$$python" -c "import sys, venv; sys.exit(sys.version_info[:2] != (3, $$n))" 2>/dev/null || continue; \
 		rm -rf build/wheel && HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m pip --python "$$python" wheel --quiet \
 			--disable-pip-version-check --no-deps --wheel-dir build/wheel . && \
 		$(BIN)/python -m tools.try_distributions --python "$$python" build/wheel/* && \
 		mkdir -p dist && mv build/wheel/* dist/ || exit 1; \
-	done
+		break; \
+	done; done
 
 format: $(TEST_STAMP)
 	$(BIN)/ruff format $(SOURCES)

@@ -8,12 +8,12 @@ before it finds the queue.
 from __future__ import annotations
 
 import random
-import re
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from broker.entities.arguments.name_patterns import compiled
 from broker.entities.arguments.policies import Policy
 from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import to_python
@@ -70,7 +70,7 @@ class PolicedQueue(LimitedQueue):
             else:
                 if "dead-letter-exchange" in wanted:
                     wanted = {**wanted, "dead-letter-routing-key": GRAVE}
-                policy = Policy("p", re.compile(f"^{QUEUE}$"), "all", wanted, 0)
+                policy = Policy("p", compiled(f"^{QUEUE}$"), "all", wanted, 0)
                 self.core.vhost.policy_application.put(policy, operator=of_operator)
             self.definitions.policies[of_operator] = policy
             if policy != before:
