@@ -53,7 +53,7 @@ def slow_readers_stay(patch: Patch) -> None:
     patch(HttpConnection, "send_all", send_all)
 
 
-@mistake("a client whose bytes lie unread stays", Process("tests/durability/faults/test_pauses.py"), Simulation(2))
+@mistake("a client whose bytes lie unread stays", Process("tests/durability/faults/test_pauses.py"), Simulation(3))
 def pause_taken_for_silence(patch: Patch) -> None:
     """Count the time in which the process was paused as silence of its clients, and look at no socket."""
 

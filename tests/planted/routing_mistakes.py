@@ -51,7 +51,7 @@ def consumer_priority_ignored(patch: Patch) -> None:
     patch(Consumers, "enlist", enlist_as_any)
 
 
-@mistake("policies", Simulation(1))
+@mistake("policies", Simulation(2))
 def policy_for_new_queues_alone(patch: Patch) -> None:
     """Have a policy that changes leave the queues that are there as they are."""
 
