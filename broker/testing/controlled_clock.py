@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from math import inf
 
-from broker.entities.scheduling.clock import Clock, SteadyClock
+from broker.entities.scheduling.clock import SteadyClock
 
 
-class ControlledClock(Clock):
+class ControlledClock:
     """Goes on by itself until it is stopped, and from any time that it is set to. Times are milliseconds.
 
     While it is stopped nothing is waited for: the only way to a later time is `move`.
     """
 
     def __init__(self) -> None:
+        self.stopped = False
         self._steady = SteadyClock()
         self._ahead = 0
         self._stopped_at = 0
@@ -25,7 +26,9 @@ class ControlledClock(Clock):
         return self._stopped_at if self.stopped else self.now() + 1
 
     def seconds_until(self, due: int) -> float:
-        return super().seconds_until(due) if not self.stopped or due <= self._stopped_at else inf
+        if self.stopped and due > self._stopped_at:
+            return inf
+        return max(0.0, (due - self.now()) / 1000)
 
     @property
     def ahead(self) -> int:

@@ -15,7 +15,6 @@ from broker.entities.queues.consumers import UNLIMITED, Consumer
 from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.queues.ready_messages import Window
-from broker.entities.scheduling.clock import Clock
 from broker.entities.vhosts.broker import Broker, BrokerSettings, Pace
 from broker.entities.vhosts.vhost import VHost
 from broker.wire.field_tables import from_python
@@ -30,14 +29,22 @@ BY_HAND = Pace(lambda: None)
 """Nobody sleeps until something is due: tests move the time."""
 
 
-class HandClock(Clock):
-    """Time that stands still until it is moved; milliseconds since the epoch."""
+class HandClock:
+    """Time that is moved by hand; milliseconds since the epoch. To the broker it goes on: a clock it could wait for."""
+
+    stopped = False
 
     def __init__(self, now: int = START) -> None:
         self.time = now
 
     def now(self) -> int:
         return self.time
+
+    def soon(self) -> int:
+        return self.time + 1
+
+    def seconds_until(self, due: int) -> float:
+        return max(0.0, (due - self.time) / 1000)
 
 
 class Core:
