@@ -20,8 +20,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from leveret_spark.events.event_columns import SCHEMA, record_batches
-from leveret_spark.events.event_log_reader import SegmentError, SegmentName
 from leveret_spark.events.sealed_segments import WEB_SCHEMES, Segments, segments_of
+from leveret_spark.events.segment_format import SegmentError, SegmentName
 from leveret_spark.options import Given
 
 MANIFEST = "_manifest.json"

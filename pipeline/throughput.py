@@ -18,7 +18,7 @@ from __future__ import annotations
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
 
-from leveret_spark.events.event_log_reader import OFFSETS_END
+from leveret_spark.events.segment_format import OFFSETS_END
 from pipeline.audit.log_coverage import boot_of, moment
 from pipeline.audit.verdicts import COPY, ENDS, OF_COPIES, QUEUE
 

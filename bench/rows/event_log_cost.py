@@ -18,7 +18,7 @@ from bench.compare import cpu, medians, rate
 from bench.load import generator
 from bench.load.generator import Figures
 from bench.load.measured_broker import Target, Wanted, median, own_broker, report, target_of
-from storage.events.event_format import blocks, parse_name, parse_unsealed
+from leveret_spark.events.segment_format import blocks, parse_name, parse_unsealed
 
 ROUNDS = 5
 SECONDS = 4.0
@@ -118,7 +118,9 @@ def _last_event(directory: Path) -> int:
             found = max(found, name.last)
         elif parse_unsealed(path.name):
             try:
-                found = max([found, *(block.first + block.events - 1 for block in blocks(path.read_bytes()))])
+                found = max(
+                    [found, *(block.first + block.events - 1 for block in blocks(path.read_bytes(), skip_damage=True))]
+                )
             except FileNotFoundError:  # sealed meanwhile; the next look will see it
                 pass
     return found

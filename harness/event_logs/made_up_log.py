@@ -35,8 +35,8 @@ from broker.entities.queues.events.event_recording import (
     STOP,
     steps,
 )
+from leveret_spark.events.segment_format import START, SegmentName, encode_block
 from storage.batch import COUNTER_BITS
-from storage.events.event_format import START, SegmentName, encode_block
 
 NODE = "made-up"
 VHOST, CONNECTION, CONSUMER = b"/", b"127.0.0.1:50000 -> 127.0.0.1:5672", b"worker"

@@ -16,8 +16,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from leveret_spark.events.event_log_reader import OFFSETS_END, Event, read_segment
+from leveret_spark.events.event_columns import Event, read_segment
 from leveret_spark.events.sealed_segments import SegmentDirectory
+from leveret_spark.events.segment_format import OFFSETS_END
 
 SEQ_BITS = 40
 ENDS = frozenset({"ack", "reject", "expire", "drop", "release"})

@@ -1,12 +1,22 @@
-"""Events as Arrow knows them: the schema of the table, and record batches of it."""
+"""The records of a segment as columns: each record stands for a run of events, and runs are expanded all at once.
+
+Columns are Arrow's. Within, text is dictionary-encoded, so that a name is decoded once for each block of some hundred
+thousand events; the table that others see (`record_batches`) has it as plain strings.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
 
+import msgspec
+import numpy as np
 import pyarrow as pa
 
-from leveret_spark.events.event_log_reader import Event, SegmentName, read_columns
+from leveret_spark.events.segment_format import OFFSETS_END, SegmentName, blocks
 
 SCHEMA = pa.schema(
     [
@@ -32,12 +42,351 @@ SCHEMA = pa.schema(
         pa.field("detail", pa.string()),
     ]
 )
-"""The fields of Event, in their order."""
+"""The table of events. (node, boot, seq) is the identity of one; what does not apply is null.
+
+`msg_id` is the number that a message got when it was published, `position` its place in the queue: the same number,
+save where a route names two. `persistent` says of a publish what its publisher asked for, of a route whether the
+message outlasts a restart in that queue. `detail` is JSON, for what concerns no single message.
+"""
+COLUMNS = tuple(SCHEMA.names)
+BATCH_EVENTS = 1 << 18
+
+KINDS = {
+    1: "boot",
+    2: "stop",
+    3: "queued",
+    4: "snapshot",
+    5: "declare",
+    10: "publish",
+    11: "route",
+    12: "confirm",
+    13: "nack",
+    14: "return",
+    20: "deliver",
+    21: "ack",
+    22: "reject",
+    23: "requeue",
+    24: "expire",
+    25: "drop",
+    26: "deadletter",
+    27: "release",
+    28: "purge",
+    29: "delete",
+}
+"""Kinds of events, by their numbers in records."""
+
+NONE, LISTED = -1, -2
+"""In place of the first number of a run: its events have none; they are not consecutive, and are listed."""
+
+_TEXTS = ("vhost", "exchange", "routing_key", "queue", "connection", "consumer_tag", "reason", "detail")
+
+
+class Run(NamedTuple):
+    """Events of one record that differ in consecutive or listed numbers alone."""
+
+    kind: int
+    ts: int
+    count: int
+    vhost: bytes | None = None
+    queue: bytes | None = None
+    exchange: bytes | None = None
+    routing_key: bytes | None = None
+    connection: bytes | None = None
+    channel: int = NONE
+    consumer_tag: bytes | None = None
+    reason: str | None = None
+    detail: str | None = None
+    persistent: int = NONE
+    redelivered: int = NONE
+    delivery_tag: int = NONE
+    msg_id: int = NONE
+    position: int = NONE
+
+
+class Event(NamedTuple):
+    """One event, for tests and tools: a row of SCHEMA with its time as a number."""
+
+    node: str
+    boot: int
+    seq: int
+    ts_us: int
+    kind: str
+    vhost: str | None = None
+    exchange: str | None = None
+    routing_key: str | None = None
+    queue: str | None = None
+    connection: str | None = None
+    channel: int | None = None
+    consumer_tag: str | None = None
+    delivery_tag: int | None = None
+    msg_id: int | None = None
+    position: int | None = None
+    size_bytes: int | None = None
+    redelivered: bool | None = None
+    persistent: bool | None = None
+    reason: str | None = None
+    detail: str | None = None
 
 
 def record_batches(name: SegmentName, data: bytes) -> Iterator[pa.RecordBatch]:
-    """The events of a sealed segment, some thousand in each batch. Raises SegmentError."""
-    assert len(SCHEMA) == len(Event._fields)
-    for columns in read_columns(name, data):
-        arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
+    """The events of a sealed segment, ascending; missing numbers are events that were lost. Raises SegmentError."""
+    for batch in encoded_batches(name, data):
+        arrays = [
+            column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
+        ]
         yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+
+
+def read_segment(name: SegmentName, data: bytes) -> Iterator[Event]:
+    """The same one by one."""
+    for batch in record_batches(name, data):
+        times = batch.schema.get_field_index("ts")
+        columns = [
+            (each.cast(pa.int64()) if at == times else each).to_pylist() for at, each in enumerate(batch.columns)
+        ]
+        yield from map(Event._make, zip(*columns, strict=True))
+
+
+def encoded_batches(
+    name: SegmentName, data: bytes, columns: Sequence[str] = COLUMNS, *, skip_damage: bool = False
+) -> Iterator[pa.RecordBatch]:
+    """Some columns of a segment's events, text dictionary-encoded; raises SegmentError.
+
+    With `skip_damage` events of damaged blocks are missing like those that were never written.
+    """
+    decode = msgspec.msgpack.Decoder().decode
+    gathered = _Runs(name)
+    for block in blocks(data, skip_damage=skip_damage):
+        gathered.begin(block.first, block.events)
+        for kind, *values in decode(zlib.decompress(block.payload)):
+            gathered.add[kind](*values)
+        if gathered.events >= BATCH_EVENTS:
+            yield gathered.batch(columns)
+            gathered = _Runs(name)
+    if gathered.events:
+        yield gathered.batch(columns)
+
+
+class _Runs:
+    """The runs of some blocks."""
+
+    def __init__(self, name: SegmentName) -> None:
+        self.events = 0
+        self._name = name
+        self._blocks: list[tuple[int, int]] = []
+        self._runs: list[tuple[Any, ...]] = []
+        self._listed: list[int] = []
+        """Positions, and message numbers where they are the same, of runs that are LISTED."""
+        self._sizes: list[int] = []
+        self._redelivered: list[bool] = []
+        self.add: dict[int, Callable[..., None]] = {
+            1: self._boot,
+            2: self._stop,
+            3: self._queued,
+            4: lambda ts: self._runs.append(Run(4, ts, 1)),
+            5: self._declare,
+            10: self._publish,
+            11: self._route,
+            **{kind: self._numbers(kind) for kind in (12, 13, 14)},
+            20: self._deliver,
+            21: self._noted(21, "automatic"),
+            23: self._noted(23, "abandoned"),
+            **{kind: self._died(kind) for kind in (22, 24, 25, 26, 27)},
+            28: self._purge,
+            29: lambda ts, vhost, queue, below: self._sweep(29, ts, vhost, queue, below, []),
+        }
+
+    def begin(self, first: int, events: int) -> None:
+        """The next records are of a block with these events."""
+        self._blocks.append((first, events))
+        self.events += events
+
+    # Records, by kind
+
+    def _boot(self, ts: int, node: bytes, before: int, logged: int, known: int) -> None:
+        detail = {"node": _text(node), "previous_boot": before, "previous_last": logged, "previous_known": known}
+        self._runs.append(Run(1, ts, 1, detail=json.dumps(detail)))
+
+    def _stop(self, ts: int, complete: int) -> None:
+        self._runs.append(Run(2, ts, 1, detail=json.dumps({"complete": bool(complete)})))
+
+    def _declare(self, ts: int, vhost: bytes, queue: bytes, kind: str, durable: int, levels: int) -> None:
+        detail = json.dumps({"type": kind, "durable": bool(durable), "max_priority": levels})
+        self._runs.append(Run(5, ts, 1, vhost, queue, detail=detail))
+
+    def _publish(
+        self,
+        ts: int,
+        vhost: bytes,
+        connection: bytes,
+        channel: int,
+        first: int,
+        route: bytes,
+        persistent: int,
+        sizes: list[int],
+    ) -> None:
+        key_at = 1 + route[0]
+        names = vhost, None, route[1:key_at], route[key_at + 1 :], connection
+        self._runs.append((10, ts, len(sizes), *names, channel, None, None, None, persistent, NONE, NONE, first, NONE))
+        self._sizes += sizes
+
+    def _route(self, ts: int, vhost: bytes, queue: bytes, number: int, position: int, count: int, kept: int) -> None:
+        nothing = None, None, None, NONE, None, None, None
+        self._runs.append((11, ts, count, vhost, queue, *nothing, kept, NONE, NONE, number, position))
+
+    def _numbers(self, kind: int) -> Callable[..., None]:
+        def add(ts: int, vhost: bytes, connection: bytes, channel: int, runs: list[int]) -> None:
+            for first, count in zip(runs[::2], runs[1::2], strict=True):
+                names = vhost, None, None, None, connection
+                self._runs.append((kind, ts, count, *names, channel, None, None, None, NONE, NONE, NONE, first, NONE))
+
+        return add
+
+    def _deliver(
+        self,
+        ts: int,
+        vhost: bytes,
+        queue: bytes,
+        positions: list[int],
+        connection: bytes,
+        channel: int,
+        consumer_tag: bytes,
+        first_tag: int,
+        redelivered: int | list[bool],
+    ) -> None:
+        if isinstance(redelivered, list):
+            self._redelivered += redelivered
+            redelivered = LISTED
+        names = vhost, queue, None, None, connection, channel, consumer_tag
+        numbers = redelivered, first_tag, LISTED if positions[0] >= OFFSETS_END else NONE, LISTED
+        self._runs.append((20, ts, len(positions), *names, None, None, NONE, *numbers))
+        self._listed += positions
+
+    def _settled(self, kind: int, ts: int, vhost: bytes, queue: bytes, positions: list[int], *rest: Any) -> None:
+        reason, exchange = (*rest, None, None)[:2]
+        names = vhost, queue, exchange, None, None, NONE, None, reason, None
+        number = LISTED if positions[0] >= OFFSETS_END else NONE
+        self._runs.append((kind, ts, len(positions), *names, NONE, NONE, NONE, number, LISTED))
+        self._listed += positions
+
+    def _queued(self, ts: int, vhost: bytes, queue: bytes, steps: list[int]) -> None:
+        self._settled(3, ts, vhost, queue, list(accumulate(steps)))
+
+    def _noted(self, kind: int, reason: str) -> Callable[..., None]:
+        def add(ts: int, vhost: bytes, queue: bytes, positions: list[int], noted: int) -> None:
+            self._settled(kind, ts, vhost, queue, positions, reason if noted else None)
+
+        return add
+
+    def _died(self, kind: int) -> Callable[..., None]:
+        return lambda ts, vhost, queue, positions, *rest: self._settled(kind, ts, vhost, queue, positions, *rest)
+
+    def _purge(self, ts: int, vhost: bytes, queue: bytes, below: int, kept: list[int]) -> None:
+        self._sweep(28, ts, vhost, queue, below, kept)
+
+    def _sweep(self, kind: int, ts: int, vhost: bytes, queue: bytes, below: int, kept: list[int]) -> None:
+        detail = json.dumps({"below": below, "kept": kept})
+        self._runs.append(Run(kind, ts, 1, vhost, queue, detail=detail))
+
+    # Columns
+
+    def batch(self, columns: Sequence[str]) -> pa.RecordBatch:
+        """Some columns of all events."""
+        made = _Expansion(self._name, self._blocks, self._runs, self._listed, self._sizes, self._redelivered)
+        arrays = [made.column(name) for name in columns]
+        fields = [
+            pa.field(name, each.type, SCHEMA.field(name).nullable) for name, each in zip(columns, arrays, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=pa.schema(fields))
+
+
+class _Expansion:
+    """Runs as columns of numbers, and each column of events from them."""
+
+    def __init__(
+        self,
+        name: SegmentName,
+        parts: list[tuple[int, int]],
+        runs: list[tuple[Any, ...]],
+        listed: list[int],
+        sizes: list[int],
+        redelivered: list[bool],
+    ) -> None:
+        self._name = name
+        self._runs = dict(zip(Run._fields, zip(*runs, strict=True), strict=True))
+        self._listed = listed
+        self._sizes, self._redelivered = sizes, redelivered
+        counts = np.array(self._runs["count"], np.int64)
+        self._run_of = np.repeat(np.arange(len(counts)), counts)
+        self._within = np.arange(len(self._run_of)) - np.repeat(np.cumsum(counts) - counts, counts)
+        self._seq = np.concatenate([np.arange(first, first + events) for first, events in parts])
+
+    def column(self, name: str) -> pa.Array:
+        """The values of one column."""
+        if name in _TEXTS:
+            return self._text(name)
+        size = len(self._seq)
+        match name:
+            case "node":
+                return pa.DictionaryArray.from_arrays(pa.array(np.zeros(size, np.int32)), [self._name.node])
+            case "boot":
+                return pa.array(np.full(size, self._name.boot, np.int32))
+            case "seq":
+                return pa.array(self._seq)
+            case "kind":
+                codes = self._spread("kind", np.int8)
+                return pa.DictionaryArray.from_arrays(pa.array(_KIND_PLACES[codes]), pa.array(KINDS.values()))
+            case "ts":
+                return pa.array(self._spread("ts", np.int64)).view(pa.timestamp("us", "UTC"))
+            case "channel":
+                return _nullable(self._spread(name, np.int32))
+            case "msg_id" | "position" | "delivery_tag":
+                return _nullable(self._numbers(name))
+            case "size_bytes":
+                values = np.full(size, NONE, np.int32)
+                values[self._spread("kind", np.int8) == 10] = self._sizes
+                return _nullable(values)
+            case "persistent":
+                return _flag(self._spread(name, np.int8))
+        values = self._spread(name, np.int8)
+        values[values == LISTED] = self._redelivered
+        return _flag(values)
+
+    def _spread(self, name: str, kind: Any) -> Any:
+        return np.array(self._runs[name], kind)[self._run_of]
+
+    def _numbers(self, name: str) -> Any:
+        first = np.array(self._runs[name], np.int64)
+        values = first[self._run_of]
+        values += np.where(values >= 0, self._within, 0)
+        if (first == LISTED).any():
+            positions = np.array(self._runs["position"], np.int64)[self._run_of] == LISTED
+            listed = np.zeros(len(values), np.int64)
+            listed[positions] = self._listed
+            values = np.where(values == LISTED, listed, values)
+        return values
+
+    def _text(self, name: str) -> pa.DictionaryArray:
+        """An array of all names once, and which of them each event has."""
+        values = self._runs[name]
+        names = list(dict.fromkeys(values))
+        codes = dict(zip(names, range(len(names)), strict=True))
+        places = np.fromiter(map(codes.__getitem__, values), np.int32, len(values))[self._run_of]
+        mask = places == codes[None] if None in codes else None
+        return pa.DictionaryArray.from_arrays(pa.array(places, mask=mask), pa.array(map(_text, names), pa.string()))
+
+
+_KIND_PLACES = np.zeros(max(KINDS) + 1, np.int32)
+_KIND_PLACES[list(KINDS)] = range(len(KINDS))
+
+
+def _nullable(values: Any) -> pa.Array:
+    return pa.array(values, mask=values == NONE)
+
+
+def _flag(values: Any) -> pa.Array:
+    return pa.array(values == 1, mask=values == NONE)
+
+
+def _text(name: bytes | str | None) -> str | None:
+    return name.decode("utf-8", "replace") if isinstance(name, bytes) else name

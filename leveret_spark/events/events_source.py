@@ -16,8 +16,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.types import StructType
 
 from leveret_spark.events.event_columns import record_batches
-from leveret_spark.events.event_log_reader import SegmentName, parse_name
 from leveret_spark.events.sealed_segments import Segments, segments_of
+from leveret_spark.events.segment_format import SegmentName, parse_name
 from leveret_spark.options import WEB, Given
 from leveret_spark.spark_engine import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 

@@ -18,8 +18,10 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from storage.events.event_format import (
+from leveret_spark.events.segment_format import (
     START,
+    DamageError,
+    SegmentError,
     SegmentName,
     blocks,
     encode_block,
@@ -210,7 +212,9 @@ def _seal_leftover(path: Path, name: SegmentName) -> None:
     try:
         for block in blocks(path.read_bytes()):
             end, last = block.end, block.first + block.events - 1
-    except ValueError as error:
+    except DamageError:
+        pass
+    except SegmentError as error:
         log.error("%s is left as it is: %s", path, error)
         return
     if last:

@@ -13,7 +13,7 @@ from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.recording_broker import events_in
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
-from leveret_spark.events.event_log_reader import Event
+from leveret_spark.events.event_columns import Event
 from tests.durability.kills import phases
 from tests.durability.kills.adapters.client_adapter import ClientAdapter
 from tests.durability.kills.adapters.client_log import STAMP, ConnectionLog, LoggingAdapter

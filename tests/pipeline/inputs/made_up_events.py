@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from leveret_spark.events.event_log_reader import Event
+from leveret_spark.events.event_columns import Event
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,7 +31,7 @@ from harness.clients.queue_steps import deposit, drain, ready
 from harness.clients.shorthand import ack, consume, exchange_declare, get, nack, queue_bind, queue_declare, queue_delete
 from harness.clients.wire_client import Client
 from harness.waiting import eventually
-from leveret_spark.events.event_log_reader import Event
+from leveret_spark.events.event_columns import Event
 
 pytestmark = pytest.mark.slow
 

@@ -13,8 +13,17 @@ import pytest
 
 from harness.brokers.recording_broker import events_in
 from harness.waiting import eventually
-from leveret_spark.events.event_log_reader import SegmentError, SegmentName, parse_name, read_segment
-from storage.events.event_format import START, encode_block, node_name, parse_unsealed, unsealed_name
+from leveret_spark.events.event_columns import read_segment
+from leveret_spark.events.segment_format import (
+    START,
+    SegmentError,
+    SegmentName,
+    encode_block,
+    node_name,
+    parse_name,
+    parse_unsealed,
+    unsealed_name,
+)
 from storage.events.event_log_writer import WAITING_PARTS_MAX, EventLog, EventLogSettings, Part
 from storage.messages.records import LastEvent
 

@@ -1,4 +1,4 @@
-"""The bytes of the event log: segments of blocks.
+"""The bytes of the event log: segments of blocks. The broker writes them by this module, and all readers read by it.
 
 A segment is a file: a mark, a format version, then blocks. A block is a head - the size of what follows, its checksum,
 the number of its first event, how many events it holds - and a zlib-compressed MessagePack array of records. The
@@ -21,6 +21,9 @@ from typing import NamedTuple
 MARK = b"leveret-events\n\x00"
 VERSION = 1
 
+OFFSETS_END = 1 << 40
+"""Positions below it are offsets of a stream, which say nothing of the message's number."""
+
 _HEAD = struct.Struct(">IIQI")
 """Size of the payload, CRC32 of the rest of this head and the payload, first event, number of events."""
 _CHECKED = struct.Struct(">QI")
@@ -39,8 +42,16 @@ _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._@-]+")
 _NODE_CHARACTERS = 100
 
 
+class SegmentError(ValueError):
+    """A file is no segment, one of an unknown version, or damaged; the message says which."""
+
+
+class DamageError(SegmentError):
+    """A segment is damaged, or cut short."""
+
+
 class SegmentName(NamedTuple):
-    """What a sealed segment's name says."""
+    """What a sealed segment's name says: the events from `first` to `last` of one boot of a node."""
 
     node: str
     boot: int
@@ -89,25 +100,29 @@ def encode_block(records: bytes, first: int, events: int) -> bytes:
     return _HEAD.pack(len(payload), zlib.crc32(payload, zlib.crc32(numbers)), first, events) + payload
 
 
-def blocks(data: bytes) -> Iterator[Block]:
-    """The whole blocks of a segment, up to the first that is cut short or fails its checksum.
+def blocks(data: bytes, *, skip_damage: bool = False) -> Iterator[Block]:
+    """The blocks of a segment. Raises SegmentError for bytes that are no segment, or one of an unknown version.
 
-    Raises ValueError for bytes that are no segment, or one of an unknown version.
+    Raises DamageError behind the last whole block, unless damage is to be skipped: then what follows a damaged block is
+    read, as far as it can be found.
     """
-    if not data.startswith(MARK):
-        raise ValueError("not a segment of an event log")
-    (version,) = _VERSION.unpack_from(data.ljust(len(START), b"\0"), len(MARK))
+    if not data.startswith(MARK) or len(data) < len(START):
+        raise SegmentError("not a segment of an event log")
+    (version,) = _VERSION.unpack_from(data, len(MARK))
     if version != VERSION:
-        raise ValueError(f"a segment of format version {version}; this release reads version {VERSION}")
-    at = len(START)
-    while at + _HEAD.size <= len(data):
+        raise SegmentError(f"a segment of format version {version}; this release reads version {VERSION}")
+    at, end = len(START), len(data)
+    while at + _HEAD.size <= end:
         size, checksum, first, events = _HEAD.unpack_from(data, at)
-        start, end = at + _HEAD.size, at + _HEAD.size + size
-        payload = data[start:end]
-        if end > len(data) or zlib.crc32(payload, zlib.crc32(_CHECKED.pack(first, events))) != checksum:
-            return
-        yield Block(first, events, payload, end)
-        at = end
+        start, following = at + _HEAD.size, at + _HEAD.size + size
+        payload = data[start:following]
+        if following <= end and zlib.crc32(payload, zlib.crc32(_CHECKED.pack(first, events))) == checksum:
+            yield Block(first, events, payload, following)
+        elif not skip_damage:
+            raise DamageError(f"damaged at byte {at}")
+        at = following
+    if at != end and not skip_damage:
+        raise DamageError(f"cut short at byte {at}")
 
 
 def sealed_segments(directory: Path) -> list[SegmentName]:
