@@ -31,7 +31,7 @@ from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import PREFETCH_MAX, Broker, broker_of
 from leveret_spark.queues.batch_intake import ready_messages
 from leveret_spark.queues.message_columns import ARROW_SCHEMA, record_batch
-from pipeline.export import Target, listed
+from pipeline.file_target import Target, listed
 
 MANIFEST = "_manifest-"
 MANIFEST_FORMAT = 1
@@ -272,7 +272,5 @@ def archived_files(where: str) -> list[str]:
     """
     target = Target(where)
     manifests = [name for name in target.names() if name.startswith(MANIFEST)]
-    files = [
-        file["file"] for name in manifests for file in listed(f"{where}/{name}", target.get(name), MANIFEST_FORMAT)
-    ]
+    files = [file["file"] for name in manifests for file in listed(target, name, MANIFEST_FORMAT)]
     return [f"{where.rstrip('/')}/{file}" for file in sorted(files)]

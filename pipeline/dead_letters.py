@@ -6,8 +6,14 @@ time of the first of these.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as fn
+
+from pipeline.event_parts import Part
 
 X_DEATH = """
     array<struct<queue: string, reason: string, count: bigint, exchange: string, `routing-keys`: array<string>,
@@ -27,6 +33,10 @@ COLUMNS = (
 """What is added to a message of the source `amqp`. All are null where it has no x-death."""
 
 GROUP = ("reason", "death_queue", "death_exchange", "death_routing_key", "first_death_reason", "first_death_queue")
+
+RATES = pa.schema(
+    [("vhost", pa.string()), ("queue", pa.string()), ("reason", pa.string()), ("minute", pa.timestamp("us", "UTC"))]
+)
 
 SAMPLES = 3
 SAMPLE_CHARACTERS = 200
@@ -76,11 +86,24 @@ def dead_letters(messages: DataFrame) -> DataFrame:
     )
 
 
-def dead_letter_rates(events: DataFrame) -> DataFrame:
-    """How many messages became dead letters, by the event log: vhost, queue, reason, minute, messages."""
-    died = events.where(fn.col("kind") == "deadletter").dropDuplicates(["node", "boot", "seq"])
-    return died.groupBy("vhost", "queue", "reason", fn.date_trunc("minute", "ts").alias("minute")).agg(
-        fn.count("*").alias("messages")
+def dead_letter_rates(events: Sequence[Part], since: int | None, until: int | None) -> pa.Table:
+    """How many messages became dead letters, by the event log: vhost, queue, reason, minute, messages.
+
+    Only between two times, in microseconds, if they are given.
+    """
+    batches = [RATES.empty_table()]
+    for part in events:
+        for batch in part.batches(("kind", "ts", "vhost", "queue", "reason"), []):
+            died = pa.table(batch).filter(pc.equal(batch.column("kind").dictionary_decode(), "deadletter"))
+            times = died.column("ts").cast(pa.int64())
+            low, high = (fill if time is None else time for time, fill in ((since, -(1 << 62)), (until, 1 << 62)))
+            died = died.filter(pc.and_(pc.greater_equal(times, low), pc.less(times, high)))
+            minute = pc.floor_temporal(died.column("ts"), unit="minute")
+            columns = [died.column(name) for name in ("vhost", "queue", "reason")]
+            batches.append(pa.table([*columns, minute], RATES.names).cast(RATES))
+    found = pa.concat_tables(batches).group_by(RATES.names).aggregate([([], "count_all")])
+    return found.rename_columns([*RATES.names, "messages"]).sort_by(
+        [(name, "ascending") for name in ("minute", "vhost", "queue")]
     )
 
 

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs
 
 from leveret_spark.events.event_columns import SCHEMA, record_batches
 from leveret_spark.events.sealed_segments import WEB_SCHEMES, Segments, segments_of
 from leveret_spark.events.segment_format import SegmentError, SegmentName
 from leveret_spark.options import Given
+from pipeline.file_target import Target, listed
 
 MANIFEST = "_manifest.json"
 MANIFEST_FORMAT = 1
@@ -49,83 +47,6 @@ class ExportedFile(NamedTuple):
     segment_sha256: str
 
 
-class ManifestError(Exception):
-    """A manifest that this release cannot read."""
-
-
-def listed(path: str, content: bytes, form: int) -> list[dict[str, Any]]:
-    """What a manifest of such a format lists, of an export or of an archive. Raises ManifestError."""
-    try:
-        manifest = json.loads(content)
-        if manifest["format"] != form:
-            raise ManifestError(f"{path}: format {manifest['format']}, this release reads format {form}")
-        return list(manifest["files"])
-    except (ValueError, LookupError, TypeError) as error:
-        raise ManifestError(f"{path}: is not a manifest, or is damaged: {error!r}") from error
-
-
-class Target:
-    """The directory that is exported to, in any file system that pyarrow knows."""
-
-    def __init__(self, where: str) -> None:
-        """`where` is a path or a URI such as s3://bucket/prefix. Raises OSError and ValueError."""
-        if "://" in where:
-            self._files, self._root = fs.FileSystem.from_uri(where)
-        else:
-            self._files, self._root = fs.LocalFileSystem(), str(Path(where).absolute())
-        self._files.create_dir(self._root, recursive=True)
-
-    def manifest(self) -> list[ExportedFile]:
-        """The files that are whole. Raises ManifestError."""
-        path = f"{self._root}/{MANIFEST}"
-        if self._files.get_file_info(path).type is fs.FileType.NotFound:
-            return []
-        return [ExportedFile(**entry) for entry in listed(path, self.get(MANIFEST), MANIFEST_FORMAT)]
-
-    def names(self) -> list[str]:
-        """What is there."""
-        return sorted(info.base_name for info in self._files.get_file_info(fs.FileSelector(self._root)))
-
-    def has(self, file: ExportedFile) -> bool:
-        """The file is there, in its size."""
-        info = self._files.get_file_info(f"{self._root}/{file.file}")
-        return info.type is fs.FileType.File and info.size == file.bytes
-
-    def put(self, name: str, content: Any) -> None:
-        """Have a file there whole, or not at all. Raises OSError, which names it."""
-        try:
-            self._put(f"{self._root}/_tmp.{name}", f"{self._root}/{name}", content)
-        except OSError as error:
-            self.remove(f"_tmp.{name}")
-            raise OSError(f"{self._root}/{name}: {error}") from error
-
-    def get(self, name: str) -> bytes:
-        """A whole file. Raises OSError."""
-        with self._files.open_input_stream(f"{self._root}/{name}", compression=None) as stream:
-            return bytes(stream.read())
-
-    def remove(self, name: str) -> None:
-        """Have a file gone, if that can be."""
-        try:
-            self._files.delete_file(f"{self._root}/{name}")
-        except OSError:  # it was not there, or will be found beside those that are listed
-            pass
-
-    def _put(self, hidden: str, final: str, content: Any) -> None:
-        with self._files.open_output_stream(hidden, compression=None) as stream:
-            stream.write(content)
-        if isinstance(self._files, fs.LocalFileSystem):
-            _sync(hidden)
-        self._files.move(hidden, final)
-        if isinstance(self._files, fs.LocalFileSystem):
-            _sync(self._root)
-
-    def put_manifest(self, files: list[ExportedFile]) -> None:
-        """Say which files are whole."""
-        entries = [file._asdict() for file in files]
-        self.put(MANIFEST, json.dumps({"format": MANIFEST_FORMAT, "files": entries}, indent=1).encode())
-
-
 class Export:
     """What the target does not have yet, to be exported oldest first."""
 
@@ -133,7 +54,8 @@ class Export:
         """Raises OSError and ManifestError."""
         self._source = source
         self._target = target
-        self._files = [file for file in target.manifest() if target.has(file)]
+        entries = [ExportedFile(**entry) for entry in listed(target, MANIFEST, MANIFEST_FORMAT)]
+        self._files = [file for file in entries if target.size(file.file) == file.bytes]
         known = {file.file for file in self._files}
         todo = [name for name in source.names() if _file_name(name) not in known]
         self.sizes = {name: size for name in todo if (size := _size(source, name)) is not None}
@@ -153,7 +75,8 @@ class Export:
         except SegmentError as error:
             raise SegmentError(f"{name}: {error}") from None
         self._files.append(file)
-        self._target.put_manifest(self._files)
+        listed = {"format": MANIFEST_FORMAT, "files": [each._asdict() for each in self._files]}
+        self._target.put(MANIFEST, json.dumps(listed, indent=1).encode())
         return file
 
 
@@ -213,11 +136,3 @@ def _size(source: Segments, name: SegmentName) -> int | None:
 
 def _file_name(name: SegmentName) -> str:
     return str(name).removesuffix(".events") + ".parquet"
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -1,7 +1,7 @@
 """How long messages waited: for their confirm, for a consumer, for the consumer's acknowledgement.
 
-A duration belongs to the minute of the later of its two events: it says what was seen in that minute, and a minute
-that is over never changes, whatever comes later. Durations are differences of the machine's clock, over a restart too.
+A duration belongs to the bin of the later of its two events: it says what was seen in that time, and a bin that is
+over never changes, whatever comes later. Durations are differences of the machine's clock, over a restart too.
 Where the clock was set back in between nothing can be measured: that is counted as negative, and not as a duration.
 
 - publish_to_confirm counts in each queue that the message reached, and in none where it reached none. Dead
@@ -15,117 +15,158 @@ Where the clock was set back in between nothing can be measured: that is counted
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as fn
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
 
 from leveret_spark.events.segment_format import OFFSETS_END
-from pipeline.audit.log_coverage import boot_of
-from pipeline.audit.verdicts import COPY, QUEUE
+from pipeline.audit.reduction import CODES, Groups
+from pipeline.packed_events import QueueEvents, between, table, times
 
 STAGES = ("publish_to_confirm", "publish_to_deliver", "deliver_to_ack")
-
-NEEDED = (
-    *("node", "boot", "seq", "ts", "kind", "vhost", "queue", "msg_id", "position", "redelivered", "reason"),
-    "detail",
-)
-"""The columns of events that are looked at, for boots and gaps too."""
-
 PERCENTILES = (50, 95, 99)
-ACCURACY = 10_000
-"""A percentile is a duration that occurred, and at most one in so many beside its place among all of its row."""
+"""By nearest rank: each is a duration that occurred."""
+
+_COMMON = [("stage", pa.string()), ("n", pa.int64()), ("negative", pa.int64())]
+_SPREAD = [(f"{name}_ms", pa.float64()) for name in ("p50", "p95", "p99", "max")]
+_QUEUE = [("node", pa.string()), ("vhost", pa.string()), ("queue", pa.string())]
+IN_ALL = pa.schema([*_QUEUE, *_COMMON, *_SPREAD])
+BY_BIN = pa.schema([*_QUEUE, ("begin", pa.timestamp("us", "UTC")), *_COMMON, *_SPREAD])
 
 
-def latency(measured: DataFrame) -> DataFrame:
-    """Durations by queue and minute: node, vhost, queue, minute, stage, n, negative, p50_ms, p95_ms, p99_ms, max_ms."""
-    return _spread(measured, *QUEUE, "minute", "stage")
+class Durations(NamedTuple):
+    """Durations of a node in microseconds, less than 0 where the clock was set back, each with its end."""
+
+    events: QueueEvents
+    place: Any
+    stage: Any
+    ended: Any
+    us: Any
+
+    @property
+    def bin(self) -> Any:
+        """The bins in which they end."""
+        return self.ended // self.events.width
+
+    def between(self, since: int | None, until: int | None) -> Durations:
+        """Those that end in the bins from that of one time to before another."""
+        chosen = between(self.bin * self.events.width, self.events.width, since, until)
+        return Durations(self.events, *(each[chosen] for each in self[1:]))
 
 
-def latency_in_all(measured: DataFrame) -> DataFrame:
-    """The same by queue, over all minutes."""
-    return _spread(measured, *QUEUE, "stage")
+def durations(events: QueueEvents) -> Durations:
+    """All durations of a node."""
+    published = _Published(events)
+    parts = [published.to_confirm(), *_of_copies(events, published)]
+    stage = np.concatenate([np.full(len(part[0]), at, np.int8) for at, part in enumerate(parts)])
+    place, began, ended = (np.concatenate([part[at] for part in parts]) for at in range(3))
+    return Durations(events, place, stage, ended, ended - began)
 
 
-def durations(events: DataFrame) -> DataFrame:
-    """One row for each duration: node, vhost, queue, stage, minute, us. `events` are deduplicated, with their moments.
-
-    `us` is microseconds, less than zero where the clock was set back. `queue` is null for what reached none.
-    """
-    known, copies = _publishes(events), _copies(events)
-    parts = _to_confirm(known), _to_deliver(copies, known), _to_ack(copies)
-    first, *others = (_measured(stage, rows) for stage, rows in zip(STAGES, parts, strict=True))
-    for rows in others:
-        first = first.unionByName(rows)
-    return first
+def latency(measured: Iterable[Durations]) -> pa.Table:
+    """Durations by queue and bin: node, vhost, queue, begin, stage, n, negative, p50_ms, p95_ms, p99_ms, max_ms."""
+    return pa.concat_tables([BY_BIN.empty_table(), *(_spread(each, BY_BIN, each.bin) for each in measured)])
 
 
-def _spread(measured: DataFrame, *by: str) -> DataFrame:
+def latency_in_all(measured: Iterable[Durations]) -> pa.Table:
+    """The same by queue, over all bins."""
+    rows = (_spread(each, IN_ALL, np.zeros_like(each.us)) for each in measured)
+    return pa.concat_tables([IN_ALL.empty_table(), *rows])
+
+
+def _spread(measured: Durations, schema: pa.Schema, by: Any) -> pa.Table:
     """How durations spread. What is negative is counted, and is in no percentile."""
-    sound = fn.when(fn.col("us") >= 0, fn.col("us"))
-    found = measured.groupBy(*by).agg(
-        fn.count(sound).alias("n"),
-        fn.count(fn.when(fn.col("us") < 0, 1)).alias("negative"),
-        fn.percentile_approx(sound, [percent / 100 for percent in PERCENTILES], ACCURACY).alias("found"),
-        fn.max(sound).alias("max"),
+    groups = Groups(measured.place, by, measured.stage)
+    order = groups.order[np.lexsort((measured.us[groups.order], groups.of_rows))]
+    us, first = measured.us[order], order[groups.starts]
+    negative = groups.sum(us < 0)
+    size = np.diff(np.append(groups.starts, len(us)))
+    n = size - negative
+    found = {
+        **measured.events.names(measured.place[first]),
+        "begin": times(by[first] * measured.events.width),
+        "stage": pa.array(STAGES).take(pa.array(measured.stage[first])),
+        "n": n,
+        "negative": negative,
+    }
+    for name, percent in (*((f"p{each}", each) for each in PERCENTILES), ("max", 100)):
+        rank = -(-n * percent // 100)  # rounded up
+        at = groups.starts + negative + np.maximum(rank, 1) - 1
+        found[f"{name}_ms"] = pa.array(us[np.minimum(at, len(us) - 1)] / 1000, mask=n == 0) if len(us) else pa.nulls(0)
+    return table(found, schema)
+
+
+class _Published:
+    """Messages whose publish is known, by their numbers."""
+
+    def __init__(self, events: QueueEvents) -> None:
+        self._events = events
+        self._routes = np.flatnonzero(events.of("route"))
+        rows = np.flatnonzero(events.of("publish"))
+        order = rows[np.argsort(events.msg_id[rows], kind="stable")]
+        first = np.flatnonzero(np.diff(events.msg_id[order], prepend=-2) != 0)
+        self._row = order[first]
+        self._number = events.msg_id[self._row]
+
+    def began(self, msg_id: Any) -> tuple[Any, Any]:
+        """Which messages are known, and when they were published."""
+        at = np.searchsorted(self._number, msg_id)
+        known = at < len(self._number)
+        known[known] = self._number[at[known]] == msg_id[known]
+        return known, self._events.us[self._row[at[known]]]
+
+    def to_confirm(self) -> tuple[Any, Any, Any]:
+        """Place, begin and end of each message's way to its confirm, once for each queue; once where it has none."""
+        events = self._events
+        confirms = np.flatnonzero(events.of("confirm"))
+        _, first = np.unique(events.msg_id[confirms], return_index=True)
+        confirms = confirms[first]
+        known, began = self.began(events.msg_id[confirms])
+        confirms = confirms[known]
+        number, place = self._reached()
+        begin, end = (np.searchsorted(number, events.msg_id[confirms], side=side) for side in ("left", "right"))
+        copies = np.maximum(end - begin, 1)
+        of = np.repeat(np.arange(len(confirms)), copies)
+        at = np.repeat(begin, copies) + np.arange(len(of)) - np.repeat(np.cumsum(copies) - copies, copies)
+        places = np.where((end > begin)[of], np.append(place, -1)[np.minimum(at, len(place))], -1)
+        return places, began[of], events.us[confirms[of]]
+
+    def _reached(self) -> tuple[Any, Any]:
+        """Message and queue of each way into a queue, once, by message."""
+        number, place = self._events.msg_id[self._routes], self._events.place[self._routes]
+        groups = Groups(number, place)
+        first = groups.order[groups.starts]
+        return number[first], place[first]
+
+
+def _of_copies(events: QueueEvents, published: _Published) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+    """Place, begin and end of the ways to a first delivery, and from a delivery to its acknowledgement."""
+    rows = np.flatnonzero(events.of("route", "deliver", "requeue", "ack"))
+    groups = Groups(events.place[rows], events.position[rows])
+    rows = rows[groups.order]
+    kind = events.kind[rows]
+    route = _before(groups, kind == CODES["route"])
+    out = _before(groups, (kind == CODES["deliver"]) | (kind == CODES["requeue"]))
+    # A stream's place is used again after a crash or a deletion: what was before the route is not of this message.
+    first = np.flatnonzero((kind == CODES["deliver"]) & ~events.redelivered[rows] & (route >= 0) & (out < route))
+    known, began = published.began(events.msg_id[rows[route[first]]])
+    delivered = rows[first[known]]
+    acked = np.flatnonzero(
+        (kind == CODES["ack"]) & ~events.noted[rows] & (events.position[rows] >= OFFSETS_END) & (out >= 0)
     )
-    places = [(_ms(fn.get("found", fn.lit(at)))).alias(f"p{percent}_ms") for at, percent in enumerate(PERCENTILES)]
-    return found.select(*by, "n", "negative", *places, _ms(fn.col("max")).alias("max_ms"))
-
-
-def _ms(us: Column) -> Column:
-    return us / fn.lit(1000.0)
-
-
-def _publishes(events: DataFrame) -> DataFrame:
-    """One row for each message whose publish is known: node, msg_id, vhost, began, confirmed, queues."""
-    kind = fn.col("kind")
+    given = rows[out[acked]]
+    same = (events.kind[given] == CODES["deliver"]) & (events.boot[given] == events.boot[rows[acked]])
+    given, acks = given[same], rows[acked[same]]
     return (
-        events.where(kind.isin("publish", "confirm", "route"))
-        .groupBy("node", "msg_id")
-        .agg(
-            fn.min(fn.when(kind == "publish", fn.col("vhost"))).alias("vhost"),
-            fn.min(fn.when(kind == "publish", fn.col("ts"))).alias("began"),
-            fn.min(fn.when(kind == "confirm", fn.col("ts"))).alias("confirmed"),
-            fn.collect_set(fn.when(kind == "route", fn.col("queue"))).alias("queues"),
-        )
-        .where(fn.col("began").isNotNull())
+        (events.place[delivered], began, events.us[delivered]),
+        (events.place[acks], events.us[given], events.us[acks]),
     )
 
 
-def _copies(events: DataFrame) -> DataFrame:
-    """What happened to each copy, with what was before it: `route`, the last way into the queue, and `out`, the last
-    time that it went out or came back.
-    """
-    kind = fn.col("kind")
-    before = Window.partitionBy(*COPY).orderBy("moment").rowsBetween(Window.unboundedPreceding, -1)
-    route = fn.when(kind == "route", fn.struct("moment", "msg_id"))
-    out = fn.when(kind.isin("deliver", "requeue"), fn.struct("moment", "kind", "ts"))
-    return (
-        events.where(kind.isin("route", "deliver", "requeue", "ack"))
-        .withColumn("route", fn.last(route, ignorenulls=True).over(before))
-        .withColumn("out", fn.last(out, ignorenulls=True).over(before))
-    )
-
-
-def _to_confirm(known: DataFrame) -> DataFrame:
-    confirmed = known.where(fn.col("confirmed").isNotNull())
-    return confirmed.withColumn("queue", fn.explode_outer("queues")).withColumn("ended", fn.col("confirmed"))
-
-
-def _to_deliver(copies: DataFrame, known: DataFrame) -> DataFrame:
-    """A stream's place is used again after a crash or a deletion: what was before the route is not of this message."""
-    new = fn.col("out").isNull() | (fn.col("out.moment") < fn.col("route.moment"))
-    first = copies.where((fn.col("kind") == "deliver") & ~fn.col("redelivered") & new)
-    first = first.select(*QUEUE, fn.col("route.msg_id").alias("msg_id"), fn.col("ts").alias("ended"))
-    return first.join(known.select("node", "msg_id", "began"), ["node", "msg_id"])
-
-
-def _to_ack(copies: DataFrame) -> DataFrame:
-    wanted = (fn.col("kind") == "ack") & fn.col("reason").isNull() & (fn.col("position") >= OFFSETS_END)
-    held = (fn.col("out.kind") == "deliver") & (boot_of(fn.col("out.moment")) == fn.col("boot"))
-    return copies.where(wanted & held).select(*QUEUE, fn.col("out.ts").alias("began"), fn.col("ts").alias("ended"))
-
-
-def _measured(stage: str, rows: DataFrame) -> DataFrame:
-    us = fn.unix_micros("ended") - fn.unix_micros("began")
-    minute = fn.date_trunc("minute", "ended")
-    return rows.select(*QUEUE, fn.lit(stage).alias("stage"), minute.alias("minute"), us.alias("us"))
+def _before(groups: Groups, chosen: Any) -> Any:
+    """For each row the last chosen one before it in its group; -1: none."""
+    last = np.maximum.accumulate(np.where(chosen, np.arange(len(chosen)), -1))
+    before = np.append(-1, last)[: len(chosen)]
+    return np.where(before >= groups.starts[groups.of_rows], before, -1) if len(groups) else before

@@ -1,4 +1,4 @@
-"""What went through each queue in each minute, and how many messages were in it at the end of the minute.
+"""What went through each queue in each bin of time, and how many messages were in it at the end of the bin.
 
 The depth of a queue is counted from the last event at which it was known: the start of a boot, whose events name
 everything that is there; a purge, which names what consumers hold and leaves nothing else; the deletion of the queue,
@@ -9,24 +9,22 @@ its end. Unacknowledged messages count, and so do dead letters that no consumer 
 of the log that leaves doubt until the next such event; and for streams, from which nothing is consumed and which drop
 messages without events.
 
-A minute has a row if anything happened to the queue in it; otherwise its depth stays what it was. Where the clock was
-set back, a minute that comes twice is one row.
+A bin, a minute or less, has a row if anything happened to the queue in it; otherwise its depth stays what it was. Where
+the clock was set back, a bin that comes twice is one row.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Window
-from pyspark.sql import functions as fn
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from leveret_spark.events.segment_format import OFFSETS_END
-from pipeline.audit.log_coverage import boot_of, moment
-from pipeline.audit.verdicts import COPY, ENDS, OF_COPIES, QUEUE
-
-NEEDED = (
-    *("node", "boot", "seq", "ts", "kind", "vhost", "queue", "msg_id", "position", "size_bytes", "redelivered"),
-    *("reason", "detail"),
-)
-"""The columns of events that are looked at, for boots and gaps too."""
+from pipeline.audit.reduction import CODES, ENDS, NEVER, SEQ_BITS, Groups, Sorted, is_one_of
+from pipeline.packed_events import QueueEvents, table, times
 
 COUNTED = {
     "delivered": "deliver",
@@ -40,150 +38,189 @@ COUNTED = {
 """Columns that count one kind of event."""
 
 COUNTS = ("published", "bytes_in", "redelivered", *COUNTED)
+OF_COPIES = (*ENDS, "route", "deliver", "requeue", "queued")
+QUEUE = ("node", "vhost", "queue")
+SCHEMA = pa.schema(
+    [
+        *((name, pa.string()) for name in QUEUE),
+        ("begin", pa.timestamp("us", "UTC")),
+        *((name, pa.int64()) for name in COUNTS),
+        ("redelivery_rate", pa.float64()),
+        ("depth", pa.int64()),
+    ]
+)
 
-QUEUE_BOOT = [*QUEUE, "boot"]
-"""A queue in one boot: a count begins anew with each."""
+
+def throughput(nodes: Iterable[QueueEvents]) -> pa.Table:
+    """One row for each queue and bin: node, vhost, queue, begin, COUNTS, redelivery_rate, depth."""
+    return pa.concat_tables([SCHEMA.empty_table(), *(_Traffic(events).table() for events in nodes)])
 
 
-def throughput(events: DataFrame, known_boots: DataFrame, missing: DataFrame) -> DataFrame:
-    """One row for each queue and minute: node, vhost, queue, minute, COUNTS, redelivery_rate, depth.
-
-    `events` are deduplicated, with their moments; `known_boots` and `missing` are their boots and gaps.
-    """
-    events = events.withColumn("minute", fn.date_trunc("minute", "ts"))
-    rows = _with_depth(_counted(events), events, known_boots, missing)
-    shown = (
-        rows.groupBy(*QUEUE, "minute")
-        .agg(*(fn.sum(count).alias(count) for count in COUNTS), fn.max_by("depth", "boot").alias("depth"))
-        .withColumn("redelivery_rate", fn.try_divide("redelivered", "delivered"))
+def in_all(rows: pa.Table) -> pa.Table:
+    """The table by queue, over all bins, the busiest first: COUNTS, redelivery_rate, deepest, and depth at last."""
+    ordered = rows.sort_by([(name, "ascending") for name in (*QUEUE, "begin")])
+    sums = ordered.group_by(list(QUEUE), use_threads=False).aggregate(
+        [*((name, "sum") for name in COUNTS), ("depth", "max"), ("depth", "last")]
     )
-    return shown.select(*QUEUE, "minute", *COUNTS, "redelivery_rate", "depth")
+    found = sums.rename_columns([*QUEUE, *COUNTS, "deepest", "depth"])
+    found = found.append_column("redelivery_rate", _rate(found.column("redelivered"), found.column("delivered")))
+    busy = pc.add(found.column("published"), found.column("delivered"))
+    order = [("busy", "descending"), *((name, "ascending") for name in QUEUE)]
+    return found.append_column("busy", busy).sort_by(order).drop_columns("busy")
 
 
-def in_all(rows: DataFrame) -> DataFrame:
-    """The table by queue, over all minutes, the busiest first: COUNTS, redelivery_rate, deepest, and depth at last."""
-    return (
-        rows.groupBy(*QUEUE)
-        .agg(
-            *(fn.sum(name).alias(name) for name in COUNTS),
-            fn.max("depth").alias("deepest"),
-            fn.max_by("depth", "minute").alias("depth"),
+class _Traffic:
+    """Events of a node by queue, boot and bin: the keys of all arrays but those of events."""
+
+    def __init__(self, events: QueueEvents) -> None:
+        self._events = events
+        routes = np.flatnonzero(events.of("route"))
+        moves = routes[self._moves(routes)]
+        rows = np.flatnonzero((events.place >= 0) & ~events.of("publish"))
+        self._rows = np.concatenate([rows, moves])
+        self._kind = np.append(events.kind[rows], np.zeros(len(moves), np.uint8))
+        self._moved = np.append(np.zeros(len(rows), bool), np.ones(len(moves), bool))
+        self._groups = Groups(events.place[self._rows], events.boot[self._rows], events.bin[self._rows])
+        self._rows, self._kind = self._rows[self._groups.order], self._kind[self._groups.order]
+        self._moved = self._moved[self._groups.order]
+        first = self._rows[self._groups.starts]
+        self._place, self._boot = events.place[first], events.boot[first]
+        self._bin = events.bin[first]
+        self._lives = Sorted(self._place, self._boot)
+        """A queue in one boot: a count begins anew with each."""
+
+    def table(self) -> pa.Table:
+        """The rows of one node, those of several boots in one bin in one."""
+        counts, depth = self._counts(), self._depth()
+        groups = Groups(self._place, self._bin, self._boot)
+        whole = Groups(self._place[groups.order], self._bin[groups.order])
+        last = groups.order[np.append(whole.starts[1:], len(groups.order))[: len(whole)] - 1]
+        sums = {name: whole.total(values[groups.order]) for name, values in counts.items()}
+        found = {
+            **self._events.names(self._place[last]),
+            "begin": times(self._bin[last] * self._events.width),
+            **sums,
+            "redelivery_rate": _rate(pa.array(sums["redelivered"]), pa.array(sums["delivered"])),
+            "depth": pa.array(depth[last], mask=depth[last] < 0),
+        }
+        return table(found, SCHEMA)
+
+    def _moves(self, routes: Any) -> Any:
+        """Which ways into queues are those of messages that went back to the end of a quorum queue.
+
+        Such a message had come back to its place, had not ended there, and went to one new place. A dead letter that
+        waits in its queue names the place of what it was as well, but that has ended, or has moved before.
+        """
+        events = self._events
+        place, number, position = events.place[routes], events.msg_id[routes], events.position[routes]
+        again = np.flatnonzero((number != position) & (position >= OFFSETS_END))
+        groups = Groups(place[again], number[again])
+        first = again[groups.order[groups.starts]]
+        keys = set(zip(place[first].tolist(), number[first].tolist(), strict=True))
+        back, ended = (_named(events, kinds, keys) for kinds in (("requeue",), ENDS))
+        moves = [at for at in first.tolist() if (int(place[at]), int(number[at])) in back - ended]
+        return np.array(moves, np.int64)
+
+    def _counts(self) -> dict[str, Any]:
+        events, groups, kind = self._events, self._groups, self._kind
+        came = np.where(kind == CODES["route"], 1, 0) - self._moved
+        delivered = kind == CODES["deliver"]
+        return {
+            "published": groups.sum(came).astype(np.int64),
+            "bytes_in": groups.total(came * self._sizes()),
+            "redelivered": groups.sum(delivered & events.redelivered[self._rows]).astype(np.int64),
+            **{name: groups.sum(kind == CODES[each]).astype(np.int64) for name, each in COUNTED.items()},
+        }
+
+    def _sizes(self) -> Any:
+        """The sizes of the messages of events, 0 where they are unknown."""
+        events = self._events
+        published = np.flatnonzero(events.of("publish"))
+        published = published[np.argsort(events.msg_id[published], kind="stable")]
+        numbers = events.msg_id[published]
+        at = np.searchsorted(numbers, events.msg_id[self._rows])
+        known = np.append(numbers, -2)[at] == events.msg_id[self._rows]
+        return np.where(known, np.append(events.size[published], 0)[at], 0).astype(np.int64)
+
+    # Depths
+
+    def _depth(self) -> Any:
+        """How many messages were in the queue at the end of the bin; -1: unknown."""
+        reset, kept = self._resets()
+        moment, lives = self._events.moment[self._rows], self._lives
+        step = np.where(self._kind == CODES["route"], 1, 0) - self._moved - is_one_of(self._kind, ENDS)
+        net = self._groups.sum(np.where(moment > reset[self._groups.of_rows], step, 0))
+        rows = np.arange(len(net))
+        since = np.maximum.accumulate(np.maximum(np.where(reset >= 0, rows, -1), lives.starts[lives.of_rows]))
+        total = np.append(0, np.cumsum(net))
+        at_first = np.where(reset[since] >= 0, kept[since], self._held_over()[lives.of_rows])
+        depth = at_first + total[rows + 1] - total[since]
+        return np.where(self._known(reset[since]) & ~self._streams(), depth, -1)
+
+    def _resets(self) -> tuple[Any, Any]:
+        """For each row the last event of its bin that gives the depth: its moment (-1: none), and the depth then."""
+        events = self._events
+        later = np.flatnonzero(~events.of("boot", "declare"))
+        boots, first = np.unique(events.boot[later], return_index=True)
+        opened = dict(zip(boots.tolist(), events.moment[later[first]].tolist(), strict=True))
+        kept = {
+            each.moment: len(each.detail["kept"]) if each.kind == "purge" else 0
+            for each in events.told
+            # What is declared before anything else has happened comes back with what it held.
+            if each.kind in ("purge", "delete")
+            or (each.kind == "declare" and each.moment > opened.get(each.moment >> SEQ_BITS, NEVER))
+        }
+        moment = events.moment[self._rows]
+        reset = self._groups.max(np.where(np.isin(moment, list(kept)), moment, -1))
+        return reset, np.array([kept.get(each, 0) for each in reset.tolist()], np.int64)
+
+    def _held_over(self) -> Any:
+        """For each queue and boot how many messages of earlier boots were there when the boot began."""
+        events = self._events
+        rows = np.flatnonzero(
+            events.of(*OF_COPIES) & (events.position >= OFFSETS_END) & (events.position >> SEQ_BITS < events.boot)
         )
-        .withColumn("redelivery_rate", fn.try_divide("redelivered", "delivered"))
-        .orderBy(fn.desc(fn.col("published") + fn.col("delivered")), *QUEUE)
-    )
+        copies = Groups(events.place[rows], events.boot[rows], events.position[rows])
+        first = rows[copies.order[copies.starts]]
+        queues = Sorted(events.place[first], events.boot[first])
+        keys = first[queues.starts]
+        names = zip(events.place[keys].tolist(), events.boot[keys].tolist(), strict=True)
+        counts = dict(zip(names, queues.sum(np.ones(len(first))).tolist(), strict=True))
+        starts = self._lives.starts
+        mine = zip(self._place[starts].tolist(), self._boot[starts].tolist(), strict=True)
+        return np.array([counts.get(key, 0) for key in mine], np.int64)
+
+    def _known(self, reset: Any) -> Any:
+        """At the end of a bin it was known how many messages are in the queue."""
+        events, coverage = self._events, self._events.coverage
+        ends = Groups(events.boot, events.bin)
+        first = ends.order[ends.starts]
+        bins = zip(events.boot[first].tolist(), events.bin[first].tolist(), strict=True)
+        last = dict(zip(bins, ends.max(events.moment[ends.order]).tolist(), strict=True))
+        end = np.array([last[key] for key in zip(self._boot.tolist(), self._bin.tolist(), strict=True)], np.int64)
+        doubts = np.array(sorted(gap.moment for gap in coverage.gaps if gap.doubtful), np.int64)
+        begin = np.where(reset >= 0, reset, self._boot << SEQ_BITS)
+        doubtful = np.searchsorted(doubts, begin) < np.searchsorted(doubts, end, side="right")
+        # What a stop records is what was there at the start and has not ended, when the stop came first.
+        recorded = {boot.boot: boot.snapshot or (boot.stopped if boot.complete else None) for boot in coverage.boots}
+        by = np.array([recorded[boot] or NEVER for boot in self._boot.tolist()], np.int64)
+        return ((reset >= 0) | (by <= end)) & ~doubtful
+
+    def _streams(self) -> Any:
+        """Which rows are of streams."""
+        events, lives = self._events, self._lives
+        position = events.position[self._rows]
+        declared = [each.moment for each in events.told if each.kind == "declare" and each.detail["type"] == "stream"]
+        stream = ((position >= 0) & (position < OFFSETS_END)) | np.isin(events.moment[self._rows], declared)
+        return lives.max(self._groups.max(stream))[lives.of_rows]
 
 
-def _counted(events: DataFrame) -> DataFrame:
-    """One row for each queue, boot and minute: COUNTS; `net`, how many more there are since `reset`, if that was in
-    this minute; `kept`, how many there were then; whether it is a stream.
-    """
-    kind = fn.col("kind")
-    routes = _sized(events)
-    rows = events.where(fn.col("queue").isNotNull() & (kind != "route")).select(*routes.columns)
-    rows = rows.unionByName(routes).unionByName(_moves(routes, events))
-    rows = rows.join(_resets(events), [*QUEUE_BOOT, "minute"], "left")
-    step = fn.when(kind == "route", 1).when(kind.isin("move", *ENDS), -1).otherwise(0)
-    behind = fn.col("reset").isNull() | (fn.col("moment") > fn.col("reset"))
-    came = fn.when(kind == "route", 1).when(kind == "move", -1).otherwise(0)
-    stream = (fn.col("position") < OFFSETS_END) | (fn.get_json_object("detail", "$.type") == "stream")
-    return rows.groupBy(*QUEUE_BOOT, "minute").agg(
-        fn.sum(came).alias("published"),
-        fn.sum(came * fn.coalesce("size_bytes", fn.lit(0))).alias("bytes_in"),
-        fn.count(fn.when((kind == "deliver") & fn.col("redelivered"), 1)).alias("redelivered"),
-        *(fn.count(fn.when(kind == each, 1)).alias(name) for name, each in COUNTED.items()),
-        fn.sum(fn.when(behind, step).otherwise(0)).alias("net"),
-        fn.max("reset").alias("reset"),
-        fn.max("kept").alias("kept"),
-        fn.max(fn.coalesce(stream, fn.lit(False))).alias("stream"),
-    )
+def _named(events: QueueEvents, kinds: tuple[str, ...], keys: set[tuple[int, int]]) -> set[tuple[int, int]]:
+    """Which of some copies, by place and position, have events of some kinds."""
+    rows = np.flatnonzero(events.of(*kinds) & np.isin(events.position, [position for _, position in keys]))
+    return keys & set(zip(events.place[rows].tolist(), events.position[rows].tolist(), strict=True))
 
 
-def _sized(events: DataFrame) -> DataFrame:
-    """Ways into queues, with the sizes of their messages."""
-    sizes = events.where(fn.col("kind") == "publish").select("node", "msg_id", "size_bytes")
-    return events.where(fn.col("kind") == "route").drop("size_bytes").join(sizes, ["node", "msg_id"], "left")
-
-
-def _moves(routes: DataFrame, events: DataFrame) -> DataFrame:
-    """Messages that went back to the end of a quorum queue: their ways into it, as events that take these back.
-
-    Such a message had come back to its place, had not ended there, and went to one new place. A dead letter that waits
-    in its queue names the place of what it was as well, but that has ended, or has moved before.
-    """
-    of_copies = fn.col("position") >= OFFSETS_END
-    again = routes.where((fn.col("msg_id") != fn.col("position")) & of_copies)
-    first = Window.partitionBy(*QUEUE, "msg_id").orderBy("moment")
-    again = again.withColumn("number", fn.row_number().over(first)).where("number = 1").drop("number")
-    place = [*QUEUE, "msg_id"]
-    left = events.where(of_copies).select("kind", *QUEUE, fn.col("position").alias("msg_id"))
-    back = left.where(fn.col("kind") == "requeue").drop("kind")
-    ended = left.where(fn.col("kind").isin(*ENDS)).drop("kind")
-    moves = again.join(back, place, "left_semi").join(ended, place, "left_anti")
-    return moves.withColumn("kind", fn.lit("move")).select(*routes.columns)
-
-
-def _resets(events: DataFrame) -> DataFrame:
-    """The last event of each minute that gives the depth of a queue: its moment `reset`, and the depth `kept`."""
-    kind = fn.col("kind")
-    opened = events.where(~kind.isin("boot", "declare")).groupBy("node", "boot").agg(fn.min("moment").alias("opened"))
-    known = events.where(kind.isin("purge", "delete", "declare")).join(fn.broadcast(opened), ["node", "boot"])
-    held = fn.size(fn.from_json(fn.get_json_object("detail", "$.kept"), "array<bigint>"))
-    # What is declared before anything else has happened comes back with what it held.
-    return (
-        known.where((kind != "declare") | (fn.col("moment") > fn.col("opened")))
-        .groupBy(*QUEUE_BOOT, "minute")
-        .agg(
-            fn.max("moment").alias("reset"),
-            fn.max_by(fn.when(kind == "purge", held).otherwise(0), "moment").alias("kept"),
-        )
-    )
-
-
-def _with_depth(rows: DataFrame, events: DataFrame, known_boots: DataFrame, missing: DataFrame) -> DataFrame:
-    """Add `depth`: what was there at the last reset or at the start, and what has come and gone since."""
-    ends = events.groupBy("node", "boot", "minute").agg(fn.max("moment").alias("end"))
-    life, minutes = Window.partitionBy(*QUEUE_BOOT), Window.partitionBy(*QUEUE_BOOT).orderBy("minute")
-    since = Window.partitionBy(*QUEUE_BOOT, "epoch").orderBy("minute")
-    joined = (
-        rows.join(ends, ["node", "boot", "minute"])
-        .join(_held_over(events), QUEUE_BOOT, "left")
-        .join(fn.broadcast(known_boots.select("node", "boot", _recorded())), ["node", "boot"])
-        .join(fn.broadcast(_doubts(missing)), ["node", "boot"], "left")
-        .withColumn("stream", fn.max("stream").over(life))
-        .withColumn("epoch", fn.count("reset").over(minutes))
-        .withColumn("from", fn.last("reset", ignorenulls=True).over(minutes))
-        .withColumn("at_first", fn.last("kept", ignorenulls=True).over(minutes))
-    )
-    at_first = fn.coalesce("at_first", "held_over", fn.lit(0))
-    depth = at_first + fn.sum("net").over(since)
-    return joined.withColumn("depth", fn.when(_known() & ~fn.col("stream"), depth))
-
-
-def _known() -> Column:
-    """At the end of a minute it was known how many messages are in the queue."""
-    begin = fn.coalesce("from", moment(fn.col("boot"), fn.lit(0)))
-    doubtful = fn.exists("doubts", lambda point: (point >= begin) & (point <= fn.col("end")))
-    complete = fn.col("from").isNotNull() | fn.coalesce(fn.col("recorded") <= fn.col("end"), fn.lit(False))
-    return complete & ~fn.coalesce(doubtful, fn.lit(False))
-
-
-def _recorded() -> Column:
-    """The moment by which all that was there at a boot's start has been recorded, or has ended; null if there is none.
-
-    What a stop records is what was there at the start and has not ended, when the stop came first.
-    """
-    return fn.coalesce("snapshot", fn.when(fn.col("complete"), fn.col("stopped"))).alias("recorded")
-
-
-def _held_over(events: DataFrame) -> DataFrame:
-    """How many messages of earlier boots were in a queue when a boot began: QUEUE_BOOT, held_over."""
-    earlier = (fn.col("position") >= OFFSETS_END) & (boot_of(fn.col("position")) < fn.col("boot"))
-    copies = events.where(fn.col("kind").isin(*OF_COPIES) & earlier).select(*COPY, "boot").distinct()
-    return copies.groupBy(*QUEUE_BOOT).agg(fn.count("*").alias("held_over"))
-
-
-def _doubts(missing: DataFrame) -> DataFrame:
-    """The last moments before gaps that leave doubt: node, boot, doubts."""
-    doubtful = missing.where("doubtful").groupBy("node", "boot")
-    return doubtful.agg(fn.collect_list("moment").alias("doubts"))
+def _rate(part: Any, whole: Any) -> pa.Array:
+    whole = pc.if_else(pc.equal(whole, 0), pa.scalar(None, pa.int64()), whole)
+    return pc.divide(pc.cast(part, pa.float64()), pc.cast(whole, pa.float64()))

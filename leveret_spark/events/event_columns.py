@@ -86,7 +86,7 @@ class Run(NamedTuple):
 
     kind: int
     ts: int
-    count: int
+    events: int
     vhost: bytes | None = None
     queue: bytes | None = None
     exchange: bytes | None = None
@@ -148,15 +148,14 @@ def read_segment(name: SegmentName, data: bytes) -> Iterator[Event]:
 
 
 def encoded_batches(
-    name: SegmentName, data: bytes, columns: Sequence[str] = COLUMNS, *, skip_damage: bool = False
+    name: SegmentName, data: bytes, columns: Sequence[str] = COLUMNS, damaged: list[int] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Some columns of a segment's events, text dictionary-encoded; raises SegmentError.
-
-    With `skip_damage` events of damaged blocks are missing like those that were never written.
+    """Some columns of a segment's events, text dictionary-encoded; raises SegmentError, save for damage if a list is
+    given for the places of that: then events of damaged blocks are missing like those that were never written.
     """
     decode = msgspec.msgpack.Decoder().decode
     gathered = _Runs(name)
-    for block in blocks(data, skip_damage=skip_damage):
+    for block in blocks(data, damaged):
         gathered.begin(block.first, block.events)
         for kind, *values in decode(zlib.decompress(block.payload)):
             gathered.add[kind](*values)
@@ -316,7 +315,7 @@ class _Expansion:
         self._runs = dict(zip(Run._fields, zip(*runs, strict=True), strict=True))
         self._listed = listed
         self._sizes, self._redelivered = sizes, redelivered
-        counts = np.array(self._runs["count"], np.int64)
+        counts = np.array(self._runs["events"], np.int64)
         self._run_of = np.repeat(np.arange(len(counts)), counts)
         self._within = np.arange(len(self._run_of)) - np.repeat(np.cumsum(counts) - counts, counts)
         self._seq = np.concatenate([np.arange(first, first + events) for first, events in parts])

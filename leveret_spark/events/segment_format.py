@@ -100,11 +100,11 @@ def encode_block(records: bytes, first: int, events: int) -> bytes:
     return _HEAD.pack(len(payload), zlib.crc32(payload, zlib.crc32(numbers)), first, events) + payload
 
 
-def blocks(data: bytes, *, skip_damage: bool = False) -> Iterator[Block]:
+def blocks(data: bytes, damaged: list[int] | None = None) -> Iterator[Block]:
     """The blocks of a segment. Raises SegmentError for bytes that are no segment, or one of an unknown version.
 
-    Raises DamageError behind the last whole block, unless damage is to be skipped: then what follows a damaged block is
-    read, as far as it can be found.
+    Raises DamageError behind the last whole block; or puts into `damaged` where damage is, and goes on behind it, as
+    far as that can be found.
     """
     if not data.startswith(MARK) or len(data) < len(START):
         raise SegmentError("not a segment of an event log")
@@ -118,11 +118,15 @@ def blocks(data: bytes, *, skip_damage: bool = False) -> Iterator[Block]:
         payload = data[start:following]
         if following <= end and zlib.crc32(payload, zlib.crc32(_CHECKED.pack(first, events))) == checksum:
             yield Block(first, events, payload, following)
-        elif not skip_damage:
+        elif damaged is None:
             raise DamageError(f"damaged at byte {at}")
+        else:
+            damaged.append(at)
         at = following
-    if at != end and not skip_damage:
+    if at < end and damaged is None:
         raise DamageError(f"cut short at byte {at}")
+    if at < end and damaged is not None:
+        damaged.append(at)
 
 
 def sealed_segments(directory: Path) -> list[SegmentName]:

@@ -6,177 +6,100 @@ writes at its start and at an orderly stop. Where a gap of the log lies between 
 from which it is absent, nothing is concluded. Dead letters, and messages whose delay is over, are not confirmed; they
 come with the end of the message before them, and must be there once that end is on disk.
 
-An acknowledgement that had not reached the disk when the broker was killed may come undone: then the message comes
-again. It is one only if its number is within what the next boot says was on disk (see `pipeline.audit.log_coverage`).
-So may a message's move to the end of a quorum queue.
+What had not reached the disk when the broker was killed may come undone: an acknowledgement, a purge, a move to the end
+of a quorum queue. Then the message comes again. An end is one only if its number is within what the next boot says was
+on disk (see `pipeline.audit.log_coverage`).
 
 Streams are not judged: nothing is consumed away from them. Queues with priorities are not judged for order.
 """
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame, Observation, Window
-from pyspark.sql import functions as fn
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
-from leveret_spark.events.segment_format import OFFSETS_END
-from pipeline.audit.log_coverage import boot_of, seq_of
+import numpy as np
+import pyarrow as pa
 
-COPY = ["node", "vhost", "queue", "position"]
-QUEUE = ["node", "vhost", "queue"]
-ENDS = ("ack", "reject", "expire", "drop", "release")
-OF_COPIES = (*ENDS, "route", "deliver", "requeue", "queued")
-NEEDED = (
-    *("node", "boot", "seq", "ts", "kind", "vhost", "queue", "channel", "msg_id", "position", "redelivered"),
-    *("persistent", "detail"),
+from leveret_spark.events.event_columns import KINDS
+from pipeline.audit.log_coverage import Coverage
+from pipeline.audit.reduction import CODES, NEVER, SEQ_BITS, Groups, Place, Sorted, Told
+
+SETTLED, QUEUED, NOT_KEPT, UNKNOWN, LOST, NOT_CONFIRMED = range(6)
+VERDICTS = ("settled", "queued", "not kept", "unknown", "lost", "not confirmed")
+VIOLATIONS = (
+    "delivered after its end",
+    "there again after its end",
+    "delivered twice as new",
+    "out of order",
+    "settled twice",
+    "two holders at once",
+    "delivered, never published",
+    "delivered as new after a restart",
 )
-"""The columns of events that an audit looks at."""
-CHAIN_MAX = 20
-"""A message that went back to the end of a quorum queue 2^20 times is followed no further."""
+ROUTED_WITHIN = 1 << 16
+"""So many events behind its publish a message has reached its queues."""
+MOVE = 0
+"""The kind of the end of a copy that went on to another place of its queue."""
+HOW = np.array(["move", *(KINDS.get(code, "") for code in range(1, max(KINDS) + 1))])
+
+_TIME = pa.timestamp("us", "UTC")
+SCHEMA = pa.schema(
+    [
+        ("node", pa.string()),
+        ("vhost", pa.string()),
+        ("queue", pa.string()),
+        ("position", pa.int64()),
+        ("msg_id", pa.int64()),
+        ("verdict", pa.string()),
+        ("violations", pa.list_(pa.string())),
+        ("how", pa.string()),
+        ("publish_ts", _TIME),
+        ("confirm_ts", _TIME),
+        ("first_deliver_ts", _TIME),
+        ("deliver_count", pa.int32()),
+        ("ack_count", pa.int32()),
+        ("boots", pa.list_(pa.int32())),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("absent", pa.int64()),
+        ("evidence", pa.string()),
+    ]
+)
 
 
-def judged(events: DataFrame, known_boots: DataFrame, missing: DataFrame) -> DataFrame:
-    """One row for each copy, with its verdict and the evidence: see `verdicts`. The events are deduplicated."""
-    return verdicts(copies(events, known_boots), publishes(events), known_boots, missing, out_of_order(events))
+class Node(NamedTuple):
+    """All that is left of a node's events. `places` are those that the numbers in `copies` mean."""
+
+    name: str
+    places: list[Place]
+    copies: pa.Table
+    messages: pa.Table
+    told: list[Told]
+    coverage: Coverage
 
 
-def publishes(events: DataFrame) -> DataFrame:
-    """One row for each message that was published: node, msg_id, publish_ts, confirm_ts, own: by the broker itself."""
-    publishing = events.where(fn.col("kind").isin("publish", "confirm"))
-    return publishing.groupBy("node", "msg_id").agg(
-        fn.min(fn.when(fn.col("kind") == "publish", fn.col("ts"))).alias("publish_ts"),
-        fn.min(fn.when(fn.col("kind") == "confirm", fn.col("ts"))).alias("confirm_ts"),
-        fn.max(fn.when(fn.col("kind") == "publish", fn.col("channel") == 0)).alias("own"),
-    )
-
-
-def copies(events: DataFrame, known_boots: DataFrame) -> DataFrame:
-    """One row for each copy: what happened to it, when it was last heard of, and what ended it for good."""
-    kind, when = fn.col("kind"), fn.col("moment")
-    of_copies = events.where(kind.isin(*OF_COPIES) & (fn.col("position") >= OFFSETS_END))
-    of_copies = of_copies.join(fn.broadcast(known_boots.select("node", "boot", "horizon")), ["node", "boot"])
-    delivered, ended = kind == "deliver", kind.isin(*ENDS)
-    certain = when <= fn.col("horizon")
-    found = of_copies.groupBy(*COPY).agg(
-        fn.min_by("msg_id", fn.when(kind == "route", when)).alias("msg_id"),
-        fn.min(fn.when(kind == "route", when)).alias("routed"),
-        fn.min(fn.when((kind == "route") & certain, when)).alias("routed_for_good"),
-        fn.max(fn.when(kind == "route", fn.col("persistent"))).alias("kept"),
-        fn.min(fn.when(delivered, fn.col("ts"))).alias("first_deliver_ts"),
-        fn.count(fn.when(delivered, 1)).cast("int").alias("deliver_count"),
-        fn.count(fn.when(kind == "ack", 1)).cast("int").alias("ack_count"),
-        fn.max(fn.when(delivered, when)).alias("last_delivered"),
-        fn.count(fn.when(delivered & ~fn.col("redelivered"), 1)).alias("delivered_as_new"),
-        fn.count_distinct(fn.when(delivered, fn.col("boot"))).alias("boots_delivered"),
-        fn.min(fn.when(ended & certain, fn.struct("moment", "kind"))).alias("end"),
-        fn.max(fn.when(ended, when)).alias("ended"),
-        fn.max(fn.struct("moment", "kind")).alias("last"),
-        fn.max(fn.when(kind == "queued", when)).alias("last_queued"),
-        fn.sort_array(fn.collect_set("boot")).alias("boots"),
-    )
-    return _with_moves(_with_sweeps(found.persist(), events))  # looked at several times
-
-
-def _with_sweeps(found: DataFrame, events: DataFrame) -> DataFrame:
-    """Copies that a purge or the end of their queue took, end by it."""
-    sweeps = events.where(fn.col("kind").isin("purge", "delete")).select(
-        *QUEUE,
-        fn.struct("moment", "kind").alias("sweep"),
-        fn.get_json_object("detail", "$.below").cast("bigint").alias("below"),
-        fn.from_json(fn.get_json_object("detail", "$.kept"), "array<bigint>").alias("spared"),
-    )
-    swept = (
-        found.where(fn.col("end").isNull())
-        .select(*COPY, "last")
-        .join(fn.broadcast(sweeps), QUEUE)
-        .where(
-            (fn.col("position") < fn.col("below"))
-            & (fn.col("last.moment") < fn.col("sweep.moment"))
-            & ~fn.array_contains("spared", fn.col("position"))
-        )
-        .groupBy(*COPY)
-        .agg(fn.min("sweep").alias("sweep"))
-    )
-    joined = found.join(swept, COPY, "left")
-    return joined.withColumn("end", fn.coalesce("end", "sweep")).drop("sweep")
-
-
-def _with_moves(found: DataFrame) -> DataFrame:
-    """Copies that went back to the end of a quorum queue end by that; their successors have the first one's number.
-
-    Adds `moved`: it has come from another place of its queue.
+class Counts(NamedTuple):
+    """Messages that clients published: confirmed ones; of these those that were returned, and those that reached no
+    queue and were not returned.
     """
-    moves = found.where((fn.col("msg_id") != fn.col("position")) & fn.col("routed").isNotNull()).select(
-        *QUEUE, fn.col("msg_id").alias("before"), "position", "routed", "routed_for_good"
-    )
-    moves = moves.join(found.select(*QUEUE, fn.col("position").alias("before")), [*QUEUE, "before"])
-    moves, count = _checkpointed(moves, fn.count("*"))
-    if not count:
-        return found.withColumn("moved", fn.lit(False))
-    left = moves.groupBy(*QUEUE, fn.col("before").alias("position")).agg(
-        fn.max("routed").alias("moved_on"),
-        fn.min(
-            fn.when(
-                fn.col("routed_for_good").isNotNull(),
-                fn.struct(fn.col("routed_for_good").alias("moment"), fn.lit("move").alias("kind")),
-            )
-        ).alias("move"),
-    )
-    return (
-        found.join(left, COPY, "left")
-        .join(_first_places(moves), COPY, "left")
-        .withColumn("end", fn.coalesce("end", "move"))
-        .withColumn("ended", fn.greatest("ended", "moved_on"))
-        .withColumn("msg_id", fn.coalesce("first", "msg_id"))
-        .withColumn("moved", fn.col("first").isNotNull())
-        .drop("move", "moved_on", "first")
-    )
+
+    published: int = 0
+    confirmed: int = 0
+    returned: int = 0
+    unroutable: int = 0
 
 
-def _first_places(moves: DataFrame) -> DataFrame:
-    """Where what has moved was at the very first: followed back in ever longer steps."""
-    firsts = moves.select(*QUEUE, "position", fn.col("before").alias("first"))
-    for _ in range(CHAIN_MAX):
-        further = firsts.select(*QUEUE, fn.col("position").alias("first"), fn.col("first").alias("earlier"))
-        joined, count = _checkpointed(firsts.join(further, [*QUEUE, "first"], "left"), fn.count("earlier"))
-        firsts = joined.select(*QUEUE, "position", fn.coalesce("earlier", "first").alias("first"))
-        if not count:
-            break
-    return firsts
+class Judged(NamedTuple):
+    """Verdicts on the copies of a node: rows of SCHEMA; for each doubtful gap, by its moment, the copies in doubt."""
+
+    rows: pa.Table
+    in_doubt: dict[int, int]
+    counts: Counts
 
 
-def _checkpointed(rows: DataFrame, count: Column) -> tuple[DataFrame, int]:
-    """Rows worked out once, without a plan behind them, and a count over them that was taken meanwhile."""
-    observation = Observation()
-    kept = rows.observe(observation, count.alias("count")).localCheckpoint()
-    return kept, observation.get["count"]
-
-
-def out_of_order(events: DataFrame) -> DataFrame:
-    """The copies that were delivered for the first time behind one that had come later: node, vhost, queue, position.
-
-    Order begins anew with each boot, because what was out with consumers comes back then.
-    """
-    ordered = events.where(
-        (fn.col("kind") == "declare")
-        & (fn.get_json_object("detail", "$.max_priority") == "0")
-        & fn.get_json_object("detail", "$.type").isin("classic", "quorum")
-    )
-    ordered = ordered.select(*QUEUE).distinct()
-    first_deliveries = events.where((fn.col("kind") == "deliver") & ~fn.col("redelivered")).join(
-        fn.broadcast(ordered), QUEUE
-    )
-    before = Window.partitionBy(*QUEUE, "boot").orderBy("seq").rowsBetween(Window.unboundedPreceding, -1)
-    return (
-        first_deliveries.withColumn("highest", fn.max("position").over(before))
-        .where(fn.col("position") < fn.col("highest"))
-        .select(*COPY)
-        .distinct()
-    )
-
-
-def verdicts(
-    found: DataFrame, published: DataFrame, known_boots: DataFrame, missing: DataFrame, unordered: DataFrame
-) -> DataFrame:
+def judged(node: Node) -> Judged:
     """Judge each copy.
 
     `verdict` is one of
@@ -186,106 +109,367 @@ def verdicts(
     - unknown: it is gone, and a gap of the log lies where its end may have been;
     - not confirmed, not kept: it is gone without an end, and no promise was made for it.
 
-    `violations` lists what must never happen besides: delivered after its end, there again after its end, delivered
-    twice as new, out of order. `last` and `absent` are the moments at which it was last heard of, and at which it was
-    missing first.
+    `violations` lists what must never happen besides. `first`, `last` and `absent` are the moments at which it was
+    first and last heard of, and at which it was missing first.
     """
-    judged = found.join(published, ["node", "msg_id"], "left").join(
-        unordered.withColumn("unordered", fn.lit(True)), COPY, "left"
-    )
-    judged = _without_late_sweeps(_with_absence(judged, known_boots, missing))
-    kept, absent = fn.coalesce("kept", fn.lit(True)), fn.col("absent").isNotNull()
-    ended = fn.col("ended").isNotNull()
-    verdict = (
-        fn.when(fn.col("end").isNotNull() | (ended & (absent | (fn.col("ended") >= fn.col("last.moment")))), "settled")
-        .when(~absent, "queued")
-        .when(~kept, "not kept")
-        .when(fn.col("in_doubt"), "unknown")
-        .when(_promised(), "lost")
-        .otherwise("not confirmed")
-    )
-    violations = fn.array_compact(
-        fn.array(
-            fn.when(fn.col("last_delivered") > fn.col("end.moment"), "delivered after its end"),
-            fn.when(boot_of(fn.col("last_queued")) > boot_of(fn.col("end.moment")), "there again after its end"),
-            fn.when(fn.col("delivered_as_new") > fn.col("boots_delivered"), "delivered twice as new"),
-            fn.when(fn.col("unordered"), "out of order"),
+    found = _Copies(node)
+    found.sweep()
+    found.move()
+    return found.judge()
+
+
+class _Copies:
+    """One row for each copy of a node, by place and position; all attributes without a further word are columns."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._clock = _Clock(node.coverage)
+        rows = {
+            name: column.to_numpy() for name, column in zip(node.copies.column_names, node.copies.columns, strict=True)
+        }
+        groups = Groups(rows["place"], rows["position"], rows["first"])
+        rows = {name: values[groups.order] for name, values in rows.items()}
+        self._rows = rows
+        self._groups = groups = Sorted(rows["place"], rows["position"])
+        self._lives = Sorted(rows["place"], rows["position"], _boot(rows["last"]))
+        self._copy_of_life = groups.of_rows[self._lives.starts]
+        """The copy in each boot in which something was heard of it."""
+        self.place, self.position = rows["place"][groups.starts], rows["position"][groups.starts]
+        self.msg_id = groups.first(rows["msg_id"] >= 0, rows["msg_id"], -1)
+        self.routed = groups.min(rows["routed"])
+        self.routed_for_good = groups.min(self._clock.certain(rows["routed"]))
+        self.kept = groups.max(rows["kept"])
+        self.first_deliver_us = groups.min(rows["first_deliver_us"])
+        self.deliveries, self.acks = groups.sum(rows["deliveries"]), groups.sum(rows["acks"])
+        certain = self._clock.certain(rows["end"])
+        self.end = groups.min(certain)
+        self.how = groups.first(certain < NEVER, rows["end_kind"], MOVE)
+        self.ended = groups.max(rows["ended"])
+        self.settled = self.ended.copy()
+        self.first = groups.min(rows["first"])
+        self.first_kind = groups.first(rows["first"] < NEVER, rows["first_kind"], 0)
+        self.last = groups.max(rows["last"])
+        self.last_kind = groups.last(rows["last"] >= 0, rows["last_kind"], 0)
+        self.last_delivered, self.queued = groups.max(rows["last_delivered"]), groups.max(rows["queued"])
+        self.moved = np.zeros(len(self.place), bool)
+        self.absent = self._clock.absent(self.last, self.last_kind == CODES["queued"])
+
+    # Ends of many at once, and moves
+
+    def sweep(self) -> None:
+        """Copies that a purge or the end of their queue took, end by it, unless they were missing before."""
+        sweeps = defaultdict[int, list[Told]](list)
+        numbers = {place: number for number, place in enumerate(self._node.places)}
+        for each in sorted(self._node.told):
+            if each.kind in ("purge", "delete") and each.place in numbers:
+                sweeps[numbers[each.place]].append(each)
+        for number, of_place in sweeps.items():
+            rows = slice(*np.searchsorted(self.place, [number, number + 1]))
+            self._sweep(rows, of_place)
+
+    def _sweep(self, rows: slice, sweeps: list[Told]) -> None:
+        moments, below = (np.array(each) for each in zip(*((e.moment, e.detail["below"]) for e in sweeps), strict=True))
+        position = self.position[rows]
+        at = np.searchsorted(moments, self.first[rows])
+        kept = {number: each.detail["kept"] for number, each in enumerate(sweeps) if each.detail["kept"]}
+        waiting = np.flatnonzero(at < len(sweeps))
+        while len(waiting):
+            spared = position[waiting] >= below[at[waiting]]
+            for number in np.unique(at[waiting]):
+                if int(number) in kept:
+                    mine = at[waiting] == number
+                    spared[mine] |= np.isin(position[waiting[mine]], kept[int(number)])
+            waiting = waiting[spared]
+            at[waiting] += 1
+            waiting = waiting[at[waiting] < len(sweeps)]
+        swept = np.append(moments, NEVER)[at]
+        swept[swept > self.absent[rows]] = NEVER
+        kinds = np.array([CODES[each.kind] for each in sweeps] + [0])[at]
+        self._end(np.arange(rows.start, rows.stop), swept, kinds)
+
+    def _end(self, rows: Any, moments: Any, kinds: Any) -> None:
+        """Copies end at moments, if that is known to be on disk; NEVER: they do not."""
+        self.ended[rows] = np.maximum(self.ended[rows], np.where(moments < NEVER, moments, -1))
+        certain = self._clock.certain(moments)
+        sooner = certain < self.end[rows]
+        self.how[rows] = np.where(sooner, kinds, self.how[rows])
+        self.end[rows] = np.minimum(self.end[rows], certain)
+
+    def move(self) -> None:
+        """Copies that went back to the end of a quorum queue end by that; their successors have the first's number."""
+        to = np.flatnonzero((self.msg_id != self.position) & (self.routed < NEVER))
+        before = self._at(self.place[to], self.msg_id[to])
+        to, before = to[before >= 0], before[before >= 0]
+        left = Groups(before)
+        rows = before[left.order][left.starts]
+        self._end(rows, left.min(self.routed_for_good[to][left.order]), np.full(len(rows), MOVE))
+        self.ended[rows] = np.maximum(self.ended[rows], left.max(self.routed[to][left.order]))
+        self.moved[to] = True
+        first = np.arange(len(self.place))
+        first[to] = before
+        while (first[first] != first).any():
+            first = first[first]
+        self.msg_id = np.where(self.moved, self.position[first], self.msg_id)
+
+    def _at(self, place: Any, position: Any) -> Any:
+        """The rows of copies; -1 where there is none."""
+        found = np.empty(len(place), np.int64)
+        for number in np.unique(place):
+            begin, end = np.searchsorted(self.place, [number, number + 1])
+            mine = place == number
+            at = begin + np.searchsorted(self.position[begin:end], position[mine])
+            there = (at < end) & (self.position[np.minimum(at, end - 1)] == position[mine])
+            found[mine] = np.where(there, at, -1)
+        return found
+
+    # The judgement
+
+    def judge(self) -> Judged:
+        """The verdicts, violations and evidence."""
+        publish_us, confirm_us, own = self._published()
+        unpublished = self._unpublished()
+        promised = np.where(own | self.moved, self.routed_for_good < NEVER, confirm_us < NEVER)
+        promised = np.where(self.routed < NEVER, promised, ~unpublished)
+        absent = self.absent < NEVER
+        doubts = self._clock.doubts(self.last, self.absent)
+        ended = (self.end < NEVER) | ((self.ended >= 0) & (absent | (self.ended >= self.last)))
+        verdict = np.select(
+            [ended, ~absent, self.kept == 0, doubts, promised],
+            [SETTLED, QUEUED, NOT_KEPT, UNKNOWN, LOST],
+            NOT_CONFIRMED,
         )
-    )
-    return judged.select(
-        *COPY,
-        "msg_id",
-        verdict.alias("verdict"),
-        violations.alias("violations"),
-        fn.col("end.kind").alias("how"),
-        "publish_ts",
-        "confirm_ts",
-        "first_deliver_ts",
-        "deliver_count",
-        "ack_count",
-        "boots",
-        fn.col("last.moment").alias("last"),
-        "absent",
-        _evidence().alias("evidence"),
-    )
+        violations = np.stack(self._violations(unpublished), axis=1)
+        heard = self.first < NEVER
+        rows = self._table(verdict, violations, publish_us, confirm_us).filter(pa.array(heard))
+        unknown = (verdict == UNKNOWN) & heard
+        return Judged(rows, self._clock.in_doubt(self.last[unknown], self.absent[unknown]), self._counts())
+
+    def _published(self) -> tuple[Any, Any, Any]:
+        """When the message was published and confirmed, and whether the broker itself has published it."""
+        messages = self._node.messages
+        numbers = messages.column("msg_id").to_numpy()
+        groups = Groups(numbers)
+        numbers = np.append(numbers[groups.order][groups.starts], NEVER)
+        at = np.searchsorted(numbers, self.msg_id)
+        at = np.where(numbers[at] == self.msg_id, at, len(groups))
+        published, confirmed, own = (
+            messages.column(name).to_numpy()[groups.order] for name in ("publish_us", "confirm_us", "own")
+        )
+        first = [np.append(groups.min(each), NEVER)[at] for each in (published, confirmed)]
+        return first[0], first[1], np.append(groups.max(own), False)[at]
+
+    def _counts(self) -> Counts:
+        messages = self._node.messages
+        groups = Groups(messages.column("msg_id").to_numpy())
+        columns = {name: messages.column(name).to_numpy()[groups.order] for name in messages.column_names}
+        published, own = groups.min(columns["published"]), groups.max(columns["own"])
+        confirmed = (groups.min(columns["confirm_us"]) < NEVER) & ~own
+        # A way into a queue is recorded right behind the publish, unless a gap comes first.
+        nowhere = (groups.sum(columns["routes"]) == 0) & (published < NEVER) & confirmed
+        nowhere &= ~self._clock.torn(published, published + ROUTED_WITHIN)
+        returned = groups.max(columns["returned"])
+        sums = ((published < NEVER) & ~own, confirmed, nowhere & returned, nowhere & ~returned)
+        return Counts(*(int(each.sum()) for each in sums))
+
+    def _unpublished(self) -> Any:
+        """Copies that were delivered, and have come into their queue at no time that the log does not know."""
+        suspects = (self.routed == NEVER) & (self.first_kind != CODES["queued"]) & (self.deliveries > 0)
+        rows = np.flatnonzero(suspects)
+        suspects[rows] = self._clock.complete(self.position[rows] >> SEQ_BITS, self.first[rows])
+        return suspects
+
+    def _violations(self, unpublished: Any) -> Sequence[Any]:
+        """For each of VIOLATIONS which copies are guilty of it."""
+        rows, groups, lives, end = self._rows, self._groups, self._lives, self.end
+        boots_delivered = self._of_lives(lives.sum(rows["deliveries"]) > 0)
+        again = self.last_delivered > end
+        return (
+            again,
+            (end < NEVER) & (_boot(self.queued) > _boot(end)),
+            groups.sum(rows["new"]) > boots_delivered,
+            self._unordered(unpublished),
+            ((self._of_lives(lives.sum(rows["ends"]) > 1) > 0) | (self.settled > end)) & ~again,
+            self._held_twice(),
+            unpublished,
+            self._new_again(),
+        )
+
+    def _of_lives(self, chosen: Any) -> Any:
+        """How many boots of each copy are chosen."""
+        return np.bincount(self._copy_of_life[chosen], minlength=len(self.place))
+
+    def _held_twice(self) -> Any:
+        """Copies that were given out while they were out, with no gap of the log in between."""
+        rows = self._rows
+        one, two = rows["held_by_one"].copy(), rows["held_by_two"].copy()
+        turns = np.flatnonzero(rows["turns"] > 0)
+        group, boot = self._groups.of_rows[turns], _boot(rows["last"][turns])
+        same = (group[1:] == group[:-1]) & (boot[1:] == boot[:-1])
+        pairs = np.flatnonzero(same & rows["out_last"][turns[:-1]] & rows["out_first"][turns[1:]])
+        one[turns[pairs + 1]] = rows["last_delivered"][turns[pairs]]
+        two[turns[pairs + 1]] = rows["last_delivered"][turns[pairs + 1]]
+        return self._groups.max((one >= 0) & ~self._clock.torn(one, two))
+
+    def _unordered(self, unpublished: Any) -> Any:
+        """Copies that were delivered for the first time behind one that had come later.
+
+        Order begins anew with each boot, because what was out with consumers comes back then.
+        """
+        rows, ordered = self._lives, self._ordered_places()
+        first, last = rows.min(self._rows["first_new"]), rows.max(self._rows["last_new"])
+        judged = np.array([place in ordered for place in self._node.places], bool)
+        copies = self._copy_of_life
+        chosen = np.flatnonzero((last >= 0) & judged[self.place[copies]] & ~unpublished[copies])
+        # From the highest position down: was one above delivered sooner? Ranks keep queues and boots apart.
+        groups = Groups(self.place[copies[chosen]], _boot(last[chosen]), -self.position[copies[chosen]])
+        chosen = chosen[groups.order]
+        stays = Sorted(self.place[copies[chosen]], _boot(last[chosen]))
+        moments = np.sort(first[chosen])
+        apart = stays.of_rows * len(chosen)
+        soonest = np.minimum.accumulate(np.searchsorted(moments, first[chosen]) - apart) + apart
+        above = np.append(NEVER, moments[soonest])[:-1]
+        above[stays.starts] = NEVER
+        return self._of_lives(chosen[last[chosen] > above]) > 0
+
+    def _ordered_places(self) -> set[Place]:
+        return {
+            each.place
+            for each in self._node.told
+            if each.kind == "declare"
+            and each.detail["max_priority"] == 0
+            and each.detail["type"] in ("classic", "quorum")
+        }
+
+    def _new_again(self) -> Any:
+        """Copies that were delivered as new in a boot after one in which they had been, and that was on disk."""
+        rows = self._rows
+        seen = self._groups.min(self._clock.certain(np.where(rows["new"] > 0, rows["first_new"], NEVER)))
+        last = self._groups.max(rows["last_new"])
+        return (seen < NEVER) & (last >= 0) & (_boot(last) > _boot(seen))
+
+    # The table
+
+    def _table(self, verdict: Any, violations: Any, publish_us: Any, confirm_us: Any) -> pa.Table:
+        size = len(self.place)
+        ended, guilty = self.end < NEVER, np.nonzero(violations)
+        vhosts, queues = ([place[at] for place in self._node.places] for at in (0, 1))
+        columns = {
+            "node": pa.repeat(pa.scalar(self._node.name), size),
+            "vhost": pa.array(vhosts, pa.string()).take(pa.array(self.place)),
+            "queue": pa.array(queues, pa.string()).take(pa.array(self.place)),
+            "position": self.position,
+            "msg_id": pa.array(self.msg_id, mask=self.msg_id < 0),
+            "verdict": pa.array(VERDICTS).take(pa.array(verdict)),
+            "violations": _lists(guilty[0], guilty[1], size, pa.array(VIOLATIONS)),
+            "how": pa.array(HOW).take(pa.array(self.how, mask=~ended)),
+            "publish_ts": _times(publish_us),
+            "confirm_ts": _times(confirm_us),
+            "first_deliver_ts": _times(self.first_deliver_us),
+            "deliver_count": self.deliveries,
+            "ack_count": self.acks,
+            "boots": self._boots(),
+            "first": self.first,
+            "last": self.last,
+            "absent": pa.array(self.absent, mask=self.absent >= NEVER),
+            "evidence": self._evidence((verdict > QUEUED) | violations.any(axis=1), ended),
+        }
+        return pa.table([pa.array(columns[field.name]).cast(field.type) for field in SCHEMA], schema=SCHEMA)
+
+    def _boots(self) -> pa.ListArray:
+        boots = _boot(self._rows["last"])[self._lives.starts]
+        return _lists(self._copy_of_life[boots >= 0], boots[boots >= 0], len(self.place), None)
+
+    def _evidence(self, wanted: Any, ended: Any) -> pa.Array:
+        """What is known of a copy last, and where it is missing, in words; only where something is to be said."""
+        texts = np.full(len(wanted), None, object)
+        for row in np.flatnonzero(wanted):
+            text = f"last: {HOW[self.last_kind[row]]} in {_where(self.last[row])}"
+            if not ended[row] and self.absent[row] < NEVER:
+                text += f"; absent from the record at {_where(self.absent[row])}"
+            texts[row] = text
+        return pa.array(texts, pa.string())
 
 
-def _promised() -> Column:
-    """A copy that was there at a start is on disk; so is what took the place of something else, once that is."""
-    replaces = fn.coalesce("own", fn.lit(False)) | fn.col("moved")
-    promised = fn.when(replaces, fn.col("routed_for_good").isNotNull()).otherwise(fn.col("confirm_ts").isNotNull())
-    return fn.col("routed").isNull() | promised
+class _Clock:
+    """What a node's log knows of moments."""
+
+    def __init__(self, coverage: Coverage) -> None:
+        boots = coverage.boots
+        self._boots = np.array([boot.boot for boot in boots], np.int64)
+        self._horizons = np.array([*(boot.horizon for boot in boots), NEVER])
+        self._whole = {boot.boot for boot in boots if boot.first == 1}
+        self._gaps = np.array(sorted(gap.moment for gap in coverage.gaps), np.int64)
+        self._doubts = np.array(sorted(gap.moment for gap in coverage.gaps if gap.doubtful), np.int64)
+        starts = [(boot.snapshot, boot.boot, True, boot.snapshot) for boot in boots if boot.snapshot is not None]
+        stops = [(boot.stopped, boot.boot, False, boot.snapshot or -1) for boot in boots if boot.complete]
+        records = sorted((*starts, *stops))
+        self._records, self._boot, self._start, self._snapshot = (
+            np.array([record[at] for record in records], kind)
+            for at, kind in enumerate((np.int64, np.int64, bool, np.int64))
+        )
+
+    def certain(self, moments: Any) -> Any:
+        """Moments that are known to be on disk; NEVER in place of others."""
+        at = np.searchsorted(self._boots, _boot(moments))
+        return np.where(moments <= self._horizons[at], moments, NEVER)
+
+    def absent(self, last: Any, recorded: Any) -> Any:
+        """The first full record in which a copy is missing that was last heard of at a moment, `recorded` as queued.
+
+        At a start everything is recorded behind what was last heard of a copy in an earlier boot; at an orderly stop
+        too, unless the last that was heard of it is that record itself, and not the one at the start.
+        """
+        at = np.searchsorted(self._records, last, side="right")
+        boot, end = _boot(last), len(self._records)
+        waiting = np.flatnonzero(at < end)
+        while len(waiting):
+            record = at[waiting]
+            own = self._boot[record] == boot[waiting]
+            fresh = recorded[waiting] & (last[waiting] > self._snapshot[record])
+            waiting = waiting[own & (self._start[record] | fresh)]
+            at[waiting] += 1
+            waiting = waiting[at[waiting] < end]
+        return np.append(self._records, NEVER)[at]
+
+    def doubts(self, since: Any, until: Any) -> Any:
+        """Whether a gap that leaves doubt lies between moments."""
+        return _any_between(self._doubts, since, until)
+
+    def torn(self, since: Any, until: Any) -> Any:
+        """Whether any gap lies between moments."""
+        return _any_between(self._gaps, since, until)
+
+    def complete(self, boot: Any, until: Any) -> Any:
+        """Whether the log has everything that reached the disk from the beginning of a boot up to a moment."""
+        whole = np.isin(boot, list(self._whole))
+        return whole & ~self.doubts(boot << SEQ_BITS, until)
+
+    def in_doubt(self, since: Any, until: Any) -> dict[int, int]:
+        """How many of some stretches each gap that leaves doubt lies in, by its moment."""
+        change = np.zeros(len(self._doubts) + 1, np.int64)
+        np.add.at(change, np.searchsorted(self._doubts, since), 1)
+        np.add.at(change, np.searchsorted(self._doubts, until), -1)
+        return dict(zip(self._doubts.tolist(), np.cumsum(change)[:-1].tolist(), strict=True))
 
 
-def _with_absence(judged: DataFrame, known_boots: DataFrame, missing: DataFrame) -> DataFrame:
-    """Add `absent`, the moment of the first full record in which a copy is missing, and whether a gap lies before it.
-
-    At a start everything is recorded behind what was last heard of a copy in an earlier boot; at an orderly stop too,
-    unless the last that was heard of it is that record itself, and not the one at the start.
-    """
-    at_start = _records(known_boots.where(fn.col("snapshot").isNotNull()), fn.col("snapshot"), start=True)
-    at_stop = _records(known_boots.where("complete"), fn.col("stopped"), start=False)
-    records = _listed(at_start.unionByName(at_stop), "record")
-    doubts = _listed(missing.where("doubtful"), "moment")
-    joined = judged.join(fn.broadcast(records), "node", "left").join(fn.broadcast(doubts), "node", "left")
-    last, boot = fn.col("last.moment"), boot_of(fn.col("last.moment"))
-
-    def behind(record: Column) -> Column:
-        later_boot = record["boot"] > boot
-        recorded = (fn.col("last.kind") != "queued") | (last <= record["snapshot"])
-        same_boot = (record["boot"] == boot) & ~record["start"] & recorded
-        return later_boot | (same_boot & (record["moment"] > last))
-
-    absent = fn.get(fn.filter("record", behind), fn.lit(0))["moment"]
-    joined = joined.withColumn("absent", absent)
-    doubtful = fn.exists("moment", lambda point: (point >= last) & (point < fn.col("absent")))
-    return joined.withColumn("in_doubt", fn.coalesce(doubtful, fn.lit(False))).drop("record", "moment")
+def _any_between(moments: Any, since: Any, until: Any) -> Any:
+    return np.searchsorted(moments, since) < np.searchsorted(moments, until)
 
 
-def _without_late_sweeps(judged: DataFrame) -> DataFrame:
-    """A copy that was missing already when its queue was purged or deleted has not ended by that."""
-    late = fn.col("end.kind").isin("purge", "delete") & (fn.col("end.moment") > fn.col("absent"))
-    return judged.withColumn("end", fn.when(~fn.coalesce(late, fn.lit(False)), fn.col("end")))
+def _boot(moments: Any) -> Any:
+    return moments >> SEQ_BITS
 
 
-def _records(known_boots: DataFrame, at: Column, *, start: bool) -> DataFrame:
-    """The moments at which all that was there had been recorded."""
-    record = fn.struct(at.alias("moment"), fn.col("boot"), fn.lit(start).alias("start"), fn.col("snapshot"))
-    return known_boots.select("node", record.alias("record"))
+def _where(moment: Any) -> str:
+    return f"boot {int(moment) >> SEQ_BITS}, event {int(moment) & (1 << SEQ_BITS) - 1}"
 
 
-def _listed(rows: DataFrame, column: str) -> DataFrame:
-    """A column as one ascending list for each node."""
-    return rows.groupBy("node").agg(fn.sort_array(fn.collect_list(column)).alias(column))
+def _times(microseconds: Any) -> pa.Array:
+    return pa.array(microseconds, mask=microseconds >= NEVER).cast(_TIME)
 
 
-def _evidence() -> Column:
-    """What is known of a copy last, and where it is missing, in words."""
-    last = fn.concat(fn.lit("last: "), fn.col("last.kind"), fn.lit(" in "), _place(fn.col("last.moment")))
-    absent = fn.concat(fn.lit("; absent from the record at "), _place(fn.col("absent")))
-    return fn.concat(last, fn.when(fn.col("end").isNull() & fn.col("absent").isNotNull(), absent).otherwise(""))
-
-
-def _place(moment: Column) -> Column:
-    boot, seq = boot_of(moment).cast("string"), seq_of(moment).cast("string")
-    return fn.concat(fn.lit("boot "), boot, fn.lit(", event "), seq)
+def _lists(rows: Any, values: Any, size: int, names: pa.Array | None) -> pa.ListArray:
+    """A list for each row, of values that are in the order of rows."""
+    offsets = np.searchsorted(rows, np.arange(size + 1)).astype(np.int32)
+    content = pa.array(values) if names is None else names.take(pa.array(values))
+    return pa.ListArray.from_arrays(pa.array(offsets), content)

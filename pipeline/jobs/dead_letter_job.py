@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as fn
+from pyspark.sql import Row, SparkSession
 
 from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import broker_of
 from leveret_spark.queues.batch_intake import ready_messages
 from pipeline.dead_letters import dead_letter_rates, dead_letters
+from pipeline.event_parts import Part
+from pipeline.file_target import Target
 from pipeline.jobs.job_results import Run
-from pipeline.spark.file_places import Place
+from pipeline.packed_events import micros
 
 JOB = "dead_letters"
 LOOK_BYTES = 1 << 30
@@ -31,11 +32,12 @@ class DeadLetters(NamedTuple):
 
 
 def run_dead_letters(
-    place: Place,
+    spark: SparkSession,
+    target: Target,
     options: Mapping[str, str],
     queue: str,
     look: int,
-    events: DataFrame | None = None,
+    events: Sequence[Part] | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
 ) -> DeadLetters:
@@ -43,21 +45,17 @@ def run_dead_letters(
 
     `options` name the broker as those of the source `amqp` do. Raises AmqpError, OptionError, and what Spark raises.
     """
-    run = Run(place, JOB)
+    run = Run(target, JOB)
     ready = ready_messages(broker_of(options), queue)
-    source = place.spark.read.format("amqp").options(**options, queue=queue)
+    source = spark.read.format("amqp").options(**options, queue=queue)
     messages = source.options(maxMessagesPerBatch=look, prefetch=look, maxBytesPerBatch=LOOK_BYTES).load().persist()
     looked = messages.count()
-    groups = run.write("dead_letters", dead_letters(messages), small=True).collect()
-    messages.unpersist()
+    found = dead_letters(messages).persist()
+    groups = found.collect()
+    run.write("dead_letters", found.toArrow())
+    for each in (found, messages):
+        each.unpersist()
     if events is not None:
-        rates = dead_letter_rates(_between(events, since, until))
-        run.write("dead_letter_rates", rates.orderBy("minute", "vhost", "queue"), small=True)
+        run.write("dead_letter_rates", dead_letter_rates(events, micros(since), micros(until)))
     run.publish({"queue": queue, "vhost": broker_of(options).vhost, "ready": ready, "looked": looked})
     return DeadLetters(ready, looked, sorted(groups, key=lambda row: -row.messages))
-
-
-def _between(events: DataFrame, since: datetime | None, until: datetime | None) -> DataFrame:
-    if since is not None:
-        events = events.where(fn.col("ts") >= fn.lit(since))
-    return events if until is None else events.where(fn.col("ts") < fn.lit(until))

@@ -1,6 +1,6 @@
 """What a job leaves: a directory of Parquet tables for each run, and one small file that says which run counts.
 
-    OUT/audit/20261121T193000.123456Z/verdicts/*.parquet
+    OUT/audit/20261121T193000.123456Z/audit/part-000000.parquet
     OUT/audit/_run.json
 
 A run writes its tables into a directory of its own; then `_run.json` is replaced by one that names it. So readers who
@@ -11,14 +11,14 @@ nothing that counts. The run before stays for those who are reading it; older on
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from pipeline.spark.file_places import Place
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from pipeline.audit.log_coverage import Boot, Coverage, Gap
+from pipeline.file_target import Target
 
 RUN = "_run.json"
 FORMAT = 1
@@ -31,23 +31,35 @@ class ResultsError(Exception):
 class Run:
     """A run of a job. Its tables are invisible to readers until it is published."""
 
-    def __init__(self, place: Place, job: str) -> None:
-        self.place = place
-        self.job = job
+    def __init__(self, target: Target, job: str) -> None:
         self.began = datetime.now(UTC)
         self.name = f"{self.began:%Y%m%dT%H%M%S.%fZ}"
+        self._target = target
+        self._job = job
         self._tables: list[str] = []
 
-    def write(self, table: str, rows: DataFrame, *, small: bool = False) -> DataFrame:
-        """Write a table, a small one as one file; the rows as they are written now."""
-        path = self.place.name(f"{self.job}/{self.name}/{table}")
-        (rows.coalesce(1) if small else rows).write.option("compression", "zstd").parquet(path)
+    def write(self, table: str, rows: pa.Table) -> None:
+        """Write a table."""
+        self._target.put_table(f"{self._job}/{self.name}/{table}/part-000000.parquet", rows)
         self._tables.append(table)
-        return self.place.spark.read.schema(rows.schema).parquet(path)
+
+    def write_coverage(
+        self, nodes: Iterable[Coverage], in_doubt: Sequence[int] | None = None
+    ) -> tuple[list[Boot], list[Gap]]:
+        """Write the tables boots and gaps of some nodes; `in_doubt`: how many copies are unknown for each gap."""
+        covered = list(nodes)
+        boots = [boot for node in covered for boot in node.boots]
+        gaps = [gap for node in covered for gap in node.gaps]
+        missing = _table(Gap, gaps)
+        if in_doubt is not None:
+            missing = missing.append_column("in_doubt", pa.array(in_doubt, pa.int64()))
+        self.write("boots", _table(Boot, boots))
+        self.write("gaps", missing)
+        return boots, gaps
 
     def publish(self, facts: Mapping[str, Any]) -> None:
         """Have this run count, with facts about it that JSON can say."""
-        before = last_run(self.place, self.job)
+        before = last_run(self._target, self._job)
         record = {
             "format": FORMAT,
             "run": self.name,
@@ -56,35 +68,71 @@ class Run:
             "tables": self._tables,
             "facts": dict(facts),
         }
-        self.place.put(f"{self.job}/{RUN}", json.dumps(record, indent=1).encode())
+        self._target.put(f"{self._job}/{RUN}", json.dumps(record, indent=1).encode())
         if before is not None:
-            older = [name for name in self.place.names(self.job) if name[0] != "_" and name < before.name]
+            older = [name for name in self._target.names(self._job) if name[0] != "_" and name < before.name]
             for name in older:
-                self.place.remove(f"{self.job}/{name}")
+                self._target.remove(f"{self._job}/{name}")
 
 
 class FinishedRun(NamedTuple):
     """The run of a job that counts. `facts` are what it said of itself."""
 
-    place: Place
+    target: Target
     job: str
     name: str
     ended: datetime
     tables: list[str]
     facts: dict[str, Any]
 
-    def table(self, name: str) -> DataFrame:
+    def table(self, name: str) -> pa.Table:
         """One of its tables."""
-        return self.place.spark.read.parquet(self.place.name(f"{self.job}/{self.name}/{name}"))
+        return self.target.table(f"{self.job}/{self.name}/{name}")
 
 
-def last_run(place: Place, job: str) -> FinishedRun | None:
+def last_run(target: Target, job: str) -> FinishedRun | None:
     """The run that counts, if there is one. Raises ResultsError."""
-    content = place.read(f"{job}/{RUN}")
-    if content is None:
+    if target.size(f"{job}/{RUN}") is None:
         return None
-    record = json.loads(content)
+    record = json.loads(target.get(f"{job}/{RUN}"))
     if record.get("format") != FORMAT:
         raise ResultsError(f"{job}/{RUN}: format {record.get('format')}, this release reads format {FORMAT}")
     ended = datetime.fromisoformat(record["ended"])
-    return FinishedRun(place, job, record["run"], ended, record["tables"], record["facts"])
+    return FinishedRun(target, job, record["run"], ended, record["tables"], record["facts"])
+
+
+def coverage(boots: Iterable[Boot], gaps: Iterable[Gap]) -> dict[str, Any]:
+    """What was read, as JSON can say it, by its boots and gaps: nodes, boots, events, from, until, gaps, doubtful_gaps.
+
+    Times are in UTC.
+    """
+    boots, gaps = list(boots), list(gaps)
+    return {
+        "nodes": sorted({boot.node for boot in boots}),
+        "boots": len(boots),
+        "events": sum(boot.events for boot in boots),
+        "from": min((_timestamp(boot.first_us) for boot in boots), default=None),
+        "until": max((_timestamp(boot.last_us) for boot in boots), default=None),
+        "gaps": len(gaps),
+        "doubtful_gaps": sum(gap.doubtful for gap in gaps),
+    }
+
+
+_TYPES = {
+    **dict.fromkeys(("node", "kind", "file"), pa.string()),
+    **dict.fromkeys(("doubtful", "complete"), pa.bool_()),
+    **dict.fromkeys(("first_ts", "last_ts", "at_ts"), pa.timestamp("us", "UTC")),
+}
+"""The columns of boots and gaps that are no whole numbers."""
+
+
+def _table(kind: type[Any], rows: Sequence[Any]) -> pa.Table:
+    names = [name.replace("_us", "_ts") for name in kind._fields]
+    columns = zip(*rows, strict=True) if rows else ([] for _ in names)
+    kinds = [_TYPES.get(name, pa.int64()) for name in names]
+    return pa.table([pa.array(each, kind) for each, kind in zip(columns, kinds, strict=True)], names)
+
+
+def _timestamp(microseconds: int) -> str:
+    moment = datetime.fromtimestamp(microseconds // 1_000_000, UTC).replace(microsecond=microseconds % 1_000_000)
+    return moment.isoformat(timespec="microseconds").replace("+00:00", "Z")

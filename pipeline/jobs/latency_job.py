@@ -1,20 +1,21 @@
-"""The job `latency`: how long messages waited, by queue and minute."""
+"""The job `latency`: how long messages waited, by queue and bin of time."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, Row, Window
-from pyspark.sql import functions as fn
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from pipeline.audit.log_coverage import boots, each_once, gaps
-from pipeline.audit.verdicts import QUEUE
-from pipeline.jobs.audit_job import SHOWN_MAX, coverage
-from pipeline.jobs.job_results import Run
-from pipeline.latency import NEEDED, STAGES, durations, latency, latency_in_all
-from pipeline.minutes import between
-from pipeline.spark.file_places import Place
+from pipeline.event_parts import Part
+from pipeline.file_target import Target
+from pipeline.jobs.audit_job import QUEUE, SHOWN_MAX
+from pipeline.jobs.engines import Engine
+from pipeline.jobs.job_results import Run, coverage
+from pipeline.latency import STAGES, durations, latency, latency_in_all
+from pipeline.packed_events import SECOND, merged, micros, packed
 
 JOB = "latency"
 
@@ -27,35 +28,36 @@ class Waits(NamedTuple):
     coverage: dict[str, Any]
     durations: int
     negative: int
-    busiest: list[Row]
+    busiest: list[dict[str, Any]]
 
 
-def run_latency(events: DataFrame, place: Place, since: datetime | None = None, until: datetime | None = None) -> Waits:
-    """Measure what ended in the minutes from `since` to before `until`: the tables latency and latency_in_all."""
-    run = Run(place, JOB)
-    unique = each_once(events.select(*NEEDED))
-    known_boots = boots(unique).cache()
-    measured = between(durations(unique), since, until).persist()
+def run_latency(
+    read: Engine, parts: Sequence[Part], target: Target, since: datetime | None = None, until: datetime | None = None
+) -> Waits:
+    """Measure what ended in the bins from `since` to before `until`: the tables latency and latency_in_all."""
+    run = Run(target, JOB)
+    nodes = merged(read(packed, parts))
+    width = nodes[0].width if nodes else SECOND
+    measured = [durations(node).between(micros(since), micros(until)) for node in nodes]
     run.write("latency", latency(measured))
-    in_all = run.write("latency_in_all", latency_in_all(measured), small=True)
-    read = coverage(known_boots.collect(), gaps(unique, known_boots).collect())
-    for each in (unique, known_boots, measured):
-        each.unpersist()
-    counts = in_all.agg(fn.sum("n").alias("n"), fn.sum("negative").alias("negative")).first()
-    assert counts is not None
-    found = Waits(read, counts.n or 0, counts.negative or 0, _busiest(in_all))
-    run.publish({**read, "durations": found.durations, "negative": found.negative})
+    in_all = latency_in_all(measured)
+    run.write("latency_in_all", in_all)
+    boots, gaps = run.write_coverage(node.coverage for node in nodes)
+    found = Waits(
+        coverage(boots, gaps),
+        pc.sum(in_all.column("n")).as_py() or 0,
+        pc.sum(in_all.column("negative")).as_py() or 0,
+        _busiest(in_all),
+    )
+    facts = {"bin_seconds": width // SECOND, "durations": found.durations, "negative": found.negative}
+    run.publish({**found.coverage, **facts})
     return found
 
 
-def _busiest(in_all: DataFrame) -> list[Row]:
-    of_queue = fn.sum("n").over(Window.partitionBy(*QUEUE))
-    rows = in_all.withColumn("of_queue", of_queue).orderBy(fn.desc("of_queue"), *QUEUE)
-    found = rows.drop("of_queue").limit(SHOWN_MAX * len(STAGES)).collect()
-    order = {queue: place for place, queue in enumerate(dict.fromkeys(map(_queue, found)))}
-    shown = [row for row in found if order[_queue(row)] < SHOWN_MAX]
-    return sorted(shown, key=lambda row: (order[_queue(row)], STAGES.index(row.stage)))
-
-
-def _queue(row: Row) -> tuple[str, ...]:
-    return row.node, row.vhost, row.queue
+def _busiest(in_all: pa.Table) -> list[dict[str, Any]]:
+    """The rows of the queues with the most durations, stage by stage."""
+    of_queues = in_all.group_by(list(QUEUE)).aggregate([("n", "sum")])
+    names = of_queues.sort_by([("n_sum", "descending"), *((name, "ascending") for name in QUEUE)]).slice(0, SHOWN_MAX)
+    order = {tuple(row[name] for name in QUEUE): place for place, row in enumerate(names.to_pylist())}
+    rows = [row for row in in_all.to_pylist() if tuple(row[name] for name in QUEUE) in order]
+    return sorted(rows, key=lambda row: (order[tuple(row[name] for name in QUEUE)], STAGES.index(row["stage"])))

@@ -1,19 +1,20 @@
-"""The job `throughput`: what went through each queue in each minute, and how many messages were in it."""
+"""The job `throughput`: what went through each queue in each bin, and how many messages were in it."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from pyspark.sql import DataFrame, Row
-from pyspark.sql import functions as fn
+import pyarrow.compute as pc
 
-from pipeline.audit.log_coverage import boots, each_once, gaps
-from pipeline.jobs.audit_job import SHOWN_MAX, coverage
-from pipeline.jobs.job_results import Run
-from pipeline.minutes import between
-from pipeline.spark.file_places import Place
-from pipeline.throughput import COUNTS, NEEDED, in_all, throughput
+from pipeline.event_parts import Part
+from pipeline.file_target import Target
+from pipeline.jobs.audit_job import SHOWN_MAX
+from pipeline.jobs.engines import Engine
+from pipeline.jobs.job_results import Run, coverage
+from pipeline.packed_events import SECOND, between, merged, micros, packed
+from pipeline.throughput import COUNTS, in_all, throughput
 
 JOB = "throughput"
 
@@ -23,23 +24,21 @@ class Traffic(NamedTuple):
 
     coverage: dict[str, Any]
     counts: dict[str, int]
-    busiest: list[Row]
+    busiest: list[dict[str, Any]]
 
 
 def run_throughput(
-    events: DataFrame, place: Place, since: datetime | None = None, until: datetime | None = None
+    read: Engine, parts: Sequence[Part], target: Target, since: datetime | None = None, until: datetime | None = None
 ) -> Traffic:
-    """Count what happened in the minutes from `since` to before `until`: the table throughput."""
-    run = Run(place, JOB)
-    unique = each_once(events.select(*NEEDED))
-    known_boots = boots(unique).cache()
-    missing = gaps(unique, known_boots).cache()
-    rows = run.write("throughput", between(throughput(unique, known_boots, missing), since, until))
-    read = coverage(known_boots.collect(), missing.collect())
-    for each in (unique, known_boots, missing):
-        each.unpersist()
-    counts = rows.agg(*(fn.coalesce(fn.sum(name), fn.lit(0)).alias(name) for name in COUNTS)).first()
-    assert counts is not None
-    found = Traffic(read, counts.asDict(), in_all(rows).limit(SHOWN_MAX).collect())
-    run.publish({**read, "counts": found.counts})
+    """Count what happened in the bins from `since` to before `until`: the table throughput."""
+    run = Run(target, JOB)
+    nodes = merged(read(packed, parts))
+    rows = throughput(nodes)
+    width = nodes[0].width if nodes else SECOND
+    rows = rows.filter(between(rows.column("begin").cast("int64").to_numpy(), width, micros(since), micros(until)))
+    run.write("throughput", rows)
+    boots, gaps = run.write_coverage(node.coverage for node in nodes)
+    counts = {name: pc.sum(rows.column(name)).as_py() or 0 for name in COUNTS}
+    found = Traffic(coverage(boots, gaps), counts, in_all(rows).slice(0, SHOWN_MAX).to_pylist())
+    run.publish({**found.coverage, "bin_seconds": width // SECOND, "counts": found.counts})
     return found

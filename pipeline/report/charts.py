@@ -21,7 +21,7 @@ from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator
 
-from pipeline.report.series import Axis, Values
+from pipeline.report.series import Axis, Mark, Values
 from pipeline.report.wording import duration, short_number
 
 logging.getLogger("matplotlib.font_manager").disabled = True  # tells of its cache the first time
@@ -33,9 +33,19 @@ COLOURS = {
     "#040404": "var(--second)",
     "#050505": "var(--third)",
     "#060606": "var(--fourth)",
+    "#070707": "var(--bad)",
+    "#080808": "var(--doubt)",
 }
-MUTED, GRID, *SERIES = COLOURS
+MUTED, GRID, *SERIES, BAD, DOUBT = COLOURS
 INCHES = (3.6, 1.75)
+MARKS: dict[str, dict[str, Any]] = {
+    "start": {"color": MUTED, "linewidth": 0.5, "linestyle": (0, (1, 2))},
+    "stop": {"color": MUTED, "linewidth": 0.8},
+    "kill": {"color": BAD, "linewidth": 0.8, "linestyle": (0, (3, 2))},
+    "gap": {"color": DOUBT, "linewidth": 2, "alpha": 0.6},
+}
+MARKS_MAX = 60
+"""More of one kind are not drawn: they would hide what they mark."""
 STYLE: dict[Any, Any] = {
     "font.size": 7.5,
     "svg.fonttype": "none",
@@ -72,14 +82,24 @@ NEEDLESS = [
 
 
 class Line(NamedTuple):
-    """Values along an axis; which of the series' colours; how it is drawn: line, area, or steps, which hold."""
+    """Values along an axis; which of the series' colours; its name, at its end; how it is drawn: a line, dashes, an
+    area, or steps, which hold.
+    """
 
     values: Values
     colour: int
-    kind: Literal["line", "area", "steps"] = "line"
+    name: str = ""
+    kind: Literal["line", "dashes", "area", "steps"] = "line"
 
 
-def durations_chart(along: Axis, lines: Sequence[Line]) -> str:
+class Time(NamedTuple):
+    """The axis of charts, and what is marked on it."""
+
+    axis: Axis
+    marks: Sequence[Mark] = ()
+
+
+def durations_chart(along: Time, lines: Sequence[Line]) -> str:
     """Milliseconds, on a logarithmic scale."""
 
     def scale(axes: Axes) -> None:
@@ -94,7 +114,7 @@ def durations_chart(along: Axis, lines: Sequence[Line]) -> str:
     return _chart(along, [line._replace(values=_positive(line.values)) for line in lines], scale)
 
 
-def amounts_chart(along: Axis, lines: Sequence[Line], unit: str = "") -> str:
+def amounts_chart(along: Time, lines: Sequence[Line], unit: str = "") -> str:
     """Numbers from zero."""
 
     def scale(axes: Axes) -> None:
@@ -106,19 +126,22 @@ def amounts_chart(along: Axis, lines: Sequence[Line], unit: str = "") -> str:
     return _chart(along, lines, scale)
 
 
-def _chart(along: Axis, lines: Sequence[Line], scale: Callable[[Axes], None]) -> str:
-    times = along.times
+def _chart(along: Time, lines: Sequence[Line], scale: Callable[[Axes], None]) -> str:
+    times = along.axis.times
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=INCHES)
-        axes = figure.add_axes((0.12, 0.13, 0.86, 0.82))
+        axes = figure.add_axes((0.12, 0.13, 0.72, 0.82))
         for line in lines:
             _draw(axes, times, line)
         scale(axes)
+        _mark(axes, along)
+        _name(axes, lines)
         locator = AutoDateLocator(minticks=3, maxticks=6)
         axes.xaxis.set_major_locator(locator)
         axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, show_offset=False))
         if len(times) > 1:
-            axes.set_xlim(times[0], times[-1])  # type: ignore[arg-type]
+            end: Any = times[-1] + (times[1] - times[0])
+            axes.set_xlim(times[0], end)  # type: ignore[arg-type]
         written = io.StringIO()
         FigureCanvasSVG(figure).print_svg(written, metadata={"Date": None, "Creator": None})
     return _themed(written.getvalue())
@@ -129,15 +152,43 @@ def _draw(axes: Axes, times: list[datetime], line: Line) -> None:
     moments: Any = times
     values = [float("nan") if value is None else value for value in line.values]
     colour = SERIES[line.colour]
+    if line.kind == "dashes":
+        axes.plot(moments, values, color=colour, linestyle=(0, (4, 1.5)))
     if line.kind == "steps":
         axes.step(moments, values, color=colour, where="post")
-    if line.kind != "line":
+    if line.kind in ("area", "steps"):
         step = "post" if line.kind == "steps" else None
         axes.fill_between(moments, values, step=step, color=colour, alpha=0.25, linewidth=0)  # type: ignore[arg-type]
         return
-    axes.plot(moments, values, color=colour)
+    if line.kind == "line":
+        axes.plot(moments, values, color=colour)
     lone = [at for at in range(len(values)) if _lone(line.values, at)]
     axes.plot([moments[at] for at in lone], [values[at] for at in lone], ".", markersize=3, color=colour)
+
+
+def _mark(axes: Axes, along: Time) -> None:
+    """What befell the broker, as lines across the chart."""
+    for kind, look in MARKS.items():
+        mine = [mark.at for mark in along.marks if mark.kind == kind]
+        for at in mine if len(mine) <= MARKS_MAX else ():
+            axes.axvline(at, zorder=0.5, **look)  # type: ignore[arg-type]
+
+
+def _name(axes: Axes, lines: Sequence[Line]) -> None:
+    """Names at the ends of lines, apart from each other."""
+    ends = [(next((value for value in reversed(line.values) if value is not None), None), line) for line in lines]
+    low, high = (axes.transData.transform((0, value))[1] for value in axes.get_ylim())
+    taken = low - 9.0
+    named = [(value, line) for value, line in reversed(ends) if value is not None and line.name]
+    for value, line in sorted(named, key=_first):
+        height = min(max(axes.transData.transform((0, max(value, axes.get_ylim()[0])))[1], taken + 11.0), high + 6.0)
+        taken = height
+        at = 1.02, (height - low) / (high - low)
+        axes.text(*at, line.name, transform=axes.transAxes, color=SERIES[line.colour], va="center")
+
+
+def _first(named: tuple[float, Line]) -> float:
+    return named[0]
 
 
 def _lone(values: Values, at: int) -> bool:

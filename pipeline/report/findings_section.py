@@ -2,29 +2,94 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections import defaultdict
+from typing import Any, NamedTuple
 
-from pyspark.sql import Row
-from pyspark.sql import functions as fn
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from pipeline.audit.audit_findings import ORDER, worst_first
+from pipeline.jobs.audit_job import ORDER
 from pipeline.jobs.job_results import FinishedRun
-from pipeline.report.charts import Line, amounts_chart
+from pipeline.jobs.timelines import cause
+from pipeline.report.charts import Line, Time, amounts_chart
+from pipeline.report.events_in_words import Step, steps
 from pipeline.report.series import axis, laid_out
 
 LISTED = 50
 REASONS = {"rejected": 0, "expired": 2, "maxlen": 3, "delivery_limit": 1}
 """Why messages die, with the colours of their lines."""
+SERVER_NAMED = ("amq.gen", "amq_")
+"""Names that brokers give to queues begin like this."""
+MANY = 12
+"""So many rows are shown, further ones folded."""
+
+Row = dict[str, Any]
+
+
+class QueueLine(NamedTuple):
+    """A queue in the table of verdicts; several that the broker has named, in one line."""
+
+    node: str
+    vhost: str
+    queue: str
+    queues: int
+    verdicts: dict[str, int]
+    violations: int
+
+    @property
+    def badness(self) -> tuple[int, int, int]:
+        """What is to be sorted by."""
+        return (
+            self.violations + self.verdicts.get("lost", 0),
+            self.verdicts.get("unknown", 0),
+            sum(self.verdicts.values()),
+        )
+
+
+class Case(NamedTuple):
+    """A copy that was found, and what happened to it."""
+
+    row: Row
+    steps: list[Step]
+
+
+class Group(NamedTuple):
+    """Copies of one queue that were found for one cause: how many, and some of them."""
+
+    node: str
+    vhost: str
+    queue: str
+    copies: int
+    cases: list[Case]
+
+
+class Cause(NamedTuple):
+    """What must not be, with the queues in which it was, most copies first."""
+
+    name: str
+    groups: list[Group]
+
+    @property
+    def copies(self) -> int:
+        """In all queues."""
+        return sum(group.copies for group in self.groups)
 
 
 class Audit(NamedTuple):
-    """What the job `audit` has left: verdicts with their copies, some of what was found, gaps."""
+    """What the job `audit` has left: verdicts with their copies, queues and groups, the worst first, boots and gaps."""
 
     run: FinishedRun
     verdicts: dict[str, int]
     violations: int
-    found: list[Row]
+    queues: list[QueueLine]
+    causes: list[Cause]
+    boots: list[Row]
     gaps: list[Row]
+
+    @property
+    def messages(self) -> dict[str, int]:
+        """How many messages clients published, and what became of them at once."""
+        return dict(self.run.facts["messages"])
 
     @property
     def lost(self) -> int:
@@ -41,6 +106,16 @@ class Audit(NamedTuple):
         """How many rows of the table found there are at most."""
         return self.lost + self.violations
 
+    @property
+    def kills(self) -> int:
+        """Boots that ended without a stop."""
+        return sum(boot["end"] == "killed" for boot in self.boots)
+
+    @property
+    def stops(self) -> int:
+        """Boots that ended in order."""
+        return sum(boot["end"] == "stopped" for boot in self.boots)
+
 
 class DeadLetters(NamedTuple):
     """What the job `dead-letters` has left: groups of those in the queue, how many the log has by reason, a chart."""
@@ -49,40 +124,82 @@ class DeadLetters(NamedTuple):
     groups: list[Row]
     reasons: dict[str, int]
     chart: str | None
-    point_minutes: int
+    point_seconds: int
 
 
 def audit(run: FinishedRun) -> Audit:
     """What the last audit found."""
     verdicts = {verdict: run.facts["verdicts"][verdict] for verdict in ORDER if verdict in run.facts["verdicts"]}
-    wrong = worst_first(run.table("found"))
-    gaps = run.table("gaps").orderBy(fn.desc("doubtful"), "node", "moment")
-    return Audit(run, verdicts, run.facts["violations"], wrong.limit(LISTED).collect(), gaps.limit(LISTED).collect())
+    boots = [_boot(row) for row in run.table("boots").to_pylist()]
+    gaps = sorted(run.table("gaps").to_pylist(), key=lambda gap: (not gap["doubtful"], gap["node"], gap["moment"]))
+    return Audit(run, verdicts, run.facts["violations"], _queues(run.table("tally")), _causes(run, boots), boots, gaps)
+
+
+def _boot(row: Row) -> Row:
+    end = "stopped" if row["stopped"] is not None else "killed" if row["next"] is not None else "not ended in the log"
+    return {**row, "end": end}
+
+
+def _queues(tally: pa.Table) -> list[QueueLine]:
+    lines: dict[tuple[str, str, str], QueueLine] = {}
+    names: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for row in tally.to_pylist():
+        prefix = next((each for each in SERVER_NAMED if row["queue"].startswith(each)), None)
+        key = row["node"], row["vhost"], row["queue"] if prefix is None else f"{prefix}…"
+        names[key].add(row["queue"])
+        line = lines.setdefault(key, QueueLine(*key, 0, {}, 0))
+        line.verdicts[row["verdict"]] = line.verdicts.get(row["verdict"], 0) + row["copies"]
+        lines[key] = line._replace(violations=line.violations + row["violations"])
+    counted = [line._replace(queues=len(names[key])) for key, line in lines.items()]
+    return sorted(counted, key=lambda line: ([-each for each in line.badness], line[:3]))
+
+
+def _causes(run: FinishedRun, boots: list[Row]) -> list[Cause]:
+    """What was found by cause and queue: violations before losses."""
+    events: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for event in run.table("timelines").to_pylist():
+        events[event["node"], event["vhost"], event["queue"], event["position"]].append(event)
+    found: defaultdict[str, dict[tuple[str, ...], Group]] = defaultdict(dict)
+    for row in run.table("found").to_pylist():
+        place, groups = (row["node"], row["vhost"], row["queue"]), found[cause(row)]
+        group = groups.setdefault(place, Group(*place, 0, []))
+        mine = events.get((*place, row["position"]))
+        if mine:
+            group.cases.append(Case(row, steps(row, mine, boots)))
+        groups[place] = group._replace(copies=group.copies + 1)
+    causes = [Cause(name, sorted(groups.values(), key=_most)) for name, groups in found.items()]
+    return sorted(causes, key=lambda cause: (cause.name == "lost", -cause.copies))
+
+
+def _most(group: Group) -> tuple[int, Any]:
+    return -group.copies, group[:3]
 
 
 def dead_letters(run: FinishedRun) -> DeadLetters:
     """Why messages lay in the queue that was looked at last; rates, if an event log was given."""
-    groups = run.table("dead_letters").orderBy(fn.desc("messages"), "reason", "death_queue").limit(LISTED).collect()
+    order = [("messages", "descending"), ("reason", "ascending"), ("death_queue", "ascending")]
+    groups = run.table("dead_letters").sort_by(order).slice(0, LISTED).to_pylist()
     if "dead_letter_rates" not in run.tables:
         return DeadLetters(run, groups, {}, None, 1)
     rates = run.table("dead_letter_rates")
-    by_reason = rates.groupBy("reason").agg(fn.sum("messages").alias("messages")).collect()
-    minutes = rates.groupBy(fn.unix_seconds("minute").alias("second"), "reason").agg(fn.sum("messages").alias("n"))
-    counted = {row.reason: row.messages for row in by_reason}
-    return DeadLetters(run, groups, counted, *_rates(minutes.orderBy("second").collect()))
+    by_reason = rates.group_by("reason").aggregate([("messages", "sum")]).to_pylist()
+    counted = {row["reason"]: row["messages_sum"] for row in by_reason}
+    return DeadLetters(run, groups, counted, *_rates(rates))
 
 
-def _rates(minutes: list[Row]) -> tuple[str | None, int]:
-    if not minutes:
-        return None, 1
-    along = axis(minutes[0].second, minutes[-1].second)
+def _rates(rates: pa.Table) -> tuple[str | None, int]:
+    if not rates.num_rows:
+        return None, 60
+    ends = pc.min_max(rates.column("minute")).as_py()
+    along = axis(int(ends["min"].timestamp()), int(ends["max"].timestamp()), 60)
     begin, lines = int(along.begin.timestamp()), []
+    rows = rates.to_pylist()
     for reason, colour in REASONS.items():
         counts: dict[int, float | None] = {}
-        for row in minutes:
-            if row.reason == reason:
-                place = (row.second - begin) // along.seconds
-                counts[place] = (counts.get(place) or 0) + row.n / along.minutes
+        for row in rows:
+            if row["reason"] == reason:
+                place = (int(row["minute"].timestamp()) - begin) // along.seconds
+                counts[place] = (counts.get(place) or 0) + row["messages"] * 60 / along.seconds
         if counts:
-            lines.append(Line(laid_out(counts, along.points, missing=0), colour))
-    return amounts_chart(along, lines), along.minutes
+            lines.append(Line(laid_out(counts, along.points, missing=0), colour, reason.replace("_", " ")))
+    return amounts_chart(Time(along), lines), along.seconds

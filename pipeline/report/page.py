@@ -13,9 +13,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from pipeline.file_target import Target
 from pipeline.jobs.job_results import last_run
 from pipeline.report import findings_section, queue_section, wording
-from pipeline.spark.file_places import Place
 
 REPORT = "report.html"
 
@@ -28,11 +28,11 @@ PARTS = {
 """What makes a part of the page of a job's last run."""
 
 
-def write_report(place: Place) -> None:
-    """Have report.html say what the last runs have found. Raises ResultsError, and what Spark raises."""
-    runs = {job: last_run(place, job) for job in PARTS}
+def write_report(target: Target) -> None:
+    """Have report.html say what the last runs have found. Raises ResultsError and OSError."""
+    runs = {job: last_run(target, job) for job in PARTS}
     parts = {job: None if run is None else PARTS[job](run) for job, run in runs.items()}
-    place.put(REPORT, page(parts, datetime.now(UTC)).encode())
+    target.put(REPORT, page(parts, datetime.now(UTC)).encode())
 
 
 def page(parts: dict[str, Any], written: datetime) -> str:
@@ -49,6 +49,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     words = wording.number, wording.size, wording.duration, wording.share, wording.moment, wording.name, wording.sample
-    made.filters |= {each.__name__: each for each in words}
+    times = wording.instant, wording.span, wording.seconds, wording.counted
+    made.filters |= {each.__name__: each for each in (*words, *times)}
     made.filters["drawing"] = Markup  # charts are ours: there is nothing of anybody else's in them
     return made

@@ -1,42 +1,62 @@
-"""Points in time for charts: how wide they are, and values laid out on them."""
+"""Points in time for charts: how wide they are, values laid out on them, and what befell the broker meanwhile."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 POINTS_MAX = 180
-WIDTHS = (1, 2, 5, 10, 15, 30, 60, 120, 240, 360, 720, 1440, 2880, 10080)
-"""Minutes that a point may stand for."""
+WIDTHS = (
+    *(1, 2, 5, 10, 20, 30),
+    *(60 * minutes for minutes in (1, 2, 5, 10, 15, 30, 60, 120, 240, 360, 720, 1440, 2880, 10080)),
+)
+"""Seconds that a point may stand for."""
 
 Values = Sequence[float | None]
 
 
 class Axis(NamedTuple):
-    """Moments that follow each other, each so many minutes behind the last."""
+    """Moments that follow each other, each so many seconds behind the last."""
 
     begin: datetime
-    minutes: int
+    seconds: int
     points: int
 
     @property
     def times(self) -> list[datetime]:
         """The moments."""
-        return [self.begin + timedelta(minutes=self.minutes * at) for at in range(self.points)]
-
-    @property
-    def seconds(self) -> int:
-        """How long each is."""
-        return self.minutes * 60
+        return [self.begin + timedelta(seconds=self.seconds * at) for at in range(self.points)]
 
 
-def axis(first: int, last: int) -> Axis:
-    """As few minutes for each point as give no more than POINTS_MAX from one minute to another, by their seconds."""
-    minutes = (last - first) // 60 + 1
-    width = 60 * next((each for each in WIDTHS if minutes <= each * POINTS_MAX), -(-minutes // POINTS_MAX))
+class Mark(NamedTuple):
+    """Something that befell the broker: a start, an orderly stop, a kill, a gap of the log that leaves doubt."""
+
+    at: datetime
+    kind: Literal["start", "stop", "kill", "gap"]
+
+
+def axis(first: int, last: int, bin_seconds: int) -> Axis:
+    """As few seconds for each point as give no more than POINTS_MAX from one bin to another, by their beginnings."""
+    span = last - first + bin_seconds
+    widths = [width for width in WIDTHS if width % bin_seconds == 0]
+    width = next((each for each in widths if span <= each * POINTS_MAX), -(-span // POINTS_MAX // 60) * 60)
     begin = first // width * width
-    return Axis(datetime.fromtimestamp(begin, UTC), width // 60, (last - begin) // width + 1)
+    return Axis(datetime.fromtimestamp(begin, UTC), width, (last - begin) // width + 1)
+
+
+def marks(boots: Iterable[Mapping[str, Any]], gaps: Iterable[Mapping[str, Any]]) -> list[Mark]:
+    """What is to be marked on every axis. A boot that neither stopped nor was followed by another still runs."""
+    found = list[Mark]()
+    for boot in boots:
+        found.append(Mark(boot["first_ts"], "start"))
+        if boot["stopped"] is not None:
+            found.append(Mark(boot["last_ts"], "stop"))
+        elif boot["next"] is not None:
+            found.append(Mark(boot["last_ts"], "kill"))
+    return sorted(
+        [*found, *(Mark(gap["at_ts"], "gap") for gap in gaps if gap["doubtful"] and gap["at_ts"] is not None)]
+    )
 
 
 def laid_out(values: Mapping[int, float | None], points: int, *, missing: float | None = None) -> list[float | None]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 NAME_CHARACTERS = 120
 
@@ -52,6 +54,31 @@ def moment(value: datetime | str | None) -> str:
         return ""
     time = datetime.fromisoformat(value) if isinstance(value, str) else value
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def instant(value: datetime | None) -> str:
+    """A time of day, in UTC, to the millisecond."""
+    return "" if value is None else f"{value.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+
+
+def span(facts: Mapping[str, Any]) -> str:
+    """From when to when a log is, the day once if it is one."""
+    first, last = moment(facts["from"]), moment(facts["until"])
+    return f"{first} to {last[11:] if first[:10] == last[:10] else last}"
+
+
+def seconds(value: int) -> str:
+    """A length of time that is whole: second, 5 seconds, minute, 2 hours."""
+    for length, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute"), (1, "second")):
+        if value % length == 0:
+            return unit if value == length else f"{value // length} {unit}s"
+    return f"{value} seconds"
+
+
+def counted(value: int, noun: str) -> str:
+    """So many of something: 1 message, 2,000 messages, 3 copies."""
+    plural = noun[:-1] + "ies" if noun.endswith("y") else noun + "s"
+    return f"{value:,} {noun if value == 1 else plural}"
 
 
 def name(value: str | None) -> str:

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
-from pipeline.export import Target
+from pipeline.file_target import Target
 from pipeline.stopped_store.store_batches import SCHEMA, record_batches
 from pipeline.stopped_store.store_rows import Row
 
@@ -67,9 +66,7 @@ def write(where: str, tables: Mapping[str, list[dict[str, Any]]], messages: Iter
 
 
 def _put(target: Target, name: str, table: pa.Table) -> tuple[str, int]:
-    sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, compression="zstd")
-    target.put(name, sink.getvalue())
+    target.put_table(name, table)
     return name, table.num_rows
 
 

@@ -14,28 +14,29 @@ from broker.cli.jobs.pipeline_options import Setting, Source, placed, sourced
 from broker.cli.table_output import text
 from broker.cli.target_broker import Target, json_option, targeted
 
-FOUND_COLUMNS = ("verdict", "vhost", "queue", "position", "evidence")
+FOUND = ("vhost", "queue", "position", "evidence")
 
 
 @click.command(short_help="Was a confirmed message lost?")
 @targeted
 @sourced
 @placed
+@click.option("--strict", is_flag=True, help="Fail where it is unknown whether a message was lost, too.")
 @json_option
-def audit(target: Target, source: Source, setting: Setting, as_json: bool) -> None:
+def audit(target: Target, source: Source, setting: Setting, strict: bool, as_json: bool) -> None:
     """Judge every message by the event log: was a confirmed one lost, delivered after its end, or out of order?
 
     Exit code 0 when nothing of the kind was found, 1 when something was (or it could not be done).
     """
-    with setting.place("audit", source) as place:
-        found = pipeline_module("jobs.audit_job").run_audit(source.read(place.spark), place)
+    with setting.reading("audit", source) as (read, parts, place):
+        found = pipeline_module("jobs.audit_job").run_audit(read, parts, place)
     if as_json:
         shown = {**found.coverage, "verdicts": found.verdicts, "violations": found.violations}
-        shown["found"] = [row.asDict() for row in found.found]
+        shown["found"] = found.found
         click.echo(json.dumps(shown, indent=2, default=str))
     else:
         _show_audit(found)
-    sys.exit(not found.clean)
+    sys.exit(not found.clean or (strict and bool(found.verdicts.get("unknown"))))
 
 
 def _show_audit(found: Any) -> None:
@@ -45,13 +46,17 @@ def _show_audit(found: Any) -> None:
     wrong = found.verdicts.get("lost", 0), found.violations
     click.echo(f"\n{wrong[0]:,} lost, {wrong[1]:,} with violations")
     if found.found:
-        rows = [(", ".join([row.verdict, *row.violations]), *map(text, row[1:4]), row.evidence) for row in found.found]
-        show_lines([FOUND_COLUMNS, *rows])
+        rows = [
+            (", ".join([row["verdict"], *row["violations"]]), *(text(row[name]) for name in FOUND))
+            for row in found.found
+        ]
+        show_lines([("verdict", *FOUND), *rows])
     if sum(wrong) > len(found.found) > 0:
         click.echo("... and more: see the table found")
     if found.gaps:
         click.echo("\nwhat the log does not say")
         rows = [
-            (gap.node, str(gap.boot), gap.kind, *map(number, (gap.after, gap.lost, gap.in_doubt))) for gap in found.gaps
+            (gap["node"], str(gap["boot"]), gap["kind"], *(number(gap[name]) for name in ("after", "lost", "in_doubt")))
+            for gap in found.gaps
         ]
         show_lines([("node", "boot", "gap", "behind event", "events lost", "copies in doubt"), *rows])

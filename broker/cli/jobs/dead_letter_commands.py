@@ -60,11 +60,11 @@ def dead_letters(
     """
     _count(broker, queue)  # what is refused is refused before Spark has started
     source = None if events is None else Source(events, _access(broker, events))
-    with setting.place("dead-letters", source) as place:
+    parts = None if source is None else source.parts()
+    with setting.spark("dead-letters") as (spark, place):
         jobs = pipeline_module("jobs.dead_letter_job")
-        deaths = None if source is None else source.read(place.spark)
         try:
-            found = jobs.run_dead_letters(place, broker, queue, look, deaths, since, until)
+            found = jobs.run_dead_letters(spark, place, broker, queue, look, parts, since, until)
         except jobs.FAILURES as error:
             raise AdministrationError("failed", str(error)) from error
     if as_json:
@@ -116,7 +116,7 @@ def replay(
     """
     if back and (exchange, routing_key) != (ORIGINAL, ORIGINAL):
         raise click.UsageError("--back excludes --exchange and --routing-key")
-    replaying, jobs = pipeline_module("replay"), pipeline_module("jobs.audit_job")
+    replaying, jobs = pipeline_module("replay"), pipeline_module("jobs.engines")
     request = replaying.Request(
         where=where,
         exchange=None if exchange == ORIGINAL else exchange,

@@ -29,7 +29,7 @@ def export_events(target: Target, source: str | None, where: str, **access: str 
     Segments of a broker elsewhere come by HTTP, from http://HOST:PORT or https://. The password is that of the file, or
     of the variable LEVERET_PASSWORD; without either it is asked for, or read from standard input.
     """
-    export = pipeline_module("export")
+    export, targets = map(pipeline_module, ("export", "file_target"))
     source = source or str(target.config.events_directory)
     rows = files = size = 0
     try:
@@ -39,7 +39,7 @@ def export_events(target: Target, source: str | None, where: str, **access: str 
                 file = work.run(name)
                 rows, files, size = rows + (file.rows if file else 0), files + bool(file), size + work.sizes[name]
                 tell(size)
-    except (ValueError, export.ManifestError) as error:
+    except (ValueError, targets.ManifestError) as error:
         raise AdministrationError("failed", str(error)) from error
     click.echo(f"{counted(rows, 'event')} in {counted(files, 'new file')} in {where}")
 

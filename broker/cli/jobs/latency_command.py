@@ -29,18 +29,18 @@ def latency(target: Target, source: Source, since: Any, until: Any, setting: Set
     The tables have each minute; shown are the busiest queues over all of them. Events before --since are read too: a
     message may have been published then.
     """
-    with setting.place("latency", source) as place:
-        found = pipeline_module("jobs.latency_job").run_latency(source.read(place.spark), place, since, until)
+    with setting.reading("latency", source) as (read, parts, place):
+        found = pipeline_module("jobs.latency_job").run_latency(read, parts, place, since, until)
     if as_json:
         shown = {**found.coverage, "durations": found.durations, "negative": found.negative}
-        click.echo(json.dumps({**shown, "busiest": [row.asDict() for row in found.busiest]}, indent=2))
+        click.echo(json.dumps({**shown, "busiest": found.busiest}, indent=2))
         return
     show_coverage(found.coverage)
     click.echo(f"{found.durations:,} durations")
     if found.negative:
         click.echo(f"{found.negative:,} more were not measured: the clock was set back meanwhile")
     rows = [
-        (text(row.vhost), text(row.queue), row.stage.replace("_", " "), number(row.n), *_spread(row))
+        (text(row["vhost"]), text(row["queue"]), row["stage"].replace("_", " "), number(row["n"]), *_spread(row))
         for row in found.busiest
     ]
     show_lines([HEADING, *rows])

@@ -24,57 +24,77 @@ class Source(NamedTuple):
     where: str
     options: dict[str, str]
 
-    def require(self) -> None:
-        """Raises OSError when this is a directory of this machine and cannot be read."""
-        pipeline_module("event_frames").require_directory(self.where)
-
-    def read(self, spark: Any) -> Any:
-        """The events as a DataFrame."""
-        return pipeline_module("event_frames").read_events(spark, self.where, self.options)
+    def parts(self) -> Any:
+        """The events, in parts. Raises OSError for a directory that is not there, AdministrationError for the rest."""
+        parts, targets = map(pipeline_module, ("event_parts", "file_target"))
+        try:
+            return parts.parts_of(self.where, self.options)
+        except (targets.ManifestError, ValueError) as error:
+            raise AdministrationError("failed", str(error)) from error
 
 
 class Setting(NamedTuple):
-    """Where a job runs, and where it leaves what it makes."""
+    """What a job runs on, and where it leaves what it makes."""
 
     out: str
-    master: str
+    engine: str
+    master: str | None
     settings: dict[str, str]
 
     @contextmanager
-    def place(self, job: str, source: Source | None) -> Iterator[Any]:
-        """Start Spark; the directory for results. The report is written from them when the job has ended.
+    def reading(self, job: str, source: Source) -> Iterator[tuple[Any, Any, Any]]:
+        """An engine, the events and the place of results; the report is written from those when the job has ended.
 
-        Raises AdministrationError, and OSError for a source that is not there: sooner than Spark could.
+        Raises AdministrationError, and OSError for a source that is not there.
         """
-        if source is not None:
-            source.require()
-        jobs, places, page = map(pipeline_module, ("jobs.audit_job", "spark.file_places", "report.page"))
+        engines = pipeline_module("jobs.engines")
+        parts = source.parts()
+        name = engines.chosen(self.engine, parts, self.master)
+        with _failures(), engines.engine(name, job, master=self.master, settings=self.settings) as read:
+            with self._place() as place:
+                yield read, parts, place
+
+    @contextmanager
+    def spark(self, job: str) -> Iterator[tuple[Any, Any]]:
+        """A session of Spark and the place of results, with the report written from those."""
+        engines = pipeline_module("jobs.engines")
         progress = sys.stderr.isatty()
-        try:
-            with jobs.spark_for(job, master=self.master, settings=self.settings, progress=progress) as spark:
-                place = places.Place(spark, self.out)
-                yield place
-                page.write_report(place)
-        except jobs.JobError as error:
-            raise AdministrationError("failed", str(error)) from error
+        with (
+            _failures(),
+            engines.spark_for(job, master=self.master, settings=self.settings, progress=progress) as spark,
+        ):
+            with self._place() as place:
+                yield spark, place
+
+    @contextmanager
+    def _place(self) -> Iterator[Any]:
+        targets, page = map(pipeline_module, ("file_target", "report.page"))
+        place = targets.Target(self.out)
+        yield place
+        page.write_report(place)
+
+
+@contextmanager
+def _failures() -> Iterator[None]:
+    engines, results = map(pipeline_module, ("jobs.engines", "jobs.job_results"))
+    try:
+        yield
+    except (engines.JobError, results.ResultsError) as error:
+        raise AdministrationError("failed", str(error)) from error
 
 
 def placed(command: Command) -> Command:
     """Give a command `--out`, `--master` and `--conf`, and as an argument the `setting` that they name."""
 
-    def run(*args: Any, out: str, master: str, conf: tuple[str, ...], **options: Any) -> Any:
+    def run(
+        *args: Any, out: str, master: str | None, conf: tuple[str, ...], engine: str = "spark", **options: Any
+    ) -> Any:
         settings = dict(_key_and_value(each) for each in conf)
-        return command(*args, setting=Setting(out, master, settings), **options)
+        return command(*args, setting=Setting(out, engine, master, settings), **options)
 
     _take_over(run, command)
     where = click.option("--out", required=True, metavar="DIR|URI", help="Where tables and report.html go.")
-    master = click.option(
-        "--master",
-        default="local[*]",
-        show_default=True,
-        metavar="URL",
-        help="The Spark master; by default this machine.",
-    )
+    master = click.option("--master", metavar="URL", help="The Spark master; by default this machine.")
     conf = click.option("--conf", multiple=True, metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
     return where(master(conf(run)))  # type: ignore[return-value]
 
@@ -99,7 +119,14 @@ def sourced(command: Command) -> Command:
         "--user", metavar="NAME", help="User to log in with at a URL; the password is in LEVERET_PASSWORD."
     )
     password = click.option("--password-file", metavar="FILE", help="A file with the password, in its place.")
-    return where(user(password(run)))  # type: ignore[return-value]
+    engine = click.option(
+        "--engine",
+        type=click.Choice(["auto", "spark", "local"]),
+        default="auto",
+        show_default=True,
+        help="What reads the events; auto: Spark with --master and for more than 50 million events.",
+    )
+    return where(user(password(engine(run))))  # type: ignore[return-value]
 
 
 def timed(command: Command) -> Command:

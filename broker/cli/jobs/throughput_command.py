@@ -29,10 +29,10 @@ def throughput(target: Target, source: Source, since: Any, until: Any, setting: 
     The table has each minute; shown are the busiest queues over all of them. Events before --since are read too: what
     is in a queue has come before.
     """
-    with setting.place("throughput", source) as place:
-        found = pipeline_module("jobs.throughput_job").run_throughput(source.read(place.spark), place, since, until)
+    with setting.reading("throughput", source) as (read, parts, place):
+        found = pipeline_module("jobs.throughput_job").run_throughput(read, parts, place, since, until)
     if as_json:
-        shown = {**found.coverage, "counts": found.counts, "busiest": [row.asDict() for row in found.busiest]}
+        shown = {**found.coverage, "counts": found.counts, "busiest": found.busiest}
         click.echo(json.dumps(shown, indent=2))
         return
     show_coverage(found.coverage)
@@ -40,6 +40,6 @@ def throughput(target: Target, source: Source, since: Any, until: Any, setting: 
 
 
 def _line(row: Any) -> tuple[str, ...]:
-    rate = "" if row.redelivery_rate is None else number(100 * row.redelivery_rate, 2)
+    rate = "" if row["redelivery_rate"] is None else number(100 * row["redelivery_rate"], 2)
     counts = [number(row[name]) for name in COUNTS]
-    return text(row.vhost), text(row.queue), *counts, rate, number(row.deepest), number(row.depth)
+    return text(row["vhost"]), text(row["queue"]), *counts, rate, number(row["deepest"]), number(row["depth"])

@@ -3,7 +3,7 @@
 With `--minutes` instead of `--cycles`, no cycle is begun after so many; the audit comes on top.
 Prints what was killed when, and what the clients' ledgers have seen. A failure names its cycle and seed, what was
 expected and found, and keeps the data directory. With `--audit` the broker records events, is stopped in order
-now and then, and at the end Spark audits its log, which is held against what the clients have logged.
+now and then, and at the end its log is audited, which is held against what the clients have logged.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
 import secrets
 import shutil
 import sys
@@ -20,7 +19,6 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-from harness.project import ROOT
 from harness.waiting import begun_within
 from tests.durability.kills.audited import AuditedCampaign
 from tests.durability.kills.cycle import BrokenPromiseError, Campaign, summary
@@ -78,16 +76,13 @@ def run(campaign: Campaign, cycles: Iterable[int]) -> str:
 
 def audit(campaign: AuditedCampaign) -> int:
     """Hold the log against the clients, and print what was compared; how many events. Raises BrokenPromiseError."""
-    from pipeline.spark.spark_session import session
-    from tests.durability.kills.spark_audit import PASSING, figures, judge, sound
+    from tests.durability.kills.log_audit import PASSING, figures, judge, sound
 
     campaign.restart()
     sight = campaign.look()
     campaign.kill_for_good()
-    os.environ["PYTHONPATH"] = str(ROOT)
     began = time.monotonic()
-    with session("audit of kills") as spark:
-        judgement = judge(spark, {"kills": campaign})["kills"]
+    judgement = judge(campaign)
     judgement.comparison.queues(sight.places, PASSING)
     problems = sound(judgement) + judgement.comparison.problems
     found = figures(judgement, campaign)

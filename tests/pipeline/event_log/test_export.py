@@ -15,7 +15,8 @@ from harness.brokers.recording_broker import events_in
 from leveret_spark.events.event_columns import SCHEMA, Event
 from leveret_spark.events.sealed_segments import SegmentDirectory
 from leveret_spark.events.segment_format import SegmentError
-from pipeline.export import MANIFEST, Export, ManifestError, Target
+from pipeline.export import MANIFEST, Export
+from pipeline.file_target import ManifestError, Target
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part
 from tests.pipeline.inputs.command import leveret
 

@@ -2,21 +2,23 @@
 
 Real clients work with all kinds of queues while the broker is killed and stopped (`tests/durability/kills`); each has
 a log that keeps the tags and places of what it did. A sound broker shows nothing. One that forgets messages, or
-acknowledgements, shows exactly what the clients' ledgers show. All logs are judged by one job.
+acknowledgements, shows exactly what the clients' ledgers show.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
+import numpy as np
 import pytest
 
+from pipeline.event_parts import parts_of
+from pipeline.packed_events import merged, packed
+from pipeline.throughput import throughput
 from tests.durability.kills.audited import EVENTS, AuditedCampaign, Sight
-from tests.durability.kills.spark_audit import PASSING, Judgement, judge, sound
+from tests.durability.kills.log_audit import PASSING, Judgement, judge, sound
 from tests.planted.planted_catalogue import with_mistake
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = [
     pytest.mark.slow,
@@ -43,7 +45,7 @@ class Told(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Told]:
     campaigns: dict[str, AuditedCampaign] = {"sound": AuditedCampaign(tmp_path_factory.mktemp("sound"), 20)}
     for name, mistake in FORGETFUL.items():
         campaigns[name] = AtRest(tmp_path_factory.mktemp(name), 20, with_mistake(mistake))
@@ -56,8 +58,7 @@ def told(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[
     finally:
         for campaign in campaigns.values():
             campaign.abandon()
-    judged = judge(spark, campaigns)
-    return {name: Told(campaigns[name], sights[name], judged[name]) for name in campaigns}
+    return {name: Told(campaign, sights[name], judge(campaign)) for name, campaign in campaigns.items()}
 
 
 def _sound(campaign: AuditedCampaign) -> Sight:
@@ -123,20 +124,13 @@ def test_acknowledgements_that_were_forgotten_are_violations_and_no_others(told:
     assert judgement.problems == []
 
 
-def test_depths_are_what_is_found_in_the_queues(spark: SparkSession, told: dict[str, Told]) -> None:
+def test_depths_are_what_is_found_in_the_queues(told: dict[str, Told]) -> None:
     """Over kills, of which the log lacks the ends, and what came undone with them."""
-    from pyspark.sql import functions as fn
-
-    from pipeline.audit.log_coverage import boots, deduplicated, gaps
-    from pipeline.throughput import throughput
-
     campaign, sight, _ = told["sound"]
-    recorded = deduplicated(spark.read.format("leveret-events").load(str(campaign.segments)))
-    # All in one minute: at the end of one that ends within a start, depths are not known.
-    events = recorded.withColumn("ts", fn.timestamp_seconds(fn.lit(0))).cache()
-    lives = boots(events)
-    depths = {row.queue: row.depth for row in throughput(events, lives, gaps(events, lives)).collect()}
-    events.unpersist()
+    (events,) = merged(map(packed, parts_of(str(campaign.segments))))
+    # All in one bin: at the end of one that ends within a start, depths are not known.
+    rows = throughput([replace(events, us=np.zeros_like(events.us))]).to_pylist()
+    depths = {row["queue"]: row["depth"] for row in rows}
     found = {queue: len(places) for queue, places in sight.places.items() if queue not in PASSING}
     assert sum(found.values()) > 0
     assert {queue: depths[queue] for queue in found} == found

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
 
-from leveret_spark.events.event_columns import Event
+import pyarrow as pa
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from leveret_spark.events.event_columns import SCHEMA, Event
+from leveret_spark.events.segment_format import SegmentName, node_name
+from pipeline.event_parts import Part, exported_name, parts_of
+from pipeline.export import MANIFEST, MANIFEST_FORMAT
+from pipeline.file_target import Target
 
 EPOCH = datetime(2026, 11, 21, tzinfo=UTC)
+EPOCH_US = int(EPOCH.timestamp()) * 1_000_000
 BOOT_BITS = 40
 
 
@@ -55,7 +62,8 @@ class History:
         """A message is published into queues, and confirmed; its number."""
         self._number += 1
         number = self.boot << BOOT_BITS | self._number
-        self.tell("publish", exchange="", routing_key="q", msg_id=number, size_bytes=1, persistent=kept)
+        sent = {"connection": "127.0.0.1:5", "channel": 1, "exchange": "orders", "routing_key": "eu", "size_bytes": 1}
+        self.tell("publish", msg_id=number, persistent=kept, **sent)
         for queue in queues or ("q",):
             self.tell("route", queue=queue, msg_id=number, position=number, persistent=kept)
         if confirmed:
@@ -102,12 +110,8 @@ class History:
 
     def tell(self, kind: str, **fields: Any) -> None:
         self._seq += 1
-        self.events.append(Event(self.node, self.boot, self._seq, self.clock_us, kind, vhost="/", **fields))
+        self.events.append(Event(self.node, self.boot, self._seq, EPOCH_US + self.clock_us, kind, vhost="/", **fields))
         self.clock_us += 1000
-
-    def table(self, spark: SparkSession) -> DataFrame:
-        """The events as Spark has them."""
-        return table_of(spark, [self])
 
 
 def begun(node: str, *, kind: str = "classic") -> History:
@@ -119,10 +123,17 @@ def begun(node: str, *, kind: str = "classic") -> History:
     return history
 
 
-def table_of(spark: SparkSession, histories: Iterable[History]) -> DataFrame:
-    """The events of several brokers as Spark has them."""
-    from leveret_spark.events.events_source import COLUMNS
-
-    events = (event for history in histories for event in history.events)
-    rows = [(*event[:3], EPOCH + timedelta(microseconds=event.ts_us), *event[4:]) for event in events]
-    return spark.createDataFrame(rows, COLUMNS)
+def export_of(directory: Path, histories: Iterable[History]) -> list[Part]:
+    """An export of several brokers' events, as a job reads them."""
+    target, files = Target(str(directory)), []
+    for history in histories:
+        for boot, events in groupby(history.events, attrgetter("boot")):
+            columns = zip(*events, strict=True)
+            arrays = [pa.array(values).cast(field.type) for values, field in zip(columns, SCHEMA, strict=True)]
+            rows = pa.Table.from_arrays(arrays, schema=SCHEMA)
+            numbers = rows.column("seq").to_pylist()
+            name = exported_name(SegmentName(node_name(history.node), boot, numbers[0], numbers[-1]))
+            target.put_table(name, rows)
+            files.append({"file": name})
+    target.put(MANIFEST, json.dumps({"format": MANIFEST_FORMAT, "files": files}).encode())
+    return parts_of(str(directory))

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
-from tests.pipeline.inputs.made_up_events import EPOCH, History, begun, table_of
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
-
-pytestmark = pytest.mark.slow
+from leveret_spark.events.segment_format import node_name
+from pipeline.audit.reduction import Stretch
+from pipeline.latency import durations, latency, latency_in_all
+from pipeline.packed_events import SECOND, between, bin_seconds, merged, packed
+from pipeline.throughput import throughput
+from tests.pipeline.inputs.made_up_events import EPOCH, History, begun, export_of
 
 CONFIRM, DELIVER, ACK = "publish_to_confirm", "publish_to_deliver", "deliver_to_ack"
 Minute = tuple[str, int]
@@ -72,30 +74,24 @@ def story(
     return of
 
 
-def minute_of(row: Row) -> int:
+def minute_of(row: dict[str, Any]) -> int:
     """The number of the minute that a row of a table is about."""
-    return int((row.minute.astimezone(EPOCH.tzinfo) - EPOCH) // timedelta(minutes=1))
+    return int((row["begin"] - EPOCH) // timedelta(minutes=1))
 
 
 @pytest.fixture(scope="module")
-def tables(spark: SparkSession) -> Tables:
-    from pipeline.audit.log_coverage import boots, deduplicated, gaps
-    from pipeline.latency import durations, latency, latency_in_all
-    from pipeline.throughput import throughput
-
-    histories = [story.history(name) for name, story in STORIES.items()]
-    events = deduplicated(table_of(spark, histories)).cache()
-    lives = boots(events).cache()
-    measured = durations(events).cache()
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Tables:
+    histories = {node_name(name): (name, story.history(name)) for name, story in STORIES.items()}
+    parts = export_of(tmp_path_factory.mktemp("stories"), [history for _, history in histories.values()])
+    nodes = [replace(node, width=60 * SECOND) for node in merged(map(packed, parts))]
+    measured = [durations(node) for node in nodes]
     found = Tables(defaultdict(dict), defaultdict(dict), defaultdict(dict))
-    for row in throughput(events, lives, gaps(events, lives)).collect():
-        found.throughput[row.node][row.queue, minute_of(row)] = row
-    for row in latency(measured).collect():
-        found.latency[row.node][row.queue, minute_of(row), row.stage] = row
-    for row in latency_in_all(measured).collect():
-        found.in_all[row.node][row.queue, row.stage] = row
-    for each in (events, lives, measured):
-        each.unpersist()
+    for row in throughput(nodes).to_pylist():
+        found.throughput[histories[row["node"]][0]][row["queue"], minute_of(row)] = row
+    for row in latency(measured).to_pylist():
+        found.latency[histories[row["node"]][0]][row["queue"], minute_of(row), row["stage"]] = row
+    for row in latency_in_all(measured).to_pylist():
+        found.in_all[histories[row["node"]][0]][row["queue"], row["stage"]] = row
     return found
 
 
@@ -335,12 +331,16 @@ def test_a_story_is_counted_and_measured(tables: Tables, name: str) -> None:
             assert {column: tables.in_all[name][stage][column] for column in values} == values
 
 
-def test_times_select_whole_minutes(spark: SparkSession) -> None:
-    from pipeline.minutes import between
+@pytest.mark.parametrize(
+    ("since", "until", "chosen"),
+    [(None, None, [0, 1, 2, 3, 4]), (1.5, 3, [1, 2]), (None, 3.1, [0, 1, 2, 3])],
+)
+def test_times_select_whole_bins(since: float | None, until: float | None, chosen: list[int]) -> None:
+    times = [None if each is None else round(each * 60 * SECOND) for each in (since, until)]
+    begin = np.arange(5) * 60 * SECOND
+    assert np.flatnonzero(between(begin, 60 * SECOND, *times)).tolist() == chosen
 
-    rows = spark.createDataFrame(
-        [(EPOCH + timedelta(minutes=each), each) for each in range(5)], "minute timestamp, id int"
-    )
-    for since, until, ids in ((None, None, [0, 1, 2, 3, 4]), (1.5, 3, [1, 2]), (None, 3.1, [0, 1, 2, 3])):
-        times = [None if each is None else EPOCH + timedelta(minutes=each) for each in (since, until)]
-        assert [row.id for row in between(rows, *times).orderBy("id").collect()] == ids
+
+@pytest.mark.parametrize(("seconds", "width"), [(0, 1), (360, 1), (361, 2), (7000, 20), (7200, 20), (90_000, 60)])
+def test_bins_are_as_wide_as_the_log_is_long(seconds: int, width: int) -> None:
+    assert bin_seconds([Stretch(1, 1, 2, 0, seconds * SECOND)]) == width

@@ -5,19 +5,23 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime
 from html.parser import HTMLParser
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pytest
 
+from pipeline.file_target import Target
+from pipeline.jobs.audit_job import Audited, run_audit
+from pipeline.jobs.engines import engine
+from pipeline.jobs.job_results import FinishedRun, Run, last_run
+from pipeline.jobs.latency_job import run_latency
+from pipeline.jobs.throughput_job import run_throughput
 from pipeline.report import wording
+from pipeline.report.charts import Time
+from pipeline.report.page import PARTS, page, write_report
+from pipeline.report.queue_section import _seconds
 from pipeline.report.series import POINTS_MAX, WIDTHS, axis, carried_on, laid_out
-from tests.pipeline.inputs.made_up_events import History
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from pipeline.jobs.audit_job import Audited
-    from pipeline.spark.file_places import Place
+from tests.pipeline.inputs.made_up_events import History, export_of
 
 WRITTEN = datetime(2026, 11, 22, tzinfo=UTC)
 HOSTILE = '"><script src=//evil>alert(1)</script>{{ 7 * 7 }}<img onerror=x>$x$\x1b[31m\u202e\n'
@@ -25,13 +29,15 @@ QUEUES = 60
 NODE = "leveret@hare"
 
 
-@pytest.mark.parametrize("minutes", [1, 2, POINTS_MAX, POINTS_MAX + 1, 1440, 10_000_000])
-def test_an_axis_has_few_points_and_all_minutes(minutes: int) -> None:
+@pytest.mark.parametrize("width", [1, 20, 60])
+@pytest.mark.parametrize("bins", [1, 2, POINTS_MAX, POINTS_MAX + 1, 1440, 10_000_000])
+def test_an_axis_has_few_points_and_all_bins(bins: int, width: int) -> None:
     first = 1_795_284_060
-    last = first + 60 * (minutes - 1)
-    found = axis(first, last)
+    last = first + width * (bins - 1)
+    found = axis(first, last, width)
     assert found.points <= POINTS_MAX + 1
-    assert found.minutes in WIDTHS or minutes > WIDTHS[-1] * POINTS_MAX
+    assert found.seconds % width == 0
+    assert found.seconds in WIDTHS or bins * width > WIDTHS[-1] * POINTS_MAX
     begin = found.begin.timestamp()
     assert begin <= first
     assert begin + found.seconds * (found.points - 1) <= last < begin + found.seconds * found.points
@@ -60,6 +66,14 @@ def test_what_is_missing_is_missing_or_goes_on() -> None:
         (wording.number, None, "?"),
         (wording.short_number, 15_000, "15k"),
         (wording.moment, "2026-11-21T18:00:02.1+01:00", "2026-11-21 17:00:02"),
+        (wording.seconds, 60, "minute"),
+        (wording.seconds, 7200, "2 hours"),
+        (wording.seconds, 90, "90 seconds"),
+        (
+            wording.span,
+            {"from": "2026-11-21T17:00:02Z", "until": "2026-11-21T18:00:00Z"},
+            "2026-11-21 17:00:02 to 18:00:00",
+        ),
         (wording.name, "a\u202eb\n", "a\\u202eb\\n"),
         (wording.name, "x" * 500, "x" * 119 + "…"),
     ],
@@ -90,10 +104,7 @@ def elements(page: str) -> Elements:
     return found
 
 
-@pytest.mark.slow
 def test_a_page_without_runs_says_what_to_do() -> None:
-    from pipeline.report.page import PARTS, page
-
     told = page(dict.fromkeys(PARTS), WRITTEN)
     assert "Whether messages were lost has not been checked yet" in told
     assert "leveret pipeline throughput" in told
@@ -127,72 +138,77 @@ def lost_and_hostile() -> History:
 class Reported(NamedTuple):
     """The place of the jobs' results, what the audit said, and report.html behind all jobs."""
 
-    place: Place
+    target: Target
     audited: Audited
     page: str
 
 
 @pytest.fixture(scope="module")
-def reported(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Reported:
-    from pipeline.jobs.audit_job import run_audit
-    from pipeline.jobs.job_results import Run
-    from pipeline.jobs.throughput_job import run_throughput
-    from pipeline.report.page import write_report
-    from pipeline.spark.file_places import Place
-
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Reported:
     where = tmp_path_factory.mktemp("report")
-    place = Place(spark, str(where))
-    lost = lost_and_hostile().table(spark).cache()
-    run_throughput(lost, place)
-    audited = run_audit(lost, place)
-    dead_letters = Run(place, "dead_letters")
-    columns = """reason string, death_queue string, death_exchange string, death_routing_key string,
-        first_death_reason string, first_death_queue string, messages bigint, deaths bigint, first_at timestamp,
-        last_at timestamp, samples array<string>"""
-    row = ("rejected", HOSTILE, "", "key", "rejected", "q", 3, 3, WRITTEN, WRITTEN, [HOSTILE])
-    dead_letters.write("dead_letters", spark.createDataFrame([row], columns))
+    target = Target(str(where))
+    parts = export_of(tmp_path_factory.mktemp("log"), [lost_and_hostile()])
+    with engine("local", "audit") as read:
+        run_throughput(read, parts, target)
+        run_latency(read, parts, target)
+        audited = run_audit(read, parts, target)
+    dead_letters = Run(target, "dead_letters")
+    names = {"reason": "rejected", "death_queue": HOSTILE, "death_exchange": "", "death_routing_key": "key"}
+    first = {"first_death_reason": "rejected", "first_death_queue": "q", "messages": 3, "deaths": 3}
+    row = {**names, **first, "first_at": WRITTEN, "last_at": WRITTEN, "samples": [HOSTILE]}
+    dead_letters.write("dead_letters", pa.Table.from_pylist([row]))
     dead_letters.publish({"queue": "dead", "vhost": "/", "ready": 3, "looked": 3})
-    write_report(place)
+    write_report(target)
     assert [path.name for path in where.iterdir() if path.is_file()] == ["report.html"]
-    return Reported(place, audited, (where / "report.html").read_text(encoding="utf-8"))
+    return Reported(target, audited, (where / "report.html").read_text(encoding="utf-8"))
 
 
-@pytest.mark.slow
 def test_an_audit_leaves_its_tables_and_says_what_they_come_to(reported: Reported) -> None:
-    from pipeline.jobs.job_results import last_run
-
     found, events = reported.audited, lost_and_hostile().events
     assert not found.clean
     assert found.verdicts == {"lost": 1, "unknown": 1, "settled": QUEUES}
-    assert (found.violations, [(row.queue, row.verdict, row.violations) for row in found.found]) == (
+    assert (found.violations, [(row["queue"], row["verdict"], row["violations"]) for row in found.found]) == (
         1,
         [(HOSTILE, "lost", []), ("queue 0", "settled", ["delivered after its end"])],
     )
-    assert [(gap.boot, gap.lost, gap.in_doubt) for gap in found.gaps] == [(1, 2, 1), (1, 0, 0)]
+    assert [(gap["boot"], gap["lost"], gap["in_doubt"]) for gap in found.gaps] == [(1, 2, 1), (1, 0, 0)]
     assert (found.coverage["from"], found.coverage["until"][:10]) == ("2026-11-21T00:00:00.000000Z", "2026-11-21")
     known = {name: value for name, value in found.coverage.items() if name not in ("from", "until")}
     assert known == {"nodes": [NODE], "boots": 2, "events": len(events), "gaps": 2, "doubtful_gaps": 1}
-    run = last_run(reported.place, "audit")
+    assert found.messages == {"published": QUEUES + 2, "confirmed": QUEUES + 2, "returned": 0, "unroutable": 0}
+    run = last_run(reported.target, "audit")
     assert run is not None
-    assert run.tables == ["boots", "audit", "tally", "found", "gaps"]
-    assert run.facts == {**found.coverage, "verdicts": found.verdicts, "violations": 1}
-    assert run.table("audit").where("verdict = 'lost'").count() == 1
+    assert run.tables == ["boots", "gaps", "audit", "tally", "found", "timelines"]
+    more = {"verdicts": found.verdicts, "violations": 1, "messages": found.messages}
+    assert run.facts == {**found.coverage, **more}
+    assert run.table("audit").column("verdict").to_pylist().count("lost") == 1
 
 
-@pytest.mark.slow
 def test_the_verdict_comes_first_and_each_job_adds_what_it_has_found(reported: Reported) -> None:
-    """A page behind the job `latency` alone is in tests/pipeline/jobs/test_pipeline_command.py."""
     page = reported.page
-    assert re.findall(r"<h2>(.*?)</h2>", page) == [
-        *("Every message", "Gaps and doubt", "Throughput and depth", "Dead letters")
+    assert re.findall(r"<h2[^>]*>(.*?)</h2>", page) == [
+        *("Violations and losses", "By queue", "Boots and gaps", "Latency", "Throughput and depth", "Dead letters")
     ]
     assert "<strong>1 confirmed message was lost</strong>" in page
-    assert page.index("was lost") < page.index("<h2>")
-    assert "last: confirm" not in page
-    assert re.search(r"last: route in boot 1, event \d+; absent from the record at boot 2, event 2", page)
+    assert f"Of {QUEUES + 2} confirmed, in {QUEUES + 1} queues, over 2 boots: 0 orderly stops, 1 kill." in page.replace(
+        "\n", " "
+    )
+    assert page.index("was lost") < page.index("<h2")
+    assert page.index('<span class="wrong">delivered after its end') < page.index('<span class="wrong">lost')
 
 
-@pytest.mark.slow
+def test_what_happened_to_a_lost_message_is_told_step_by_step(reported: Reported) -> None:
+    steps = [re.sub(r"<[^>]*>", "", step) for step in re.findall(r"<li class=.*?</li>", reported.page)]
+    story = steps[next(at for at, step in enumerate(steps) if "published" in step and at > 4) :]
+    assert [step[24:] for step in story] == [
+        "published by connection 127.0.0.1:5 to exchange &#39;orders&#39; with key &#39;eu&#39;",
+        f"into the queue, position {(1 << 40) + QUEUES + 2}",
+        "confirmed",
+        f"broker killed (boot 1, last event {6 + 5 * QUEUES + 3 + 2})",
+        "absent: not among what the start of boot 2 recorded",
+    ]
+
+
 def test_the_page_loads_and_runs_nothing_and_many_queues_do_not_make_it_long(reported: Reported) -> None:
     page = reported.page
     found = elements(page)
@@ -205,12 +221,8 @@ def test_the_page_loads_and_runs_nothing_and_many_queues_do_not_make_it_long(rep
     assert len(page) < 1_000_000
 
 
-@pytest.mark.slow
 def test_rates_at_the_ends_are_of_what_the_log_knows() -> None:
-    from pipeline.jobs.job_results import FinishedRun
-    from pipeline.report.queue_section import _seconds
-
     told = {"from": "2026-11-21T18:00:40.000000Z", "until": "2026-11-21T18:02:15.000000Z"}
     run: Any = FinishedRun(None, "throughput", "run", WRITTEN, [], told)  # type: ignore[arg-type]
     first = int(datetime(2026, 11, 21, 18, 0, tzinfo=UTC).timestamp())
-    assert _seconds(run, axis(first, first + 120)) == [20, 60, 15]
+    assert _seconds(run, Time(axis(first, first + 120, 60))) == [20, 60, 15]

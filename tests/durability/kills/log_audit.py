@@ -1,19 +1,17 @@
-"""The audit of a campaign's log by Spark, and whether it agrees with the clients."""
+"""The audit of a campaign's log, and whether it agrees with the clients."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
-from pyspark.sql import functions as fn
-
-from pipeline.audit.log_coverage import SEQ_BITS, boots, deduplicated, gaps
-from pipeline.audit.verdicts import judged
+from pipeline.audit.audit import audit, reduce
+from pipeline.audit.log_coverage import END_OF_BOOT, NOT_WRITTEN
+from pipeline.audit.reduction import SEQ_BITS
+from pipeline.event_parts import parts_of
 from tests.durability.kills.audited import AuditedCampaign
 from tests.durability.kills.observed_log import Comparison, Log
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 PASSING = {"later.short", "later.dead", "later.full", "later.dropped", "later.due"}
 """Queues that messages leave or reach without anybody's doing."""
@@ -39,33 +37,16 @@ class Judgement(NamedTuple):
         return [row for row in self.rows if row.violations]
 
 
-def judge(spark: SparkSession, campaigns: Mapping[str, AuditedCampaign]) -> dict[str, Judgement]:
-    """Audit what is sealed of the logs, all in one, and hold each against its clients' logs."""
-    events = None
-    for name, campaign in campaigns.items():
-        read = spark.read.format("leveret-events").load(str(campaign.segments)).withColumn("node", fn.lit(name))
-        events = read if events is None else events.unionByName(read)
-    assert events is not None
-    known = deduplicated(events).cache()
-    lives = boots(known).cache()
-    missing = gaps(known, lives).cache()
-    rows, holes = judged(known, lives, missing).collect(), missing.orderBy("boot", "after").collect()
-    all_boots = lives.orderBy("boot").collect()
-    for each in (known, lives, missing):
-        each.unpersist()
-    return {
-        name: _judged(campaign, *([row for row in told if row.node == name] for told in (rows, holes, all_boots)))
-        for name, campaign in campaigns.items()
-    }
-
-
-def _judged(campaign: AuditedCampaign, rows: list[Any], missing: list[Any], boots: list[Any]) -> Judgement:
-    torn = {gap.boot: gap.doubtful for gap in missing if gap.kind == "end of a boot"}
+def judge(campaign: AuditedCampaign) -> Judgement:
+    """Audit what is sealed of a log, and hold it against its clients' logs."""
+    found = audit(map(reduce, parts_of(str(campaign.segments))))
+    rows = [SimpleNamespace(**row) for row in found.rows.to_pylist()]
+    torn = {gap.boot: gap.doubtful for gap in found.gaps if gap.kind == END_OF_BOOT}
     comparison = Comparison(Log(campaign.events()), rows, torn)
     comparison.everything(campaign.connections)
-    problems = [*comparison.problems, *_doubts(rows, missing)]
-    problems += [f"events are missing: {gap}" for gap in missing if gap.kind == "events not written"]
-    return Judgement(rows, missing, boots, comparison, problems)
+    problems = [*comparison.problems, *_doubts(rows, found.gaps)]
+    problems += [f"events are missing: {gap}" for gap in found.gaps if gap.kind == NOT_WRITTEN]
+    return Judgement(rows, found.gaps, found.boots, comparison, problems)
 
 
 def sound(judgement: Judgement) -> list[str]:

@@ -1,0 +1,276 @@
+"""Events reduced to what an audit keeps of them: a row for each copy and for each message of a batch.
+
+A copy is a message in a queue. Rows are made of minima, maxima and sums within one boot, so those of further batches
+are put together in the same way (`pipeline.audit.verdicts`), and a batch can be reduced wherever it is read. A moment,
+`boot << 40 | seq`, orders the events of a node.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from leveret_spark.events.event_columns import KINDS
+from leveret_spark.events.segment_format import OFFSETS_END
+
+SEQ_BITS = 40
+NEVER = 1 << 62
+"""A moment behind all others, and a time."""
+
+CODES = {name: code for code, name in KINDS.items()}
+ENDS = ("ack", "reject", "expire", "drop", "release")
+OF_COPIES = (*ENDS, "route", "deliver", "requeue", "queued", "deadletter", "publish")
+"""A publish has a queue and a position if it is of a dead letter: those at which its message died."""
+OF_MESSAGES = ("publish", "confirm", "route", "return")
+OF_BOOTS = ("boot", "stop", "snapshot", "declare", "purge", "delete")
+NEEDED = (
+    *("boot", "seq", "ts", "kind", "vhost", "queue", "channel", "msg_id", "position", "redelivered", "persistent"),
+    "detail",
+)
+"""The columns of events that an audit looks at."""
+
+Place = tuple[str, str]
+"""Virtual host and queue."""
+
+
+class Told(NamedTuple):
+    """What happened to a boot or to a whole queue."""
+
+    moment: int
+    kind: str
+    place: Place
+    detail: dict[str, Any]
+
+
+class Stretch(NamedTuple):
+    """Consecutive events of a boot, with the earliest and the latest time in microseconds since the epoch."""
+
+    boot: int
+    first: int
+    last: int
+    first_us: int
+    last_us: int
+
+
+class Reduced(NamedTuple):
+    """What is left of some events of one node. `place` in `copies` counts the places."""
+
+    node: str
+    places: list[Place]
+    copies: pa.Table
+    messages: pa.Table
+    told: list[Told]
+    stretches: list[Stretch]
+
+
+class Groups:
+    """Rows brought into the order of some keys; of equal ones in the order in which they were."""
+
+    def __init__(self, *keys: Any) -> None:
+        self.order = np.lexsort(keys[::-1])
+        new = np.zeros(len(self.order), bool)
+        new[:1] = True
+        for key in keys:
+            ordered = key[self.order]
+            new[1:] |= ordered[1:] != ordered[:-1]
+        self.starts = np.flatnonzero(new)
+        self._rows = np.arange(len(self.order))
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    @property
+    def of_rows(self) -> Any:
+        """The group of each row."""
+        return np.repeat(np.arange(len(self)), np.diff(np.append(self.starts, len(self.order))))
+
+    def min(self, values: Any) -> Any:
+        """The least of each group."""
+        return np.minimum.reduceat(values, self.starts) if len(self) else values[:0]
+
+    def max(self, values: Any) -> Any:
+        """The largest of each group."""
+        return np.maximum.reduceat(values, self.starts) if len(self) else values[:0]
+
+    def sum(self, values: Any) -> Any:
+        """The sum of each group."""
+        return np.add.reduceat(values, self.starts, dtype=np.int32) if len(self) else np.zeros(0, np.int32)
+
+    def total(self, values: Any) -> Any:
+        """The same where sums may be large."""
+        return np.add.reduceat(values, self.starts) if len(self) else values[:0]
+
+    def first(self, where: Any, values: Any, otherwise: int) -> Any:
+        """In each group the value of the first row that is chosen."""
+        size = len(self._rows)
+        at = self.min(np.where(where, self._rows, size))
+        return np.where(at < size, values[np.minimum(at, size - 1)], otherwise)
+
+    def last(self, where: Any, values: Any, otherwise: int) -> Any:
+        """In each group the value of the last row that is chosen."""
+        at = self.max(np.where(where, self._rows, -1))
+        return np.where(at >= 0, values[at], otherwise)
+
+
+class Sorted(Groups):
+    """Groups of rows that are in order already."""
+
+    def __init__(self, *keys: Any) -> None:
+        new = np.zeros(len(keys[0]), bool)
+        new[:1] = True
+        for key in keys:
+            new[1:] |= key[1:] != key[:-1]
+        self.order = self._rows = np.arange(len(new))
+        self.starts = np.flatnonzero(new)
+
+
+def reduced(node: str, batch: pa.RecordBatch) -> Reduced:
+    """Reduce a batch of events, ascending and of one boot, text dictionary-encoded, with the columns NEEDED."""
+    events = Columns(batch)
+    copies, places = events.copies()
+    return Reduced(node, places, copies, events.messages(), events.told(), events.stretches())
+
+
+def numbers(column: Any, otherwise: int = -1) -> Any:
+    """A column of Arrow as an array; what is null has another value."""
+    return pc.fill_null(column, otherwise).to_numpy(zero_copy_only=False)
+
+
+def codes(column: pa.DictionaryArray) -> Any:
+    """Which entry of its dictionary each row of a column has; -1: none."""
+    return numbers(column.indices)
+
+
+def is_one_of(kinds: Any, names: tuple[str, ...]) -> Any:
+    """Which of the numbers of kinds are one of some names."""
+    table = np.zeros(1 << 8, bool)
+    table[[CODES[name] for name in names]] = True
+    return table[kinds]
+
+
+class Columns:
+    """The columns of a batch as arrays."""
+
+    def __init__(self, batch: pa.RecordBatch) -> None:
+        self._batch = batch
+        names = batch.column("kind").dictionary.to_pylist()
+        self.kind = np.array([CODES.get(name, 0) for name in names], np.uint8)[codes(batch.column("kind"))]
+        self.seq = numbers(batch.column("seq"))
+        self.boot = numbers(batch.column("boot")).astype(np.int64)
+        self.moment = (self.boot << SEQ_BITS) + self.seq
+        self.ts = numbers(batch.column("ts").cast(pa.int64()))
+        self.msg_id = numbers(batch.column("msg_id"))
+        self.position = numbers(batch.column("position"))
+        vhosts, queues = batch.column("vhost"), batch.column("queue")
+        self._queues, self._vhosts = queues.dictionary.to_pylist(), vhosts.dictionary.to_pylist()
+        queue = codes(queues)
+        self.place = np.where(queue < 0, -1, codes(vhosts) * len(self._queues) + queue)
+
+    def place_of(self, code: int) -> Place:
+        """What a number in `place` means."""
+        vhost, queue = divmod(code, len(self._queues))
+        return self._vhosts[vhost], self._queues[queue]
+
+    def copies(self) -> tuple[pa.Table, list[Place]]:
+        """A row for each copy, and the places that their numbers mean."""
+        found = np.flatnonzero(is_one_of(self.kind, OF_COPIES) & (self.position >= OFFSETS_END))
+        groups = Groups(self.place[found], self.position[found])
+        rows = found[groups.order]
+        kind, moment, ts = self.kind[rows], self.moment[rows], self.ts[rows]
+        redelivered = numbers(self._batch.column("redelivered").cast(pa.int8()))[rows]
+        persistent = numbers(self._batch.column("persistent").cast(pa.int8()))[rows]
+        routed, delivered, ended = (kind == CODES["route"], kind == CODES["deliver"], is_one_of(kind, ENDS))
+        new = delivered & (redelivered == 0)
+        heard = (kind != CODES["deadletter"]) & (kind != CODES["publish"])
+        used, place = np.unique(self.place[rows[groups.starts]], return_inverse=True)
+        columns = {
+            "place": place.astype(np.int32),
+            "position": self.position[rows[groups.starts]],
+            "msg_id": groups.first(routed, self.msg_id[rows], -1),
+            "routed": groups.first(routed, moment, NEVER),
+            "kept": groups.max(np.where(routed, persistent, -1)),
+            "first_deliver_us": groups.first(delivered, ts, NEVER),
+            "deliveries": groups.sum(delivered),
+            "acks": groups.sum(kind == CODES["ack"]),
+            "new": groups.sum(new),
+            "first_new": groups.first(new, moment, NEVER),
+            "last_new": groups.last(new, moment, -1),
+            "last_delivered": groups.last(delivered, moment, -1),
+            "end": groups.first(ended, moment, NEVER),
+            "end_kind": groups.first(ended, kind, 0).astype(np.uint8),
+            "ended": groups.last(ended, moment, -1),
+            "ends": groups.sum(ended),
+            "first": groups.first(heard, moment, NEVER),
+            "first_kind": groups.first(heard, kind, 0).astype(np.uint8),
+            "last": groups.last(heard, moment, -1),
+            "last_kind": groups.last(heard, kind, 0).astype(np.uint8),
+            "queued": groups.last(kind == CODES["queued"], moment, -1),
+            "deaths": groups.sum(kind == CODES["deadletter"]),
+            "letters": groups.sum(kind == CODES["publish"]),
+            **_holding(groups, delivered, ended | (kind == CODES["requeue"]), moment),
+        }
+        return pa.table(columns), [self.place_of(int(code)) for code in used]
+
+    def messages(self) -> pa.Table:
+        """A row for each message that was published, routed, confirmed or returned."""
+        found = np.flatnonzero(is_one_of(self.kind, OF_MESSAGES))
+        groups = Groups(self.msg_id[found])
+        rows = found[groups.order]
+        kind, ts = self.kind[rows], self.ts[rows]
+        published, confirmed = kind == CODES["publish"], kind == CODES["confirm"]
+        own = published & (numbers(self._batch.column("channel"))[rows] == 0)
+        return pa.table(
+            {
+                "msg_id": self.msg_id[rows[groups.starts]],
+                "publish_us": groups.first(published, ts, NEVER),
+                "published": groups.first(published, self.moment[rows], NEVER),
+                "confirm_us": groups.first(confirmed, ts, NEVER),
+                "own": groups.sum(own) > 0,
+                "routes": groups.sum(kind == CODES["route"]),
+                "returned": groups.sum(kind == CODES["return"]) > 0,
+            }
+        )
+
+    def told(self) -> list[Told]:
+        """What concerns no single message."""
+        rows = np.flatnonzero(is_one_of(self.kind, OF_BOOTS))
+        details = self._batch.column("detail").take(pa.array(rows)).to_pylist()
+        return [
+            Told(int(self.moment[row]), KINDS[int(self.kind[row])], self._told_of(int(row)), json.loads(detail or "{}"))
+            for row, detail in zip(rows, details, strict=True)
+        ]
+
+    def _told_of(self, row: int) -> Place:
+        return ("", "") if self.place[row] < 0 else self.place_of(int(self.place[row]))
+
+    def stretches(self) -> list[Stretch]:
+        """Which events there are."""
+        if not len(self.seq):
+            return []
+        starts = np.append(0, np.flatnonzero(np.diff(self.moment) != 1) + 1)
+        ends = np.append(starts[1:], len(self.seq)) - 1
+        times = np.minimum.reduceat(self.ts, starts), np.maximum.reduceat(self.ts, starts)
+        columns = self.boot[starts], self.seq[starts], self.seq[ends], *times
+        return [Stretch(*row) for row in zip(*(column.tolist() for column in columns), strict=True)]
+
+
+def _holding(groups: Groups, delivered: Any, back: Any, moment: Any) -> dict[str, Any]:
+    """Whether copies go out first, whether they are out at last, and two moments at which they went out in a row."""
+    relevant = np.flatnonzero(delivered | back)
+    group, out = groups.of_rows[relevant], delivered[relevant]
+    twice = np.flatnonzero((group[1:] == group[:-1]) & out[1:] & out[:-1])
+    again = np.full((2, len(groups)), -1)
+    for at in (0, 1):
+        again[at, group[twice]] = moment[relevant[twice + at]]
+    moves = delivered | back
+    return {
+        "out_first": groups.first(moves, delivered, 0).astype(bool),
+        "out_last": groups.last(moves, delivered, 0).astype(bool),
+        "turns": groups.sum(moves),
+        "held_by_one": again[0],
+        "held_by_two": again[1],
+    }
