@@ -118,9 +118,7 @@ def _last_event(directory: Path) -> int:
             found = max(found, name.last)
         elif parse_unsealed(path.name):
             try:
-                found = max(
-                    [found, *(block.first + block.events - 1 for block in blocks(path.read_bytes(), skip_damage=True))]
-                )
+                found = max([found, *(block.first + block.events - 1 for block in blocks(path.read_bytes(), []))])
             except FileNotFoundError:  # sealed meanwhile; the next look will see it
                 pass
     return found

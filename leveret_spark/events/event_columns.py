@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
@@ -46,7 +47,8 @@ SCHEMA = pa.schema(
 
 `msg_id` is the number that a message got when it was published, `position` its place in the queue: the same number,
 save where a route names two. `persistent` says of a publish what its publisher asked for, of a route whether the
-message outlasts a restart in that queue. `detail` is JSON, for what concerns no single message.
+message outlasts a restart in that queue. A publish of a dead letter has the queue and the position at which its message
+died. `detail` is JSON: what concerns no single message, and how many queues a publish or a dead letter is routed to.
 """
 COLUMNS = tuple(SCHEMA.names)
 BATCH_EVENTS = 1 << 18
@@ -75,6 +77,8 @@ KINDS = {
 }
 """Kinds of events, by their numbers in records."""
 
+UNKNOWN = 0
+"""What stands for the number of a kind that a later release has added."""
 NONE, LISTED = -1, -2
 """In place of the first number of a run: its events have none; they are not consecutive, and are listed."""
 
@@ -178,11 +182,11 @@ class _Runs:
         """Positions, and message numbers where they are the same, of runs that are LISTED."""
         self._sizes: list[int] = []
         self._redelivered: list[bool] = []
-        self.add: dict[int, Callable[..., None]] = {
+        known: dict[int, Callable[..., None]] = {
             1: self._boot,
             2: self._stop,
             3: self._queued,
-            4: lambda ts: self._runs.append(Run(4, ts, 1)),
+            4: lambda ts, *_: self._runs.append(Run(4, ts, 1)),
             5: self._declare,
             10: self._publish,
             11: self._route,
@@ -192,24 +196,29 @@ class _Runs:
             23: self._noted(23, "abandoned"),
             **{kind: self._died(kind) for kind in (22, 24, 25, 26, 27)},
             28: self._purge,
-            29: lambda ts, vhost, queue, below: self._sweep(29, ts, vhost, queue, below, []),
+            29: lambda ts, vhost, queue, below, *_: self._sweep(29, ts, vhost, queue, below, []),
         }
+        self.add = defaultdict[int, Callable[..., None]](lambda: self._unknown, known)
 
     def begin(self, first: int, events: int) -> None:
         """The next records are of a block with these events."""
         self._blocks.append((first, events))
         self.events += events
 
-    # Records, by kind
+    # Records, by kind; further values than these are of a later release
 
-    def _boot(self, ts: int, node: bytes, before: int, logged: int, known: int) -> None:
+    def _unknown(self, ts: int, *_: Any) -> None:
+        """A record of a kind that this release does not know."""
+        self._runs.append(Run(UNKNOWN, ts, 1))
+
+    def _boot(self, ts: int, node: bytes, before: int, logged: int, known: int, *_: Any) -> None:
         detail = {"node": _text(node), "previous_boot": before, "previous_last": logged, "previous_known": known}
         self._runs.append(Run(1, ts, 1, detail=json.dumps(detail)))
 
-    def _stop(self, ts: int, complete: int) -> None:
+    def _stop(self, ts: int, complete: int, *_: Any) -> None:
         self._runs.append(Run(2, ts, 1, detail=json.dumps({"complete": bool(complete)})))
 
-    def _declare(self, ts: int, vhost: bytes, queue: bytes, kind: str, durable: int, levels: int) -> None:
+    def _declare(self, ts: int, vhost: bytes, queue: bytes, kind: str, durable: int, levels: int, *_: Any) -> None:
         detail = json.dumps({"type": kind, "durable": bool(durable), "max_priority": levels})
         self._runs.append(Run(5, ts, 1, vhost, queue, detail=detail))
 
@@ -223,18 +232,28 @@ class _Runs:
         route: bytes,
         persistent: int,
         sizes: list[int],
+        queues: int = NONE,
+        died_in: bytes | None = None,
+        died_at: Sequence[int] = (),
+        *_: Any,
     ) -> None:
         key_at = 1 + route[0]
-        names = vhost, None, route[1:key_at], route[key_at + 1 :], connection
-        self._runs.append((10, ts, len(sizes), *names, channel, None, None, None, persistent, NONE, NONE, first, NONE))
+        names = vhost, died_in, route[1:key_at], route[key_at + 1 :], connection
+        numbers = first, LISTED if died_at else NONE
+        self._runs.append(
+            (10, ts, len(sizes), *names, channel, None, None, _queues(queues), persistent, NONE, NONE, *numbers)
+        )
         self._sizes += sizes
+        self._listed += died_at
 
-    def _route(self, ts: int, vhost: bytes, queue: bytes, number: int, position: int, count: int, kept: int) -> None:
+    def _route(
+        self, ts: int, vhost: bytes, queue: bytes, number: int, position: int, count: int, kept: int, *_: Any
+    ) -> None:
         nothing = None, None, None, NONE, None, None, None
         self._runs.append((11, ts, count, vhost, queue, *nothing, kept, NONE, NONE, number, position))
 
     def _numbers(self, kind: int) -> Callable[..., None]:
-        def add(ts: int, vhost: bytes, connection: bytes, channel: int, runs: list[int]) -> None:
+        def add(ts: int, vhost: bytes, connection: bytes, channel: int, runs: list[int], *_: Any) -> None:
             for first, count in zip(runs[::2], runs[1::2], strict=True):
                 names = vhost, None, None, None, connection
                 self._runs.append((kind, ts, count, *names, channel, None, None, None, NONE, NONE, NONE, first, NONE))
@@ -252,6 +271,7 @@ class _Runs:
         consumer_tag: bytes,
         first_tag: int,
         redelivered: int | list[bool],
+        *_: Any,
     ) -> None:
         if isinstance(redelivered, list):
             self._redelivered += redelivered
@@ -261,18 +281,28 @@ class _Runs:
         self._runs.append((20, ts, len(positions), *names, None, None, NONE, *numbers))
         self._listed += positions
 
-    def _settled(self, kind: int, ts: int, vhost: bytes, queue: bytes, positions: list[int], *rest: Any) -> None:
-        reason, exchange = (*rest, None, None)[:2]
-        names = vhost, queue, exchange, None, None, NONE, None, reason, None
+    def _settled(
+        self,
+        kind: int,
+        ts: int,
+        vhost: bytes,
+        queue: bytes,
+        positions: list[int],
+        reason: str | None = None,
+        exchange: bytes | None = None,
+        queues: int = NONE,
+        *_: Any,
+    ) -> None:
+        names = vhost, queue, exchange, None, None, NONE, None, reason, _queues(queues)
         number = LISTED if positions[0] >= OFFSETS_END else NONE
         self._runs.append((kind, ts, len(positions), *names, NONE, NONE, NONE, number, LISTED))
         self._listed += positions
 
-    def _queued(self, ts: int, vhost: bytes, queue: bytes, steps: list[int]) -> None:
+    def _queued(self, ts: int, vhost: bytes, queue: bytes, steps: list[int], *_: Any) -> None:
         self._settled(3, ts, vhost, queue, list(accumulate(steps)))
 
     def _noted(self, kind: int, reason: str) -> Callable[..., None]:
-        def add(ts: int, vhost: bytes, queue: bytes, positions: list[int], noted: int) -> None:
+        def add(ts: int, vhost: bytes, queue: bytes, positions: list[int], noted: int, *_: Any) -> None:
             self._settled(kind, ts, vhost, queue, positions, reason if noted else None)
 
         return add
@@ -280,7 +310,7 @@ class _Runs:
     def _died(self, kind: int) -> Callable[..., None]:
         return lambda ts, vhost, queue, positions, *rest: self._settled(kind, ts, vhost, queue, positions, *rest)
 
-    def _purge(self, ts: int, vhost: bytes, queue: bytes, below: int, kept: list[int]) -> None:
+    def _purge(self, ts: int, vhost: bytes, queue: bytes, below: int, kept: list[int], *_: Any) -> None:
         self._sweep(28, ts, vhost, queue, below, kept)
 
     def _sweep(self, kind: int, ts: int, vhost: bytes, queue: bytes, below: int, kept: list[int]) -> None:
@@ -385,6 +415,10 @@ def _nullable(values: Any) -> pa.Array:
 
 def _flag(values: Any) -> pa.Array:
     return pa.array(values == 1, mask=values == NONE)
+
+
+def _queues(count: int) -> str | None:
+    return None if count == NONE else f'{{"queues": {count}}}'
 
 
 def _text(name: bytes | str | None) -> str | None:

@@ -19,7 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 MARK = b"leveret-events\n\x00"
-VERSION = 1
+VERSION = 2
+READABLE = (1, 2)
+"""From version 2 on a record of a kind that is unknown stands for one event, and further values are passed over."""
 
 OFFSETS_END = 1 << 40
 """Positions below it are offsets of a stream, which say nothing of the message's number."""
@@ -109,8 +111,8 @@ def blocks(data: bytes, damaged: list[int] | None = None) -> Iterator[Block]:
     if not data.startswith(MARK) or len(data) < len(START):
         raise SegmentError("not a segment of an event log")
     (version,) = _VERSION.unpack_from(data, len(MARK))
-    if version != VERSION:
-        raise SegmentError(f"a segment of format version {version}; this release reads version {VERSION}")
+    if version not in READABLE:
+        raise SegmentError(f"a segment of format version {version}; this release reads up to {VERSION}")
     at, end = len(START), len(data)
     while at + _HEAD.size <= end:
         size, checksum, first, events = _HEAD.unpack_from(data, at)

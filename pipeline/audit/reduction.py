@@ -210,6 +210,8 @@ class Columns:
             "last_kind": groups.last(heard, kind, 0).astype(np.uint8),
             "queued": groups.last(kind == CODES["queued"], moment, -1),
             "deaths": groups.sum(kind == CODES["deadletter"]),
+            "due": groups.sum((kind == CODES["deadletter"]) & (self._routed_to()[rows] > 0)),
+            "died": groups.last(kind == CODES["deadletter"], moment, -1),
             "letters": groups.sum(kind == CODES["publish"]),
             **_holding(groups, delivered, ended | (kind == CODES["requeue"]), moment),
         }
@@ -228,12 +230,20 @@ class Columns:
                 "msg_id": self.msg_id[rows[groups.starts]],
                 "publish_us": groups.first(published, ts, NEVER),
                 "published": groups.first(published, self.moment[rows], NEVER),
+                "confirmed": groups.first(confirmed, self.moment[rows], NEVER),
                 "confirm_us": groups.first(confirmed, ts, NEVER),
                 "own": groups.sum(own) > 0,
+                "queues": groups.max(np.where(published, self._routed_to()[rows], -1)),
                 "routes": groups.sum(kind == CODES["route"]),
                 "returned": groups.sum(kind == CODES["return"]) > 0,
             }
         )
+
+    def _routed_to(self) -> Any:
+        """How many queues publishes and dead letters are routed to; -1: unknown."""
+        details = self._batch.column("detail")
+        counts = [json.loads(detail or "{}").get("queues", -1) for detail in details.dictionary.to_pylist()]
+        return np.array([*counts, -1])[codes(details)]
 
     def told(self) -> list[Told]:
         """What concerns no single message."""

@@ -37,9 +37,11 @@ VIOLATIONS = (
     "two holders at once",
     "delivered, never published",
     "delivered as new after a restart",
+    "its dead letter never came",
+    "its dead letter came twice",
 )
-ROUTED_WITHIN = 1 << 16
-"""So many events behind its publish a message has reached its queues."""
+RIGHT_BEHIND = 1 << 13
+"""So many events behind its publish a message has reached its queues, and behind its death its letter is published."""
 MOVE = 0
 """The kind of the end of a copy that went on to another place of its queue."""
 HOW = np.array(["move", *(KINDS.get(code, "") for code in range(1, max(KINDS) + 1))])
@@ -242,7 +244,9 @@ class _Copies:
         heard = self.first < NEVER
         rows = self._table(verdict, violations, publish_us, confirm_us).filter(pa.array(heard))
         unknown = (verdict == UNKNOWN) & heard
-        return Judged(rows, self._clock.in_doubt(self.last[unknown], self.absent[unknown]), self._counts())
+        counts, missing = _Messages(self._node, self._clock).judge()
+        in_doubt = self._clock.in_doubt(self.last[unknown], self.absent[unknown])
+        return Judged(pa.concat_tables([rows, missing]), in_doubt, counts)
 
     def _published(self) -> tuple[Any, Any, Any]:
         """When the message was published and confirmed, and whether the broker itself has published it."""
@@ -258,19 +262,6 @@ class _Copies:
         first = [np.append(groups.min(each), NEVER)[at] for each in (published, confirmed)]
         return first[0], first[1], np.append(groups.max(own), False)[at]
 
-    def _counts(self) -> Counts:
-        messages = self._node.messages
-        groups = Groups(messages.column("msg_id").to_numpy())
-        columns = {name: messages.column(name).to_numpy()[groups.order] for name in messages.column_names}
-        published, own = groups.min(columns["published"]), groups.max(columns["own"])
-        confirmed = (groups.min(columns["confirm_us"]) < NEVER) & ~own
-        # A way into a queue is recorded right behind the publish, unless a gap comes first.
-        nowhere = (groups.sum(columns["routes"]) == 0) & (published < NEVER) & confirmed
-        nowhere &= ~self._clock.torn(published, published + ROUTED_WITHIN)
-        returned = groups.max(columns["returned"])
-        sums = ((published < NEVER) & ~own, confirmed, nowhere & returned, nowhere & ~returned)
-        return Counts(*(int(each.sum()) for each in sums))
-
     def _unpublished(self) -> Any:
         """Copies that were delivered, and have come into their queue at no time that the log does not know."""
         suspects = (self.routed == NEVER) & (self.first_kind != CODES["queued"]) & (self.deliveries > 0)
@@ -282,7 +273,7 @@ class _Copies:
         """For each of VIOLATIONS which copies are guilty of it."""
         rows, groups, lives, end = self._rows, self._groups, self._lives, self.end
         boots_delivered = self._of_lives(lives.sum(rows["deliveries"]) > 0)
-        again = self.last_delivered > end
+        again, died = self.last_delivered > end, groups.max(rows["died"])
         return (
             again,
             (end < NEVER) & (_boot(self.queued) > _boot(end)),
@@ -292,6 +283,8 @@ class _Copies:
             self._held_twice(),
             unpublished,
             self._new_again(),
+            (groups.sum(rows["due"]) > groups.sum(rows["letters"])) & ~self._clock.torn(died, died + RIGHT_BEHIND),
+            groups.sum(rows["letters"]) > np.maximum(groups.sum(rows["deaths"]), 1),
         )
 
     def _of_lives(self, chosen: Any) -> Any:
@@ -388,6 +381,55 @@ class _Copies:
                 text += f"; absent from the record at {_where(self.absent[row])}"
             texts[row] = text
         return pa.array(texts, pa.string())
+
+
+class _Messages:
+    """One row for each message."""
+
+    def __init__(self, node: Node, clock: _Clock) -> None:
+        self._node = node
+        self._clock = clock
+        self._groups = Groups(node.messages.column("msg_id").to_numpy())
+        self._own = self._groups.max(self._column("own"))
+        self._published = self._groups.min(self._column("published"))
+        self._confirm_us = self._groups.min(self._column("confirm_us"))
+        self._routes = self._groups.sum(self._column("routes"))
+        self._queues = self._groups.max(self._column("queues"))
+
+    def _column(self, name: str) -> Any:
+        return self._node.messages.column(name).to_numpy()[self._groups.order]
+
+    def judge(self) -> tuple[Counts, pa.Table]:
+        """How many there are; a row of SCHEMA, without a queue, for each that has not reached all of its queues."""
+        until = np.minimum(self._groups.min(self._column("confirmed")), self._published + RIGHT_BEHIND)
+        known = (self._published < NEVER) & ~self._clock.torn(self._published, until)
+        confirmed = (self._confirm_us < NEVER) & ~self._own
+        nowhere = known & confirmed & np.where(self._queues < 0, self._routes == 0, self._queues == 0)
+        returned = self._groups.max(self._column("returned"))
+        sums = ((self._published < NEVER) & ~self._own, confirmed, nowhere & returned, nowhere & ~returned)
+        promised = confirmed | (self._own & (self._clock.certain(self._published) < NEVER))
+        missing = np.flatnonzero(known & promised & (self._routes < self._queues))
+        return Counts(*(int(each.sum()) for each in sums)), self._missing(missing)
+
+    def _missing(self, rows: Any) -> pa.Table:
+        numbers, times = self._column("msg_id")[self._groups.starts], self._groups.min(self._column("publish_us"))
+        found = [
+            {
+                "node": self._node.name,
+                "msg_id": int(numbers[row]),
+                "verdict": VERDICTS[LOST],
+                "violations": [],
+                "publish_ts": int(times[row]),
+                "confirm_ts": None if self._own[row] else int(self._confirm_us[row]),
+                "boots": [int(_boot(self._published[row]))],
+                "first": int(self._published[row]),
+                "last": int(self._published[row]),
+                "evidence": f"routed to {self._queues[row]} queues at {_where(self._published[row])}, "
+                f"came into {self._routes[row]}",
+            }
+            for row in rows.tolist()
+        ]
+        return pa.Table.from_pylist(found, SCHEMA)
 
 
 class _Clock:

@@ -243,7 +243,7 @@ class OrderedQueue(Queue):
             if (count := sum(len(letters.copies) for letters in written)) < len(messages):
                 entries = _first_readable(entries, count)
         if self.events is not None:
-            self.events.discarded(entries, reason, exchange)
+            self.events.discarded(entries, reason, exchange, written)
         if written:
             self._context.dead_letters.publish(written)
         self.finish(entries, moved=exchange is not None)
@@ -258,10 +258,11 @@ class OrderedQueue(Queue):
         """A message that is not taken in goes to the queue's dead-letter exchange, if it has one."""
         exchange = self.arguments.dead_letter_exchange
         self.counters.died(1, reason, self._strategy)
+        written = [] if exchange is None else self._context.dead_letters.write(self, (message,), reason)
         if self.events is not None:
-            self.events.turned_away(message, reason, exchange)
-        if exchange is not None:
-            self._context.dead_letters.publish(self._context.dead_letters.write(self, (message,), reason))
+            self.events.turned_away(message, reason, exchange, written)
+        if written:
+            self._context.dead_letters.publish(written)
 
     # The whole: purge, restore
 

@@ -36,9 +36,9 @@ class ChannelRecorder:
         self.latest = 0
         """The number of what was published last, or of the first in its batch."""
 
-    def published(self, messages: Sequence[Message], *, returned: bool, in_transaction: bool) -> None:
-        """The client has published messages, alike but for their bodies, which are about to reach their queues."""
-        self.latest = first = self._recorder.published(messages, self._publisher)
+    def published(self, messages: Sequence[Message], queues: int, *, returned: bool, in_transaction: bool) -> None:
+        """The client has published messages, alike but for their bodies, which are about to reach so many queues."""
+        self.latest = first = self._recorder.published(messages, self._publisher, queues)
         if returned:
             self._recorder.add(RETURN, len(messages), *self._publisher, [first, len(messages)])
         if in_transaction:

@@ -204,7 +204,8 @@ def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queu
     """
     if channel.recorder is not None:
         in_transaction = channel.transaction is not None
-        channel.recorder.published(messages, returned=route.mandatory and not queues, in_transaction=in_transaction)
+        returned = route.mandatory and not queues
+        channel.recorder.published(messages, len(queues), returned=returned, in_transaction=in_transaction)
     if not queues:
         _miss(channel, messages[0], mandatory=route.mandatory and not special_publish.taken_as_reply(channel, route))
     if len(queues) > 1:

@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 import pytest
 
+from broker.entities.queues.events.event_recording import ACK, CONFIRM, ROUTE
 from harness.event_logs.made_up_log import NODE, VIOLATIONS, Made, write
-from leveret_spark.events.segment_format import node_name
+from leveret_spark.events.segment_format import START, SegmentName, encode_block, node_name
 from pipeline.audit.audit import audit, reduce
 from pipeline.event_parts import parts_of
 from tests.pipeline.inputs.made_up_events import History, export_of
@@ -316,11 +319,193 @@ def there_again_and_nobody_is_given_it(history: Story) -> None:
     history.gaps.append(("end of a boot", 1, 8, 0, False))
 
 
+# Planted faults, each in a queue with innocents before and behind it: what is done with the message, and its verdict
+
+
+def purge(history: Story, message: int) -> None:
+    history.tell("purge", queue="q", detail=f'{{"below": {message + 1}, "kept": []}}')
+
+
+def again(history: Story, message: int) -> None:
+    """A delivery, marked as redelivered, and its acknowledgement."""
+    history.deliver(message, redelivered=True)
+    history.of("ack", message)
+
+
+def restart(history: Story, *queued: int, **known: int) -> None:
+    history.start(**known)
+    history.recorded(*queued)
+
+
+def _unacknowledged(history: Story, message: int) -> None:
+    history.deliver(message)
+    restart(history, message)
+    history.deliver(message)
+
+
+def _given_back(history: Story, message: int) -> None:
+    history.deliver(message)
+    history.of("requeue", message)
+    again(history, message)
+
+
+FAULTS: dict[str, tuple[Callable[[Story, int], None], tuple[str, ...]]] = {
+    "purged, then delivered": (
+        lambda h, m: (purge(h, m), h.deliver(m, redelivered=True)),
+        ("settled", "delivered after its end"),
+    ),
+    "purged, then delivered and acknowledged": (
+        lambda h, m: (purge(h, m), again(h, m)),
+        ("settled", "delivered after its end"),
+    ),
+    "purged, and there after a restart": (
+        lambda h, m: (purge(h, m), restart(h, m)),
+        ("settled", "there again after its end"),
+    ),
+    "purged, which came undone": (
+        lambda h, m: (purge(h, m), restart(h, m, known=1), again(h, m)),
+        ("settled",),
+    ),
+    "deleted with its queue, then delivered": (
+        lambda h, m: (h.tell("delete", queue="q", detail=f'{{"below": {m + 1}, "kept": []}}'), again(h, m)),
+        ("settled", "delivered after its end"),
+    ),
+    "settled twice": (lambda h, m: (h.consume(m), h.of("ack", m)), ("settled", "settled twice")),
+    "acknowledged, then expired": (
+        lambda h, m: (h.consume(m), h.of("expire", m, reason="expired")),
+        ("settled", "settled twice"),
+    ),
+    "with two consumers at once": (
+        lambda h, m: (h.deliver(m), again(h, m)),
+        ("settled", "two holders at once"),
+    ),
+    "with two consumers, where the first one's end may be missing": (
+        lambda h, m: (h.deliver(m), h.lose(1), again(h, m)),
+        ("settled",),
+    ),
+    "dead, and its letter never came": (
+        lambda h, m: (h.deliver(m), h.reject(m)),
+        ("settled", "its dead letter never came"),
+    ),
+    "dead, and no queue is bound for its letter": (lambda h, m: (h.deliver(m), h.reject(m, queues=0)), ("settled",)),
+    "dead, where its letter may be missing": (lambda h, m: (h.deliver(m), h.reject(m), h.lose(2)), ("settled",)),
+    "given back in between": (_given_back, ("settled",)),
+    "new again after a restart": (_unacknowledged, ("queued", "delivered as new after a restart")),
+    "new again, where its mark may not have been on disk": (
+        lambda h, m: (h.deliver(m), restart(h, m, known=1), h.consume(m)),
+        ("settled",),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def faulty(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, tuple[str, ...]]]:
+    """By fault what was found of the message, as number 0, and of the innocents."""
+    stories, messages = [], {}
+    for name, (fault, _) in FAULTS.items():
+        history = Story(name)
+        history.consume(history.publish("other"), "other")
+        messages[node_name(name)] = name, history.publish()
+        fault(history, messages[node_name(name)][1])
+        if history.boot == 1:
+            history.consume(history.publish("other"), "other")
+        stories.append(history)
+    found: dict[str, dict[int, tuple[str, ...]]] = {name: {} for name in FAULTS}
+    rows = audit(map(reduce, export_of(tmp_path_factory.mktemp("faults"), stories))).rows.to_pylist()
+    for row in rows:
+        name, message = messages[row["node"]]
+        found[name][row["position"] - message] = (row["verdict"], *row["violations"])
+    return found
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_and_the_innocent_are_not_blamed(
+    faulty: dict[str, dict[int, tuple[str, ...]]], name: str
+) -> None:
+    assert faulty[name].pop(0) == FAULTS[name][1]
+    assert set(faulty[name].values()) == {("settled",)}
+
+
+@story
+def a_dead_letter_that_came_twice(history: Story) -> None:
+    message = history.message("settled", "its dead letter came twice")
+    history.deliver(message)
+    for letter in (history.die(message, "q", "dead"), history.letter(message, "q", "dead")):
+        history.verdicts["dead", letter] = ("queued",)
+
+
+@story
+def one_queue_of_two_never_had_it(history: Story) -> None:
+    """A message is lost where it never was, unless the log may have lost its way there."""
+    history.verdicts[None, None] = ("lost",)  # type: ignore[index]
+    for number, lost in enumerate((0, 1, 0), 1):
+        message = history.boot << 40 | number
+        routed = {"msg_id": message, "connection": "c", "channel": 1, "size_bytes": 1, "persistent": True}
+        history.tell("publish", detail='{"queues": 2}', **routed)
+        history.tell("route", queue="q", msg_id=message, position=message, persistent=True)
+        history.verdicts["q", message] = ("settled",)
+        history.lose(lost)
+        if number != 3:
+            history.tell("confirm", msg_id=message)
+        history.consume(message)
+    history.gaps.append(("events not written", 1, 10, 1, True))
+
+
+@story
+def delivered_and_never_published(history: Story) -> None:
+    """It is beside others, which are not out of order for it."""
+    phantom = (1 << 40) + 77
+    history.verdicts["q", phantom] = ("settled", "delivered, never published")
+    history.consume(phantom)
+    for _ in range(2):
+        history.consume(history.message("settled"))
+
+
+@story
+def delivered_and_published_where_the_log_does_not_reach(history: Story) -> None:
+    """Before the oldest segment that is kept, or in a gap."""
+    history.lose(2)
+    unknown = (1 << 40) + 77
+    history.verdicts["q", unknown] = ("settled",)
+    history.consume(unknown)
+    history.gaps.append(("events not written", 1, 3, 2, True))
+
+
 @pytest.mark.parametrize("name", STORIES)
 def test_the_audit_finds_what_was_planted_and_nothing_else(judged: Judged, name: str) -> None:
     history, found = judged.stories[name]
     assert {place: (row["verdict"], *row["violations"]) for place, row in found.rows.items()} == history.verdicts
     assert found.gaps == history.gaps
+
+
+@pytest.mark.parametrize(
+    ("damage", "gap"),
+    [
+        pytest.param(lambda data: data[:40] + b"x" + data[41:], ("damaged segment", 0, 500), id="block"),
+        pytest.param(lambda data: b"x" + data[1:], ("damaged segment", 0, 1000), id="mark"),
+        pytest.param(lambda data: data[:-1], ("damaged segment", 500, 500), id="end"),
+    ],
+)
+def test_a_damaged_segment_is_a_gap_and_the_rest_is_audited(
+    tmp_path: Path, damage: Callable[[bytes], bytes], gap: tuple[str, int, int]
+) -> None:
+    """Two segments, of which the first has two blocks of 500 events."""
+    first = 1 << 40
+
+    def segment(begin: int, *records: list[tuple[object, ...]]) -> None:
+        blocks = [encode_block(msgspec.msgpack.encode(each), begin + 500 * at, 500) for at, each in enumerate(records)]
+        name = SegmentName("node", 1, begin, begin + 500 * len(records) - 1)
+        (tmp_path / str(name)).write_bytes(START + b"".join(blocks))
+
+    numbers = list(range(first, first + 500))
+    segment(1, [(ROUTE, 1, b"/", b"q", first, first, 500, 1)], [(CONFIRM, 2, b"/", b"c", 1, [first, 500])])
+    segment(1001, [(ACK, 3, b"/", b"q", numbers, 0)])
+    victim = min(tmp_path.iterdir())
+    victim.write_bytes(damage(victim.read_bytes()))
+    found = audit(map(reduce, parts_of(str(tmp_path))))
+    assert [(each.kind, each.after, each.lost) for each in found.gaps] == [gap]
+    assert found.gaps[0].file == victim.name
+    assert Counter(found.rows.column("verdict").to_pylist()) == {"settled": 500}
 
 
 def test_a_message_keeps_its_number_in_all_its_places(judged: Judged) -> None:

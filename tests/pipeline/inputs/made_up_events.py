@@ -63,7 +63,8 @@ class History:
         self._number += 1
         number = self.boot << BOOT_BITS | self._number
         sent = {"connection": "127.0.0.1:5", "channel": 1, "exchange": "orders", "routing_key": "eu", "size_bytes": 1}
-        self.tell("publish", msg_id=number, persistent=kept, **sent)
+        routed = json.dumps({"queues": max(len(queues), 1)})
+        self.tell("publish", msg_id=number, persistent=kept, detail=routed, **sent)
         for queue in queues or ("q",):
             self.tell("route", queue=queue, msg_id=number, position=number, persistent=kept)
         if confirmed:
@@ -82,13 +83,23 @@ class History:
         self.deliver(position, queue)
         self.of("ack", position, queue)
 
+    def reject(self, position: int, queue: str = "q", *, queues: int = 1) -> None:
+        """A message is rejected; so many queues are to have its dead letter."""
+        self.of("reject", position, queue, reason="rejected")
+        detail = json.dumps({"queues": queues})
+        self.of("deadletter", position, queue, reason="rejected", exchange="", detail=detail)
+
     def die(self, position: int, queue: str, to: str) -> int:
         """A message is rejected, and published anew as a dead letter; the letter's number."""
-        self.of("reject", position, queue, reason="rejected")
-        self.of("deadletter", position, queue, reason="rejected", exchange="")
+        self.reject(position, queue)
+        return self.letter(position, queue, to)
+
+    def letter(self, position: int, queue: str, to: str) -> int:
+        """The dead letter of a message is published; its number."""
         self._number += 1
         number = self.boot << BOOT_BITS | self._number
-        told = {"connection": "", "channel": 0, "exchange": "", "routing_key": to, "size_bytes": 1}
+        told: dict[str, Any] = {"connection": "", "channel": 0, "exchange": "", "routing_key": to, "size_bytes": 1}
+        told |= {"queue": queue, "position": position, "detail": '{"queues": 1}'}
         self.tell("publish", msg_id=number, persistent=True, **told)
         self.tell("route", queue=to, msg_id=number, position=number, persistent=True)
         return number

@@ -109,6 +109,7 @@ def ends(client: Client) -> Story:
     client.ask(queue_delete("purged"))
     events = yield
     found = [(event.kind, json.loads(event.detail)) for event in events if event.detail]
+    assert [found.pop(0) for _ in range(3)] == [("publish", {"queues": 1})] * 3
     assert found == [("purge", {"below": FIRST + 3, "kept": [FIRST]}), ("delete", {"below": FIRST + 3, "kept": []})]
 
 
@@ -163,13 +164,17 @@ def deaths(client: Client) -> Story:
     events = yield
     queue = [event for event in events if event.queue == "q"]
     assert shown(queue, "msg_id", "reason") == (
-        "route 1, route 2, route 3, drop 1 maxlen, deadletter 1 maxlen, "
-        "deliver 2, requeue 2, deliver 2, reject 2 rejected, deadletter 2 rejected"
+        "route 1, route 2, route 3, drop 1 maxlen, deadletter 1 maxlen, publish 4, "
+        "deliver 2, requeue 2, deliver 2, reject 2 rejected, deadletter 2 rejected, publish 5"
     )
     assert [event.redelivered for event in queue if event.kind == "deliver"] == [False, True]
     brief = [event for event in events if event.queue == "brief"]
     assert shown(brief, "reason") == "route, expire expired"
     letters = [event for event in events if event.kind == "publish" and event.connection == ""]
+    died = [event for event in events if event.kind == "deadletter"]
+    assert [(event.queue, event.position, event.detail) for event in letters] == [
+        (event.queue, event.position, event.detail) for event in died
+    ], "a letter names the place of the death, and both how many queues it goes to"
     assert [(event.exchange, event.routing_key, event.channel) for event in letters] == [("", "dead", 0)] * 2
     assert [event.msg_id for event in events if event.queue == "dead"] == [event.msg_id for event in letters]
 

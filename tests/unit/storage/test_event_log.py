@@ -130,7 +130,7 @@ def test_what_another_node_or_version_left_is_left_as_it_is(tmp_path: Path, capl
     with caplog.at_level(logging.ERROR):
         assert record(tmp_path, 6, EventLogSettings(1, 3600.0, 1), part(1, 1)) is None
     assert (other.exists(), newer.exists()) == (True, True)
-    assert "a segment of format version 9; this release reads version 1" in caplog.text
+    assert "a segment of format version 9; this release reads up to 2" in caplog.text
 
 
 def test_a_log_that_cannot_be_written_loses_events_and_says_so_once(
@@ -182,7 +182,7 @@ def test_a_log_that_falls_behind_costs_events_and_no_time(tmp_path: Path, caplog
     ("data", "problem"),
     [
         (b"something else", "not a segment of an event log"),
-        (START[:-1] + b"\x07", "a segment of format version 7; this release reads version 1"),
+        (START[:-1] + b"\x07", "a segment of format version 7; this release reads up to 2"),
         (START + b"\0\0", "cut short at byte 18"),
         (START + b"\0" * 20, "damaged at byte 18"),
     ],

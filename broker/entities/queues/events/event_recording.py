@@ -80,13 +80,18 @@ class Recorder:
             events, self._gathered = self._gathered, 0
             self._hand_over(records, self.last_event - events + 1, events)
 
-    def published(self, messages: Sequence[Message], publisher: Publisher) -> int:
-        """Number messages, alike but for their bodies, that have been published; the first number."""
+    def published(self, messages: Sequence[Message], publisher: Publisher, queues: int = -1, *origin: object) -> int:
+        """Number messages, alike but for their bodies, that have been published; the first number.
+
+        `queues` is how many they are routed to, -1: unknown. The `origin` of dead letters is the queue in which their
+        messages died, and the positions of these.
+        """
         first = self.draw(len(messages))
         for number, message in enumerate(messages, first):
             message.number = number
         sizes = [len(message.body) for message in messages]
-        self.add(PUBLISH, len(sizes), *publisher, first, messages[0].route, int(messages[0].persistent), sizes)
+        route, kept = messages[0].route, int(messages[0].persistent)
+        self.add(PUBLISH, len(sizes), *publisher, first, route, kept, sizes, queues, *origin)
         return first
 
     def settled(self, kind: int, place: Place, positions: list[int], *values: object) -> None:

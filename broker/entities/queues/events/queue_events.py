@@ -25,6 +25,10 @@ from broker.entities.queues.events.event_recording import (
     name_bytes,
 )
 
+UNKNOWN = -1
+"""How many queues dead letters go to that wait, or cannot be read."""
+Written = Iterable[tuple[Sequence[Message], Sequence[object]]]
+"""Dead letters that go the same way, and the queues at its end."""
 DEATHS = {"rejected": REJECT, "expired": EXPIRE, "maxlen": DROP, "delivery_limit": DROP}
 
 
@@ -77,15 +81,19 @@ class QueueEvents:
         """Delivered messages come back, because their channel ended if they are `abandoned`."""
         self._recorder.settled(REQUEUE, self._place, _positions(entries), int(abandoned))
 
-    def discarded(self, entries: Sequence[Entry], reason: str, exchange: str | None) -> None:
-        """Messages leave without having been acknowledged, as dead letters to an exchange if there is one."""
-        positions = _positions(entries)
-        self._recorder.settled(DEATHS[reason], self._place, positions, reason)
-        self._dead_lettered(positions, reason, exchange)
+    def discarded(self, entries: Sequence[Entry], reason: str, exchange: str | None, written: Written = ()) -> None:
+        """Messages leave without having been acknowledged, as dead letters to an exchange if there is one.
 
-    def turned_away(self, message: Message, reason: str, exchange: str | None) -> None:
+        `written` are the letters of those whose content could be read, if they are published now.
+        """
+        self._recorder.settled(DEATHS[reason], self._place, _positions(entries), reason)
+        readable = [entry.position for entry in entries if entry.message is not None]
+        self._dead_lettered(readable, reason, exchange, written)
+
+    def turned_away(self, message: Message, reason: str, exchange: str | None, written: Written) -> None:
         """A message was not taken in, and is a dead letter if there is an exchange. Nothing, if it has no number."""
-        self._dead_lettered([message.number] if hasattr(message, "number") else [], reason, exchange)
+        if hasattr(message, "number"):
+            self._dead_lettered([message.number], reason, exchange, written)
 
     def released(self, entry: Entry) -> None:
         """A delayed message is due, or all targets of a dead letter that waited have it."""
@@ -109,9 +117,17 @@ class QueueEvents:
     def _routed(self, number: int, position: int, count: int, *, kept: bool) -> None:
         self._recorder.add(ROUTE, count, *self._place, number, position, count, int(kept))
 
-    def _dead_lettered(self, numbers: list[int], reason: str, exchange: str | None) -> None:
-        if exchange is not None:
-            self._recorder.settled(DEAD_LETTER, self._place, numbers, reason, name_bytes(exchange))
+    def _dead_lettered(self, positions: list[int], reason: str, exchange: str | None, written: Written) -> None:
+        """Messages are dead letters; those that are `written` have queues to go to, and get their numbers here."""
+        if exchange is None:
+            return
+        died = DEAD_LETTER, self._place
+        for copies, targets in written:
+            mine, positions = positions[: len(copies)], positions[len(copies) :]
+            self._recorder.settled(*died, mine, reason, name_bytes(exchange), len(targets))
+            if targets and mine:
+                self._recorder.published(copies, (self._place[0], b"", 0), len(targets), self._place[1], mine)
+        self._recorder.settled(*died, positions, reason, name_bytes(exchange), UNKNOWN)
 
 
 def _positions(entries: Iterable[Entry]) -> list[int]:
