@@ -126,11 +126,9 @@ class _Copies:
     def __init__(self, node: Node) -> None:
         self._node = node
         self._clock = _Clock(node.coverage)
-        rows = {
-            name: column.to_numpy() for name, column in zip(node.copies.column_names, node.copies.columns, strict=True)
-        }
-        groups = Groups(rows["place"], rows["position"], rows["first"])
-        rows = {name: values[groups.order] for name, values in rows.items()}
+        copies = node.copies
+        keys = Groups(*(copies.column(name).to_numpy() for name in ("place", "position", "first")))
+        rows = {name: copies.column(name).to_numpy()[keys.order] for name in copies.column_names}
         self._rows = rows
         self._groups = groups = Sorted(rows["place"], rows["position"])
         self._lives = Sorted(rows["place"], rows["position"], _boot(rows["last"]))
@@ -242,7 +240,8 @@ class _Copies:
         )
         violations = np.stack(self._violations(unpublished), axis=1)
         heard = self.first < NEVER
-        rows = self._table(verdict, violations, publish_us, confirm_us).filter(pa.array(heard))
+        rows = self._table(verdict, violations, publish_us, confirm_us)
+        rows = rows if heard.all() else rows.filter(pa.array(heard))
         unknown = (verdict == UNKNOWN) & heard
         counts, missing = _Messages(self._node, self._clock).judge()
         in_doubt = self._clock.in_doubt(self.last[unknown], self.absent[unknown])
