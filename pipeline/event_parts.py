@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from leveret_spark.events.event_columns import SCHEMA, encoded_batches
 from leveret_spark.events.sealed_segments import WEB_SCHEMES, Segments, segments_of
-from leveret_spark.events.segment_format import MARK, SegmentName, parse_name
+from leveret_spark.events.segment_format import MARK, SegmentName, parse_name, parse_unsealed
 from leveret_spark.options import Given
 from pipeline.export import MANIFEST, MANIFEST_FORMAT
 from pipeline.file_target import ManifestError, Target, listed
@@ -83,6 +83,14 @@ def parts_of(where: str, options: Mapping[str, str] | None = None) -> list[Part]
         raise ManifestError(f"{where}: no {MANIFEST}, so this is no export of events")
     files = (entry["file"].removesuffix(".parquet") + ".events" for entry in listed(target, MANIFEST, MANIFEST_FORMAT))
     return _parts(target, sorted(name for name in map(parse_name, files) if name is not None))
+
+
+def has_unsealed(where: str) -> bool:
+    """Whether a broker may keep its newest events in a segment that is not sealed yet, which readers do not see."""
+    local = _local(where)
+    return (
+        where.startswith(WEB_SCHEMES) if local is None else any(parse_unsealed(path.name) for path in local.iterdir())
+    )
 
 
 def _parts(source: Segments | Target, names: Sequence[SegmentName]) -> list[Part]:

@@ -21,7 +21,8 @@ from pipeline.audit.log_coverage import Boot, Coverage, Gap
 from pipeline.file_target import Target
 
 RUN = "_run.json"
-FORMAT = 1
+FORMAT = 2
+"""Results of format 1, of earlier releases, count as none: the next run replaces them."""
 
 
 class ResultsError(Exception):
@@ -95,6 +96,8 @@ def last_run(target: Target, job: str) -> FinishedRun | None:
     if target.size(f"{job}/{RUN}") is None:
         return None
     record = json.loads(target.get(f"{job}/{RUN}"))
+    if record.get("format") == 1:
+        return None
     if record.get("format") != FORMAT:
         raise ResultsError(f"{job}/{RUN}: format {record.get('format')}, this release reads format {FORMAT}")
     ended = datetime.fromisoformat(record["ended"])

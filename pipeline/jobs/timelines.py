@@ -58,6 +58,8 @@ def timelines(read: Engine, parts: Sequence[Part], found: pa.Table) -> pa.Table:
     """The events of some of what was found, a few of each queue and cause: rows of SCHEMA, in their order."""
     ranked, seen = list[tuple[int, Wanted]](), Counter[tuple[str, ...]]()
     for row in found.to_pylist():
+        if row["queue"] is None:  # it was never in one
+            continue
         group = row["node"], row["vhost"], row["queue"], cause(row)
         seen[group] += 1
         if seen[group] <= SHOWN_OF_KIND:

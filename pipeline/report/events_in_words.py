@@ -26,12 +26,15 @@ class Step(NamedTuple):
 def steps(copy: Row, events: Sequence[Row], boots: Sequence[Row]) -> list[Step]:
     """All steps of a copy, a row of the table found. `events` are in their order."""
     mine = {boot["boot"]: boot for boot in boots if boot["node"] == copy["node"]}
-    told = list[Step]()
+    told, ended = list[Step](), False
     for before, event in pairwise([None, *events]):
         assert event is not None
         if before is not None:
             told += _ends(mine, before["moment"] >> SEQ_BITS, event["moment"] >> SEQ_BITS)
-        told.append(_step(event))
+        look, words = WORDS[event["kind"]]
+        twice = before is not None and before["kind"] == event["kind"] == "deliver"
+        told.append(Step(event["ts"], "wrong" if (ended or twice) and copy["violations"] else look, words(event)))
+        ended = ended or look == "end"
     if copy["absent"] is not None and copy["how"] is None:
         if events:
             told += _ends(mine, events[-1]["moment"] >> SEQ_BITS, copy["absent"] >> SEQ_BITS)
@@ -40,11 +43,6 @@ def steps(copy: Row, events: Sequence[Row], boots: Sequence[Row]) -> list[Step]:
         return told
     half, left = SHOWN // 2, len(told) - SHOWN
     return [*told[:half], Step(None, "broker", f"{left:,} more"), *told[-half:]]
-
-
-def _step(event: Row) -> Step:
-    look, words = WORDS[event["kind"]]
-    return Step(event["ts"], look, words(event))
 
 
 def _ends(boots: dict[int, Row], first: int, last: int) -> Iterator[Step]:
@@ -96,7 +94,7 @@ WORDS: dict[str, tuple[str, Any]] = {
     "expire": ("end", lambda _: "expired"),
     "drop": ("end", _with_reason("dropped")),
     "release": ("end", lambda _: "released"),
-    "deadletter": ("end", lambda event: f"dead letter to exchange '{name(event['exchange'])}'"),
+    "deadletter": ("broker", lambda event: f"dead letter to exchange '{name(event['exchange'])}'"),
     "purge": ("end", lambda _: "queue purged"),
     "delete": ("end", lambda _: "queue deleted"),
 }

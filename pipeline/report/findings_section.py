@@ -20,9 +20,6 @@ REASONS = {"rejected": 0, "expired": 2, "maxlen": 3, "delivery_limit": 1}
 """Why messages die, with the colours of their lines."""
 SERVER_NAMED = ("amq.gen", "amq_")
 """Names that brokers give to queues begin like this."""
-MANY = 12
-"""So many rows are shown, further ones folded."""
-
 Row = dict[str, Any]
 
 
@@ -30,8 +27,8 @@ class QueueLine(NamedTuple):
     """A queue in the table of verdicts; several that the broker has named, in one line."""
 
     node: str
-    vhost: str
-    queue: str
+    vhost: str | None
+    queue: str | None
     queues: int
     verdicts: dict[str, int]
     violations: int
@@ -57,8 +54,8 @@ class Group(NamedTuple):
     """Copies of one queue that were found for one cause: how many, and some of them."""
 
     node: str
-    vhost: str
-    queue: str
+    vhost: str | None
+    queue: str | None
     copies: int
     cases: list[Case]
 
@@ -141,17 +138,22 @@ def _boot(row: Row) -> Row:
 
 
 def _queues(tally: pa.Table) -> list[QueueLine]:
-    lines: dict[tuple[str, str, str], QueueLine] = {}
-    names: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+    lines: dict[tuple[str, str | None, str | None], QueueLine] = {}
+    names: defaultdict[tuple[str, str | None, str | None], set[str]] = defaultdict(set)
     for row in tally.to_pylist():
-        prefix = next((each for each in SERVER_NAMED if row["queue"].startswith(each)), None)
-        key = row["node"], row["vhost"], row["queue"] if prefix is None else f"{prefix}…"
+        key = row["node"], row["vhost"], _folded(row["queue"])
         names[key].add(row["queue"])
         line = lines.setdefault(key, QueueLine(*key, 0, {}, 0))
         line.verdicts[row["verdict"]] = line.verdicts.get(row["verdict"], 0) + row["copies"]
         lines[key] = line._replace(violations=line.violations + row["violations"])
     counted = [line._replace(queues=len(names[key])) for key, line in lines.items()]
-    return sorted(counted, key=lambda line: ([-each for each in line.badness], line[:3]))
+    return sorted(counted, key=lambda line: ([-each for each in line.badness], str(line[:3])))
+
+
+def _folded(queue: str | None) -> str | None:
+    """A queue's name; one for all that a broker has named."""
+    prefix = next((each for each in SERVER_NAMED if (queue or "").startswith(each)), None)
+    return queue if prefix is None else f"{prefix}…"
 
 
 def _causes(run: FinishedRun, boots: list[Row]) -> list[Cause]:
@@ -159,11 +161,11 @@ def _causes(run: FinishedRun, boots: list[Row]) -> list[Cause]:
     events: defaultdict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for event in run.table("timelines").to_pylist():
         events[event["node"], event["vhost"], event["queue"], event["position"]].append(event)
-    found: defaultdict[str, dict[tuple[str, ...], Group]] = defaultdict(dict)
+    found: defaultdict[str, dict[tuple[str, str | None, str | None], Group]] = defaultdict(dict)
     for row in run.table("found").to_pylist():
-        place, groups = (row["node"], row["vhost"], row["queue"]), found[cause(row)]
+        place, groups = (row["node"], row["vhost"], _folded(row["queue"])), found[cause(row)]
         group = groups.setdefault(place, Group(*place, 0, []))
-        mine = events.get((*place, row["position"]))
+        mine = events.get((*place[:2], row["queue"], row["position"]))
         if mine:
             group.cases.append(Case(row, steps(row, mine, boots)))
         groups[place] = group._replace(copies=group.copies + 1)
@@ -171,8 +173,8 @@ def _causes(run: FinishedRun, boots: list[Row]) -> list[Cause]:
     return sorted(causes, key=lambda cause: (cause.name == "lost", -cause.copies))
 
 
-def _most(group: Group) -> tuple[int, Any]:
-    return -group.copies, group[:3]
+def _most(group: Group) -> tuple[int, str]:
+    return -group.copies, str(group[:3])
 
 
 def dead_letters(run: FinishedRun) -> DeadLetters:

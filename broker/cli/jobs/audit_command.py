@@ -36,7 +36,8 @@ def audit(target: Target, source: Source, setting: Setting, strict: bool, as_jso
         click.echo(json.dumps(shown, indent=2, default=str))
     else:
         _show_audit(found)
-    sys.exit(not found.clean or (strict and bool(found.verdicts.get("unknown"))))
+    doubtful = strict and "unknown" in found.verdicts
+    sys.exit(int(doubtful or not found.clean))
 
 
 def _show_audit(found: Any) -> None:

@@ -79,9 +79,7 @@ def dead_letters(
 @targeted
 @broker_options
 @queue_option
-@click.option(
-    "--where", required=True, metavar="SQL", help="Which: a condition over the columns, see docs/pipeline.md."
-)
+@click.option("--where", required=True, metavar="SQL", help="Which: a condition over the columns, see docs/jobs.md.")
 @click.option("--exchange", default=ORIGINAL, show_default=True, help="Where to; the original one is of x-death.")
 @click.option("--routing-key", default=ORIGINAL, show_default=True, help="With which key; the same.")
 @click.option("--back", is_flag=True, help="Straight into the queue in which it died, in place of these.")

@@ -18,6 +18,11 @@ from broker.cli.target_broker import Target
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
+UNSEALED = (
+    "the newest events, up to events.segment_seconds of a running broker, are not in this: their segment is not sealed"
+)
+
+
 class Source(NamedTuple):
     """Where events come from: a directory or a URI, and the data source's options for it."""
 
@@ -28,7 +33,10 @@ class Source(NamedTuple):
         """The events, in parts. Raises OSError for a directory that is not there, AdministrationError for the rest."""
         parts, targets = map(pipeline_module, ("event_parts", "file_target"))
         try:
-            return parts.parts_of(self.where, self.options)
+            found = parts.parts_of(self.where, self.options)
+            if parts.has_unsealed(self.where):
+                click.echo(UNSEALED, err=True)
+            return found
         except (targets.ManifestError, ValueError) as error:
             raise AdministrationError("failed", str(error)) from error
 

@@ -62,9 +62,11 @@ def test_a_run_counts_when_it_is_published(target: Target, tmp_path: Path) -> No
 
 
 def test_results_of_a_newer_release_are_left_alone(target: Target) -> None:
-    target.put("job/_run.json", b'{"format": 2}')
-    with pytest.raises(ResultsError, match=r"job/_run\.json: format 2, this release reads format 1"):
+    target.put("job/_run.json", b'{"format": 3}')
+    with pytest.raises(ResultsError, match=r"job/_run\.json: format 3, this release reads format 2"):
         last_run(target, "job")
+    target.put("job/_run.json", b'{"format": 1}')
+    assert last_run(target, "job") is None
 
 
 def rows_of(where: str) -> list[dict[str, Any]]:

@@ -19,12 +19,14 @@ from click.testing import CliRunner
 from broker.admin.protocol import AdministrationError
 from broker.cli.jobs.pipeline_extra import pipeline_module
 from broker.cli.jobs.pipeline_group import pipeline
-from broker.cli.jobs.pipeline_options import timed
+from broker.cli.jobs.pipeline_options import UNSEALED, timed
 from harness.brokers.foreign_packages import foreign_packages
 from harness.brokers.recording_broker import events_in, recording_broker
 from harness.project import ROOT
+from leveret_spark.events.segment_format import unsealed_name
 from tests.pipeline.conftest import JAVA_FOR_TESTS, SETTINGS_FOR_TESTS
 from tests.pipeline.inputs.command import Ended, leveret
+from tests.pipeline.inputs.made_up_events import begun, export_of
 from tests.pipeline.inputs.queue_client import desk_at
 
 if TYPE_CHECKING:
@@ -83,6 +85,23 @@ def test_a_log_that_is_not_there_is_said_before_spark_starts(job: str, tmp_path:
     command = [job, "--from", f"{tmp_path}/none", "--out", str(tmp_path), "--master", "no master"]
     with pytest.raises(FileNotFoundError, match=f"{tmp_path}/none"):
         CliRunner().invoke(pipeline, command, catch_exceptions=False)
+
+
+@pytest.mark.parametrize(("directory", "code"), [("whole", 0), ("strict", 1)])
+def test_what_is_unknown_fails_only_if_it_is_to(directory: str, code: int, tmp_path: Path) -> None:
+    """A message in doubt; and the command says that the newest events are not seen yet."""
+    history = begun("node")
+    history.publish()
+    history.start(known=100)
+    history.recorded()
+    export_of(tmp_path / "log", [history])
+    unsealed = tmp_path / "log" / unsealed_name("node", 3, 1)
+    unsealed.write_bytes(b"")
+    strict = ["--strict"] if directory == "strict" else []
+    ended = leveret("pipeline", "audit", "--from", tmp_path / "log", "--out", tmp_path / directory, *strict)
+    assert ended.code == code
+    assert "unknown  1" in ended.output
+    assert ended.errors == f"{UNSEALED}\n"
 
 
 def by_itself(*arguments: str) -> Ended:

@@ -12,7 +12,7 @@ of a message may reach a queue before it does.
 Dead letters, and delayed messages that are due, are published anew, with new numbers.
 
 A record is a row of values, beginning with its kind and its time in microseconds, and stands for one event or for a
-run of them, one event each for the numbers in it. docs/pipeline.md lists the kinds.
+run of them, one event each for the numbers in it. docs/event-log.md lists the kinds.
 """
 
 from __future__ import annotations
