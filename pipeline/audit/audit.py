@@ -10,8 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from pipeline.audit.log_coverage import Boot, Damage, Gap, coverage
+from pipeline.audit.message_verdicts import Counts
 from pipeline.audit.reduction import NEEDED, Place, Reduced, reduced
-from pipeline.audit.verdicts import SCHEMA, Counts, Node, judged
+from pipeline.audit.verdict_table import SCHEMA
+from pipeline.audit.verdicts import Node, judged
 from pipeline.event_parts import Part
 
 

@@ -22,52 +22,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from leveret_spark.events.event_columns import KINDS
+from pipeline.audit.clock import RIGHT_BEHIND, Clock, boot_of, where
 from pipeline.audit.log_coverage import Coverage
+from pipeline.audit.message_verdicts import Counts, Messages
 from pipeline.audit.reduction import CODES, NEVER, SEQ_BITS, Groups, Place, Sorted, Told
-
-SETTLED, QUEUED, NOT_KEPT, UNKNOWN, LOST, NOT_CONFIRMED = range(6)
-VERDICTS = ("settled", "queued", "not kept", "unknown", "lost", "not confirmed")
-VIOLATIONS = (
-    "delivered after its end",
-    "there again after its end",
-    "delivered twice as new",
-    "out of order",
-    "settled twice",
-    "two holders at once",
-    "delivered, never published",
-    "delivered as new after a restart",
-    "its dead letter never came",
-    "its dead letter came twice",
-)
-RIGHT_BEHIND = 1 << 13
-"""So many events behind its publish a message has reached its queues, and behind its death its letter is published."""
-MOVE = 0
-"""The kind of the end of a copy that went on to another place of its queue."""
-HOW = np.array(["move", *(KINDS.get(code, "") for code in range(1, max(KINDS) + 1))])
-
-_TIME = pa.timestamp("us", "UTC")
-SCHEMA = pa.schema(
-    [
-        ("node", pa.string()),
-        ("vhost", pa.string()),
-        ("queue", pa.string()),
-        ("position", pa.int64()),
-        ("msg_id", pa.int64()),
-        ("verdict", pa.string()),
-        ("violations", pa.list_(pa.string())),
-        ("how", pa.string()),
-        ("publish_ts", _TIME),
-        ("confirm_ts", _TIME),
-        ("first_deliver_ts", _TIME),
-        ("deliver_count", pa.int32()),
-        ("ack_count", pa.int32()),
-        ("boots", pa.list_(pa.int32())),
-        ("first", pa.int64()),
-        ("last", pa.int64()),
-        ("absent", pa.int64()),
-        ("evidence", pa.string()),
-    ]
+from pipeline.audit.verdict_table import (
+    HOW,
+    LOST,
+    MOVE,
+    NOT_CONFIRMED,
+    NOT_KEPT,
+    QUEUED,
+    SCHEMA,
+    SETTLED,
+    TIME,
+    UNKNOWN,
+    VERDICTS,
+    VIOLATIONS,
 )
 
 
@@ -80,17 +51,6 @@ class Node(NamedTuple):
     messages: pa.Table
     told: list[Told]
     coverage: Coverage
-
-
-class Counts(NamedTuple):
-    """Messages that clients published: confirmed ones; of these those that were returned, and those that reached no
-    queue and were not returned.
-    """
-
-    published: int = 0
-    confirmed: int = 0
-    returned: int = 0
-    unroutable: int = 0
 
 
 class Judged(NamedTuple):
@@ -125,13 +85,13 @@ class _Copies:
 
     def __init__(self, node: Node) -> None:
         self._node = node
-        self._clock = _Clock(node.coverage)
+        self._clock = Clock(node.coverage)
         copies = node.copies
         keys = Groups(*(copies.column(name).to_numpy() for name in ("place", "position", "first")))
         rows = {name: copies.column(name).to_numpy()[keys.order] for name in copies.column_names}
         self._rows = rows
         self._groups = groups = Sorted(rows["place"], rows["position"])
-        self._lives = Sorted(rows["place"], rows["position"], _boot(rows["last"]))
+        self._lives = Sorted(rows["place"], rows["position"], boot_of(rows["last"]))
         self._copy_of_life = groups.of_rows[self._lives.starts]
         """The copy in each boot in which something was heard of it."""
         self.place, self.position = rows["place"][groups.starts], rows["position"][groups.starts]
@@ -243,7 +203,7 @@ class _Copies:
         rows = self._table(verdict, violations, publish_us, confirm_us)
         rows = rows if heard.all() else rows.filter(pa.array(heard))
         unknown = (verdict == UNKNOWN) & heard
-        counts, missing = _Messages(self._node, self._clock).judge()
+        counts, missing = Messages(self._node.name, self._node.messages, self._clock).judge()
         in_doubt = self._clock.in_doubt(self.last[unknown], self.absent[unknown])
         return Judged(pa.concat_tables([rows, missing]), in_doubt, counts)
 
@@ -275,7 +235,7 @@ class _Copies:
         again, died = self.last_delivered > end, groups.max(rows["died"])
         return (
             again,
-            (end < NEVER) & (_boot(self.queued) > _boot(end)),
+            (end < NEVER) & (boot_of(self.queued) > boot_of(end)),
             groups.sum(rows["new"]) > boots_delivered,
             self._unordered(unpublished),
             ((self._of_lives(lives.sum(rows["ends"]) > 1) > 0) | (self.settled > end)) & ~again,
@@ -295,7 +255,7 @@ class _Copies:
         rows = self._rows
         one, two = rows["held_by_one"].copy(), rows["held_by_two"].copy()
         turns = np.flatnonzero(rows["turns"] > 0)
-        group, boot = self._groups.of_rows[turns], _boot(rows["last"][turns])
+        group, boot = self._groups.of_rows[turns], boot_of(rows["last"][turns])
         same = (group[1:] == group[:-1]) & (boot[1:] == boot[:-1])
         pairs = np.flatnonzero(same & rows["out_last"][turns[:-1]] & rows["out_first"][turns[1:]])
         one[turns[pairs + 1]] = rows["last_delivered"][turns[pairs]]
@@ -313,9 +273,9 @@ class _Copies:
         copies = self._copy_of_life
         chosen = np.flatnonzero((last >= 0) & judged[self.place[copies]] & ~unpublished[copies])
         # From the highest position down: was one above delivered sooner? Ranks keep queues and boots apart.
-        groups = Groups(self.place[copies[chosen]], _boot(last[chosen]), -self.position[copies[chosen]])
+        groups = Groups(self.place[copies[chosen]], boot_of(last[chosen]), -self.position[copies[chosen]])
         chosen = chosen[groups.order]
-        stays = Sorted(self.place[copies[chosen]], _boot(last[chosen]))
+        stays = Sorted(self.place[copies[chosen]], boot_of(last[chosen]))
         moments = np.sort(first[chosen])
         apart = stays.of_rows * len(chosen)
         soonest = np.minimum.accumulate(np.searchsorted(moments, first[chosen]) - apart) + apart
@@ -337,7 +297,7 @@ class _Copies:
         rows = self._rows
         seen = self._groups.min(self._clock.certain(np.where(rows["new"] > 0, rows["first_new"], NEVER)))
         last = self._groups.max(rows["last_new"])
-        return (seen < NEVER) & (last >= 0) & (_boot(last) > _boot(seen))
+        return (seen < NEVER) & (last >= 0) & (boot_of(last) > boot_of(seen))
 
     # The table
 
@@ -368,145 +328,22 @@ class _Copies:
         return pa.table([pa.array(columns[field.name]).cast(field.type) for field in SCHEMA], schema=SCHEMA)
 
     def _boots(self) -> pa.ListArray:
-        boots = _boot(self._rows["last"])[self._lives.starts]
+        boots = boot_of(self._rows["last"])[self._lives.starts]
         return _lists(self._copy_of_life[boots >= 0], boots[boots >= 0], len(self.place), None)
 
     def _evidence(self, wanted: Any, ended: Any) -> pa.Array:
         """What is known of a copy last, and where it is missing, in words; only where something is to be said."""
         texts = np.full(len(wanted), None, object)
         for row in np.flatnonzero(wanted):
-            text = f"last: {HOW[self.last_kind[row]]} in {_where(self.last[row])}"
+            text = f"last: {HOW[self.last_kind[row]]} in {where(self.last[row])}"
             if not ended[row] and self.absent[row] < NEVER:
-                text += f"; absent from the record at {_where(self.absent[row])}"
+                text += f"; absent from the record at {where(self.absent[row])}"
             texts[row] = text
         return pa.array(texts, pa.string())
 
 
-class _Messages:
-    """One row for each message."""
-
-    def __init__(self, node: Node, clock: _Clock) -> None:
-        self._node = node
-        self._clock = clock
-        self._groups = Groups(node.messages.column("msg_id").to_numpy())
-        self._own = self._groups.max(self._column("own"))
-        self._published = self._groups.min(self._column("published"))
-        self._confirm_us = self._groups.min(self._column("confirm_us"))
-        self._routes = self._groups.sum(self._column("routes"))
-        self._queues = self._groups.max(self._column("queues"))
-
-    def _column(self, name: str) -> Any:
-        return self._node.messages.column(name).to_numpy()[self._groups.order]
-
-    def judge(self) -> tuple[Counts, pa.Table]:
-        """How many there are; a row of SCHEMA, without a queue, for each that has not reached all of its queues."""
-        until = np.minimum(self._groups.min(self._column("confirmed")), self._published + RIGHT_BEHIND)
-        known = (self._published < NEVER) & ~self._clock.torn(self._published, until)
-        confirmed = (self._confirm_us < NEVER) & ~self._own
-        nowhere = known & confirmed & np.where(self._queues < 0, self._routes == 0, self._queues == 0)
-        returned = self._groups.max(self._column("returned"))
-        sums = ((self._published < NEVER) & ~self._own, confirmed, nowhere & returned, nowhere & ~returned)
-        promised = confirmed | (self._own & (self._clock.certain(self._published) < NEVER))
-        missing = np.flatnonzero(known & promised & (self._routes < self._queues))
-        return Counts(*(int(each.sum()) for each in sums)), self._missing(missing)
-
-    def _missing(self, rows: Any) -> pa.Table:
-        numbers, times = self._column("msg_id")[self._groups.starts], self._groups.min(self._column("publish_us"))
-        found = [
-            {
-                "node": self._node.name,
-                "msg_id": int(numbers[row]),
-                "verdict": VERDICTS[LOST],
-                "violations": [],
-                "publish_ts": int(times[row]),
-                "confirm_ts": None if self._own[row] else int(self._confirm_us[row]),
-                "boots": [int(_boot(self._published[row]))],
-                "first": int(self._published[row]),
-                "last": int(self._published[row]),
-                "evidence": f"routed to {self._queues[row]} queues at {_where(self._published[row])}, "
-                f"came into {self._routes[row]}",
-            }
-            for row in rows.tolist()
-        ]
-        return pa.Table.from_pylist(found, SCHEMA)
-
-
-class _Clock:
-    """What a node's log knows of moments."""
-
-    def __init__(self, coverage: Coverage) -> None:
-        boots = coverage.boots
-        self._boots = np.array([boot.boot for boot in boots], np.int64)
-        self._horizons = np.array([*(boot.horizon for boot in boots), NEVER])
-        self._whole = {boot.boot for boot in boots if boot.first == 1}
-        self._gaps = np.array(sorted(gap.moment for gap in coverage.gaps), np.int64)
-        self._doubts = np.array(sorted(gap.moment for gap in coverage.gaps if gap.doubtful), np.int64)
-        starts = [(boot.snapshot, boot.boot, True, boot.snapshot) for boot in boots if boot.snapshot is not None]
-        stops = [(boot.stopped, boot.boot, False, boot.snapshot or -1) for boot in boots if boot.complete]
-        records = sorted((*starts, *stops))
-        self._records, self._boot, self._start, self._snapshot = (
-            np.array([record[at] for record in records], kind)
-            for at, kind in enumerate((np.int64, np.int64, bool, np.int64))
-        )
-
-    def certain(self, moments: Any) -> Any:
-        """Moments that are known to be on disk; NEVER in place of others."""
-        at = np.searchsorted(self._boots, _boot(moments))
-        return np.where(moments <= self._horizons[at], moments, NEVER)
-
-    def absent(self, last: Any, recorded: Any) -> Any:
-        """The first full record in which a copy is missing that was last heard of at a moment, `recorded` as queued.
-
-        At a start everything is recorded behind what was last heard of a copy in an earlier boot; at an orderly stop
-        too, unless the last that was heard of it is that record itself, and not the one at the start.
-        """
-        at = np.searchsorted(self._records, last, side="right")
-        boot, end = _boot(last), len(self._records)
-        waiting = np.flatnonzero(at < end)
-        while len(waiting):
-            record = at[waiting]
-            own = self._boot[record] == boot[waiting]
-            fresh = recorded[waiting] & (last[waiting] > self._snapshot[record])
-            waiting = waiting[own & (self._start[record] | fresh)]
-            at[waiting] += 1
-            waiting = waiting[at[waiting] < end]
-        return np.append(self._records, NEVER)[at]
-
-    def doubts(self, since: Any, until: Any) -> Any:
-        """Whether a gap that leaves doubt lies between moments."""
-        return _any_between(self._doubts, since, until)
-
-    def torn(self, since: Any, until: Any) -> Any:
-        """Whether any gap lies between moments."""
-        return _any_between(self._gaps, since, until)
-
-    def complete(self, boot: Any, until: Any) -> Any:
-        """Whether the log has everything that reached the disk from the beginning of a boot up to a moment."""
-        whole = np.isin(boot, list(self._whole))
-        return whole & ~self.doubts(boot << SEQ_BITS, until)
-
-    def in_doubt(self, since: Any, until: Any) -> dict[int, int]:
-        """How many of some stretches each gap that leaves doubt lies in, by its moment."""
-        change = np.zeros(len(self._doubts) + 1, np.int64)
-        np.add.at(change, np.searchsorted(self._doubts, since), 1)
-        np.add.at(change, np.searchsorted(self._doubts, until), -1)
-        return dict(zip(self._doubts.tolist(), np.cumsum(change)[:-1].tolist(), strict=True))
-
-
-def _any_between(moments: Any, since: Any, until: Any) -> Any:
-    return np.searchsorted(moments, since) < np.searchsorted(moments, until)
-
-
-def _boot(moments: Any) -> Any:
-    return moments >> SEQ_BITS
-
-
-def _where(moment: Any) -> str:
-    return f"boot {int(moment) >> SEQ_BITS}, event {int(moment) & (1 << SEQ_BITS) - 1}"
-
-
 def _times(microseconds: Any) -> pa.Array:
-    return pa.array(microseconds, mask=microseconds >= NEVER).cast(_TIME)
+    return pa.array(microseconds, mask=microseconds >= NEVER).cast(TIME)
 
 
 def _lists(rows: Any, values: Any, size: int, names: pa.Array | None) -> pa.ListArray:

@@ -1,0 +1,50 @@
+"""The words of verdicts and violations, and the table that has them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+
+from leveret_spark.events.event_columns import KINDS
+
+SETTLED, QUEUED, NOT_KEPT, UNKNOWN, LOST, NOT_CONFIRMED = range(6)
+VERDICTS = ("settled", "queued", "not kept", "unknown", "lost", "not confirmed")
+VIOLATIONS = (
+    "delivered after its end",
+    "there again after its end",
+    "delivered twice as new",
+    "out of order",
+    "settled twice",
+    "two holders at once",
+    "delivered, never published",
+    "delivered as new after a restart",
+    "its dead letter never came",
+    "its dead letter came twice",
+)
+MOVE = 0
+"""The kind of the end of a copy that went on to another place of its queue."""
+HOW = np.array(["move", *(KINDS.get(code, "") for code in range(1, max(KINDS) + 1))])
+
+TIME = pa.timestamp("us", "UTC")
+SCHEMA = pa.schema(
+    [
+        ("node", pa.string()),
+        ("vhost", pa.string()),
+        ("queue", pa.string()),
+        ("position", pa.int64()),
+        ("msg_id", pa.int64()),
+        ("verdict", pa.string()),
+        ("violations", pa.list_(pa.string())),
+        ("how", pa.string()),
+        ("publish_ts", TIME),
+        ("confirm_ts", TIME),
+        ("first_deliver_ts", TIME),
+        ("deliver_count", pa.int32()),
+        ("ack_count", pa.int32()),
+        ("boots", pa.list_(pa.int32())),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("absent", pa.int64()),
+        ("evidence", pa.string()),
+    ]
+)
