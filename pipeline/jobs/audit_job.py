@@ -54,7 +54,7 @@ def run_audit(read: Engine, parts: Sequence[Part], target: Target) -> Audited:
     run.write_coverage([Coverage(boots, gaps)], in_doubt)
     for name, table in (("audit", rows), ("tally", tally), ("found", found)):
         run.write(name, table)
-    run.write("timelines", timelines(read, parts, found))
+    run.write("timelines", timelines(parts, found))
     counts = dict(zip(*(tally.group_by("verdict").aggregate([("copies", "sum")]).to_pydict().values()), strict=True))
     summary = Audited(
         coverage(boots, gaps),

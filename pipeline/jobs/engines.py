@@ -71,6 +71,8 @@ def engine(
             yield _local
         else:
             with spark_for(job, master=master, settings=settings) as spark:
+                if not str(spark.sparkContext.master).startswith("local["):
+                    spark.sparkContext.addPyFile(str(_packed_code()))
                 yield lambda function, parts: _by_spark(spark, function, parts)
     except (SegmentError, ManifestError, HttpError, OptionError) as error:
         raise JobError(str(error)) from error
@@ -111,10 +113,7 @@ def _local(function: Callable[[Part], Left], parts: Sequence[Part]) -> Iterator[
 
 def _by_spark(spark: SparkSession, function: Callable[[Part], Left], parts: Sequence[Part]) -> Iterator[Left]:
     """In tasks, whose nodes need the package leveret_spark; ours is sent along."""
-    context = spark.sparkContext
-    if not str(context.master).startswith("local["):
-        context.addPyFile(str(_packed_code()))
-    yield from context.parallelize(parts, max(1, len(parts))).map(function).collect()
+    yield from spark.sparkContext.parallelize(parts, max(1, len(parts))).map(function).collect()
 
 
 def _packed_code() -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import partial
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -14,7 +13,6 @@ import pyarrow.compute as pc
 from pipeline.audit.log_coverage import moment
 from pipeline.audit.reduction import SEQ_BITS
 from pipeline.event_parts import Part
-from pipeline.jobs.engines import Engine
 
 SHOWN_OF_KIND = 5
 SHOWN = 60
@@ -54,7 +52,7 @@ def cause(row: dict[str, Any]) -> str:
     return ", ".join([*row["violations"], *(["lost"] if row["verdict"] == "lost" else [])])
 
 
-def timelines(read: Engine, parts: Sequence[Part], found: pa.Table) -> pa.Table:
+def timelines(parts: Sequence[Part], found: pa.Table) -> pa.Table:
     """The events of some of what was found, a few of each queue and cause: rows of SCHEMA, in their order."""
     ranked, seen = list[tuple[int, Wanted]](), Counter[tuple[str, ...]]()
     for row in found.to_pylist():
@@ -67,7 +65,7 @@ def timelines(read: Engine, parts: Sequence[Part], found: pa.Table) -> pa.Table:
             ranked.append((seen[group], copy))
     wanted = [copy for _, copy in sorted(ranked, key=itemgetter(0))[:SHOWN]]
     chosen = [part for part in parts if any(_may_have(part, each) for each in wanted)]
-    rows = [row for told in read(partial(_told, wanted=wanted), chosen) for row in told]
+    rows = [row for part in chosen for row in _told(part, wanted)]
     rows.sort(key=lambda row: (*(row[name] for name in ("node", "vhost", "queue", "position", "moment")),))
     return pa.Table.from_pylist(rows, SCHEMA)
 
