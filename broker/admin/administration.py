@@ -70,6 +70,9 @@ class Process(Protocol):
     def log_form(self, form: str) -> None:
         """Write the log as `text` or as `json`."""
 
+    async def seal_events(self) -> bool:
+        """Have readers of the event log see what has happened so far; False where there is no log."""
+
     def stop(self) -> None:
         """Have the process end as on SIGTERM."""
 

@@ -62,6 +62,7 @@ COPIES: dict[str, Callable[[Administration, Arguments], Awaitable[object]]] = {
     "backup": maintenance.backup,
     "memory": node_admin.memory,
     "testing": testing_orders.testing,
+    "seal_events": node_admin.seal_events,
 }
 """These read from disk, ask the system or wait, and may take long: changes go on meanwhile."""
 

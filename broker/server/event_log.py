@@ -72,6 +72,11 @@ class Events:
                 break
         self.recorder.add(STOP, 1, int(complete))
 
+    async def seal(self) -> None:
+        """Have readers see what has happened so far."""
+        self.recorder.flush()
+        await trio.to_thread.run_sync(self._log.seal)
+
     def close(self) -> None:
         """Write what has gathered, and seal it."""
         self.recorder.flush()

@@ -14,6 +14,7 @@ from broker import logs
 from broker.admin.definitions.change_events import without_credentials
 from broker.config import Config
 from broker.server import resource_alarms
+from broker.server.event_log import Events
 from broker.server.net.tls_context import Security
 from broker.server.resource_alarms import ResourceWatch
 from broker.session.login import certificate_names
@@ -49,6 +50,8 @@ class NodeControl:
         self._addresses = addresses
         self.security: Security | None = None
         """What TLS is spoken with, where it is."""
+        self.events: Events | None = None
+        """The event log, where there is one."""
 
     def settings(self) -> dict[str, Any]:
         """The settings by section, without secrets."""
@@ -104,6 +107,12 @@ class NodeControl:
         """Where the log goes."""
         handlers = logging.getLogger().handlers
         return [getattr(handler, "baseFilename", "<stderr>") for handler in handlers]
+
+    async def seal_events(self) -> bool:
+        """Have readers of the event log see what has happened so far; False where there is no log."""
+        if self.events is not None:
+            await self.events.seal()
+        return self.events is not None
 
     def stop(self) -> None:
         """Have the process end as on SIGTERM."""

@@ -225,6 +225,7 @@ async def _run(
         writers.start_soon(server.committer.watch)
         writers.start_soon(server.engine.run)
         if events is not None:
+            server.control.events = events
             writers.start_soon(events.run, server.broker)
         with admin_socket.listening(config.server.directory) as operators:
             clients.start_soon(admin_socket.serve, server.administration, operators, server.admit)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.audit.clock import RIGHT_BEHIND, Clock, boot_of, where
+from pipeline.audit.moments import RIGHT_BEHIND, Clock, boot_of, where
 from pipeline.audit.reduction import NEVER, Groups
 from pipeline.audit.verdict_table import LOST, SCHEMA, VERDICTS
 

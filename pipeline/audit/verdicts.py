@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from pipeline.audit.clock import RIGHT_BEHIND, Clock, boot_of, where
 from pipeline.audit.log_coverage import Coverage
 from pipeline.audit.message_verdicts import Counts, Messages
+from pipeline.audit.moments import RIGHT_BEHIND, Clock, boot_of, where
 from pipeline.audit.reduction import CODES, NEVER, SEQ_BITS, Groups, Place, Sorted, Told
 from pipeline.audit.verdict_table import (
     HOW,

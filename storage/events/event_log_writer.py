@@ -35,6 +35,8 @@ from storage.messages.records import LastEvent
 
 log = logging.getLogger("leveret.events")
 
+SEAL_LOOK_SECONDS = 1.0
+"""How often it is looked whether the thread that seals is still there."""
 WAITING_PARTS_MAX = 64
 """How many parts may wait for a slow disk; further ones are lost."""
 
@@ -63,7 +65,7 @@ class EventLog:
         self._node = node
         self._boot = boot
         self._settings = settings
-        self._parts: SimpleQueue[Part | None] = SimpleQueue()
+        self._parts: SimpleQueue[Part | threading.Event | None] = SimpleQueue()
         self._encode = msgspec.msgpack.Encoder().encode
         self._segment: _Segment | None = None
         self._failing = False
@@ -97,6 +99,13 @@ class EventLog:
         else:
             self._parts.put(part)
 
+    def seal(self) -> None:
+        """Have readers see what was handed over so far: return when its segment is sealed, or the log has ended."""
+        sealed = threading.Event()
+        self._parts.put(sealed)
+        while not sealed.wait(SEAL_LOOK_SECONDS) and self._thread.is_alive():
+            pass
+
     def close(self) -> None:
         """Return when everything that was handed over is written, and its segment sealed."""
         self._parts.put(None)
@@ -113,7 +122,11 @@ class EventLog:
                 continue
             if part is None:
                 break
-            self._write(part)
+            if isinstance(part, threading.Event):
+                self._seal()
+                part.set()
+            else:
+                self._write(part)
         self._seal()
 
     def _seconds_to_wait(self) -> float | None:

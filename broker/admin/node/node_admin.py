@@ -20,6 +20,11 @@ def environment(administration: Administration, arguments: Arguments) -> dict[st
     return administration.process.settings()
 
 
+async def seal_events(administration: Administration, arguments: Arguments) -> dict[str, bool]:
+    """Have readers of the event log see what has happened so far."""
+    return {"sealed": await administration.process.seal_events()}
+
+
 async def memory(administration: Administration, arguments: Arguments) -> dict[str, Any]:
     """What takes how much memory, in bytes."""
     return await memory_parts(administration)

@@ -111,8 +111,16 @@ def sourced(command: Command) -> Command:
     """Give a command `--from`, `--user` and `--password-file`, and as an argument the `source` that they name."""
 
     def run(
-        target: Target, *args: Any, where: str | None, user: str | None, password_file: str | None, **options: Any
+        target: Target,
+        *args: Any,
+        where: str | None,
+        user: str | None,
+        password_file: str | None,
+        seal: bool,
+        **options: Any,
     ) -> Any:
+        if seal:
+            target.ask("seal_events")
         where = where or str(target.config.events_directory)
         return command(target, *args, source=Source(where, _access(user, password_file)), **options)
 
@@ -134,7 +142,8 @@ def sourced(command: Command) -> Command:
         show_default=True,
         help="What reads the events; auto: Spark with --master and for more than 50 million events.",
     )
-    return where(user(password(engine(run))))  # type: ignore[return-value]
+    seal = click.option("--seal", is_flag=True, help="Have the running broker seal its newest events first.")
+    return where(seal(user(password(engine(run)))))  # type: ignore[return-value]
 
 
 def timed(command: Command) -> Command:

@@ -23,7 +23,9 @@ from broker.cli.jobs.pipeline_options import UNSEALED, timed
 from harness.brokers.foreign_packages import foreign_packages
 from harness.brokers.recording_broker import events_in, recording_broker
 from harness.project import ROOT
+from harness.waiting import eventually
 from leveret_spark.events.segment_format import unsealed_name
+from pipeline.event_parts import has_unsealed
 from tests.pipeline.conftest import JAVA_FOR_TESTS, SETTINGS_FOR_TESTS
 from tests.pipeline.inputs.command import Ended, leveret
 from tests.pipeline.inputs.made_up_events import begun, export_of
@@ -102,6 +104,24 @@ def test_what_is_unknown_fails_only_if_it_is_to(directory: str, code: int, tmp_p
     assert ended.code == code
     assert "unknown  1" in ended.output
     assert ended.errors == f"{UNSEALED}\n"
+
+
+def test_a_running_broker_seals_its_newest_events_when_asked(tmp_path: Path) -> None:
+    broker = recording_broker(tmp_path)
+    broker.start()
+    try:
+        with desk_at(broker.address) as desk:
+            desk.channel.confirm_delivery()
+            desk.channel.queue_declare("q", durable=True)
+            desk.publish("q", [b"1"])
+            eventually(lambda: has_unsealed(str(broker.data_dir / "events")), "events on disk")
+            job = ("pipeline", "audit", "--data-dir", broker.data_dir, "--out", tmp_path / "out")
+            before, after = leveret(*job), leveret(*job, "--seal")
+    finally:
+        assert broker.stop() == 0
+    assert (before.code, before.errors) == (0, f"{UNSEALED}\n")
+    assert "queued" not in before.output
+    assert "queued   1" in after.output
 
 
 def by_itself(*arguments: str) -> Ended:
