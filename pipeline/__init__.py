@@ -1,4 +1,4 @@
-"""Data pipelines over a broker, on Apache Spark, for the extra `leveret[pipeline]` (docs/pipeline.md).
+"""Data pipelines over a broker, with and without Spark, for the extra `leveret[pipeline]` (docs/pipeline.md).
 
 Also what is in the store of a stopped broker, which needs nothing beside the broker.
 """

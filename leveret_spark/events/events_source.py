@@ -13,20 +13,15 @@ from operator import attrgetter
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
-from leveret_spark.events.event_columns import record_batches
+from leveret_spark.events.event_columns import SCHEMA, record_batches
 from leveret_spark.events.sealed_segments import Segments, segments_of
 from leveret_spark.events.segment_format import SegmentName, parse_name
 from leveret_spark.options import WEB, Given
 from leveret_spark.spark_engine import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-COLUMNS = """
-    node string not null, boot int not null, seq bigint not null, ts timestamp not null, kind string not null,
-    vhost string, exchange string, routing_key string, queue string, connection string, channel int,
-    consumer_tag string, delivery_tag bigint, msg_id bigint, position bigint, size_bytes int, redelivered boolean,
-    persistent boolean, reason string, detail string
-"""
 KNOWN = ("path", *WEB, "maxSegmentsPerBatch")
 SEGMENTS_PER_BATCH = 64
 
@@ -48,8 +43,8 @@ class LeveretEventsDataSource(DataSource):
     def name(cls) -> str:
         return "leveret-events"
 
-    def schema(self) -> str:
-        return COLUMNS
+    def schema(self) -> StructType:
+        return from_arrow_schema(SCHEMA)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return EventsReader(self._source)

@@ -78,9 +78,6 @@ def _worst_first(found: pa.Table) -> pa.Table:
 
 def _tally(rows: pa.Table) -> pa.Table:
     """How many copies have which verdict: node, vhost, queue, verdict, copies, violations."""
-    found = rows.group_by([*QUEUE, "verdict"]).aggregate([([], "count_all"), ("wrong", "sum")])
-    return found.rename_columns([*QUEUE, "verdict", "copies", "violations"]).cast(
-        pa.schema(
-            [*((name, pa.string()) for name in (*QUEUE, "verdict")), ("copies", pa.int64()), ("violations", pa.int64())]
-        )
-    )
+    counted = rows.set_column(rows.num_columns - 1, "wrong", rows.column("wrong").cast(pa.int64()))
+    found = counted.group_by([*QUEUE, "verdict"]).aggregate([([], "count_all"), ("wrong", "sum")])
+    return found.rename_columns([*QUEUE, "verdict", "copies", "violations"])

@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
 Name = Literal["auto", "local", "spark"]
 Left = TypeVar("Left")
-LOCAL_EVENTS = 50_000_000
+PARTS_AT_ONCE = 16
+"""What is left of so many parts passes through Java's memory at once."""
+LOCAL_EVENTS = 30_000_000
 """Up to so many events `auto` is local: some 150 bytes of memory each."""
 PROCESS_EVENTS = 2_000_000
 """From so many events on a further process is worth its start."""
@@ -113,7 +115,10 @@ def _local(function: Callable[[Part], Left], parts: Sequence[Part]) -> Iterator[
 
 def _by_spark(spark: SparkSession, function: Callable[[Part], Left], parts: Sequence[Part]) -> Iterator[Left]:
     """In tasks, whose nodes need the package leveret_spark; ours is sent along."""
-    yield from spark.sparkContext.parallelize(parts, max(1, len(parts))).map(function).collect()
+    context = spark.sparkContext
+    step = max(PARTS_AT_ONCE, 4 * context.defaultParallelism)
+    for chunk in (parts[at : at + step] for at in range(0, len(parts), step)):
+        yield from context.parallelize(chunk, len(chunk)).map(function).collect()
 
 
 def _packed_code() -> Path:

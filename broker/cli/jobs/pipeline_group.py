@@ -1,4 +1,4 @@
-"""`leveret pipeline ...`: jobs on Apache Spark."""
+"""`leveret pipeline ...`: jobs over the event log and dead letters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.cli.usage.command_groups import Commands
 
 @click.group(cls=Commands)
 def pipeline() -> None:
-    """Jobs on Apache Spark over the event log and dead letters; they need `pip install 'leveret[pipeline]'`.
+    """Jobs over the event log, and on Spark over dead letters; they need `pip install 'leveret[pipeline]'`.
 
     All but replay leave tables (Parquet) and a page to read, report.html, in a directory, and can be run again at any
     time.

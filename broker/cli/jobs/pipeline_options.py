@@ -1,4 +1,4 @@
-"""Options of jobs on Spark: where they run, where events come from, of which time, and where results go."""
+"""Options of jobs: what they run on, where events come from, of which time, and where results go."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def sourced(command: Command) -> Command:
         type=click.Choice(["auto", "spark", "local"]),
         default="auto",
         show_default=True,
-        help="What reads the events; auto: Spark with --master and for more than 50 million events.",
+        help="What reads the events; auto: Spark with --master and for more than 30 million events.",
     )
     seal = click.option("--seal", is_flag=True, help="Have the running broker seal its newest events first.")
     return where(seal(user(password(engine(run)))))  # type: ignore[return-value]

@@ -67,7 +67,7 @@ SECTIONS = {
         "check": Verb("node_commands", "check", "verify a stopped broker's stores"),
         "inspect": Verb("inspect_command", "inspect", "show a stopped broker's messages"),
         "archive": Verb("jobs.archive_command", "archive", "move a queue's messages into Parquet files"),
-        "pipeline": Verb("jobs.pipeline_group", "pipeline", "jobs on Spark: audit, latency, dead letters"),
+        "pipeline": Verb("jobs.pipeline_group", "pipeline", "jobs: audit, latency, throughput, dead letters"),
     },
     "RabbitMQ's command lines": {
         "rabbitmqctl": Verb("rabbitmq.ctl_command", "rabbitmqctl", "for scripts"),
