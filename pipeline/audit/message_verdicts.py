@@ -48,8 +48,8 @@ class Messages:
         nowhere = known & confirmed & np.where(self._queues < 0, self._routes == 0, self._queues == 0)
         returned = self._groups.max(self._column("returned"))
         sums = ((self._published < NEVER) & ~self._own, confirmed, nowhere & returned, nowhere & ~returned)
-        promised = confirmed | (self._own & (self._clock.certain(self._published) < NEVER))
-        missing = np.flatnonzero(known & promised & (self._routes < self._queues))
+        # A full queue may refuse a dead letter; what it refuses of a client is not confirmed.
+        missing = np.flatnonzero(known & confirmed & (self._routes < self._queues))
         return Counts(*(int(each.sum()) for each in sums)), self._missing(missing)
 
     def _missing(self, rows: Any) -> pa.Table:
@@ -61,7 +61,7 @@ class Messages:
                 "verdict": VERDICTS[LOST],
                 "violations": [],
                 "publish_ts": int(times[row]),
-                "confirm_ts": None if self._own[row] else int(self._confirm_us[row]),
+                "confirm_ts": int(self._confirm_us[row]),
                 "boots": [int(boot_of(self._published[row]))],
                 "first": int(self._published[row]),
                 "last": int(self._published[row]),

@@ -435,6 +435,16 @@ def a_dead_letter_that_came_twice(history: Story) -> None:
 
 
 @story
+def a_dead_letter_that_a_full_queue_refused(history: Story) -> None:
+    """It was published, and is in no queue: that is no loss."""
+    message = history.message("settled")
+    history.deliver(message)
+    history.reject(message)
+    letter = {"msg_id": (1 << 40) + 9, "queue": "q", "position": message, "connection": "", "channel": 0}
+    history.tell("publish", size_bytes=1, persistent=True, detail='{"queues": 1}', **letter)
+
+
+@story
 def one_queue_of_two_never_had_it(history: Story) -> None:
     """A message is lost where it never was, unless the log may have lost its way there."""
     history.verdicts[None, None] = ("lost",)  # type: ignore[index]
