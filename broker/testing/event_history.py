@@ -162,8 +162,10 @@ class HistoryRecorder(Recorder):
             self._log.add(kind, events, *values)
             self.last_event = self._log.last_event
 
-    def published(self, messages: Sequence[Message], publisher: tuple[bytes, bytes, int]) -> int:
-        first = super().published(messages, publisher)
+    def published(
+        self, messages: Sequence[Message], publisher: tuple[bytes, bytes, int], queues: int = -1, *origin: object
+    ) -> int:
+        first = super().published(messages, publisher, queues, *origin)
         self._history.keep(first, messages)
         return first
 
