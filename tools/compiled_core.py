@@ -18,8 +18,16 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
-CORE = ("broker/wire", "broker/entities", "broker/session", "storage/batch.py")
-"""What decides and never waits."""
+CORE = (
+    "broker/wire",
+    "broker/entities",
+    "broker/session",
+    "broker/testing/event_history.py",
+    "broker/testing/faults/faulty_confirms.py",
+    "broker/testing/faults/faulty_frames.py",
+    "storage/batch.py",
+)
+"""What decides and never waits. Those of `broker/testing` derive from its classes, which only compiled ones can."""
 NOT_COPIED = (
     ".git",
     ".venv",

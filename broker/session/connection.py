@@ -205,9 +205,7 @@ class Connection(ChannelConnection):
         if self.phase not in CAN_SAY_CLOSE:
             self.refuse(str(error))
             return
-        if (
-            error.code is ReplyCode.INTERNAL_ERROR and not error.told
-        ):  # what went wrong is for the log alone, as in RabbitMQ
+        if error.code is ReplyCode.INTERNAL_ERROR and not error.told:  # the text is for the log alone, as in RabbitMQ
             self._say_close(error.code, reply_text(error.code, ""), 0)
             return
         key = (error.class_id << 16 | error.method_id) or failing

@@ -27,10 +27,9 @@ class ConnectionException(AmqpError):
     The text of an internal error is for the log alone, unless it is `told`.
     """
 
-    told = False
-
     def __init__(self, code: ReplyCode, text: str, class_id: int = 0, method_id: int = 0) -> None:
         super().__init__(code, text)
+        self.told = False
         self.class_id = class_id
         self.method_id = method_id
 

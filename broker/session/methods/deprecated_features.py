@@ -12,8 +12,6 @@ from broker.wire.field_tables import INTEGER_KINDS, Table
 class NotPermitted(ConnectionException):
     """An internal error whose text the client is sent."""
 
-    told = True
-
     def __init__(self, feature: str) -> None:
         text = (
             f"Feature `{feature}` is deprecated.\n"
@@ -24,6 +22,7 @@ class NotPermitted(ConnectionException):
             f'your configuration:\n    "deprecated_features.permit.{feature} = true"'
         )
         super().__init__(ReplyCode.INTERNAL_ERROR, text)
+        self.told = True
 
 
 def check_new_queue(
