@@ -50,6 +50,7 @@ class Emptying:
             self.send_clients_away()
             changes = [*self.deletions(), *default_definitions(self._config.defaults, default_user=self._default_user)]
             await administration.change(*changes)
+            self.send_clients_away()  # and those that came meanwhile, to what is deleted now
             administration.registry.login_throttle.forget_all()
             self._limit()
             await self._settling.settle()

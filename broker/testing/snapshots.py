@@ -120,6 +120,7 @@ class Snapshots:
         await self._administration.settled(self._definition_log.write(*deletions, *_changes(found)))
         for change in deletions:
             take_effect(broker, change)
+        self._emptying.send_clients_away()  # those that came meanwhile, to what is deleted now
         await self._settling.settle()
         await self._settling.caught_up()
         # From here to the end nothing else has its turn.

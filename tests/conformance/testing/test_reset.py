@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 
 from broker.admin.protocol import AdministrationError
-from broker.wire.methods import ConnectionClose
+from broker.wire.methods import ConnectionClose, ConnectionOpen
 from broker.wire.properties import BasicProperties
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import ask, web_address, web_broker
+from harness.clients.amqp_peer import UnexpectedFrame
 from harness.clients.queue_steps import deposit, fetch
 from harness.clients.shorthand import exchange_declare, queue_declare
-from harness.clients.wire_client import Client
+from harness.clients.wire_client import Address, Client
 from tests.conformance import Connect
 from tests.conformance.testing.conftest import Orders
 
@@ -122,3 +125,28 @@ def test_the_socket_takes_the_same_orders(order: Orders, process: BrokerProcess)
     assert stopped["stopped"]
     with pytest.raises(AdministrationError, match="there is no order clock/turn; known: status, clock"):
         process.tell("testing", order="clock/turn")
+
+
+def test_a_client_that_comes_during_a_reset_is_sent_away_or_meets_what_is_new(broker: Address, order: Orders) -> None:
+    """One that declares a queue all the time, and connects anew: the queue is soon there again after each reset."""
+    over = threading.Event()
+
+    def declare() -> None:
+        while not over.is_set():
+            with suppress(EOFError, OSError, UnexpectedFrame), closing(Client(broker)) as client:
+                client.start()
+                client.tune()
+                client.ask(ConnectionOpen("/"), channel=0)
+                client.open_channel()
+                while not over.is_set():
+                    client.ask(queue_declare("q"))
+
+    declaring = threading.Thread(target=declare)
+    declaring.start()
+    try:
+        for _ in range(20):
+            order("reset")
+            order("expect", queue="q", messages=0)
+    finally:
+        over.set()
+        declaring.join()
