@@ -12,7 +12,7 @@ from bench.load.measured_broker import Target
 from harness.clients.shorthand import queue_declare, queue_delete
 from harness.clients.wire_client import Client
 from leveret.extras import how_to_install
-from tools.c_compiler import compiler
+from leveret.testing.power.c_compiler import compiler
 
 BENCH = Path(__file__).parent
 BUILD = BENCH.parents[1] / "build" / "bench"

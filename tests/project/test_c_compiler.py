@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tools.c_compiler import compiler
+from leveret.testing.power.c_compiler import compiler
 
 
 def test_the_systems_own_compiler_is_taken_before_a_packaged_one(

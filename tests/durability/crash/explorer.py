@@ -16,9 +16,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
+from leveret.testing.power.disk_record import Event
+from leveret.testing.power.disk_states import Chance, Disk, Remains, fingerprint, write_out
 from tests.durability.crash.recording.recorded_sockets import Conversations
-from tests.durability.crash.recording.recorder import Event, Recording
-from tests.durability.crash.states import Chance, Disk, Remains, fingerprint, write_out
+from tests.durability.crash.recording.recorder import Recording
 from tests.durability.crash.worker import Outcome, Worker
 from tests.durability.ledgers.broker_ledger import BrokerLedger
 

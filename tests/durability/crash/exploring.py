@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from harness.project import ROOT
+from leveret.testing.power.c_compiler import compiler
 from tests.durability.crash.explorer import Findings, read
 from tests.durability.crash.recording.recorder import Recording
-from tools.c_compiler import compiler
 
 SEED = 20261
 

@@ -26,12 +26,12 @@ from broker.wire.methods import (
     TxCommitOk,
 )
 from harness.project import ROOT
+from leveret.testing.power.disk_states import IGNORED, Chance, Disk
 from tests.durability.crash.explorer import cases, makes_certain
 from tests.durability.crash.exploring import SEED, explored, needs_compiler, told
 from tests.durability.crash.recording.recorded import record_broker
 from tests.durability.crash.recording.recorded_sockets import Conversations
 from tests.durability.crash.recording.recorder import Recording
-from tests.durability.crash.states import IGNORED, Chance, Disk
 from tests.durability.ledgers.conversation import Answer
 from tests.planted.mistake import BrokerCrashes
 from tests.planted.planted_catalogue import found_by

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tests.durability.crash.states import PAGE, SECTOR, Chance, Content, File
+from leveret.testing.power.disk_states import PAGE, SECTOR, Chance, Content, File
 
 
 def test_what_was_synced_is_there_and_the_rest_may_be() -> None:

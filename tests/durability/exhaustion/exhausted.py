@@ -10,8 +10,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from broker.admin.protocol import AdministrationError
-from harness.brokers.preload import library
 from harness.waiting import eventually
+from leveret.testing.power.c_compiler import compiler
+from leveret.testing.power.preload import library
 from tests.durability.exhaustion.backlogs import Backlog, GoodClient
 from tests.durability.exhaustion.plan import DESCRIPTORS, MEMORY_BYTES, WATERMARK, Plan, Trouble
 from tests.durability.exhaustion.troubles import FairTime, MemoryWatch, Troubles, control_group
@@ -21,7 +22,6 @@ from tests.durability.kills.adapters.client_adapter import ClientAdapter
 from tests.durability.kills.adapters.with_wire_client import WireAdapter
 from tests.durability.kills.cycle import BrokenPromiseError, Campaign
 from tests.durability.kills.scenario import Traffic
-from tools.c_compiler import compiler
 
 SETTINGS = """[limits]
 queue_window_messages = 16

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from harness.brokers.preload import library
+from leveret.testing.power.c_compiler import compiler
+from leveret.testing.power.preload import library
 from tests.durability.faults.injector import SOURCE
-from tools.c_compiler import compiler
 
 MEMORY = Path("/dev/shm")
 

@@ -19,7 +19,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.brokers.preload import library
+from leveret.testing.power.preload import library
 from tests.durability.faults.injector import (
     ANYTHING,
     DEFINITIONS,

@@ -10,7 +10,7 @@ import pytest
 
 from bench.__main__ import ROWS
 from harness.project import ROOT
-from tools.c_compiler import compiler
+from leveret.testing.power.c_compiler import compiler
 
 SECONDS = 1200
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from broker.wire.frames import PROTOCOL_HEADER
-from tests.durability.crash.recording.recorder import Event
+from leveret.testing.power.disk_record import Event
 from tests.durability.ledgers.conversation import Answer, Listener, Request, Said
 
 COMMAND = b'{"command": '

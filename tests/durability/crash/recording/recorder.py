@@ -1,46 +1,15 @@
-"""A record of what a broker did to its disk and said over its sockets: where it is, and how it is read."""
+"""A record of what a broker did to its disk and said over its sockets: where it is, and what it is of."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-import struct
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from harness.brokers.preload import library
-
-SOURCE = Path(__file__).with_name("recorder.c")
-
-_HEAD = struct.Struct("<IBBIQ")
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """One recorded operation. What its fields mean depends on `kind`:
-
-    o opened: handle, payload path, flags 1 created if missing, 2 emptied    c closed is not recorded
-    w written: handle, number offset, payload data, flags 1 synced at once   f synced: handle
-    h made a hole: handle, number offset, payload size (8 bytes)
-    t truncated, a allocated: handle, number size                            u removed, d directory made: payload path
-    n renamed: payload old path, zero byte, new path
-    s sent, r received: handle descriptor of the socket, payload data
-    x not all was sent of what was recorded: handle, number how many bytes less
-    """
-
-    kind: str
-    flags: int
-    handle: int
-    number: int
-    payload: bytes
-
-    @property
-    def path(self) -> str:
-        """The payload as a path."""
-        return os.fsdecode(self.payload)
+from leveret.testing.power.disk_record import Event, read_events, recorded
 
 
 class About(NamedTuple):
@@ -98,18 +67,4 @@ class Recording:
 
     def environment(self) -> dict[str, str]:
         """What a process needs in its environment to be recorded."""
-        recorded = {
-            "LD_PRELOAD": str(library(SOURCE)),
-            "RECORDER_DIRECTORY": str(self.directory.resolve()),
-            "RECORDER_LOG": str(self.log),
-        }
-        return {**os.environ, **recorded}
-
-
-def read_events(log: Path) -> Iterator[Event]:
-    """Every event of a record, in order."""
-    data, at = log.read_bytes(), 0
-    while at < len(data):
-        size, kind, flags, handle, number = _HEAD.unpack_from(data, at)
-        yield Event(chr(kind), flags, handle, number, data[at + _HEAD.size : at + 4 + size])
-        at += 4 + size
+        return {**os.environ, **recorded(self.directory, self.log, sockets=True)}

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from itertools import pairwise
 from pathlib import Path
 
-from tests.durability.crash.recording.recorder import Event
+from leveret.testing.power.disk_record import Event
 
 SECTOR = 512
 
@@ -175,6 +175,13 @@ class Disk:
         self._open: dict[int, File | Directory] = {}
         self._begun: File | None = None
 
+    @classmethod
+    def found(cls, root: Path) -> Disk:
+        """A disk on which all that is below a directory now is certain."""
+        disk = cls(root)
+        _take_in(disk._root, root)
+        return disk
+
     # Following the record
 
     def begin(self, event: Event) -> None:
@@ -287,6 +294,20 @@ class Disk:
                 remains[path + name] = node.after(chance.write)
 
 
+def _take_in(directory: Directory, path: Path) -> None:
+    for entry in sorted(path.iterdir()):
+        node: File | Directory | None = None
+        if entry.is_dir():
+            node = Directory()
+            _take_in(node, entry)
+        elif entry.is_file():
+            node = File()
+            node.write((0, entry.read_bytes()), certain=True)
+        if node is not None:
+            directory.change(("link", entry.name, node))
+    directory.sync()
+
+
 Remains = dict[str, Content | None]
 """What a crash leaves: relative paths, parents first, with their content; None for a directory."""
 
@@ -302,7 +323,7 @@ def fingerprint(remains: Remains) -> str:
 
 def write_out(remains: Remains, target: Path) -> None:
     """Make a disk, below a directory of its own."""
-    target.mkdir()
+    target.mkdir(exist_ok=True)
     for path, content in remains.items():
         if content is None:
             (target / path).mkdir()

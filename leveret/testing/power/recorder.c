@@ -1,8 +1,9 @@
 /* Records what a process does to the files below one directory, in order, so that crash states can be built from it.
  *
- * Loaded with LD_PRELOAD; what is sent to and received from sockets is recorded as well. From the environment:
+ * Loaded with LD_PRELOAD. From the environment:
  *   RECORDER_DIRECTORY  absolute path without symbolic links; files below it are recorded
  *   RECORDER_LOG        where the record goes; several processes may append to one
+ *   RECORDER_SOCKETS    if set, what is sent to and received from sockets is recorded as well
  *
  * One lock is held over each operation and its record, so the record's order is the true order. A promise (bytes
  * sent to a client) is recorded before it is made. Files are named by a handle that each open gives out, never
@@ -34,6 +35,7 @@ static uint32_t handles[HANDLES]; /* by descriptor; 0: not recorded */
 static uint8_t synchronous[HANDLES];
 static uint32_t next_handle;
 static int log_fd = -1;
+static int with_sockets;
 static char directory[PATH_MAX];
 static size_t directory_length;
 
@@ -43,6 +45,7 @@ __attribute__((constructor)) static void begin(void) {
     REAL(open);
     strncpy(directory, getenv("RECORDER_DIRECTORY"), PATH_MAX - 1);
     directory_length = strlen(directory);
+    with_sockets = getenv("RECORDER_SOCKETS") != NULL;
     log_fd = real_open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     next_handle = (uint32_t)getpid() << 12; /* handles of two processes stay apart */
 }
@@ -161,7 +164,7 @@ static ssize_t write_recorded(int fd, const struct iovec *parts, int count, off_
 
 static int is_socket(int fd) {
     struct stat status;
-    return log_fd >= 0 && !fstat(fd, &status) && S_ISSOCK(status.st_mode);
+    return with_sockets && log_fd >= 0 && !fstat(fd, &status) && S_ISSOCK(status.st_mode);
 }
 
 static void record_socket(char kind, int fd, uint64_t number, const struct iovec *parts, int count) {

@@ -1,0 +1,1 @@
+"""What tests need of a broker beside its protocol."""
