@@ -16,6 +16,7 @@ COPY README.md LICENSE config.example.toml /src/
 COPY migrations /src/migrations
 COPY leveret_spark /src/leveret_spark
 COPY leveret /src/leveret
+COPY pytest_leveret /src/pytest_leveret
 COPY storage /src/storage
 COPY pipeline /src/pipeline
 COPY broker /src/broker

@@ -15,7 +15,7 @@ import pytest
 
 from harness.project import ROOT
 
-PACKAGES = ("leveret", "broker", "storage", "migrations", "pipeline", "leveret_spark")
+PACKAGES = ("leveret", "pytest_leveret", "broker", "storage", "migrations", "pipeline", "leveret_spark")
 TREES = (*PACKAGES, "tools", "harness", "tests", "bench")
 """Where there is Python."""
 GENERATED = {"broker/wire/methods.py", "broker/wire/constants.py"}

@@ -76,6 +76,7 @@ EXAMPLES = {
     "import definitions": "import definitions definitions.json",
     "export definitions": "export definitions definitions.json",
     "export events": "export events --to events-parquet",
+    "test": "test -- npm test",
     "testing": "testing clock/step seconds=3600",
     "backup": "backup /var/backups/leveret-monday",
     "check": "check --data-dir /var/backups/leveret-monday",

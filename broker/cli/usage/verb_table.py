@@ -26,6 +26,7 @@ SECTIONS = {
         "memory": Verb("running_commands", "memory", "what takes how much memory"),
         "report": Verb("running_commands", "report", "everything, for a report of a fault"),
         "testing": Verb("testing.orders_command", "testing", "orders of tests: reset, time, faults, ..."),
+        "test": Verb("testing.with_broker_command", "test", "a fresh broker for as long as a command runs"),
         "set-memory-high-watermark": Verb(
             "running_commands", "set_memory_high_watermark", "memory above which publishers wait"
         ),

@@ -1,0 +1,48 @@
+"""Tests of unittest with a broker: one for all of a process, which each test finds empty."""
+
+from __future__ import annotations
+
+import atexit
+import unittest
+from functools import cache
+
+from leveret.testing.broker_for_tests import Broker
+from leveret.testing.failure_report import report
+
+
+@cache
+def shared_broker() -> Broker:
+    """The broker of this process's tests, started when it is first asked for; it goes with the process."""
+    broker = Broker()
+    atexit.register(broker.close)
+    broker.start()
+    return broker
+
+
+class LeveretMixin(unittest.TestCase):
+    """For a TestCase of any kind, in front of it: `self.leveret` is a running, empty broker.
+
+    A failure shows the broker's log during the test and the last events of its queues.
+    """
+
+    leveret: Broker
+
+    def setUp(self) -> None:
+        """Empty the broker."""
+        super().setUp()
+        self.leveret = shared_broker()
+        self.leveret.fresh()
+
+    def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
+        """Run the test, and add to what is said of its failure."""
+        if result is None:
+            result = self.defaultTestResult()
+        super().run(result)
+        for listed in (getattr(result, "failures", []), getattr(result, "errors", [])):
+            if listed and listed[-1][0] is self and hasattr(self, "leveret"):
+                listed[-1] = (self, f"{listed[-1][1]}\n{report(self.leveret)}\n")
+        return result
+
+
+class LeveretTestCase(LeveretMixin):
+    """A TestCase with a broker: `class OrdersTest(LeveretTestCase)`."""

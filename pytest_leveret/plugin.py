@@ -1,0 +1,126 @@
+"""The plugin: a broker for the session that each test finds empty, or one of its own, and connections to it.
+
+docs/testing-applications.md shows how it is used. What a session does not ask for is not loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from leveret.testing import Broker
+
+SETTINGS, POWER_FAILURES = "leveret_settings", "leveret_power_failures"
+BROKERS = pytest.StashKey[list["Broker"]]()
+"""The brokers that a test uses."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Settings of the session's broker, in pytest's configuration file."""
+    parser.addini(SETTINGS, "settings of Leveret's session broker: lines of its configuration file", "linelist")
+    parser.addini(POWER_FAILURES, "the power of Leveret's session broker may fail", "bool", default=False)
+
+
+@pytest.fixture(scope="session")
+def leveret_process(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker of this session, of each worker where there are several; for fixtures of a wider scope than a test."""
+    from leveret.testing import Broker
+
+    settings = "\n".join(request.config.getini(SETTINGS))
+    directory = tmp_path_factory.mktemp("leveret")
+    with Broker(directory, settings=settings, power_failures=request.config.getini(POWER_FAILURES)) as broker:
+        yield broker
+
+
+@pytest.fixture
+def leveret(request: pytest.FixtureRequest, leveret_process: Broker) -> Broker:
+    """The session's broker, running and empty."""
+    _brokers_of(request).append(leveret_process)
+    leveret_process.fresh()
+    return leveret_process
+
+
+@pytest.fixture
+def new_leveret(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[..., Broker]]:
+    """A function that starts another broker for this test: `new_leveret(settings="...", power_failures=True)`."""
+    from leveret.testing import Broker
+
+    started: list[Broker] = []
+
+    def start(**options: Any) -> Broker:
+        broker = Broker(tmp_path_factory.mktemp("leveret"), **options)
+        started.append(broker)
+        _brokers_of(request).append(broker)
+        broker.start()
+        return broker
+
+    yield start
+    for broker in started:
+        broker.close()
+
+
+@pytest.fixture
+def own_leveret(new_leveret: Callable[..., Broker]) -> Broker:
+    """A broker that no other test has."""
+    return new_leveret()
+
+
+@pytest.fixture
+def leveret_url(leveret: Broker) -> str:
+    """The URL of the session's broker, empty: `amqp://guest:guest@127.0.0.1:41235/`."""
+    return leveret.url
+
+
+@pytest.fixture
+def leveret_connection(leveret: Broker) -> Iterator[Any]:
+    """A pika.BlockingConnection to the session's broker."""
+    pika = pytest.importorskip("pika")
+    connection = pika.BlockingConnection(pika.URLParameters(leveret.url))
+    yield connection
+    try:
+        connection.close()
+    except pika.exceptions.AMQPError:
+        pass  # the test has ended it, or its broker
+
+
+@pytest.fixture
+def leveret_aio_connection(leveret: Broker) -> AbstractAsyncContextManager[Any]:
+    """An aio_pika connection to the session's broker: `async with leveret_aio_connection as connection:`."""
+    aio_pika = pytest.importorskip("aio_pika")
+
+    @asynccontextmanager
+    async def connected() -> AsyncIterator[Any]:
+        async with await aio_pika.connect(leveret.url) as connection:
+            yield connection
+
+    return connected()
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    """Show what the brokers of a failed test have seen."""
+    outcome = yield
+    result: pytest.TestReport = outcome.get_result()
+    brokers = _brokers(item)
+    if result.failed and brokers:
+        from leveret.testing.failure_report import sections
+
+        result.sections += [section for broker in brokers for section in sections(broker)]
+
+
+def _brokers_of(request: pytest.FixtureRequest) -> list[Broker]:
+    brokers: list[Broker] = request.node.stash.setdefault(BROKERS, [])
+    return brokers
+
+
+def _brokers(item: pytest.Item) -> list[Broker]:
+    """Those of fixtures, and that of a unittest.TestCase."""
+    found: list[Broker] = item.stash.setdefault(BROKERS, [])
+    used: Any = getattr(getattr(item, "instance", None), "leveret", None)
+    return [*found, used] if hasattr(used, "log_of_test") else found

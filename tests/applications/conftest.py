@@ -1,0 +1,23 @@
+"""What tests of applications use, used here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from harness.project import ROOT
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """For programs that import this checkout, as they would an installation."""
+    return {**os.environ, "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A directory for a project with tests."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    return tmp_path
