@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from harness.brokers.broker_process import BrokerProcess
+from harness.clients.node_amqplib import needs_node, node_environment
 from harness.project import ROOT
 
 EXAMPLES = ROOT / "examples"
@@ -63,6 +65,40 @@ def test_the_celery_example_runs(fresh_broker: BrokerProcess, tmp_path: Path) ->
             worker.wait(SECONDS)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("example", ["testing-pika", "testing-aio-pika", "testing-celery"])
+def test_the_tests_of_an_example_pass(example: str) -> None:
+    """As somebody runs them who has installed `leveret[pytest]`."""
+    plugins = ("-ppytest_leveret.plugin", "-panyio.pytest_plugin", "-pno:cacheprovider")
+    of_users = {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_ADDOPTS": ""}
+    passed([sys.executable, "-m", "pytest", *plugins], EXAMPLES / example, {**os.environ, **of_users})
+
+
+@pytest.mark.slow
+@needs_node
+def test_the_tests_of_the_node_example_pass(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    directory = EXAMPLES / "testing-node"
+    assert json.loads((directory / "package.json").read_text())["scripts"]["test"] == "leveret test -- node --test"
+    environment = {**node_environment(request.config, tmp_path_factory), "PYTHONPATH": str(ROOT)}
+    passed([sys.executable, "-m", "leveret", "test", "--", "node", "--test"], directory, environment)
+
+
+def passed(command: list[str], directory: Path, environment: dict[str, str]) -> None:
+    """Run a command to its end, which is a good one."""
+    run = subprocess.run(
+        command,
+        env={**environment, "PYTHONDONTWRITEBYTECODE": "1"},
+        cwd=directory,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
 def test_the_page_names_every_example() -> None:
     page = (EXAMPLES / "README.md").read_text(encoding="utf-8")
     assert (
@@ -70,3 +106,4 @@ def test_the_page_names_every_example() -> None:
         == {path.name for path in EXAMPLES.glob("*.py")}
         == {*PRINTED, "tasks.py"}
     )
+    assert set(re.findall(r"\]\((testing-[\w-]+)\)", page)) == {path.name for path in EXAMPLES.glob("testing-*")}

@@ -3,36 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from harness.clients.node_amqplib import SECONDS_MAX, needs_node, node_environment
 from harness.clients.wire_client import Address
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(shutil.which("node") is None or shutil.which("npm") is None, reason="node or npm is missing"),
-]
+pytestmark = [pytest.mark.slow, needs_node]
 
-VERSION = "2.3.1"
 SCRIPT = Path(__file__).parent / "amqplib_client.js"
-SECONDS_MAX = 60
 
 
 @pytest.fixture(scope="module")
 def environment(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment in which node finds amqplib, installed once into pytest's cache; without a cache, each time."""
-    cache: pytest.Cache | None = getattr(request.config, "cache", None)
-    directory = tmp_path_factory.mktemp("amqplib") if cache is None else cache.mkdir(f"amqplib-{VERSION}")
-    modules = directory / "node_modules"
-    if not (modules / "amqplib").is_dir():
-        command = ["npm", "install", "--no-audit", "--no-fund", "--prefix", str(directory), f"amqplib@{VERSION}"]
-        subprocess.run(command, check=True, capture_output=True, timeout=SECONDS_MAX)
-    return {**os.environ, "NODE_PATH": str(modules)}
+    """In which node finds amqplib."""
+    return node_environment(request.config, tmp_path_factory)
 
 
 PROPERTIES = {
