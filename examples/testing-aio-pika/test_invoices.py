@@ -69,9 +69,7 @@ async def test_an_order_comes_again_until_its_invoice_is_confirmed(shop, fault):
 
 async def test_the_service_goes_on_after_a_crash_of_the_broker(shop):
     async with service(shop):
-        shop.fault("die-before-commit")
-        await to_thread(shop.wait_for_end)
+        await to_thread(shop.kill)
         await to_thread(shop.start)
-        await to_thread(shop.expect, queue="orders", messages=0)
-        await to_thread(shop.wait_until_idle)
+        await to_thread(shop.expect, queue="orders", consumers=1, messages=0)
     shop.expect(queue="orders.unreadable", ready=1)
