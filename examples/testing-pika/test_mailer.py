@@ -31,7 +31,18 @@ def channel(leveret):
 
 
 @pytest.fixture
-def worker(leveret, channel, server):
+def backlog(leveret):
+    """A hundred mails that wait: published once, restored for each test that wants them."""
+    if "backlog" not in leveret.snapshots():
+        channel = opened(leveret.url)
+        for number in range(100):
+            put(channel, "mail", b"%d" % number, str(number))
+        leveret.save_snapshot("backlog")
+    leveret.restore_snapshot("backlog")
+
+
+@pytest.fixture
+def worker(leveret, server):
     """The worker, in a thread."""
     stop = threading.Event()
     thread = threading.Thread(target=Mailer(leveret.url, server.send, stop).run)
@@ -86,6 +97,11 @@ def test_a_confirm_that_fails_is_published_again(leveret, channel):
     leveret.fault("nack-confirms", queue="mail", times=2)
     put(channel, "mail", b"hello", "1")
     assert [len(leveret.history(word)) for word in ("nacked", "confirmed", "routed")] == [2, 1, 3]
+
+
+def test_mails_that_wait_are_sent_in_their_order(leveret, backlog, server, worker):
+    leveret.expect("acked", queue="mail", count=100)
+    assert server.got == [b"%d" % number for number in range(100)]
 
 
 def test_the_broker_dies_between_two_mails(leveret, channel, server, worker):
