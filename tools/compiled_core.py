@@ -92,8 +92,8 @@ def compile_core(checkout: Path, directory: Path, level: str) -> list[Path]:
 
 def _find_compiler() -> None:
     """Have setuptools take the compiler that tests take."""
-    sys.path.insert(0, str(Path(__file__).parent))  # hatch loads this file by its path
-    from c_compiler import compiler
+    sys.path.insert(0, str(Path(__file__).parent.parent))  # hatch loads this file by its path
+    from leveret.testing.power.c_compiler import compiler
 
     command = compiler()
     if not command:
