@@ -35,6 +35,19 @@ def environment() -> dict[str, str]:
     return kept
 
 
+class Guard:
+    """Kills a process when this one ends without having done so, by a SIGKILL for example."""
+
+    def __init__(self, pid: int) -> None:
+        command = ["/bin/sh", "-c", 'read _; kill -9 "$1"', "guard", str(pid)]
+        self._shell = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, process_group=0)
+
+    def dismiss(self) -> None:
+        """The process has ended."""
+        self._shell.kill()
+        self._shell.communicate()
+
+
 class Broker(Control):
     """One broker on ports and a data directory of its own; `with Broker() as broker:` has it run.
 
@@ -54,6 +67,7 @@ class Broker(Control):
         self._amqp, self._http = Port(), Port()
         self._record = PowerRecord(self.data, self.directory / "writes") if power_failures else None
         self._process: subprocess.Popen[str] | None = None
+        self._guard: Guard | None = None
         self._log = self.directory / "leveret.log"
         self._log_before = 0
         super().__init__(f"http://guest:guest@{self._http.address}")
@@ -101,6 +115,7 @@ class Broker(Control):
                 text=True,
                 process_group=0,  # ^C at the terminal ends the tests, which then end it
             )
+        self._guard = Guard(self._process.pid)
         self._await_ready(self._process)
 
     def _await_ready(self, process: subprocess.Popen[str]) -> None:
@@ -145,6 +160,9 @@ class Broker(Control):
             raise LeveretError(
                 f"the broker still runs after {timeout_seconds:g} s; the end of its log:\n{end}"
             ) from None
+        if self._guard is not None:
+            self._guard.dismiss()
+            self._guard = None
         if process.stdout is not None:
             process.stdout.close()
         return code

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,8 @@ import pytest
 
 from harness.brokers.broker_process import BrokerProcess
 from harness.brokers.http_broker import web_address, web_broker
+from harness.project import ROOT
+from harness.waiting import eventually
 from leveret.testing import Broker, Control, LeveretError, NotMetError
 from leveret.testing.power.c_compiler import compiler
 from leveret.testing.power.power_record import PowerRecord
@@ -146,6 +149,21 @@ def test_a_broker_without_testing_enabled_says_so(tmp_path: Path) -> None:
     with pytest.raises(LeveretError, match=r"403: .*\[testing\]"):
         Control(f"http://guest:guest@{host}:{port}").reset()
     process.stop()
+
+
+def test_a_broker_does_not_outlive_the_tests_that_are_killed(tmp_path: Path) -> None:
+    program = "import os, sys; from pathlib import Path; from leveret.testing import Broker; broker = Broker(Path())\n"
+    end = "broker.start(); print(broker.pid, flush=True); os.kill(os.getpid(), 9)"
+    tests = subprocess.run(
+        [sys.executable, "-c", program + end],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    broker = Path("/proc") / tests.stdout.strip() / "cmdline"
+    eventually(lambda: not broker.exists() or not broker.read_bytes(), "the broker to end")
 
 
 @needs_compiler
