@@ -42,7 +42,7 @@ HOURS ?= 10
 
 # Two installations into one environment would meet.
 .NOTPARALLEL:
-.PHONY: help venv run test test-compiled check lint format bench wire dist wheel crash-states fuzz crash-kill crash-audit exhaustion soak disk-faults simulate prove clean newcomer
+.PHONY: help venv run test test-compiled check lint format bench wire dist wheel crash-states fuzz crash-kill crash-audit crash-streams exhaustion soak disk-faults simulate prove clean newcomer
 
 help:
 	@echo "make run           a broker on 127.0.0.1:5672, data in ./leveret-data"
@@ -55,6 +55,7 @@ help:
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
 	@echo "make crash-kill    kill -9 under real clients, CYCLES=300 times and more, SEED="
 	@echo "make crash-audit   the same with the event log, which Spark audits at the end; CYCLES=300 SEED="
+	@echo "make crash-streams kill -9 of Spark and broker while a stream goes into files, MINUTES=60 SEED="
 	@echo "make exhaustion    brokers that run out of disk, memory, descriptors and time, MINUTES=60 SEED="
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"
 	@echo "make disk-faults   every failure of the disk against the broker, 25 minutes"
@@ -116,6 +117,9 @@ crash-kill: $(TEST_STAMP)
 
 crash-audit: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.kills --audit --cycles $(CYCLES) $(if $(SEED),--seed $(SEED))
+
+crash-streams: $(TEST_STAMP)
+	$(BIN)/python -m tests.durability.stream_kills --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 exhaustion: $(TEST_STAMP)
 	$(BIN)/python -m tests.durability.exhaustion --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))

@@ -7,9 +7,9 @@ Register the data source once for each session, then use it by its name:
     spark.dataSource.register(AmqpDataSource)
     messages = spark.readStream.format("amqp").option("queue", "orders").load()
 
-It serves Leveret and RabbitMQ alike; docs/spark.md has the options, the columns and what is guaranteed. `event_log`
-reads Leveret's event log. The package stands alone: it imports nothing of the broker, and must be installed on every
-node of a cluster.
+It serves Leveret and RabbitMQ alike; docs/spark.md and docs/spark-streams.md have the options, the columns and what
+is guaranteed. `event_log` reads Leveret's event log. The package stands alone: it imports nothing of the broker, and
+must be installed on every node of a cluster.
 """
 
 from typing import TYPE_CHECKING, Any

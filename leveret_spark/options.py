@@ -22,6 +22,7 @@ TLS = ("tls", "tlsCaFile", "tlsCertFile", "tlsKeyFile")
 PATIENCE = ("heartbeatSeconds", "connectTimeoutSeconds", "reconnectSeconds")
 READING = (
     "queue",
+    "queues",
     "connections",
     "partitions",
     "prefetch",
@@ -30,7 +31,10 @@ READING = (
     "batchWaitMilliseconds",
     "idleSeconds",
     "ack",
+    "headersAs",
+    "includeHeaders",
 )
+STREAMS = ("startingOffsets", "endingOffsets", "startingTimestamp", "endingTimestamp", "failOnDataLoss")
 WEB = (
     "url",
     "user",
@@ -44,8 +48,24 @@ WEB = (
     "reconnectSeconds",
 )
 """What reading segments by HTTP takes, which is another source's."""
-WRITING = ("exchange", "routingKey", "persistent", "mandatory", "onRefused", "window", "confirmTimeoutSeconds")
-KNOWN = {name.lower(): name for name in (*BROKER, *TLS, *PATIENCE, *READING, *WRITING)}
+WRITING = (
+    "exchange",
+    "routingKey",
+    "persistent",
+    "mandatory",
+    "onRefused",
+    "refusedPath",
+    "window",
+    "confirmTimeoutSeconds",
+)
+KNOWN = {name.lower(): name for name in (*BROKER, *TLS, *PATIENCE, *READING, *STREAMS, *WRITING)}
+ALIASES = {
+    "maxOffsetsPerTrigger": "maxMessagesPerBatch",
+    "maxBytesPerTrigger": "maxBytesPerBatch",
+    "minPartitions": "partitions",
+    "subscribe": "queues",
+}
+"""Names of Spark's source for Kafka, and ours."""
 OF_SPARK = {"checkpointlocation", "queryname", "outputmode"}
 """What Spark passes on among the options of a sink."""
 
@@ -55,6 +75,11 @@ class Given:
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._values = {name.lower(): value for name, value in options.items()}
+        for alias, name in ALIASES.items():
+            if alias.lower() in self._values:
+                if name.lower() in self._values:
+                    raise OptionError(f"options {name} and {alias} exclude each other: they are the same")
+                self._values[name.lower()] = self._values.pop(alias.lower())
 
     def refuse_unknown(self, known: Iterable[str] = KNOWN.values()) -> None:
         """Raise OptionError for a name that means nothing here."""
@@ -174,6 +199,7 @@ class Writing:
     persistent: bool
     mandatory: bool
     fails: bool
+    refused_path: str | None
     window: int
     confirm_timeout_seconds: int
 
@@ -271,12 +297,25 @@ def _tls_of(given: Given, secure: bool) -> Tls | None:
     return Tls(given.text("tlsCaFile"), given.text("tlsCertFile"), given.text("tlsKeyFile"))
 
 
-def reading_of(options: Mapping[str, str]) -> Reading:
-    """Read the options of a source. Raises OptionError."""
-    given = Given(options)
-    queue = given.text("queue")
-    if not queue:
+def queues_of(given: Given) -> tuple[str, ...]:
+    """What is read: `queue`, or `queues` separated by commas. Raises OptionError."""
+    if given.has("queue") and given.has("queues"):
+        raise OptionError("options queue and queues exclude each other")
+    names = (given.text("queues") or "").split(",") if given.has("queues") else [given.text("queue") or ""]
+    queues = tuple(dict.fromkeys(filter(None, (name.strip() if given.has("queues") else name for name in names))))
+    if not queues:
         raise OptionError("option queue is missing: the name of the queue to read")
+    return queues
+
+
+def reading_of(options: Mapping[str, str]) -> Reading:
+    """Read the options of a queue as a source. Raises OptionError."""
+    given = Given(options)
+    queue, *others = queues_of(given)
+    if others:
+        raise OptionError("option queues names several: they must be streams")
+    if idle := [name for name in STREAMS if given.has(name)]:
+        raise OptionError(f"option {idle[0]} is for streams (x-queue-type: stream): {queue!r} is another queue")
     connections = given.number("connections", 1, 1, 64)
     messages = given.number("maxMessagesPerBatch", 10_000, 1, connections * PREFETCH_MAX)
     share = -(-messages // connections)
@@ -294,15 +333,29 @@ def reading_of(options: Mapping[str, str]) -> Reading:
     )
 
 
+def headers_as(options: Mapping[str, str]) -> str:
+    """The form of the column of headers: json, map or array. `includeHeaders` is Kafka's word for the last."""
+    given = Given(options)
+    if given.has("headersAs") and given.has("includeHeaders"):
+        raise OptionError("options headersAs and includeHeaders exclude each other")
+    if given.flag("includeHeaders", False):
+        return "array"
+    return given.choice("headersAs", "json", ("json", "map", "array"))
+
+
 def writing_of(options: Mapping[str, str]) -> Writing:
     """Read the options of a sink. Raises OptionError."""
     given = Given(options)
+    refused_path = given.text("refusedPath")
+    if refused_path is not None and given.has("onRefused"):
+        raise OptionError("options refusedPath and onRefused exclude each other: the rows of the path are counted")
     return Writing(
         exchange=given.text("exchange"),
         routing_key=given.text("routingKey"),
         persistent=given.flag("persistent", True),
         mandatory=given.flag("mandatory", True),
-        fails=given.choice("onRefused", "fail", ("fail", "count")) == "fail",
+        fails=refused_path is None and given.choice("onRefused", "fail", ("fail", "count")) == "fail",
+        refused_path=refused_path,
         window=given.number("window", 2000, 1, 1_000_000),
         confirm_timeout_seconds=given.number("confirmTimeoutSeconds", 60, 1, 86400),
     )

@@ -49,7 +49,8 @@ CAMPAIGNS = (
     Campaign("crash-states", 20, ("-m", "tests.durability.crash", "run")),
     Campaign("disk-faults", 20, ("-m", "tests.durability.faults.matrix")),
     Campaign("exhaustion", 10, ("-m", "tests.durability.exhaustion")),
-    Campaign("crash-kill", 15, ("-m", "tests.durability.kills")),
+    Campaign("crash-kill", 10, ("-m", "tests.durability.kills")),
+    Campaign("crash-streams", 5, ("-m", "tests.durability.stream_kills"), library="pyspark"),
     Campaign("simulate", 15, ("-m", "tests.simulation")),
     Campaign("fuzz", 9, ("-m", "tests.security.fuzz"), library="atheris"),
 )

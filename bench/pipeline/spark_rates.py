@@ -3,7 +3,8 @@
 `--target HOST:PORT` takes another broker. Messages are persistent, of 1 KiB, with two headers. The source's rate is
 that of the batches after the first, which warms Spark up: from one trigger to the next, acknowledgements included. The
 sink's is that of the second of two writes. "Without Spark" is what the planner's process could give at most: the same
-connections, batches that are gathered, acknowledged and thrown away.
+connections, batches that are gathered, acknowledged and thrown away. A stream is read as a table, a second time, in as
+many parts as there are connections.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from pipeline.spark.spark_session import session
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-QUEUE = "bench-spark"
+QUEUE, STREAM = "bench-spark", "bench-spark-stream"
 BODY = b"x" * 1024
 CONNECTIONS = (1, 2, 4)
 Options = Mapping[str, str]
@@ -51,19 +52,20 @@ def measured(messages: int, work: Callable[[], None]) -> Rate:
     return Rate(messages / (time.monotonic() - begun), 1e6 * (time.process_time() - used) / messages)
 
 
-def prepare(options: Options, messages: int) -> Rate:
-    """An empty queue, then so many messages in it."""
+def prepare(options: Options, messages: int, queue: str = QUEUE) -> Rate:
+    """A new queue, or stream, with so many messages."""
     parameters = pika.ConnectionParameters(options["host"], int(options["port"]))
     connection = pika.BlockingConnection(parameters)
-    connection.channel().queue_declare(QUEUE, durable=True)
-    connection.channel().queue_purge(QUEUE)
+    connection.channel().queue_delete(queue)
+    arguments = {"x-queue-type": "stream" if queue == STREAM else "classic"}
+    connection.channel().queue_declare(queue, durable=True, arguments=arguments)
     connection.close()
     properties = pika.BasicProperties(delivery_mode=2, headers={"tenant": "acme", "attempt": 1})
     with Publisher(broker_of(options), writing_of(options)) as publisher:
 
         def publish() -> None:
             for _ in range(messages):
-                publisher.publish(Outgoing("", QUEUE, properties, BODY))
+                publisher.publish(Outgoing("", queue, properties, BODY))
             publisher.finish()
 
         return measured(max(messages, 1), publish)
@@ -103,6 +105,17 @@ def source_rate(spark: SparkSession, options: Options, connections: int, message
     batches = [progress for progress in query.recentProgress if progress["numInputRows"]][1:]
     milliseconds = sum(progress["durationMs"]["triggerExecution"] for progress in batches)
     return 1000 * sum(progress["numInputRows"] for progress in batches) / milliseconds
+
+
+def stream_rate(spark: SparkSession, options: Options, connections: int, messages: int) -> float:
+    """Messages a second of a stream into a sink that throws them away."""
+    prepare(options, messages, STREAM)
+    reader = spark.read.format("amqp").options(**options, queue=STREAM, partitions=connections)
+    writer = reader.load().write.format("noop").mode("overwrite")
+    writer.save()
+    begun = time.monotonic()
+    writer.save()
+    return messages / (time.monotonic() - begun)
 
 
 def sink_rate(spark: SparkSession, options: Options, connections: int, messages: int) -> float:
@@ -147,6 +160,7 @@ def main() -> None:
             intake = intake_rate(options, connections, arguments.messages)
             rates = {
                 "source": source_rate(spark, options, connections, arguments.messages),
+                "stream": stream_rate(spark, options, connections, arguments.messages),
                 "sink": sink_rate(spark, options, connections, arguments.messages),
                 "read_without_spark": intake.messages,
                 "read_cpu_us": intake.cpu_us,

@@ -10,12 +10,11 @@ import ssl
 import pika
 from pika import exceptions
 
-from leveret_spark.amqp import doubles
+from leveret_spark.amqp.doubles import blocking
 from leveret_spark.option_errors import OptionError
 from leveret_spark.options import Broker, Tls
 
 logging.getLogger("pika").addHandler(logging.NullHandler())  # its failures reach the query by what we raise
-doubles.mend()
 
 HOPELESS = (
     exceptions.ProbableAuthenticationError,
@@ -28,6 +27,11 @@ HOPELESS = (
 
 HOPELESS_CODES = {402, 403, 530, 540}
 """Reply codes of a closed connection that trying again does not cure: no access, no such virtual host, not allowed."""
+
+
+def connected(broker: Broker, purpose: str) -> pika.BlockingConnection:
+    """A connection for callers that wait. Raises what pika raises, and OptionError."""
+    return blocking(parameters(broker, purpose))
 
 
 def parameters(broker: Broker, purpose: str) -> pika.ConnectionParameters:

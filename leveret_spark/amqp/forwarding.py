@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pika import BasicProperties
-
+from leveret_spark.amqp.doubles import Properties
 from leveret_spark.amqp.publisher import Outgoing
 from leveret_spark.amqp.received_message import DELIVERY, PROPERTIES, Message
 
@@ -27,4 +26,4 @@ def forwarded(message: Message, exchange: str, routing_key: str, headers: Mappin
     values["headers"] = dict(headers) or None
     if values["user_id"] != user:
         values["user_id"] = None
-    return Outgoing(exchange, routing_key, BasicProperties(**values), message[0])
+    return Outgoing(exchange, routing_key, Properties(**values), message[0])

@@ -29,6 +29,24 @@ def headers_to_json(headers: Mapping[str, Any] | None) -> str | None:
     return _encode(_plain(headers))
 
 
+def headers_to_texts(headers: Mapping[str, Any] | None) -> list[tuple[str, str]] | None:
+    """Names and values as text, values that are no text as JSON; None where a message has none."""
+    if headers is None:
+        return None
+    return [
+        (_name(name), value if isinstance(value, str) else _encode(_plain(value))) for name, value in headers.items()
+    ]
+
+
+def headers_to_bytes(headers: Mapping[str, Any] | None) -> list[tuple[str, bytes]] | None:
+    """Names, and values as bytes: text and JSON in UTF-8. None where a message has none."""
+    if headers is None:
+        return None
+    texts = headers_to_texts(headers) or []
+    values = zip(texts, headers.values(), strict=True)
+    return [(name, value if isinstance(value, bytes) else text.encode()) for (name, text), value in values]
+
+
 def headers_from_json(text: str) -> dict[str, Any]:
     """The table that a JSON object means. Raises ValueError for text that is none."""
     value = json.loads(text)

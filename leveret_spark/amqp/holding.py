@@ -11,14 +11,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
-import pika
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPError, ConsumerCancelled
 from pika.spec import Basic, BasicProperties
 
-from leveret_spark.amqp.client_connection import explained, parameters
+from leveret_spark.amqp.client_connection import connected, explained
 from leveret_spark.amqp.received_message import Message, message_of
 from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import PREFETCH_MAX, Broker
@@ -52,15 +51,21 @@ class Holding:
     Its methods raise what LOST names when the connection is lost; `failure` has that in words.
     """
 
-    def __init__(self, broker: Broker, queue: str, purpose: str, *, prefetch: int) -> None:
-        """`prefetch` is how many may be out at a time; 0: any number. What cannot be said is any number, too."""
+    def __init__(
+        self, broker: Broker, queue: str, purpose: str, *, prefetch: int, arguments: dict[str, Any] | None = None
+    ) -> None:
+        """`prefetch` is how many may be out at a time; 0: any number. What cannot be said is any number, too.
+
+        `arguments` are those of `basic.consume`.
+        """
         self._queue = queue
+        self._arguments = arguments
         self._waiting: deque[Delivery] = deque()
         self._consumer = ""
         self._gone = False
         self.quiet_since = time.monotonic()
         """When the last message came."""
-        self._connection = pika.BlockingConnection(parameters(broker, f"{purpose} {queue}"))
+        self._connection = connected(broker, f"{purpose} {queue}")
         self._channel: BlockingChannel = self._connection.channel()
         self._channel.add_on_cancel_callback(self._cancelled)
         try:
@@ -81,8 +86,10 @@ class Holding:
             pass
 
     def ready(self) -> int:
-        """How many messages are ready."""
-        return int(self._channel.queue_declare(self._queue, passive=True).method.message_count)
+        """How many messages are ready. What was delivered before the answer is taken in."""
+        count = int(self._channel.queue_declare(self._queue, passive=True).method.message_count)
+        self._connection.process_data_events(time_limit=0)
+        return count
 
     def is_empty(self) -> bool:
         """Nothing comes any more: nothing is ready, or what is ready goes to others."""
@@ -90,7 +97,6 @@ class Holding:
         quiet = asked_at - self.quiet_since
         if quiet < QUIET_SECONDS or (self.ready() > 0 and quiet < SILENT_SECONDS):
             return False
-        self._connection.process_data_events(time_limit=0)  # what came in the meantime
         return self.quiet_since < asked_at
 
     def gather(
@@ -119,6 +125,10 @@ class Holding:
         """Acknowledge everything up to a delivery; return when the broker has obeyed."""
         self._channel.basic_ack(last.tag, multiple=True)
         self.ready()  # answered after the acknowledgement: a process that is killed next has not lost it
+
+    def allow_more(self, last: Delivery) -> None:
+        """Acknowledge up to a delivery of a stream, to which it says only that the consumer has room for more."""
+        self._channel.basic_ack(last.tag, multiple=True)
 
     def acknowledge(self, tags: Iterable[int]) -> None:
         """Acknowledge some, in any order; return when the broker has obeyed."""
@@ -151,7 +161,7 @@ class Holding:
     def _consume(self, prefetch: int) -> None:
         self._prefetch = prefetch if prefetch <= PREFETCH_MAX else 0
         self._channel.basic_qos(prefetch_count=self._prefetch)
-        self._consumer = self._channel.basic_consume(self._queue, self._receive)
+        self._consumer = self._channel.basic_consume(self._queue, self._receive, arguments=self._arguments)
 
     def _receive(self, _: BlockingChannel, method: Basic.Deliver, properties: BasicProperties, body: bytes) -> None:
         self._waiting.append(Delivery(method.delivery_tag, message_of(method, properties, body)))

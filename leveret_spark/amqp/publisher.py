@@ -14,13 +14,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
-from pika import BasicProperties, SelectConnection
-from pika.adapters.select_connection import IOLoop
+from pika import BasicProperties
 from pika.channel import Channel
-from pika.exceptions import AMQPError
 from pika.spec import Basic
 
-from leveret_spark.amqp.client_connection import explained, is_hopeless, parameters
+from leveret_spark.amqp.queue_connection import Link
 from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import Broker, Writing
 
@@ -28,7 +26,6 @@ PIECE = 200
 """Messages that go to the thread in one call: waking it costs as much as publishing a few."""
 
 SAMPLES = 10
-RETRY_SECONDS = 0.5
 CLOSE_SECONDS = 10.0
 
 
@@ -87,38 +84,37 @@ class Publisher:
     """Publishes over one connection. Use it with `with`; `finish` says what became of everything."""
 
     def __init__(
-        self, broker: Broker, writing: Writing, on_outcome: Callable[[Outgoing, bool], None] | None = None
+        self,
+        broker: Broker,
+        writing: Writing,
+        on_outcome: Callable[[Outgoing, bool], None] | None = None,
+        on_lost: Callable[[Outgoing, str], None] | None = None,
     ) -> None:
         """`on_outcome` is called for each message, in a thread of ours: True if it was confirmed and routed, False if
         it was refused or may have been returned. Of messages that look alike, all are False when one is returned.
+        `on_lost` is called for the latter with `refused` or `unroutable`.
         """
         self._broker = broker
         self._writing = writing
         self._on_outcome = on_outcome
+        self._on_lost = on_lost
         self._came_back: set[int] = set()
         self._changed = threading.Condition()
         self._outcome = Outcome()
-        self._failure: AmqpError | None = None
-        self._connection: SelectConnection | None = None
         self._channel: Channel | None = None
-        self._blocked = False
-        self._ending = False
         self._piece: list[Outgoing] = []
         self._handed_over: list[Outgoing] = []
         self._unconfirmed: dict[int, Outgoing] = {}
         self._pending = 0
         self._next_tag = 1
-        self._hope_ends: float | None = None
-        self._thread = threading.Thread(target=self._run, name="amqp publisher", daemon=True)
+        self._link = Link(broker, "publishes", self._changed, self._open_channel, self._lose_channel)
 
     def __enter__(self) -> Self:
-        self._thread.start()
+        self._link.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._ending = True
-        self._call(self._disconnect)
-        self._thread.join(CLOSE_SECONDS)
+        self._link.close(CLOSE_SECONDS)
 
     def publish(self, message: Outgoing) -> None:
         """Publish; wait while the window is full. Raises AmqpError when the broker cannot take it."""
@@ -138,65 +134,28 @@ class Publisher:
             self._pending += len(self._piece)
             self._handed_over.extend(self._piece)
         self._piece.clear()
-        self._call(self._send)
+        self._link.call(self._send)  # with no connection `_ready` sees to what waits
 
     def _wait(self, most: int) -> None:
         """Wait until not more than so many messages are on their way. Raises AmqpError when nothing moves."""
         with self._changed:
             seen, deadline = self._pending, time.monotonic() + self._writing.confirm_timeout_seconds
-            while self._pending > most and self._failure is None:
+            while self._pending > most and self._link.failure is None:
                 self._changed.wait(max(0.0, deadline - time.monotonic()))
                 if self._pending != seen:
                     seen, deadline = self._pending, time.monotonic() + self._writing.confirm_timeout_seconds
                 elif time.monotonic() >= deadline:
-                    self._failure = AmqpError(f"{self._broker}: {self._silence()}")
-            if self._failure is not None:
-                raise self._failure
+                    self._link.failure = AmqpError(f"{self._broker}: {self._silence()}")
+            if self._link.failure is not None:
+                raise self._link.failure
 
     def _silence(self) -> str:
-        why = "it holds publishers back (connection.blocked)" if self._blocked else "it does not answer"
+        why = "it holds publishers back (connection.blocked)" if self._link.blocked else "it does not answer"
         return f"no confirm for {self._writing.confirm_timeout_seconds} s, {self._pending} messages wait: {why}"
 
-    def _call(self, function: Callable[[], None]) -> None:
-        """Have the thread call something; with no connection nothing is called, and `_ready` sees to what waits."""
-        with self._changed:
-            if self._connection is not None:
-                self._connection.ioloop.add_callback_threadsafe(function)
-
-    # --- the thread ---
-
-    def _run(self) -> None:
-        """Connect, and again after each loss, until the publisher is closed or reconnecting has failed for too long."""
-        while not self._ending and self._failure is None:
-            loop = IOLoop()
-            try:
-                self._connection = SelectConnection(
-                    parameters(self._broker, "publishes"),
-                    on_open_callback=self._opened,
-                    on_open_error_callback=self._lost,
-                    on_close_callback=self._lost,
-                    custom_ioloop=loop,
-                )
-                loop.start()
-            except Exception as error:  # whatever it is, the task must hear of it rather than wait
-                self._fail(error)
-            with self._changed:
-                self._connection = self._channel = None
-            loop.close()
-            with self._changed:
-                if not self._ending and self._failure is None:
-                    self._changed.wait(RETRY_SECONDS)
-
-    def _opened(self, connection: Any) -> None:
-        if self._ending:
-            connection.close()
-            return
-        connection.add_on_connection_blocked_callback(lambda *_: self._set_blocked(True))
-        connection.add_on_connection_unblocked_callback(lambda *_: self._set_blocked(False))
-        connection.channel(on_open_callback=self._open_channel)
+    # --- in the thread ---
 
     def _open_channel(self, channel: Channel) -> None:
-        channel.add_on_close_callback(self._channel_closed)
         channel.add_on_return_callback(self._returned)
         channel.confirm_delivery(self._confirmed, callback=lambda _: self._ready(channel))
 
@@ -207,7 +166,7 @@ class Publisher:
         self._came_back.clear()
         self._next_tag = 1
         self._channel = channel
-        self._hope_ends = None
+        self._link.is_well()
         with self._changed:
             self._handed_over[:0] = again
         self._send()
@@ -225,8 +184,7 @@ class Publisher:
                 exchange, key, properties, body = message
                 channel.basic_publish(exchange, key, body, properties, mandatory=self._writing.mandatory)
         except Exception as error:  # a value that the protocol has no place for; what it was is in the message
-            self._fail(error)
-            self._disconnect()
+            self._link.fail(error)
 
     def _confirmed(self, frame: Any) -> None:
         method: Basic.Ack | Basic.Nack = frame.method
@@ -240,9 +198,8 @@ class Publisher:
         confirmed = [(tag, message) for tag in tags if (message := self._unconfirmed.pop(tag, None))]
         messages = [message for _, message in confirmed]
         taken = isinstance(method, Basic.Ack)
-        if self._on_outcome is not None:
-            for tag, message in confirmed:
-                self._on_outcome(message, taken and tag not in self._came_back)
+        for tag, message in confirmed:
+            self._tell(message, taken, taken and tag not in self._came_back)
         self._came_back.difference_update(tags)
         with self._changed:
             if taken:
@@ -254,42 +211,21 @@ class Publisher:
             self._pending -= len(messages)
             self._changed.notify_all()
 
+    def _tell(self, message: Outgoing, taken: bool, routed: bool) -> None:
+        if self._on_outcome is not None:
+            self._on_outcome(message, routed)
+        if self._on_lost is not None and not routed:
+            self._on_lost(message, "unroutable" if taken else "refused")
+
     def _returned(self, _: Channel, method: Any, properties: Any, body: bytes) -> None:
         """A message comes back, before it is confirmed and without its number: all that look like it may be it."""
         message = Outgoing(method.exchange, method.routing_key, properties, body)
-        if self._on_outcome is not None:
+        if self._on_outcome is not None or self._on_lost is not None:
             alike = {tag for tag, each in self._unconfirmed.items() if each.looks_like(message)}
             self._came_back |= alike or self._unconfirmed.keys()
         with self._changed:
             self._outcome.returned += 1
             self._outcome.note(f"unroutable {message} ({method.reply_text})")
 
-    def _set_blocked(self, blocked: bool) -> None:
-        self._blocked = blocked
-
-    def _channel_closed(self, _: Channel, reason: BaseException) -> None:
-        """The broker has closed the channel, or its connection is lost, which `_lost` will hear of too."""
+    def _lose_channel(self) -> None:
         self._channel = None
-        if is_hopeless(reason) and not self._ending:
-            self._fail(reason)
-            self._disconnect()
-
-    def _lost(self, connection: Any, reason: BaseException | str) -> None:
-        """A connection ended, or did not come about."""
-        error = reason if isinstance(reason, BaseException) else AMQPError(reason)
-        if self._hope_ends is None:
-            self._hope_ends = time.monotonic() + self._broker.reconnect_seconds
-        if not self._ending and (is_hopeless(error) or time.monotonic() >= self._hope_ends):
-            self._fail(error)
-        connection.ioloop.stop()
-
-    def _fail(self, error: BaseException) -> None:
-        with self._changed:
-            if self._failure is None:
-                self._failure = AmqpError(f"{self._broker}: {explained(error)}")
-            self._changed.notify_all()
-
-    def _disconnect(self) -> None:
-        connection = self._connection
-        if connection is not None and not (connection.is_closing or connection.is_closed):
-            connection.close()

@@ -57,6 +57,15 @@ def message_of(method: Any, properties: Any, body: bytes) -> Message:
     )
 
 
+HEADERS_AT = 1 + len(DELIVERY) + PROPERTIES.index("headers")
+
+
+def stream_offset(message: Message) -> int | None:
+    """Where in a stream a message is; None for one of a queue."""
+    offset = (message[HEADERS_AT] or {}).get("x-stream-offset")
+    return None if offset is None else int(offset)
+
+
 def microseconds(seconds: int | None) -> int | None:
     """A timestamp of a message as columns count; None for one that was not counted in seconds."""
     return None if seconds is None or seconds > TIMESTAMP_SECONDS_MAX else int(seconds) * 1_000_000

@@ -7,10 +7,9 @@ import time
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-import pika
 from pika.exceptions import AMQPError
 
-from leveret_spark.amqp.client_connection import explained, parameters
+from leveret_spark.amqp.client_connection import connected, explained
 from leveret_spark.amqp.received_message import Message
 from leveret_spark.amqp.subscription import Mark, Subscription
 from leveret_spark.option_errors import AmqpError
@@ -27,7 +26,7 @@ class Batch(NamedTuple):
 def ready_messages(broker: Broker, queue: str) -> int:
     """How many messages of a queue are ready. Raises AmqpError, also when there is no such queue."""
     try:
-        connection = pika.BlockingConnection(parameters(broker, f"counts {queue}"))
+        connection = connected(broker, f"counts {queue}")
         try:
             return int(connection.channel().queue_declare(queue, passive=True).method.message_count)
         finally:
@@ -87,6 +86,15 @@ class Intake:
         for mark in marks:
             if not mark.subscription.settle(mark) and self._target is not None:
                 self._target += mark.messages
+
+    def figures(self) -> dict[str, int]:
+        """Ready messages when the last batch was acknowledged; since the start: redelivered ones, lost connections."""
+        each = self._subscriptions
+        return {
+            "ready": max(subscription.ready for subscription in each),
+            "redelivered": sum(subscription.redelivered for subscription in each),
+            "reconnects": sum(subscription.reconnects for subscription in each),
+        }
 
     def _take(self) -> Batch:
         """Take from every connection in turn; who begins changes, so that none is forgotten."""

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     BooleanType,
     DataType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
     TimestampType,
 )
 
-from leveret_spark.amqp.headers import headers_to_json
-from leveret_spark.amqp.received_message import DELIVERY, PROPERTIES, Message, microseconds
+from leveret_spark.amqp.headers import headers_to_bytes, headers_to_json, headers_to_texts
+from leveret_spark.amqp.received_message import DELIVERY, PROPERTIES, Message, microseconds, stream_offset
 
 TYPES: dict[str, DataType] = {
     "body": BinaryType(),
@@ -31,10 +33,12 @@ TYPES: dict[str, DataType] = {
 }
 """The columns that are not text."""
 
-SCHEMA = StructType(
-    [StructField(name, TYPES.get(name, StringType())) for name in ("body", *DELIVERY, "queue", *PROPERTIES)]
-)
-"""What a source gives. Every column but the properties always has a value."""
+HEADERS_AS: dict[str, DataType] = {
+    "json": StringType(),
+    "map": MapType(StringType(), StringType()),
+    "array": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
+}
+"""The forms of the column of headers; an array of structs is that of Spark's source for Kafka."""
 
 ARROW_TYPES: dict[DataType, pa.DataType] = {
     BinaryType(): pa.binary(),
@@ -43,18 +47,53 @@ ARROW_TYPES: dict[DataType, pa.DataType] = {
     LongType(): pa.int64(),
     StringType(): pa.string(),
     TimestampType(): pa.timestamp("us", tz="UTC"),
+    HEADERS_AS["map"]: pa.map_(pa.string(), pa.string()),
+    HEADERS_AS["array"]: pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
 }
-ARROW_SCHEMA = pa.schema([pa.field(part.name, ARROW_TYPES[part.dataType]) for part in SCHEMA.fields])
+SHOWN: dict[str, Callable[[Mapping[str, Any] | None], Any]] = {
+    "json": headers_to_json,
+    "map": headers_to_texts,
+    "array": headers_to_bytes,
+}
+FIELDS = [StructField(name, TYPES.get(name, StringType())) for name in ("body", *DELIVERY, "queue", *PROPERTIES)]
+SCHEMA = StructType(FIELDS)
+ARROW_SCHEMA = pa.schema([pa.field(part.name, ARROW_TYPES[part.dataType]) for part in FIELDS])
 
 
-def record_batch(messages: Sequence[Message], queue: str) -> pa.RecordBatch:
-    """Rows of SCHEMA. There must be at least one message."""
+def record_batch(
+    messages: Sequence[Message], queue: str, shown: Callable[..., Any] = headers_to_json
+) -> pa.RecordBatch:
+    """Rows of ARROW_SCHEMA, unless headers are shown in another form. There must be at least one message."""
     values = dict(zip(("body", *DELIVERY, *PROPERTIES), zip(*messages, strict=True), strict=True))
     values["queue"] = (queue,) * len(messages)
-    values["headers"] = tuple(headers_to_json(table) for table in values["headers"])
+    values["headers"] = tuple(shown(table) for table in values["headers"])
     values["timestamp"] = tuple(microseconds(seconds) for seconds in values["timestamp"])
-    arrays = [array_of(values[part.name], part.type) for part in ARROW_SCHEMA]
-    return pa.RecordBatch.from_arrays(arrays, schema=ARROW_SCHEMA)
+    kinds = {part.name: part.type for part in ARROW_SCHEMA}
+    kinds["headers"] = next(ARROW_TYPES[HEADERS_AS[form]] for form in SHOWN if SHOWN[form] is shown)
+    return pa.RecordBatch.from_arrays([array_of(values[name], kinds[name]) for name in kinds], names=list(kinds))
+
+
+class Columns:
+    """The columns that a source gives: those of ARROW_SCHEMA, headers in one of their forms, and `offset`.
+
+    Every column but the properties and `offset` always has a value.
+    """
+
+    def __init__(self, headers_as: str) -> None:
+        self._shown = headers_as
+        fields = [StructField("headers", HEADERS_AS[headers_as]) if part.name == "headers" else part for part in FIELDS]
+        self.schema = StructType([*fields, StructField("offset", LongType())])
+
+    def of_queue(self, messages: Sequence[Message], queue: str) -> pa.RecordBatch:
+        """Rows of messages of a queue, which have no offset."""
+        return self._rows(messages, queue, [None] * len(messages))
+
+    def of_stream(self, messages: Sequence[Message], queue: str) -> pa.RecordBatch:
+        """Rows of messages of a stream."""
+        return self._rows(messages, queue, [stream_offset(message) for message in messages])
+
+    def _rows(self, messages: Sequence[Message], queue: str, offsets: list[int | None]) -> pa.RecordBatch:
+        return record_batch(messages, queue, SHOWN[self._shown]).append_column("offset", pa.array(offsets, pa.int64()))
 
 
 def array_of(values: Iterable[Any], kind: pa.DataType) -> pa.Array:

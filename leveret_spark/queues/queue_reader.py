@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from leveret_spark.amqp.received_message import Message
 from leveret_spark.options import Broker, Reading
 from leveret_spark.queues.batch_intake import Intake, ready_messages
-from leveret_spark.queues.message_columns import record_batch
+from leveret_spark.queues.message_columns import Columns
 from leveret_spark.queues.stream_source import MessagesPartition, partitioned
 
 
@@ -31,9 +31,10 @@ class SharePartition(InputPartition):
 class QueueReader(DataSourceReader):
     """Reads what is ready in a queue when a query is planned, up to the limits of a batch."""
 
-    def __init__(self, broker: Broker, reading: Reading) -> None:
+    def __init__(self, broker: Broker, reading: Reading, columns: Columns) -> None:
         self._broker = broker
         self._reading = reading
+        self._columns = columns
 
     def partitions(self) -> list[InputPartition]:
         """Look, or say who takes how many. Never empty: Spark would make up a partition of its own."""
@@ -48,7 +49,7 @@ class QueueReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of a partition, in a task."""
         if isinstance(partition, MessagesPartition):
-            return partition.rows()
+            return partition.rows(self._columns)
         assert isinstance(partition, SharePartition)
         return self._taken(partition.messages)
 
@@ -76,7 +77,7 @@ class QueueReader(DataSourceReader):
             intake.open()
             while batch := intake.gather():
                 marks += batch.marks
-                yield record_batch(batch.messages, self._reading.queue)
+                yield self._columns.of_queue(batch.messages, self._reading.queue)
             intake.settle(marks[-1:])
         finally:
             intake.close()

@@ -7,8 +7,8 @@ from datetime import datetime
 from typing import Any
 
 import pyarrow as pa
-from pika import BasicProperties
 from pyspark.sql.types import (
+    ArrayType,
     BinaryType,
     ByteType,
     DataType,
@@ -21,11 +21,13 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from leveret_spark.amqp.doubles import Properties
 from leveret_spark.amqp.headers import headers_from_json
 from leveret_spark.amqp.publisher import Outgoing
 from leveret_spark.amqp.received_message import PROPERTIES
 from leveret_spark.option_errors import OptionError
 from leveret_spark.options import Writing
+from leveret_spark.queues.message_columns import HEADERS_AS
 
 TEXT = (StringType,)
 WHOLE = (ByteType, ShortType, IntegerType, LongType)
@@ -36,9 +38,10 @@ ACCEPTED: dict[str, tuple[type[DataType], ...]] = {
     "delivery_mode": WHOLE,
     "priority": WHOLE,
     "timestamp": (TimestampType, LongType),
-    "headers": (StringType, MapType),
+    "headers": (StringType, MapType, ArrayType),
 }
-OF_A_SOURCE = {"queue", "redelivered", "delivery_tag"}
+HEADER_TYPES = [kind.simpleString() for kind in HEADERS_AS.values()]
+OF_A_SOURCE = {"queue", "redelivered", "delivery_tag", "offset"}
 """Columns of a source that say nothing about a new message; they are passed over, so that a stream can be copied."""
 
 
@@ -68,9 +71,8 @@ def _check(name: str, kind: DataType) -> None:
     accepted = ACCEPTED.get(name, TEXT if name in PROPERTIES else None)
     if accepted is None:
         raise OptionError(f"column {name!r} is not a message property: drop it, or put it into 'headers' or 'body'")
-    texts_only = isinstance(kind, MapType) and (kind.keyType, kind.valueType) == (StringType(), StringType())
-    if not isinstance(kind, accepted) or (isinstance(kind, MapType) and not texts_only):
-        names = " or ".join("map<string,string>" if one is MapType else one.typeName() for one in accepted)
+    if not isinstance(kind, accepted) or (name == "headers" and kind.simpleString() not in HEADER_TYPES):
+        names = " or ".join(HEADER_TYPES if name == "headers" else [one.typeName() for one in accepted])
         raise OptionError(f"column {name!r} is of type {kind.simpleString()}, and must be {names}")
 
 
@@ -103,7 +105,7 @@ class Rows:
             raise ValueError(f"row {self._number} of the partition: 'routing_key' is null")
         exchange = shape.exchange if shape.exchange is not None else row.get("exchange") or ""
         given = {name: row[name] for name in shape.properties if row[name] is not None}
-        properties = BasicProperties(**{name: READ.get(name, _same)(value) for name, value in given.items()})
+        properties = Properties(**{name: READ.get(name, _same)(value) for name, value in given.items()})
         if properties.delivery_mode is None:
             properties.delivery_mode = shape.delivery_mode
         if properties.message_id is None:
@@ -115,8 +117,13 @@ def _same(value: Any) -> Any:
     return value
 
 
-def _headers(value: str | Mapping[str, str] | list[tuple[str, str]]) -> dict[str, Any]:
-    return headers_from_json(value) if isinstance(value, str) else dict(value)
+def _headers(value: Any) -> dict[str, Any]:
+    """Headers of JSON text, of a map as Arrow or a row has it, or of an array of keys and values."""
+    if isinstance(value, str):
+        return headers_from_json(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    return dict((part["key"], part["value"]) if isinstance(part, dict) else part for part in value)
 
 
 def _seconds(value: datetime | int) -> int:

@@ -20,6 +20,7 @@ from pyspark.sql.types import StructType
 from leveret_spark.amqp.publisher import Outcome, Publisher
 from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import Broker, Writing
+from leveret_spark.queues.refused_rows import RefusedRows
 from leveret_spark.queues.rows import Rows, RowShape
 from leveret_spark.spark_engine import DataSourceStreamArrowWriter
 
@@ -52,15 +53,22 @@ class Sink:
         query = context.getLocalProperty("sql.streaming.queryId")
         batch = context.getLocalProperty("streaming.sql.batchId")
         source = f"{query}-{batch}" if query and batch else self._run
-        rows = Rows(self._shape, f"{source}-{context.partitionId()}")
-        with Publisher(self._broker, self._writing) as publisher:
+        prefix = f"{source}-{context.partitionId()}"
+        rows, refused = Rows(self._shape, prefix), self._refused_rows(prefix)
+        with Publisher(self._broker, self._writing, on_lost=refused.keep if refused else None) as publisher:
             for item in iterator:
                 for message in rows.messages(item):
                     publisher.publish(message)
             outcome = publisher.finish()
+        if refused is not None:
+            refused.flush()
         if outcome.lost and self._writing.fails:
             raise AmqpError(f"{self._broker}: {outcome}")
         return Published(outcome)
+
+    def _refused_rows(self, prefix: str) -> RefusedRows | None:
+        path = self._writing.refused_path
+        return None if path is None else RefusedRows(path, prefix)
 
     def report(self, messages: Sequence[WriterCommitMessage | None], what: str) -> None:
         """Say in the log how many rows no queue has, where they do not make the job fail."""

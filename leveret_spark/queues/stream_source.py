@@ -29,10 +29,12 @@ from leveret_spark.amqp.received_message import Message
 from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import Broker, Reading
 from leveret_spark.queues.batch_intake import Batch, Intake, ready_messages
-from leveret_spark.queues.message_columns import record_batch
+from leveret_spark.queues.message_columns import Columns
 from leveret_spark.spark_engine import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 Offset = dict[str, Any]
+PARTITION_BYTES = 16 << 20
+"""Bodies of one task: Spark serializes a task as a whole, several times over."""
 NO_MESSAGES: Offset = {"run": "", "messages": 0}
 ONCE = "Trigger.Once never says that its batch is committed, so nothing would be acknowledged: use Trigger.AvailableNow"
 
@@ -48,25 +50,40 @@ class MessagesPartition(InputPartition):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.messages)} of {self.queue})"
 
-    def rows(self) -> Iterator[pa.RecordBatch]:
+    def rows(self, columns: Columns) -> Iterator[pa.RecordBatch]:
         """The messages as rows; nothing where there are none."""
         if self.messages:
-            yield record_batch(self.messages, self.queue)
+            yield columns.of_queue(self.messages, self.queue)
 
 
 def partitioned(queue: str, messages: list[Message], partitions: int) -> list[InputPartition]:
-    """Consecutive shares of nearly the same size, none of them empty."""
+    """Consecutive shares of nearly the same number, none of them empty; more of them where bodies are large."""
     parts = min(partitions, len(messages))
     cuts = [len(messages) * part // parts for part in range(parts + 1)] if parts else []
-    return [MessagesPartition(queue, messages[start:end]) for start, end in pairwise(cuts)]
+    shares = (messages[start:end] for start, end in pairwise(cuts))
+    return [MessagesPartition(queue, piece) for share in shares for piece in _bounded(share)]
+
+
+def _bounded(messages: list[Message]) -> Iterator[list[Message]]:
+    """Pieces of at most so many bytes of bodies, or of one message."""
+    piece: list[Message] = []
+    size = 0
+    for message in messages:
+        if piece and size + len(message[0]) > PARTITION_BYTES:
+            yield piece
+            piece, size = [], 0
+        piece.append(message)
+        size += len(message[0])
+    yield piece
 
 
 class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads a queue batch by batch; the module says what commits a batch. Connects when it is first asked for data."""
 
-    def __init__(self, broker: Broker, reading: Reading) -> None:
+    def __init__(self, broker: Broker, reading: Reading, columns: Columns) -> None:
         self._broker = broker
         self._reading = reading
+        self._columns = columns
         self._run = uuid.uuid4().hex
         self._target: int | None = None
         self._intake: Intake | None = None
@@ -101,6 +118,13 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned.append((end, batch))
         return end
 
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        """Figures of the queue for the progress of the query; `unacknowledged` messages are in batches."""
+        if self._intake is None:
+            return None
+        unacknowledged = sum(len(batch.messages) for _, batch in self._planned)
+        return {**self._intake.figures(), "unacknowledged": unacknowledged}
+
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
         """The messages of a batch; of one that an earlier run has planned there is nothing left here."""
         self._asked_for = end
@@ -115,7 +139,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of a partition, in a task."""
         assert isinstance(partition, MessagesPartition)
-        return partition.rows()
+        return partition.rows(self._columns)
 
     def commit(self, end: Offset) -> None:
         """Acknowledge what this run has given up to an offset. What is of another run needs nothing."""

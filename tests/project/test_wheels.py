@@ -26,6 +26,9 @@ WHEEL = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]
 PLACES = {name: WHEEL["sources"].get(name, name) for name in WHEEL["only-include"]} | WHEEL["force-include"]
 """Packages of the checkout and a file, and where a wheel has them."""
 
+DISCOVERY = Path("leveret_spark", "discovery")
+"""What the wheel of the Spark sources has beside its package, for Spark to find."""
+
 
 def build(source: Path, directory: Path) -> Path:
     """The wheel of a source tree, made by the build backend as pip has it made, but without a network."""
@@ -43,7 +46,8 @@ def contents(wheel: Path) -> set[str]:
 def files(name: str) -> set[str]:
     """A file of the checkout, or those of a package but for what a build or Python has left there."""
     found = {path.relative_to(ROOT) for path in (ROOT / name, *(ROOT / name).rglob("*")) if path.is_file()}
-    return {path.as_posix() for path in found if "__pycache__" not in path.parts and path.name != "pyproject.toml"}
+    here = {path for path in found if "__pycache__" not in path.parts and path.name != "pyproject.toml"}
+    return {path.as_posix() for path in here if DISCOVERY not in path.parents}
 
 
 @pytest.fixture(scope="module")
@@ -98,7 +102,8 @@ def test_the_wheel_has_every_file_of_its_packages_and_no_other(wheel: Path) -> N
 
 def test_the_wheel_of_the_spark_sources_has_every_file_and_no_other(tmp_path: Path) -> None:
     built = build(ROOT / "leveret_spark", tmp_path)
-    assert contents(built) == files("leveret_spark")
+    discovery = {path.name for path in (ROOT / DISCOVERY).glob("pyspark_*.py")}
+    assert contents(built) == files("leveret_spark") | discovery
     assert built.name.startswith(f"leveret_spark-{__version__}-"), "one version for both"
 
 

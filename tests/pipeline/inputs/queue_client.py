@@ -12,6 +12,7 @@ from pika.adapters.blocking_connection import BlockingChannel
 
 from harness.clients.wire_client import Address
 from harness.waiting import eventually
+from leveret_spark.amqp.doubles import Properties, blocking
 
 ON_DISK = "confirmed when all before it is on disk"
 
@@ -31,7 +32,7 @@ class Desk(NamedTuple):
         """Publish into a queue, numbered by message id, and return when all are there."""
         there = self.count(queue)
         for number, body in enumerate(bodies):
-            told = BasicProperties(**{"delivery_mode": 2, "message_id": str(number), **properties})
+            told = Properties(**{"delivery_mode": 2, "message_id": str(number), **properties})
             self.channel.basic_publish("", queue, body, told)
         eventually(lambda: self.count(queue) >= there + len(bodies), "everything to be in the queue")
 
@@ -64,7 +65,7 @@ class Desk(NamedTuple):
 @contextmanager
 def desk_at(address: Address) -> Iterator[Desk]:
     """A desk of its own at any broker, which must not go away meanwhile."""
-    connection = pika.BlockingConnection(pika.ConnectionParameters(*address, heartbeat=0))
+    connection = blocking(pika.ConnectionParameters(*address, heartbeat=0))
     try:
         yield Desk(address, connection.channel())
     finally:

@@ -18,7 +18,7 @@ import pytest
 from broker.wire.properties import HEADER_START
 from harness.brokers.broker_process import BrokerProcess
 from leveret_spark import OptionError
-from leveret_spark.amqp import doubles
+from leveret_spark.amqp.doubles import Properties
 from leveret_spark.amqp.headers import headers_to_json
 from leveret_spark.amqp.received_message import PROPERTIES, message_of
 from pipeline.stopped_store.stored_values import properties_of
@@ -102,8 +102,7 @@ TABLE: dict[str, Any] = {
 
 @pytest.mark.parametrize("headers", [None, {}, TABLE])
 def test_properties_are_read_as_the_source_amqp_reads_them(headers: dict[str, Any] | None) -> None:
-    doubles.mend()
-    given = pika.BasicProperties("text/plain", "é", headers, 2, 9, message_id="m", timestamp=1_700_000_000)
+    given = Properties("text/plain", "é", headers, 2, 9, message_id="m", timestamp=1_700_000_000)
     header = pika.frame.Header(1, 0, given).marshal()[FRAME_HEADER_BYTES:-1]
     of_source = message_of(pika.spec.Basic.Deliver(), given, b"")[-len(PROPERTIES) :]
     told = dict(zip(PROPERTIES, properties_of(header), strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -77,6 +78,9 @@ def test_a_stream_takes_all_there_is_and_acknowledges_the_last_batch_too(
     messages = stream(spark, desk, source, maxMessagesPerBatch=10, partitions=2)
     query = run_to_end(into(messages, desk, target, tmp_path / "c"))
     assert sizes(query) == [10, 10, 3]
+    figures = json.loads(query.recentProgress[1]["sources"][0]["latestOffset"])
+    assert figures.keys() == {"ready", "redelivered", "reconnects", "unacknowledged"}
+    assert (figures["redelivered"], figures["reconnects"]) == (0, 0)
     assert desk.count(source) == 0  # and nobody holds any: the planner's connection ends with the query
     eventually(lambda: desk.consumers(source) == 0, "no consumer")
     assert desk.count(source) == 0
@@ -259,8 +263,10 @@ def test_rows_become_messages(spark: SparkSession, desk: Desk, queue: Queue) -> 
 
 
 def test_rows_that_no_queue_takes_fail_the_job_or_are_counted(
-    spark: SparkSession, desk: Desk, name: Callable[..., str], caplog: pytest.LogCaptureFixture
+    spark: SparkSession, desk: Desk, name: Callable[..., str], caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
+    import pyarrow.parquet as pq
+
     from leveret_spark.amqp.publisher import Outcome
     from leveret_spark.queues.sink import Published, QueueStreamWriter
 
@@ -268,7 +274,12 @@ def test_rows_that_no_queue_takes_fail_the_job_or_are_counted(
     options = desk.options | {"routingKey": name("nowhere")}
     writer = rows.write.format("amqp").mode("append").options(**options)
     assert "unroutable, 0 refused: unroutable" in failure(writer.save)
-    writer.option("onRefused", "count").save()
+    options["refusedPath"] = str(tmp_path / "refused")
+    rows.write.format("amqp").mode("append").options(**options).save()
+    kept = pq.read_table(options["refusedPath"]).to_pylist()
+    assert {(row["body"], row["routing_key"], row["why"]) for row in kept} == {
+        (b"%d" % number, options["routingKey"], "unroutable") for number in range(5)
+    }
     tasks = [Published(Outcome(5, 2, 1, ["unroutable a"])), None, Published(Outcome(5))]
     sink = QueueStreamWriter(broker_of(options), writing_of(options), rows.schema)
     sink.commit(tasks, 7)  # in a process of Spark's, which writes it to its standard error
@@ -282,6 +293,7 @@ def test_rows_that_no_queue_takes_fail_the_job_or_are_counted(
         ("body bigint, routing_key string", "column 'body' is of type bigint, and must be binary or string"),
         ("body string", "a message needs a column 'routing_key', or option routingKey for all"),
         ("body string, routing_key string, tenant int", "column 'tenant' is not a message property"),
+        ("body string, routing_key string, headers map<string,int>", "must be string or map<string,string> or array<"),
     ],
 )
 def test_columns_that_make_no_message_are_refused(columns: str, complaint: str) -> None:
@@ -291,6 +303,26 @@ def test_columns_that_make_no_message_are_refused(columns: str, complaint: str) 
 
     with pytest.raises(OptionError, match=complaint):
         AmqpDataSource({}).writer(StructType.fromDDL(columns), overwrite=False)
+
+
+def test_headers_of_every_form_are_the_same_table() -> None:
+    from leveret_spark.queues.message_columns import SHOWN
+    from leveret_spark.queues.rows import READ
+
+    forms = {form: shown({"tenant": "acme", "raw": b"\xff"}) for form, shown in SHOWN.items()}
+    assert READ["headers"](forms["json"]) == {"tenant": "acme", "raw": b"\xff"}
+    assert READ["headers"](forms["map"]) == {"tenant": "acme", "raw": '{"$bytes":"/w=="}'}
+    as_arrow_gives_them = [{"key": name, "value": value} for name, value in forms["array"]]
+    assert READ["headers"](as_arrow_gives_them) == {"tenant": b"acme", "raw": b"\xff"}
+
+
+def test_a_task_carries_few_bytes_or_one_message() -> None:
+    from leveret_spark.queues.stream_source import PARTITION_BYTES, MessagesPartition, partitioned
+
+    small, large = (b"x" * (PARTITION_BYTES // 2),), (b"x" * (PARTITION_BYTES + 1),)
+    tasks = partitioned("q", [small, small, small, large, small], 1)
+    assert [len(task.messages) for task in tasks if isinstance(task, MessagesPartition)] == [2, 1, 1, 1]
+    assert [repr(task) for task in partitioned("q", [small, small], 2)] == ["MessagesPartition(1 of q)"] * 2
 
 
 # --- what a query tells ---

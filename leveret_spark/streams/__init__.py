@@ -1,0 +1,1 @@
+"""Streams as Spark sources: offsets, ranges of them, and what tasks read."""

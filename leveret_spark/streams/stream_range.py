@@ -1,0 +1,124 @@
+"""A range of a stream's offsets, read by a task over a connection of its own.
+
+Nothing is taken from a stream, so a range can be read as often as Spark likes and gives the same messages. Its
+acknowledgements say only that there is room for more. A connection that is lost is made again, at the offset that comes
+next: the task gets each message once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import pairwise
+
+from pyspark.sql.datasource import InputPartition
+
+from leveret_spark.amqp.client_connection import is_hopeless
+from leveret_spark.amqp.holding import LOST, Delivery, Holding, failure
+from leveret_spark.amqp.queue_connection import RETRY_SECONDS
+from leveret_spark.amqp.received_message import Message, stream_offset
+from leveret_spark.option_errors import AmqpError
+from leveret_spark.options import Broker
+from leveret_spark.streams.stream_ends import StreamEnds, at
+
+PIECE_BYTES = 8 << 20
+PIECE_SECONDS = 0.5
+"""A task hands on a piece when it has so many bytes of bodies, or so long after its first message."""
+
+SILENT_SECONDS = 5.0
+"""How long nothing comes of a range until the task looks whether the stream still reaches so far."""
+
+
+class RangePartition(InputPartition):
+    """The offsets from `start` to `end`, without `end`, of a stream."""
+
+    def __init__(self, queue: str, start: int, end: int) -> None:
+        super().__init__((queue, start, end))
+        self.queue = queue
+        self.start = start
+        self.end = end
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.queue} from {self.start} to {self.end})"
+
+    def split(self, parts: int) -> list[RangePartition]:
+        """Consecutive ranges of nearly the same size, none of them empty."""
+        size = self.end - self.start
+        cuts = [self.start + size * part // parts for part in range(parts + 1)]
+        return [RangePartition(self.queue, start, end) for start, end in pairwise(cuts) if start < end]
+
+
+class RangeRead:
+    """Reads one range; iterate over it for pieces of consecutive messages.
+
+    Raises AmqpError when the broker cannot be reached for `reconnectSeconds`, and where `fails_on_loss` for messages of
+    the range that are gone.
+    """
+
+    def __init__(self, broker: Broker, part: RangePartition, prefetch: int, *, fails_on_loss: bool) -> None:
+        self._broker = broker
+        self._part = part
+        self._prefetch = prefetch
+        self._fails_on_loss = fails_on_loss
+        self._next = part.start
+
+    def __iter__(self) -> Iterator[list[Message]]:
+        hope_ends = time.monotonic() + self._broker.reconnect_seconds
+        while self._next < self._part.end:
+            try:
+                for piece in self._pieces():
+                    yield piece
+                    hope_ends = time.monotonic() + self._broker.reconnect_seconds
+            except LOST as error:
+                if is_hopeless(error) or time.monotonic() >= hope_ends:
+                    raise failure(self._broker, self._part.queue, error) from None
+                time.sleep(RETRY_SECONDS)
+
+    def _pieces(self) -> Iterator[list[Message]]:
+        """What one connection gives."""
+        arguments = at(self._next)
+        with Holding(self._broker, self._part.queue, "reads", prefetch=self._prefetch, arguments=arguments) as holding:
+            while self._next < self._part.end:
+                found = self._gather(holding)
+                if found:
+                    holding.allow_more(found[-1])
+                    yield from filter(None, [self._wanted(found)])
+                else:
+                    self._check_end()
+
+    def _gather(self, holding: Holding) -> list[Delivery]:
+        """Take deliveries; none when there has been silence for long."""
+        most = min(self._prefetch // 2, self._part.end - self._next)
+        return holding.gather(
+            most, PIECE_BYTES, PIECE_SECONDS, lambda _: time.monotonic() - holding.quiet_since > SILENT_SECONDS
+        )
+
+    def _wanted(self, found: list[Delivery]) -> list[Message]:
+        """Those of the range. Offsets may have holes: RabbitMQ gives some to records of its own."""
+        numbered = [(stream_offset(delivery.message), delivery.message) for delivery in found]
+        wanted = [(offset, message) for offset, message in numbered if offset is not None and offset >= self._next]
+        if not wanted:
+            return []
+        if self._next == self._part.start and wanted[0][0] > self._next:
+            self._check_first()
+        self._next = wanted[-1][0] + 1
+        return [message for offset, message in wanted if offset < self._part.end]
+
+    def _check_first(self) -> None:
+        first = StreamEnds(self._broker, self._part.queue).first()
+        if first > self._next:
+            last = min(first, self._part.end) - 1
+            self._lost(f"offsets {self._next} to {last} were removed by retention before they were read")
+
+    def _check_end(self) -> None:
+        ends = StreamEnds(self._broker, self._part.queue)
+        end = ends.end()
+        ends.close()
+        if end < self._part.end:
+            self._lost(f"it ends at offset {end}, before {self._part.end}: it was deleted and declared again")
+            self._next = self._part.end
+
+    def _lost(self, what: str) -> None:
+        if self._fails_on_loss:
+            stream = f"stream {self._part.queue!r} of {self._broker}"
+            raise AmqpError(f"{stream}: {what}; failOnDataLoss = false goes on without them")

@@ -1,0 +1,1 @@
+"""Kills while Spark writes a stream into files: each message is there exactly once."""

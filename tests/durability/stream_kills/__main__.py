@@ -1,0 +1,204 @@
+"""Kill Spark's driver, an executor, a task's Python, or the broker, while a stream is written into files.
+
+python -m tests.durability.stream_kills [--cycles 10 | --minutes 10] [--seed 1] [--broker HOST:PORT --kill COMMAND]
+
+A publisher numbers messages and awaits each confirm; at the end the files must have every offset of the stream once,
+and every confirmed number. By default the broker is Leveret; another one, as RabbitMQ, is at `--broker`, and COMMAND
+kills and starts it again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pika
+from pika.exceptions import AMQPError
+
+from harness.brokers.broker_process import BrokerProcess
+from harness.project import ROOT
+from harness.waiting import begun_within, eventually
+
+STREAM = "killed-stream"
+COMMIT_SECONDS = 180
+PAUSE_SECONDS_MAX = 2.0
+PUBLISH_SECONDS = 0.002
+VICTIMS = {"executor": "CoarseGrainedExecutorBackend", "worker": "pyspark.daemon"}
+"""What is killed, and what its command line has."""
+
+
+class Publisher(threading.Thread):
+    """Publishes 0, 1, 2, ..., one confirm at a time, until it is stopped; what was not confirmed is published again."""
+
+    def __init__(self, address: tuple[str, int]) -> None:
+        super().__init__(name="publisher", daemon=True)
+        self.confirmed = 0
+        self._address = address
+        self._over = threading.Event()
+
+    def run(self) -> None:
+        while not self._over.is_set():
+            with suppress(AMQPError, OSError):
+                self._publish()
+            self._over.wait(0.1)
+
+    def stop(self) -> None:
+        """Return when nothing is published any more."""
+        self._over.set()
+        self.join()
+
+    def _publish(self) -> None:
+        with pika.BlockingConnection(pika.ConnectionParameters(*self._address)) as connection:
+            channel = connection.channel()
+            channel.queue_declare(STREAM, durable=True, arguments={"x-queue-type": "stream"})
+            channel.confirm_delivery()
+            while not self._over.wait(PUBLISH_SECONDS):
+                channel.basic_publish("", STREAM, b"%d" % self.confirmed, pika.BasicProperties(delivery_mode=2))
+                self.confirmed += 1
+
+
+class Job:
+    """The job, started again whenever its driver was killed."""
+
+    def __init__(self, address: tuple[str, int], directory: Path) -> None:
+        scratch = directory / "scratch"
+        scratch.mkdir()
+        self._places = (address[0], str(address[1]), STREAM, str(directory))
+        self._commits = directory / "checkpoint" / "commits"
+        settings = {"PYTHONPATH": str(ROOT), "TMPDIR": str(scratch), "SPARK_LOCAL_DIRS": str(scratch)}
+        self._environment = {**os.environ, **settings}
+        self._log = (directory / "job.log").open("ab")
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        if self._process is None:
+            self._process = subprocess.Popen(self._command(), cwd=ROOT, env=self._environment, stdout=self._log,
+                                             stderr=self._log, start_new_session=True)  # fmt: skip
+
+    def rows(self) -> list[list[object]]:
+        """Write all that is left, in order, and return what is in the files."""
+        with_end = [*self._command(), "to-end"]
+        done = subprocess.run(
+            with_end, cwd=ROOT, env=self._environment, stdout=subprocess.PIPE, stderr=self._log, check=True
+        )
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    def await_commit(self) -> None:
+        """Return when another batch is committed."""
+        known = self._committed()
+
+        def is_committed() -> bool:
+            assert self._process is not None
+            assert self._process.poll() is None, f"the job has ended by itself: see {self._log.name}"
+            return self._committed() > known
+
+        eventually(is_committed, "a batch to be committed", seconds=COMMIT_SECONDS)
+
+    def kill(self, victim: str) -> None:
+        """Kill the driver with all it has started, or one process of a kind."""
+        assert self._process is not None
+        marks = VICTIMS.get(victim, "")
+        found = [pid for pid in _of_session(self._process.pid) if marks in _command_line(pid)]
+        for pid in found if victim == "driver" else found[-1:]:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if victim == "driver":
+            self._process.wait()
+            self._process = None
+
+    def _committed(self) -> int:
+        return max((int(each.name) for each in self._commits.glob("[0-9]*") if each.name.isdigit()), default=-1)
+
+    def _command(self) -> list[str]:
+        return [sys.executable, "-m", "tests.durability.stream_kills.archiving_job", *self._places]
+
+
+def _of_session(leader: int) -> list[int]:
+    """The processes of a session."""
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getsid(int(place.name)) == leader:
+                found.append(int(place.name))
+    return sorted(found)
+
+
+def _command_line(pid: int) -> str:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    return ""
+
+
+def campaign(job: Job, publisher: Publisher, kill_broker: Callable[[], object], cycles: object, seed: int) -> str:
+    """The cycles, and what was tried. Raises AssertionError when a message is missing or there twice."""
+    chance, killed = random.Random(seed), Counter[str]()
+    publisher.start()
+    for _ in cycles:  # type: ignore[attr-defined]
+        job.start()
+        job.await_commit()
+        time.sleep(chance.uniform(0, PAUSE_SECONDS_MAX))  # the instant of the kill, not a wait for anything
+        victim = chance.choice(["driver", "executor", "worker", "broker"])
+        kill_broker() if victim == "broker" else job.kill(victim)
+        killed[victim] += 1
+        print(f"killed {victim}, {publisher.confirmed:,} confirmed", flush=True)
+    publisher.stop()
+    job.start()
+    job.kill("driver")
+    rows = job.rows()
+    offsets = Counter(offset for offset, _ in rows)
+    assert max(offsets.values()) == 1, f"twice: {[offset for offset, times in offsets.items() if times > 1][:10]}"
+    assert sorted(offsets) == list(range(len(rows))), "offsets are missing"
+    missing = set(range(publisher.confirmed)) - {int(str(body)) for _, body in rows}
+    assert not missing, f"confirmed and not in the files: {sorted(missing)[:10]}"
+    kills = ", ".join(f"{count} of the {victim}" for victim, count in sorted(killed.items()))
+    return f"kills: {kills}; {publisher.confirmed:,} confirmed, {len(rows):,} offsets in files, each once"
+
+
+def main() -> None:
+    """Run the cycles; exit with 1 when a message is missing or there twice."""
+    parser = argparse.ArgumentParser(prog="python -m tests.durability.stream_kills", description=__doc__)
+    parser.add_argument("--cycles", type=int, default=10)
+    parser.add_argument("--minutes", type=float)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 32))
+    parser.add_argument("--broker", help="HOST:PORT of another broker")
+    parser.add_argument("--kill", help="a command that kills the other broker and starts it again")
+    options = parser.parse_args()
+    directory = Path(tempfile.mkdtemp(prefix="leveret-stream-kills-"))
+    print(f"seed {options.seed}, data in {directory}", flush=True)
+    cycles = range(options.cycles) if options.minutes is None else begun_within(options.minutes)
+    if options.broker:
+        host, _, port = options.broker.partition(":")
+        address, kill = (host, int(port)), lambda: subprocess.run(options.kill, shell=True, check=True)
+        broker = None
+    else:
+        broker = BrokerProcess(directory / "data")
+        broker.start()
+        address, kill = broker.address, broker.kill_and_restart
+    job, publisher = Job(address, directory), Publisher(address)
+    try:
+        print(campaign(job, publisher, kill, cycles, options.seed), flush=True)
+    finally:
+        publisher.stop()
+        job.start()
+        job.kill("driver")
+        if broker is not None:
+            broker.stop()
+    shutil.rmtree(directory)
+
+
+if __name__ == "__main__":
+    main()
