@@ -149,6 +149,7 @@ class _ThreadWrites:
     def __init__(self) -> None:
         self._thread = 0
         self._descriptor: int | None = None
+        self._open()  # a broker that has written nothing yet has as many descriptors as one that has
 
     def look(self) -> tuple[int, int] | None:
         """Both so far; None where the system does not say."""
