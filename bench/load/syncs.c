@@ -78,3 +78,9 @@ ssize_t pwritev(int fd, const struct iovec *parts, int n, off_t at) {
     add_if_synced(fd);
     return real(fd, parts, n, at);
 }
+
+ssize_t pwritev64v2(int fd, const struct iovec *parts, int n, off64_t at, int flags) {
+    REAL(pwritev64v2);
+    add_if_synced(fd);
+    return real(fd, parts, n, at, flags);
+}

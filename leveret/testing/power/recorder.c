@@ -199,6 +199,15 @@ ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset) {
 ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset) {
     return pwritev(fd, parts, count, offset);
 }
+/* Python's os.pwritev. Flags that would change what is certain are not recorded: nothing sets any. */
+ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
+    REAL(pwritev2);
+    if (handle_of(fd) && flags) abort();
+    return handle_of(fd) ? write_recorded(fd, parts, count, offset) : real_pwritev2(fd, parts, count, offset, flags);
+}
+ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t offset, int flags) {
+    return pwritev2(fd, parts, count, offset, flags);
+}
 
 /* What was promised was recorded before; if less of it left, it is recorded how much less. */
 ssize_t send(int fd, const void *data, size_t size, int flags) {

@@ -11,7 +11,7 @@
  *   FAULT_SIGN       a path: operations count and fail only while something is there
  *   FAULT_REPORT     a file that gets a line for each failure: kind and path
  *
- * A kind is what may fail for one reason: write (write, writev, pwrite, pwritev), sync (fsync, fdatasync, writes
+ * A kind is what may fail for one reason: write (write, writev, pwrite, pwritev, pwritev2), sync (fsync, fdatasync, writes
  * through O_DSYNC), rename, truncate (ftruncate, posix_fallocate), open (open, mkdir), unlink (unlink, rmdir).
  *
  * A failed sync is told as Linux tells it: once to each descriptor of the file that was open when it happened.
@@ -242,6 +242,13 @@ ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset) {
 }
 ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset) {
     return pwritev(fd, parts, count, offset);
+}
+ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
+    REAL(pwritev2);
+    return name_of(fd) ? write_counted(fd, parts, count, offset) : real_pwritev2(fd, parts, count, offset, flags);
+}
+ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t offset, int flags) {
+    return pwritev2(fd, parts, count, offset, flags);
 }
 
 #define SYNC(call) \
