@@ -7,6 +7,7 @@ Messages say where in the file something is wrong, never what stands there: it m
 from __future__ import annotations
 
 import json
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args
 
@@ -184,11 +185,12 @@ async def convert_in_steps(definitions: object) -> DefinitionsFile:
         return convert(definitions)
     listed = {kind: rows for kind, rows in definitions.items() if kind in ENTRIES and isinstance(rows, list)}
     convert({kind: value for kind, value in definitions.items() if kind not in listed})
-    read = {
-        kind: [_entry(f"{kind}[{number}]", row, ENTRIES[kind]) async for number, row in in_steps(enumerate(rows))]
-        for kind, rows in listed.items()
-    }
-    return DefinitionsFile(**read)
+    return DefinitionsFile(**{kind: await _entries(kind, rows) for kind, rows in listed.items()})
+
+
+async def _entries(kind: str, rows: list[object]) -> list[Entry]:
+    async with aclosing(in_steps(enumerate(rows))) as numbered:
+        return [_entry(f"{kind}[{number}]", row, ENTRIES[kind]) async for number, row in numbered]
 
 
 def _entry(place: str, row: object, kind: type[Entry]) -> Entry:

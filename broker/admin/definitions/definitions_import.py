@@ -277,53 +277,56 @@ async def _declare_exchanges(
     administration: Administration, entries: Iterable[ExchangeEntry]
 ) -> AsyncGenerator[Future[Any]]:
     seen = set()
-    async for entry in in_steps(entries):
-        vhost = administration.vhost(entry.vhost)
-        if entry.name not in vhost.exchanges and (vhost, entry.name) not in seen:
-            seen.add((vhost, entry.name))
-            yield vhost.declare_exchange(
-                entry.name,
-                entry.type,
-                durable=entry.durable,
-                auto_delete=entry.auto_delete,
-                internal=entry.internal,
-                arguments=table(entry.arguments),
-                by=administration.by,
-            )
+    async with aclosing(in_steps(entries)) as given:
+        async for entry in given:
+            vhost = administration.vhost(entry.vhost)
+            if entry.name not in vhost.exchanges and (vhost, entry.name) not in seen:
+                seen.add((vhost, entry.name))
+                yield vhost.declare_exchange(
+                    entry.name,
+                    entry.type,
+                    durable=entry.durable,
+                    auto_delete=entry.auto_delete,
+                    internal=entry.internal,
+                    arguments=table(entry.arguments),
+                    by=administration.by,
+                )
 
 
 async def _declare_queues(administration: Administration, entries: Iterable[QueueEntry]) -> AsyncGenerator[Future[Any]]:
     seen = set()
-    async for entry in in_steps(entries):
-        vhost = administration.vhost(entry.vhost)
-        if entry.name not in vhost.queues and (vhost, entry.name) not in seen:
-            seen.add((vhost, entry.name))
-            spec = QueueSpec(entry.name, entry.durable, False, entry.auto_delete, table(entry.arguments))
-            yield vhost.declare_queue(spec, None, administration.by)
+    async with aclosing(in_steps(entries)) as given:
+        async for entry in given:
+            vhost = administration.vhost(entry.vhost)
+            if entry.name not in vhost.queues and (vhost, entry.name) not in seen:
+                seen.add((vhost, entry.name))
+                spec = QueueSpec(entry.name, entry.durable, False, entry.auto_delete, table(entry.arguments))
+                yield vhost.declare_queue(spec, None, administration.by)
 
 
 async def _bind(administration: Administration, entries: Iterable[BindingEntry]) -> AsyncGenerator[Future[Any]]:
     begun = set[Binding]()
     alike = dict[Exchange, set[str]]()
-    async for entry in in_steps(entries):
-        vhost = administration.vhost(entry.vhost)
-        source, arguments = _found(vhost.exchanges, entry.source, entry), table(entry.arguments)
-        destination: Destination
-        if entry.destination_type == "queue":
-            destination = _found(vhost.queues, entry.destination, entry)
-        else:
-            destination = _found(vhost.exchanges, entry.destination, entry)
-        binding = source.binding(destination, entry.routing_key, arguments)
-        if binding in source.bindings or binding in begun:
-            continue
-        if arguments:
-            if source not in alike:
-                alike[source] = {_in_json(each) async for each in in_steps(list(source.bindings))}
-            if _in_json(binding) in alike[source]:
+    async with aclosing(in_steps(entries)) as given:
+        async for entry in given:
+            vhost = administration.vhost(entry.vhost)
+            source, arguments = _found(vhost.exchanges, entry.source, entry), table(entry.arguments)
+            destination: Destination
+            if entry.destination_type == "queue":
+                destination = _found(vhost.queues, entry.destination, entry)
+            else:
+                destination = _found(vhost.exchanges, entry.destination, entry)
+            binding = source.binding(destination, entry.routing_key, arguments)
+            if binding in source.bindings or binding in begun:
                 continue
-            alike[source].add(_in_json(binding))
-        begun.add(binding)
-        yield vhost.bindings.bind(binding, arguments, administration.by)
+            if arguments:
+                if source not in alike:
+                    alike[source] = {_in_json(each) async for each in in_steps(list(source.bindings))}
+                if _in_json(binding) in alike[source]:
+                    continue
+                alike[source].add(_in_json(binding))
+            begun.add(binding)
+            yield vhost.bindings.bind(binding, arguments, administration.by)
 
 
 def _found(there: Mapping[str, T], name: str, entry: BindingEntry) -> T:
