@@ -82,7 +82,7 @@ class Report:
     pending_deletions: int = 0
     pending_sweeps: int = 0
     journaled: int = 0
-    """Batches only in the journal, which the next start takes over. Nothing else here counts them."""
+    """Batches only in the journal, which the next start takes over. Of the rest only `queue_ids` counts them."""
     queue_ids: set[int] = field(default_factory=set)
     """Durable queues that are not deleted."""
     problems: list[str] = field(default_factory=list)
@@ -107,6 +107,7 @@ def verify(directory: Path) -> Report:
                 report = _survey(txn)
         report.problems += left.problems
         report.journaled = left.writes.batches
+        report.queue_ids |= {queue_id for queue_id, _lane in left.writes.places()}
         return report
     finally:
         os.close(lock)
