@@ -55,6 +55,7 @@ RULES = {
     "policymaker": lambda user: user.tag in ("policymaker", "administrator"),
     "setting": lambda user: user.tag == "administrator" or (user.tag == "policymaker" and user.enters),
     "monitor": lambda user: user.tag in ("monitoring", "administrator"),
+    "monitor-in": lambda user: user.tag == "administrator" or (user.tag == "monitoring" and user.enters),
     "administrator": lambda user: user.tag == "administrator",
     "administrator-in": lambda user: user.tag == "administrator" and user.enters,
 }
@@ -66,6 +67,7 @@ REASONS = {
     "policymaker": [NOT_OF_OBJECT],
     "setting": [NOT_OF_OBJECT],
     "monitor": [NOT_MONITOR],
+    "monitor-in": [NOT_MONITOR, NOT_IN_VHOST],
     "administrator": [NOT_ADMINISTRATOR],
     "administrator-in": [NOT_ADMINISTRATOR, NOT_IN_VHOST],
 }
@@ -157,6 +159,10 @@ parameters                                                GET policymaker
 parameters/{component}                                    GET policymaker
 parameters/{component}/{vhost}                            GET setting
 parameters/{component}/{vhost}/{name}                     GET setting PUT setting DELETE setting
+shovels                                                   GET monitor
+shovels/{vhost}                                           GET monitor-in
+shovels/vhost/{vhost}/{name}                              GET monitor-in DELETE monitor-in
+shovels/vhost/{vhost}/{name}/restart                      GET monitor-in DELETE monitor-in
 global-parameters                                         GET policymaker
 global-parameters/{name}                                  GET policymaker PUT policymaker DELETE policymaker
 cluster-name                                              GET tag PUT administrator
