@@ -352,8 +352,8 @@ def constants_text(constants: list[tuple[str, int]]) -> str:
     frame = [(name, value) for name, value in constants if name.startswith("frame-") and name != "frame-error"]
     codes = sorted((pair for pair in constants if pair not in frame), key=lambda pair: pair[1])
     lines = [f'"""Numbers of the specification. {NOTICE}."""', "", "from __future__ import annotations", ""]
-    lines += ["from enum import IntEnum", ""]
-    lines += [f"{name.upper().replace('-', '_')} = {value}" for name, value in frame]
+    lines += ["from enum import IntEnum", "from typing import Final", ""]
+    lines += [f"{name.upper().replace('-', '_')}: Final = {value}" for name, value in frame]
     lines += ["", "", "class ReplyCode(IntEnum):"]
     lines += ['    """Why a channel or a connection was closed, or a message returned."""', ""]
     lines += [f"    {name.upper().replace('-', '_')} = {value}" for name, value in codes]
