@@ -113,7 +113,11 @@ def bare_root(tools: Mapping[str, Path]) -> Iterator[BareRoot]:
     binds = {path: path for path in sorted(paths)} | {TOOLS / name: path for name, path in tools.items()}
     with tempfile.TemporaryDirectory(prefix="newcomer-") as scratch:
         root = BareRoot(Path(scratch), binds, _environment(pip))
-        _furnish(root)
+        umask = os.umask(0o022)  # the newcomer has to read what another user makes
+        try:
+            _furnish(root)
+        finally:
+            os.umask(umask)
         yield root
 
 
