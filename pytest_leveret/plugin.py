@@ -27,7 +27,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def leveret_process(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """The broker of this session, of each worker where there are several; for fixtures of a wider scope than a test."""
+    """One broker for the whole test run, or for each worker of it; for fixtures of a wider scope than a test."""
     from leveret.testing import Broker
 
     settings = "\n".join(request.config.getini(SETTINGS))

@@ -40,6 +40,31 @@
         return function(at, path, flags, mode); \
     }
 
+/* Every way to write at a place of a file: where ours(fd) says so to end in function(fd, parts, count, offset). Flags, which
+ * are those of Python's os.pwritev, would change what is certain: nothing sets any. */
+#define WRITES_AT_BY(ours, function) \
+    ssize_t pwrite(int fd, const void *data, size_t size, off_t offset) { \
+        REAL(pwrite); \
+        struct iovec part = {(void *)data, size}; \
+        return ours(fd) ? function(fd, &part, 1, offset) : real_pwrite(fd, data, size, offset); \
+    } \
+    ssize_t pwrite64(int fd, const void *data, size_t size, off64_t offset) { return pwrite(fd, data, size, offset); } \
+    ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags) { \
+        REAL(pwritev2); \
+        if (ours(fd) && flags) abort(); \
+        return ours(fd) ? function(fd, parts, count, offset) : real_pwritev2(fd, parts, count, offset, flags); \
+    } \
+    ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t offset, int flags) { \
+        return pwritev2(fd, parts, count, offset, flags); \
+    } \
+    ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset) { \
+        REAL(pwritev); \
+        return ours(fd) ? function(fd, parts, count, offset) : real_pwritev(fd, parts, count, offset); \
+    } \
+    ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset) { \
+        return pwritev(fd, parts, count, offset); \
+    }
+
 __attribute__((unused)) static size_t total(const struct iovec *parts, int count) {
     size_t size = 0;
     for (int i = 0; i < count; i++) size += parts[i].iov_len;

@@ -186,28 +186,7 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
     if (is_socket(fd)) record_socket('s', fd, 0, parts, count);
     return real_writev(fd, parts, count);
 }
-ssize_t pwrite(int fd, const void *data, size_t size, off_t offset) {
-    REAL(pwrite);
-    struct iovec part = {(void *)data, size};
-    return handle_of(fd) ? write_recorded(fd, &part, 1, offset) : real_pwrite(fd, data, size, offset);
-}
-ssize_t pwrite64(int fd, const void *data, size_t size, off64_t offset) { return pwrite(fd, data, size, offset); }
-ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset) {
-    REAL(pwritev);
-    return handle_of(fd) ? write_recorded(fd, parts, count, offset) : real_pwritev(fd, parts, count, offset);
-}
-ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset) {
-    return pwritev(fd, parts, count, offset);
-}
-/* Python's os.pwritev. Flags that would change what is certain are not recorded: nothing sets any. */
-ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
-    REAL(pwritev2);
-    if (handle_of(fd) && flags) abort();
-    return handle_of(fd) ? write_recorded(fd, parts, count, offset) : real_pwritev2(fd, parts, count, offset, flags);
-}
-ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t offset, int flags) {
-    return pwritev2(fd, parts, count, offset, flags);
-}
+WRITES_AT_BY(handle_of, write_recorded)
 
 /* What was promised was recorded before; if less of it left, it is recorded how much less. */
 ssize_t send(int fd, const void *data, size_t size, int flags) {

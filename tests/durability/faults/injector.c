@@ -230,26 +230,7 @@ ssize_t writev(int fd, const struct iovec *parts, int count) {
     REAL(writev);
     return name_of(fd) ? write_counted(fd, parts, count, -1) : real_writev(fd, parts, count);
 }
-ssize_t pwrite(int fd, const void *data, size_t size, off_t offset) {
-    REAL(pwrite);
-    struct iovec part = {(void *)data, size};
-    return name_of(fd) ? write_counted(fd, &part, 1, offset) : real_pwrite(fd, data, size, offset);
-}
-ssize_t pwrite64(int fd, const void *data, size_t size, off64_t offset) { return pwrite(fd, data, size, offset); }
-ssize_t pwritev(int fd, const struct iovec *parts, int count, off_t offset) {
-    REAL(pwritev);
-    return name_of(fd) ? write_counted(fd, parts, count, offset) : real_pwritev(fd, parts, count, offset);
-}
-ssize_t pwritev64(int fd, const struct iovec *parts, int count, off64_t offset) {
-    return pwritev(fd, parts, count, offset);
-}
-ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags) {
-    REAL(pwritev2);
-    return name_of(fd) ? write_counted(fd, parts, count, offset) : real_pwritev2(fd, parts, count, offset, flags);
-}
-ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off64_t offset, int flags) {
-    return pwritev2(fd, parts, count, offset, flags);
-}
+WRITES_AT_BY(name_of, write_counted)
 
 #define SYNC(call) \
     int error = sync_fails(fd); \

@@ -55,7 +55,7 @@ TIME_TO_LIVE_MILLISECONDS = 15
 SHORT_MAX, FULL_MAX = 3, 4
 
 WINDOW_MESSAGES, WINDOW_BYTES = 10, 20_000
-JOURNAL_BYTES = 64 << 10
+JOURNAL_BYTES = 16 << 10
 SMALL_WINDOWS = f"""\
 [limits]
 queue_window_messages = {WINDOW_MESSAGES}
@@ -63,7 +63,7 @@ queue_window_bytes = {WINDOW_BYTES}
 [store]
 journal_bytes = {JOURNAL_BYTES}
 """
-"""Queues hold more than a few messages in memory only in part, the journal some sixteen batches."""
+"""Queues hold more than a few messages in memory only in part, the journal at most four batches."""
 
 
 def kept(client: int) -> str:
