@@ -389,6 +389,7 @@ def test_another_users_data_directory_is_named_with_its_user(run: Run, tmp_path:
     directory = tmp_path / "closed" / "data"
     directory.mkdir(parents=True)
     owner = pwd.getpwuid(os.geteuid()).pw_name
+    run(*command.split(), "--data-dir", str(directory))  # imports what the other user may be unable to read
     directory.parent.chmod(0)
     is_root = os.geteuid() == 0
     if is_root:
