@@ -12,14 +12,15 @@ from __future__ import annotations
 import random
 import shutil
 import tempfile
-from copy import deepcopy
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 
 from storage.batch import TRANSIENT_QUEUE, SealedBatch
-from storage.batch_removals import additions, merged, removals
+from storage.batch_removals import additions, removals
+from storage.journal.unapplied_writes import merged
 from storage.messages.message_store import MessageStore
 from storage.messages.segments import SEGMENT_BYTES
 from storage.offline.verify_messages import verify
@@ -74,7 +75,8 @@ class Pair:
         position = self.writer.put(queue_id, body, lane=lane, persistent=persistent, body_id=body_id, position=reserved)
         lane_held = self.gathering.setdefault((queue_id, lane), {})
         lane_held[position] = Held(body, persistent, body_id)
-        self.gathering[(queue_id, lane)] = dict(sorted(lane_held.items()))
+        if reserved is not None:
+            self.gathering[(queue_id, lane)] = dict(sorted(lane_held.items()))
 
     def reserve(self) -> None:
         """Give out a position that will be used later."""
@@ -83,7 +85,7 @@ class Pair:
     def settle(self, queue_id: int, lane: int, index: int) -> None:
         """Settle one message of a lane, or one that is long gone."""
         held = self.gathering.get((queue_id, lane), {})
-        position = list(held)[index % len(held)] if held else 1 + index
+        position = _one_of(held, index)
         held.pop(position, None)
         self.writer.settle(queue_id, position, lane=lane)
 
@@ -91,7 +93,7 @@ class Pair:
         """Settle one message of a lane, and put another for it into another."""
         held = self.gathering.get((queue_id, lane), {})
         if held:
-            position = list(held)[index % len(held)]
+            position = _one_of(held, index)
             self.put(QUEUES[0] if queue_id != QUEUES[0] else QUEUES[1], lane, 10)
             del held[position]
             self.moving.add(((queue_id, lane), position))
@@ -100,7 +102,7 @@ class Pair:
     def count(self, queue_id: int, lane: int, index: int, deliveries: int) -> None:
         """Note how often one message of a lane, or one that is long gone, was handed out."""
         held = self.gathering.get((queue_id, lane), {})
-        position = list(held)[index % len(held)] if held else 1 + index
+        position = _one_of(held, index)
         if held:
             held[position] = held[position]._replace(deliveries=deliveries)
         self.writer.count(queue_id, position, deliveries, lane=lane)
@@ -156,7 +158,7 @@ class Pair:
             self._everything_is_there()
 
     def _everything_is_there(self) -> None:
-        self.committed = deepcopy(self.gathering)
+        self.committed = _copied(self.gathering)
         self.moving.clear()
 
     def restart(self, *, dirty: bool) -> None:
@@ -172,7 +174,7 @@ class Pair:
             for place, lane in self.committed.items()
             if place[0] < TRANSIENT_QUEUE
         }
-        self.gathering = deepcopy(self.committed)
+        self.gathering = _copied(self.committed)
         self.reserved.clear()
         self._open()
         self.check()
@@ -216,6 +218,15 @@ class Pair:
             assert report.problems == []
         finally:
             shutil.rmtree(self.path.parent)
+
+
+def _one_of(held: dict[int, Held], index: int) -> int:
+    """A position that is held, or where nothing is, one that is long gone."""
+    return next(islice(held, index % len(held), None)) if held else 1 + index
+
+
+def _copied(contents: Contents) -> Contents:
+    return {place: dict(held) for place, held in contents.items()}
 
 
 def weighted_steps(pair: Pair, choose: random.Random) -> list[Step]:
