@@ -23,8 +23,9 @@ from typing import NamedTuple, Protocol
 import trio
 
 from storage.batch import SealedBatch, Waiter
-from storage.batch_removals import additions, merged, removals
+from storage.batch_removals import additions, removals
 from storage.journal.journal import Journal
+from storage.journal.unapplied_writes import merged
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreFull
 

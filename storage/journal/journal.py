@@ -9,10 +9,9 @@ from threading import Lock
 from typing import final
 
 from storage.batch import SealedBatch
-from storage.batch_removals import merged
 from storage.journal.journal_file import JournalFile, JournalWrite
 from storage.journal.journal_records import encode_batch
-from storage.journal.unapplied_writes import LaneView, UnappliedWrites
+from storage.journal.unapplied_writes import LaneView, UnappliedWrites, merged
 
 log = logging.getLogger("leveret.journal")
 

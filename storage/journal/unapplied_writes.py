@@ -96,7 +96,7 @@ class UnappliedLane:
             if unput(position, None) is None:
                 self.settled[position] = None
         self.puts.update(lane.puts)
-        for position, size in lane.moved:  # of batches that were merged, also what the earlier one puts
+        for position, size in lane.moved:
             if unput(position, None) is None:
                 self.moved[position] = size
         self.deliveries.update(lane.deliveries)
@@ -201,6 +201,17 @@ class UnappliedWrites:
             (),
             self.bytes,
         )
+
+
+def merged(earlier: SealedBatch, later: SealedBatch) -> SealedBatch:
+    """Two batches as one, with the waiters of both: what the later takes away of what the earlier puts is not put."""
+    writes = UnappliedWrites()
+    writes.add(earlier)
+    writes.add(later)
+    return writes.sealed()._replace(
+        waiters=tuple(dict.fromkeys(earlier.waiters + later.waiters)),
+        removal_waiters=earlier.removal_waiters + later.removal_waiters,
+    )
 
 
 def _message(put: tuple[int, Put]) -> StoredMessage:

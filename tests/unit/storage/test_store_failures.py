@@ -14,8 +14,9 @@ import pytest
 
 from harness.brokers.full_disk import no_file_larger_than
 from storage.batch import TRANSIENT_QUEUE, LaneState
-from storage.batch_removals import additions, merged, removals
+from storage.batch_removals import additions, removals
 from storage.commit_failures import FailureClassifier
+from storage.journal.unapplied_writes import merged
 from storage.messages import lmdb_environment
 from storage.messages.backup import backup
 from storage.messages.keys import (
