@@ -157,7 +157,7 @@ class ClientConnection:
             wanted = ", ".join(self._endpoint.mechanisms)
             raise ClientError(f"the broker offers {', '.join(offered)} to log in with, wanted is {wanted}")
         user, password = self._endpoint.user or "guest", self._endpoint.password or "guest"
-        response = _RESPONSES[mechanism](user.encode("utf-8", "surrogateescape"), password.encode("utf-8"))
+        response = _RESPONSES[mechanism](*(each.encode("utf-8", "surrogateescape") for each in (user, password)))
         self.send(0, methods.ConnectionStartOk(from_python(self._properties), mechanism, response, "en_US"))
 
     def _tune(self, tune: methods.ConnectionTune) -> None:

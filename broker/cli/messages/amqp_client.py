@@ -1,4 +1,4 @@
-"""A small blocking AMQP client on the broker's own codec: one connection, one channel, no heartbeats."""
+"""A small blocking AMQP client: one connection, one channel, no heartbeats."""
 
 from __future__ import annotations
 
@@ -9,70 +9,56 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 from urllib.parse import unquote, urlsplit
 
 import click
 
 from broker.admin.protocol import AdministrationError
+from broker.client.client_state import ClientConnection, ClientError, ClosedByBroker, announced
+from broker.client.uris import AMQP_PORT, AMQPS_PORT, Endpoint, Tls
 from broker.wire import methods
-from broker.wire.assembler import Assembler, Command
-from broker.wire.constants import FRAME_BODY, FRAME_HEADER, FRAME_METHOD
-from broker.wire.field_tables import from_python
-from broker.wire.frames import FRAME_OVERHEAD, FRAME_START, PROTOCOL_HEADER, content_frames, method_frame
+from broker.wire.assembler import Command
+from broker.wire.constants import ReplyCode
+from broker.wire.frames import content_frames, method_frame
 from broker.wire.method import Method
 
 Answer = TypeVar("Answer", bound=Method)
 
 ANSWER_SECONDS = 30.0
 CONNECT_SECONDS = 10.0
-FRAME_MAX_BYTES = 131_072
 RECEIVE_BYTES = 1 << 18
 CHANNEL = 1
-CAPABILITIES = (
-    "publisher_confirms",
-    "basic.nack",
-    "consumer_cancel_notify",
-    "connection.blocked",
-    "authentication_failure_close",
-)
 
 
-class Login(NamedTuple):
-    """Where a broker is, and as which user to enter which virtual host."""
-
-    host: str
-    port: int
-    user: str
-    password: str
-    vhost: str
-    security: ssl.SSLContext | None
-
-
-def login(broker: Mapping[str, str]) -> Login:
-    """The login that the options of a command name. Raises OSError for a file that cannot be read."""
+def endpoint(broker: Mapping[str, str]) -> Endpoint:
+    """Where the options of a command lead, and as which user. Raises OSError for a file that cannot be read."""
     place = urlsplit(broker.get("uri", ""))
-    tls = "tls" in broker or place.scheme == "amqps"
-    password = broker.get("password") or unquote(place.password or "guest")
+    secure = "tls" in broker or place.scheme == "amqps"
+    host = broker.get("host") or place.hostname or "127.0.0.1"
+    port = int(broker.get("port") or place.port or (AMQPS_PORT if secure else AMQP_PORT))
+    password = broker.get("password") or unquote(place.password or "")
     if "passwordFile" in broker:
         password = Path(broker["passwordFile"]).read_text(encoding="utf-8").rstrip("\r\n")
-    return Login(
-        broker.get("host") or place.hostname or "127.0.0.1",
-        int(broker.get("port") or place.port or (5671 if tls else 5672)),
-        broker.get("user") or unquote(place.username or "guest"),
+    return Endpoint(
+        f"{host}:{port}",
+        host,
+        port,
+        broker.get("user") or unquote(place.username or ""),
         password,
         broker.get("vhost") or unquote(place.path[1:]) or "/",
-        ssl.create_default_context(cafile=broker.get("tlsCaFile")) if tls else None,
+        Tls(broker.get("tlsCaFile", ""), name=host) if secure else None,
+        heartbeat=0,
     )
 
 
 @contextmanager
 def logged_in(broker: Mapping[str, str]) -> Iterator[AmqpClient]:
     """A client with an open channel, closed in order at the end. Raises AdministrationError."""
-    it = login(broker)
-    client = AmqpClient(_connected(it))
+    place = endpoint(broker)
+    client = AmqpClient(_connected(place), ClientConnection(place, announced({"product": "leveret"})))
     try:
-        client.enter(it)
+        client.enter()
         yield client
         client.leave()
     except BaseException:
@@ -83,49 +69,47 @@ def logged_in(broker: Mapping[str, str]) -> Iterator[AmqpClient]:
         client.close()
 
 
-def _connected(it: Login) -> socket.socket:
+def _connected(place: Endpoint) -> socket.socket:
     try:
-        plain = socket.create_connection((it.host, it.port), CONNECT_SECONDS)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connected = plain if it.security is None else it.security.wrap_socket(plain, server_hostname=it.host)
+        connected = socket.create_connection((place.host, place.port), CONNECT_SECONDS)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if place.tls is not None:
+            context = ssl.create_default_context(cafile=place.tls.ca_file or None)
+            connected = context.wrap_socket(connected, server_hostname=place.tls.name)
         connected.settimeout(ANSWER_SECONDS)
         return connected
     except OSError as error:
         reason = error.strerror or str(error)
-        raise AdministrationError("failed", f"cannot connect to {it.host}:{it.port}: {reason}") from error
+        raise AdministrationError("failed", f"cannot connect to {place.uri}: {reason}") from error
 
 
 class AmqpClient:
     """One connection. What the broker refuses, by closing the channel or the connection, is an AdministrationError."""
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, connection: ClientConnection) -> None:
         self._socket = sock
-        self._rest = b""
-        self._assembler = Assembler()
+        self._connection = connection
         self._arrived: deque[Command] = deque()
-        self._frame_max = FRAME_MAX_BYTES
 
-    def enter(self, it: Login) -> None:
+    def enter(self) -> None:
         """Log in and open the channel."""
-        self.send_bytes(PROTOCOL_HEADER)
-        self._await(methods.ConnectionStart)
-        said = from_python({"product": "leveret", "capabilities": dict.fromkeys(CAPABILITIES, True)})
-        response = f"\0{it.user}\0{it.password}".encode("utf-8", "surrogateescape")
-        self._send(0, methods.ConnectionStartOk(said, "PLAIN", response, "en_US"))
         try:
-            tune = self._await(methods.ConnectionTune)
+            while not self._connection.opened:
+                self._flush()
+                self._receive()
         except AdministrationError as error:
+            if not str(error).startswith(str(ReplyCode.ACCESS_REFUSED.value)):
+                raise
             cure = "--user names the user, and LEVERET_PASSWORD or --password-file the password"
             raise AdministrationError(error.kind, f"{error} ({cure})") from error
-        self._frame_max = min(tune.frame_max or FRAME_MAX_BYTES, FRAME_MAX_BYTES)
-        self._send(0, methods.ConnectionTuneOk(tune.channel_max, self._frame_max, 0), methods.ConnectionOpen(it.vhost))
-        self._await(methods.ConnectionOpenOk)
         self.call(methods.ChannelOpen(), methods.ChannelOpenOk)
 
     def leave(self) -> None:
         """Say goodbye; what was sent before has been handled when this returns."""
-        self._send(0, methods.ConnectionClose(200, "", 0, 0))
-        self._await(methods.ConnectionCloseOk)
+        self._connection.send(0, methods.ConnectionClose(200, "", 0, 0))
+        self._flush()
+        while not self._connection.ended:
+            self._receive()
 
     def close(self) -> None:
         """Close the socket."""
@@ -133,12 +117,19 @@ class AmqpClient:
 
     def call(self, method: Method, answer: type[Answer]) -> Answer:
         """Send a method and wait for its answer; messages that come meanwhile wait. Raises AdministrationError."""
-        self._send(CHANNEL, method)
-        return self._await(answer)
+        self.send(method)
+        passed = deque[Command]()
+        while (command := self.next(ANSWER_SECONDS)) is not None:
+            if isinstance(command.method, answer):
+                self._arrived.extendleft(reversed(passed))
+                return command.method
+            passed.append(command)
+        raise AdministrationError("failed", f"the broker has not answered in {ANSWER_SECONDS:g} seconds")
 
     def send(self, *sent: Method) -> None:
         """Send methods that have no answer."""
-        self._send(CHANNEL, *sent)
+        self._connection.send(CHANNEL, *sent)
+        self._flush()
 
     def send_bytes(self, data: bytes) -> None:
         """Send what `encode` has made. Raises AdministrationError when the broker does not take it."""
@@ -153,7 +144,7 @@ class AmqpClient:
 
     def encode(self, method: Method, header: bytes, body: bytes) -> bytes:
         """A method with its content, to be sent."""
-        return method_frame(CHANNEL, method) + content_frames(CHANNEL, header, body, self._frame_max)
+        return method_frame(CHANNEL, method) + content_frames(CHANNEL, header, body, self._connection.frame_max)
 
     def next(self, seconds: float | None) -> Command | None:
         """The next thing that the broker says, or None when nothing comes in so many seconds; None: any time."""
@@ -164,57 +155,38 @@ class AmqpClient:
             self._receive()
         return self._arrived.popleft()
 
-    def _await(self, answer: type[Answer]) -> Answer:
-        """The first of this kind; what comes before it stays in line."""
-        passed = deque[Command]()
-        while (command := self.next(ANSWER_SECONDS)) is not None:
-            if isinstance(command.method, answer):
-                self._arrived.extendleft(reversed(passed))
-                return command.method
-            passed.append(command)
-        raise AdministrationError("failed", f"the broker has not answered in {ANSWER_SECONDS:g} seconds")
-
-    def _send(self, channel: int, *sent: Method) -> None:
-        self.send_bytes(b"".join(method_frame(channel, method) for method in sent))
+    def _flush(self) -> None:
+        self.send_bytes(self._connection.take())
 
     def _receive(self) -> None:
+        """Take in what has come. Raises AdministrationError for what ends the channel or the connection."""
         try:
             data = self._socket.recv(RECEIVE_BYTES)
-        except (ConnectionError, TimeoutError):
+        except TimeoutError as error:
+            text = f"the broker has not answered in {ANSWER_SECONDS:g} seconds"
+            raise AdministrationError("failed", text) from error
+        except ConnectionError:
             data = b""
         if not data:
             raise AdministrationError("failed", "the broker has closed the connection; its log says why")
-        data, at = self._rest + data, 0
-        while len(data) - at >= FRAME_OVERHEAD:
-            kind, _, size = FRAME_START.unpack_from(data, at)
-            end = at + FRAME_OVERHEAD + size
-            if end > len(data):
-                break
-            self._frame(kind, data[at + FRAME_START.size : end - 1])
-            at = end
-        self._rest = data[at:]
+        blocked = self._connection.blocked
+        try:
+            arrived = self._connection.receive(data)
+        except ClosedByBroker as error:
+            with suppress(OSError):
+                self._socket.sendall(self._connection.take())
+            raise AdministrationError("refused", str(error)) from error
+        except ClientError as error:
+            raise AdministrationError("failed", str(error)) from error
+        if self._connection.blocked and not blocked:
+            click.echo(f"leveret: the broker lets publishers wait: {self._connection.blocked}", err=True)
+        self._arrived.extend(_unless_ended(command) for _channel, command in arrived)
 
-    def _frame(self, kind: int, payload: bytes) -> None:
-        command = None
-        if kind == FRAME_METHOD:
-            method = methods.DECODERS[int.from_bytes(payload[:4], "big")](payload)
-            command = self._assembler.method(method, payload[4:])
-        elif kind == FRAME_HEADER:
-            command = self._assembler.header(payload)
-        elif kind == FRAME_BODY:
-            command = self._assembler.body(payload)
-        if command is not None and not self._handled(command.method):
-            self._arrived.append(command)
 
-    def _handled(self, method: Any) -> bool:
-        """What concerns the connection is dealt with here. Raises AdministrationError for a close."""
-        if isinstance(method, methods.ChannelClose | methods.ConnectionClose):
-            with suppress(OSError, AdministrationError):
-                if isinstance(method, methods.ConnectionClose):
-                    self._send(0, methods.ConnectionCloseOk())
-            raise AdministrationError("refused", f"{method.reply_code} {method.reply_text}")
-        if isinstance(method, methods.BasicCancel):
-            raise AdministrationError("refused", "the queue is deleted")
-        if isinstance(method, methods.ConnectionBlocked):
-            click.echo(f"leveret: the broker lets publishers wait: {method.reason}", err=True)
-        return isinstance(method, methods.ConnectionBlocked | methods.ConnectionUnblocked)
+def _unless_ended(command: Command) -> Command:
+    method = command.method
+    if isinstance(method, methods.ChannelClose):
+        raise AdministrationError("refused", f"{method.reply_code} {method.reply_text}")
+    if isinstance(method, methods.BasicCancel):
+        raise AdministrationError("refused", "the queue is deleted")
+    return command
