@@ -38,7 +38,7 @@ from tests.planted.planted_catalogue import found_by
 
 pytestmark = [needs_compiler, pytest.mark.slow]
 
-LIVES = (4, 3)
+LIVES = (3, 2)
 PROMISES = {BasicAck, TxCommitOk, QueueDeclareOk, QueueDeleteOk, QueuePurgeOk, QueueBindOk, ExchangeDeclareOk, Answer}
 """What the broker must have answered in the record: of messages, transactions and definitions."""
 
