@@ -71,15 +71,15 @@ def _fill(broker: BrokerProcess, queue: str, messages: int, size: int = BODY_BYT
 
 
 def _others(target: Target, wanted: Wanted) -> Load:
-    seconds = max(1.0, wanted.seconds(SECONDS))
-    return Load(target, label="others", key="bench.others", queue="bench.others", rate=500, warm=0.5, seconds=seconds)
+    warm, seconds = wanted.seconds(0.5), wanted.seconds(SECONDS)
+    return Load(target, label="others", key="bench.others", queue="bench.others", rate=500, warm=warm, seconds=seconds)
 
 
 def _watched(broker: BrokerProcess, wanted: Wanted, name: str, action: Callable[[], None]) -> None:
     target = target_of(broker)
     load = _others(target, wanted)
     with MemoryWatch(target.pid) as watch:
-        threading.Event().wait(1.0)
+        threading.Event().wait(2 * wanted.seconds(0.5))
         started = time.monotonic()
         action()
         took = time.monotonic() - started

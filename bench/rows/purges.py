@@ -20,31 +20,30 @@ WARM_SECONDS = 1.0
 
 def purges(wanted: Wanted) -> None:
     """Confirm latencies of 1,000 messages a second on another queue: undisturbed, during a purge, during a deletion."""
-    messages, seconds = wanted.sized(MESSAGES), max(1.0, wanted.seconds(SECONDS))
+    messages = wanted.sized(MESSAGES)
     with chosen(wanted) as target:
         client = generator.connect(target)
         generator.declare_fresh(client, "bench.others")
-        report("undisturbed", **_others(target, seconds).figures())
+        report("undisturbed", **_others(target, wanted).figures())
         for name, method in (
             ("purge", methods.QueuePurge("bench.victim", False)),
             ("delete", methods.QueueDelete("bench.victim", False, False, False)),
         ):
             fill(target, "bench.victim", messages)
-            report(f"{name} of {messages:,}", **_disturbed(target, seconds, method))
+            report(f"{name} of {messages:,}", **_disturbed(target, wanted, method))
         generator.delete(client, "bench.others", "bench.victim")
         client.close()
 
 
-def _others(target: Target, seconds: float) -> Load:
-    return Load(
-        target, label="others", key="bench.others", queue="bench.others", rate=RATE, warm=WARM_SECONDS, seconds=seconds
-    )
+def _others(target: Target, wanted: Wanted) -> Load:
+    warm, seconds = wanted.seconds(WARM_SECONDS), wanted.seconds(SECONDS)
+    return Load(target, label="others", key="bench.others", queue="bench.others", rate=RATE, warm=warm, seconds=seconds)
 
 
-def _disturbed(target: Target, seconds: float, method: Method) -> Figures:
+def _disturbed(target: Target, wanted: Wanted, method: Method) -> Figures:
     """The latencies of others, who begin before the method is sent and end well after it."""
-    client, load = generator.connect(target), _others(target, seconds)
-    threading.Event().wait(WARM_SECONDS + 0.3)
+    client, load = generator.connect(target), _others(target, wanted)
+    threading.Event().wait(wanted.seconds(WARM_SECONDS) + 0.3)
     cpu, started = cpu_seconds(target.pid), time.monotonic()
     client.ask(method)
     answered = time.monotonic() - started

@@ -191,7 +191,7 @@ def table(outcome: Outcome) -> dict[str, tuple[float, float]]:
 
 def soak(wanted: Wanted) -> None:
     """The row: an hour, shrunk by the part."""
-    outcome = endure(max(4.0, wanted.seconds(HOUR_SECONDS)), lambda sample: None)
+    outcome = endure(max(2.0, wanted.seconds(HOUR_SECONDS)), lambda sample: None)
     for name, (start, end) in table(outcome).items():
         report("soak", what=name, start=start, end=end)
     report("soak", **_said(outcome))
