@@ -35,7 +35,7 @@ enum { METHOD = 1, HEADER = 2, BODY = 3, FRAME_END = 206, FRAME_MAX = 131072, CH
 /* What is asked for. */
 static const char *host = "127.0.0.1", *pid = "", *label = "", *exchange = "", *key = "", *queue = "";
 static int port = 5672, producers = 1, consumers = 1, queues = 1, size = 1024, window = 1000, prefetch = 500, keys, heartbeat;
-static int confirm = 1, persistent = 1, no_ack, reject, hold, rpc, unique, cc, tickets;
+static int confirm = 1, persistent = 1, no_ack, reject, hold, rpc, unique, cc, tickets, varied;
 static double seconds = 5, warm = -1, rate;
 static uint64_t count;
 
@@ -147,7 +147,7 @@ static double percentile(const Latencies *all, double part) {
 typedef struct {
     int fd, producer, number, writing;
     Buffer in, out, publish; /* publish: the frames of one message, with places to fill in */
-    size_t clock_at, ticket_at, key_at, id_at;
+    size_t clock_at, ticket_at, key_at, id_at, header_at, body_at;
     uint64_t sent, confirmed, tag;
     double *due;             /* when each unconfirmed publish was due, by number modulo ring */
     uint64_t body_left;
@@ -290,6 +290,7 @@ static void build_publish(Link *link) {
     text(b, filled);
     number(b, 0, 1);
     end(b);
+    link->header_at = b->to;
     begin(b, HEADER, 1);
     number(b, 60, 2);
     number(b, 0, 2);
@@ -311,6 +312,7 @@ static void build_publish(Link *link) {
         text(b, link->own_queue);
     }
     end(b);
+    link->body_at = b->to;
     for (int left = size; left > 0; left -= FRAME_MAX - 8) {
         int part = left < FRAME_MAX - 8 ? left : FRAME_MAX - 8;
         begin(b, BODY, 1);
@@ -325,10 +327,66 @@ static void digits(uint8_t *at, uint64_t value, int width) {
     for (; width--; value /= 10) at[width] = (uint8_t)('0' + value % 10);
 }
 
+static uint64_t drawn(uint64_t below) { /* xorshift: the same numbers in every run */
+    static uint64_t state = 88172645463325252u;
+    state ^= state << 13;
+    state ^= state >> 7;
+    state ^= state << 17;
+    return state % below;
+}
+
+static void drawn_text(Buffer *b, const char *format, uint64_t below) {
+    char filled[64];
+    snprintf(filled, sizeof filled, format, (unsigned long long)drawn(below));
+    text(b, filled);
+}
+
+/* Eight headers in an order of their own, of four types. */
+static void put_headers(Buffer *b) {
+    static const char *names[8] = {"tenant", "trace", "attempt", "source", "created", "region", "final", "schema"};
+    size_t table_at = b->to - b->from;
+    number(b, 0, 4);
+    uint64_t first = drawn(8), step = 1 + 2 * drawn(4); /* odd, so each comes once */
+    for (uint64_t i = 0; i < 8; i++) {
+        uint64_t which = (first + i * step) % 8;
+        text(b, names[which]);
+        switch (which % 4) {
+        case 0: number(b, 'S', 1), number(b, 0, 3), drawn_text(b, "%016llx", UINT64_MAX); break;
+        case 1: number(b, 'l', 1), number(b, drawn(1 << 30), 8); break;
+        case 2: number(b, 'I', 1), number(b, drawn(1 << 20), 4); break;
+        default: number(b, 't', 1), number(b, drawn(2), 1);
+        }
+    }
+    uint8_t *at = b->bytes + b->from + table_at;
+    uint64_t bytes = b->to - b->from - table_at - 4;
+    for (int i = 4; i-- > 0; bytes >>= 8) at[i] = (uint8_t)bytes;
+}
+
+/* A header that no other message has: properties present or not, ids, a timestamp and an expiration at random. */
+static void put_varied_header(Buffer *b) {
+    int correlated = (int)drawn(2), typed = (int)drawn(2);
+    begin(b, HEADER, 1);
+    size_t frame_size_at = size_at;
+    number(b, 60, 2);
+    number(b, 0, 2);
+    number(b, (uint64_t)size, 8);
+    number(b, 0xB1C0 | (correlated ? 0x0400 : 0) | (typed ? 0x0020 : 0), 2);
+    text(b, "application/json");
+    put_headers(b);
+    number(b, persistent ? 2 : 1, 1);
+    if (correlated) drawn_text(b, "%020llu", UINT64_MAX);
+    drawn_text(b, "%llu", 3600000);
+    drawn_text(b, "%016llx", UINT64_MAX);
+    number(b, 1700000000 + drawn(100000000), 8);
+    if (typed) drawn_text(b, "type.%llu", 100);
+    size_at = frame_size_at;
+    end(b);
+}
+
 static void publish(Link *link, double due) {
     uint8_t *frames = link->publish.bytes;
     if (size >= 8) memcpy(frames + link->clock_at, &due, 8);
-    if (keys) digits(frames + link->key_at, total_sent % (uint64_t)keys, 8);
+    if (keys) digits(frames + link->key_at, varied ? drawn((uint64_t)keys) : total_sent % (uint64_t)keys, 8);
     if (keys && unique) digits(frames + link->key_at + 9, total_sent, 8);
     if (tickets) { /* a field without meaning: the arguments' bytes differ, the key does not */
         uint64_t ticket = total_sent / (uint64_t)keys;
@@ -336,7 +394,13 @@ static void publish(Link *link, double due) {
         frames[link->ticket_at + 1] = (uint8_t)ticket;
     }
     if (rpc) digits(frames + link->id_at, link->sent, 16);
-    put(&link->out, frames, link->publish.to);
+    if (varied) {
+        put(&link->out, frames, link->header_at);
+        put_varied_header(&link->out);
+        put(&link->out, frames + link->body_at, link->publish.to - link->body_at);
+    } else {
+        put(&link->out, frames, link->publish.to);
+    }
     link->sent++;
     total_sent++;
     if (confirm) link->due[link->sent % ring] = due;
@@ -631,7 +695,7 @@ static const Option options[] = {
     {"--no-confirm", .flag = &confirm, .value = 0}, {"--transient", .flag = &persistent, .value = 0},
     {"--no-ack", .flag = &no_ack, .value = 1}, {"--reject", .flag = &reject, .value = 1}, {"--hold", .flag = &hold, .value = 1},
     {"--rpc", .flag = &rpc, .value = 1}, {"--unique", .flag = &unique, .value = 1}, {"--cc", .flag = &cc, .value = 1},
-    {"--tickets", .flag = &tickets, .value = 1},
+    {"--tickets", .flag = &tickets, .value = 1}, {"--varied", .flag = &varied, .value = 1},
 };
 
 static void read_options(int argc, char **argv) {

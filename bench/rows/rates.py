@@ -1,4 +1,4 @@
-"""Dead letters and requests beside the plain path: rates, latencies and CPU time per message.
+"""Messages that are all different, dead letters and requests beside the plain path: rates, latencies, CPU time.
 
 Each function is one scenario against any broker. It declares what it needs, lets bench/load/load.c work, deletes what
 it declared and returns the generator's figures with `messages_per_s`, the rate that is compared: messages that reached
@@ -14,6 +14,7 @@ from typing import Any
 from bench.load import generator
 from bench.load.generator import Figures, Load
 from bench.load.measured_broker import Target, Wanted, chosen, report
+from harness.clients.shorthand import exchange_declare, exchange_delete, queue_bind
 
 TTL_MILLISECONDS = 100
 LONG_MILLISECONDS = 60_000
@@ -22,6 +23,20 @@ LONG_MILLISECONDS = 60_000
 def plain(target: Target, seconds: float = 4.0) -> Figures:
     """1 KiB, persistent, confirms with a window of 1,000, each delivery acknowledged."""
     return _through(target, "bench.plain", "plain", seconds)
+
+
+def varied(target: Target, seconds: float = 4.0) -> Figures:
+    """The same, but no two messages are alike in properties, order of headers and, of 100,000 keys, routing key."""
+    client = generator.connect(target)
+    generator.declare_fresh(client, "bench.varied")
+    client.ask(exchange_declare("bench.varied", "topic"))
+    client.ask(queue_bind("bench.varied", "bench.varied", "order.#"))
+    names = {"exchange": "bench.varied", "key": "order.", "queue": "bench.varied"}
+    found = generator.run(target, label="varied", keys=100_000, varied=True, seconds=seconds, **names)
+    client.ask(exchange_delete("bench.varied"))
+    generator.delete(client, "bench.varied")
+    client.close()
+    return {**found, "messages_per_s": found["delivered_per_s"]}
 
 
 def kept(target: Target, seconds: float = 4.0) -> Figures:
@@ -94,6 +109,7 @@ def requests(target: Target, seconds: float = 4.0, clients: int = 16, window: in
 
 SCENARIOS: dict[str, Callable[..., Figures]] = {
     "plain": plain,
+    "varied": varied,
     "ttl": kept,
     "expired": expiry,
     "reject": rejection,
