@@ -16,6 +16,7 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,23 @@ static int log_fd = -1;
 static int with_sockets;
 static char directory[PATH_MAX];
 static size_t directory_length;
+
+/* No signal comes while the lock is held: Python's handlers write to a socket, which is recorded, too. */
+static __thread sigset_t allowed;
+
+static void hold(void) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    pthread_mutex_lock(&lock);
+    allowed = before;
+}
+
+static void let_go(void) {
+    sigset_t before = allowed;
+    pthread_mutex_unlock(&lock);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+}
 
 __attribute__((constructor)) static void begin(void) {
     const char *path = getenv("RECORDER_LOG");
@@ -108,10 +126,10 @@ static int open_recorded(int at, const char *path, int flags, mode_t mode) {
     REAL(openat);
     char absolute[PATH_MAX];
     if (!inside(at, path, absolute)) return real_openat(at, path, flags, mode);
-    pthread_mutex_lock(&lock);
+    hold();
     int fd = real_openat(at, path, flags, mode), saved = errno;
     opened(fd, flags, absolute);
-    pthread_mutex_unlock(&lock);
+    let_go();
     errno = saved;
     return fd;
 }
@@ -121,10 +139,10 @@ OPENS_BY(open_recorded)
 int close(int fd) {
     REAL(close);
     if (!handle_of(fd)) return real_close(fd);
-    pthread_mutex_lock(&lock);
+    hold();
     handles[fd] = 0;
     int result = real_close(fd), saved = errno;
-    pthread_mutex_unlock(&lock);
+    let_go();
     errno = saved;
     return result;
 }
@@ -152,12 +170,12 @@ static off_t place(int fd) {
 static ssize_t write_recorded(int fd, const struct iovec *parts, int count, off_t offset) {
     REAL(writev);
     REAL(pwritev);
-    pthread_mutex_lock(&lock);
+    hold();
     off_t at = offset < 0 ? place(fd) : offset;
     ssize_t size = offset < 0 ? real_writev(fd, parts, count) : real_pwritev(fd, parts, count, offset);
     int saved = errno;
     if (size > 0) wrote(fd, at, parts, count, (size_t)size);
-    pthread_mutex_unlock(&lock);
+    let_go();
     errno = saved;
     return size;
 }
@@ -168,9 +186,9 @@ static int is_socket(int fd) {
 }
 
 static void record_socket(char kind, int fd, uint64_t number, const struct iovec *parts, int count) {
-    pthread_mutex_lock(&lock);
+    hold();
     record(kind, 0, (uint32_t)fd, number, parts, count);
-    pthread_mutex_unlock(&lock);
+    let_go();
 }
 
 ssize_t write(int fd, const void *data, size_t size) {
@@ -232,10 +250,10 @@ ssize_t copy_file_range(int in, off64_t *from, int out, off64_t *to, size_t size
 
 #define ON_DESCRIPTOR(kind, number, call) \
     if (!handle_of(fd)) return call; \
-    pthread_mutex_lock(&lock); \
+    hold(); \
     int result = call, saved = errno; \
     if (!result) record(kind, 0, handles[fd], (uint64_t)(number), NULL, 0); \
-    pthread_mutex_unlock(&lock); \
+    let_go(); \
     errno = saved; \
     return result;
 
@@ -263,10 +281,10 @@ int fallocate64(int fd, int mode, off64_t offset, off64_t size) {
     if (!(mode & FALLOC_FL_PUNCH_HOLE)) abort(); /* nothing else is done with it */
     uint64_t bytes = (uint64_t)size;
     struct iovec part = {&bytes, sizeof bytes};
-    pthread_mutex_lock(&lock);
+    hold();
     int result = real_fallocate64(fd, mode, offset, size), saved = errno;
     if (!result) record('h', 0, handles[fd], (uint64_t)offset, &part, 1);
-    pthread_mutex_unlock(&lock);
+    let_go();
     errno = saved;
     return result;
 }
@@ -276,10 +294,10 @@ int fallocate(int fd, int mode, off_t offset, off_t size) { return fallocate64(f
 #define ON_NAME(kind, at, path, call) \
     char absolute[PATH_MAX]; \
     if (!inside(at, path, absolute)) return call; \
-    pthread_mutex_lock(&lock); \
+    hold(); \
     int result = call, saved = errno; \
     if (!result) record_text(kind, 0, 0, absolute); \
-    pthread_mutex_unlock(&lock); \
+    let_go(); \
     errno = saved; \
     return result;
 
@@ -299,11 +317,11 @@ int renameat(int from_at, const char *from, int to_at, const char *to) {
     REAL(renameat);
     char old[PATH_MAX], new[PATH_MAX];
     if (!inside(from_at, from, old) || !inside(to_at, to, new)) return real_renameat(from_at, from, to_at, to);
-    pthread_mutex_lock(&lock);
+    hold();
     int result = real_renameat(from_at, from, to_at, to), saved = errno;
     struct iovec parts[2] = {{old, strlen(old) + 1}, {new, strlen(new)}};
     if (!result) record('n', 0, 0, 0, parts, 2);
-    pthread_mutex_unlock(&lock);
+    let_go();
     errno = saved;
     return result;
 }
