@@ -20,6 +20,8 @@ from leveret.testing import Broker, Control, LeveretError, NotMetError
 from leveret.testing.power.c_compiler import compiler
 from leveret.testing.power.power_record import PowerRecord
 
+pytestmark = pytest.mark.slow
+
 needs_compiler = pytest.mark.skipif(not compiler(), reason="the recorder is written in C and there is no compiler")
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
 

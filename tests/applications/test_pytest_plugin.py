@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 PLUGINS = ("pytest_leveret.plugin", "anyio.pytest_plugin", "xdist.plugin")
 
 TESTS = """

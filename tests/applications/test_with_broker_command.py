@@ -14,6 +14,8 @@ import pytest
 
 from harness.waiting import eventually
 
+pytestmark = pytest.mark.slow
+
 LEVERET = (sys.executable, "-m", "leveret", "test")
 PYTHON = (sys.executable, "-c")
 USE = """

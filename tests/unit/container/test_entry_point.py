@@ -95,6 +95,7 @@ def test_a_container_reads_what_rabbitmqs_image_reads(tmp_path: Path) -> None:
     assert re.search(r"Server startup complete; 3 plugins started\.\n.* \* rabbitmq_management\n", log)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own", [False, True], ids=["rabbitmq's volume", "our own, where it is mounted"])
 def test_it_answers_health_checks_and_keeps_what_is_in_its_volume(tmp_path: Path, *, own: bool) -> None:
     container = ContainerProcess(tmp_path / "root", {"var/lib/leveret/.keep": ""} if own else {})

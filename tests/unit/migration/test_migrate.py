@@ -31,6 +31,8 @@ from harness.project import ROOT
 from harness.waiting import eventually
 from tests.pipeline.inputs.command import Ended, leveret
 
+pytestmark = pytest.mark.slow
+
 KILLS, MESSAGES, WINDOW = 5, 5000, 100
 PERSISTENT = BasicProperties(delivery_mode=2)
 EVERY_PROPERTY = BasicProperties(

@@ -23,6 +23,8 @@ from harness.waiting import eventually
 from tests.pipeline.inputs.command import leveret
 from tests.unit.conftest import Configured, Dial
 
+pytestmark = pytest.mark.slow
+
 Begin = Callable[..., BrokerProcess]
 PERSISTENT = BasicProperties(delivery_mode=2)
 
