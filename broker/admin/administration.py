@@ -46,6 +46,9 @@ class Process(Protocol):
     memory_total: int
     """Of the machine, or of the container where that is less."""
 
+    def look_around(self) -> None:
+        """Have alarms as they must be now. While nothing happens nobody looks: to be called before a request is met."""
+
     def settings(self) -> dict[str, Any]:
         """The settings by section, without secrets."""
 

@@ -109,6 +109,7 @@ async def _carry_out(administration: Administration, admit: Admit, line: bytes, 
         request = json.loads(line)
     except (ValueError, RecursionError):
         raise invalid("the request is not JSON") from None
+    administration.process.look_around()
     match request:
         case {"command": "open_amqp", "arguments": dict(arguments)}:
             await _open_amqp(administration, admit, Arguments(arguments), stream)

@@ -52,6 +52,37 @@ class Wakeup:
         return Pace(self.call, DELIVER_SECONDS, TIMERS_SECONDS)
 
 
+class Activity:
+    """Whether anything happens: where nothing does, nothing has to be looked at again and again.
+
+    Tasks that look at something every second or so `pause` in between: an idle broker wakes up for none of them.
+    `count` grows with each turn that ends, which wakes those by whom it is `awaited`.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.awaited: trio.Event | None = None
+
+    def wake(self) -> None:
+        """Something has happened, and somebody waits for it."""
+        if self.awaited is not None:
+            self.awaited.set()
+            self.awaited = None
+
+    async def anything(self) -> None:
+        """Sleep until something happens."""
+        if self.awaited is None:
+            self.awaited = trio.Event()
+        await self.awaited.wait()
+
+    async def pause(self, seconds: float) -> None:
+        """Sleep so long, and then, if nothing has happened meanwhile, until something does."""
+        before = self.count
+        await trio.sleep(seconds)
+        if self.count == before:
+            await self.anything()
+
+
 class Engine:
     """Ends turns, and begins those that no client's bytes begin.
 
@@ -79,6 +110,7 @@ class Engine:
         self.committer = Committer(
             broker, store, limits, on_stored=self.end_turn, on_full=on_full, on_reclaimed=on_reclaimed, writer=writer
         )
+        self.activity = Activity()
         self._store = store
         self.wake = wakeup.call
         self._wakeup = wakeup
@@ -93,6 +125,9 @@ class Engine:
         """Deliver what the turn has made ready, send what it had to say, and see to the disk."""
         turn = self.broker.turn
         turn.end()
+        self.activity.count += 1
+        if self.activity.awaited is not None:
+            self.activity.wake()
         batches = self.broker.batches
         if batches.current.waiters and batches.current.number not in self.committer.waiting:
             self.committer.waiting[batches.current.number] = trio.current_time()

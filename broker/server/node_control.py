@@ -14,6 +14,7 @@ from broker import logs
 from broker.admin.definitions.change_events import without_credentials
 from broker.config import Config
 from broker.server import resource_alarms
+from broker.server.engine import Activity
 from broker.server.event_log import Events
 from broker.server.net.tls_context import Security
 from broker.server.resource_alarms import ResourceWatch
@@ -40,8 +41,14 @@ class NodeControl:
     """The process, as commands see it: `broker.admin.administration.Process`."""
 
     def __init__(
-        self, config: Config, registry: Registry, resources: ResourceWatch, addresses: Callable[[], Addresses]
+        self,
+        config: Config,
+        registry: Registry,
+        resources: ResourceWatch,
+        activity: Activity,
+        addresses: Callable[[], Addresses],
     ) -> None:
+        self._activity = activity
         self.node_name = config.identity.shown_node_name
         self.memory_total = resource_alarms.memory_total()
         self._config = config
@@ -52,6 +59,13 @@ class NodeControl:
         """What TLS is spoken with, where it is."""
         self.events: Events | None = None
         """The event log, where there is one."""
+
+    def look_around(self) -> None:
+        """Have alarms as they must be now."""
+        if self._activity.awaited is not None:
+            self._resources.check_memory()
+            self._resources.check_disk()
+            self._activity.wake()
 
     def settings(self) -> dict[str, Any]:
         """The settings by section, without secrets."""

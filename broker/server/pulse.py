@@ -1,4 +1,4 @@
-"""A task that wakes every second: it shows how late the event loop is, and gathers what was measured meanwhile."""
+"""A task that wakes once a second while something happens: how late the event loop is, and what was measured."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections import deque
 import trio
 
 from broker.entities.statistics.measurements import Measurements
+from broker.server.engine import Activity
 from storage.messages.store_io import CommitFigures
 
 BEAT_SECONDS = 1.0
@@ -19,7 +20,10 @@ class Pulse:
     ends, by whichever comes first: the task, or a reader of the histograms who wants them as they are now.
     """
 
-    def __init__(self, measurements: Measurements, commits: deque[CommitFigures], waits: deque[float]) -> None:
+    def __init__(
+        self, measurements: Measurements, commits: deque[CommitFigures], waits: deque[float], activity: Activity
+    ) -> None:
+        self._activity = activity
         self._measurements = measurements
         self._commits = commits
         self._waits = waits
@@ -44,3 +48,4 @@ class Pulse:
             await trio.sleep_until(due)
             self._measurements.lag_seconds.observe(max(0.0, trio.current_time() - due))
             self.gather()
+            await self._activity.anything()

@@ -12,7 +12,7 @@ import logging
 import os
 import resource
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -165,6 +165,10 @@ def file_system(directory: Path) -> str:
     return kind
 
 
+Pause = Callable[[float], Awaitable[None]]
+"""Sleeps for so many seconds, and longer where nothing happens: see `Activity.pause`."""
+
+
 class SpaceKeeper(Protocol):
     """What has the store's file changed on behalf of the watch: the committer."""
 
@@ -214,7 +218,7 @@ class ResourceWatch:
         self.limit_memory(None if size else memory.high_watermark, size)
         self.limit_disk(self._config.disk.free_limit_bytes)
 
-    async def watch_memory(self) -> None:
+    async def watch_memory(self, pause: Pause) -> None:
         """Look at memory again and again. Freed memory is given back before it counts as used."""
         trimmed_at, least = trio.current_time(), self._memory_taken()
         while True:
@@ -226,18 +230,22 @@ class ResourceWatch:
                 await trio.to_thread.run_sync(give_freed_memory_back, kept)
                 # What is freed while the alarm's cause ends, after this, goes back with the next, a minute later.
                 trimmed_at, least = trio.current_time(), self._memory_taken() if kept else 0
-            self._set(MEMORY, self._memory_taken() > self.memory_limit)
-            await trio.sleep(self._config.memory.check_interval_seconds)
+            self.check_memory()
+            await pause(self._config.memory.check_interval_seconds)
+
+    def check_memory(self) -> None:
+        """Look at memory now."""
+        self._set(MEMORY, self._memory_taken() > self.memory_limit)
 
     def _memory_taken(self) -> int:
         """What waits for the end of an alarm would keep it up for good, if it counted."""
         return memory_used() - self._held_bytes()
 
-    async def watch_disk(self, keeper: SpaceKeeper) -> None:
+    async def watch_disk(self, keeper: SpaceKeeper, pause: Pause) -> None:
         """Look at the disk again and again, and have the writer of the store do what follows."""
         while True:
             self.look_at_disk(keeper)
-            await trio.sleep(self._config.disk.check_interval_seconds)
+            await pause(self._config.disk.check_interval_seconds)
 
     def look_at_disk(self, keeper: SpaceKeeper) -> None:
         """Look at the disk now, and have done what follows."""

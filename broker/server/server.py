@@ -38,7 +38,6 @@ from broker.server.resource_alarms import ResourceWatch
 from broker.server.shovels import shovel_host
 from broker.server.start.start_line import CORE
 from broker.server.store_copies import StoreCopies
-from broker.session.consumer_timeout import Overdue
 from broker.session.login.certificate_names import Naming
 from broker.session.login.login_throttle import ThrottleLimits
 from broker.session.peer import Peer
@@ -109,9 +108,11 @@ class Server:
         )
         self.committer = self.engine.committer
         PAUSES.set(Pauses(lambda: self.committer.busy))
-        self.pulse = Pulse(broker.statistics.measurements, stores.messages.io.recent, self.committer.waits)
+        self.activity = self.engine.activity
+        measurements = broker.statistics.measurements
+        self.pulse = Pulse(measurements, stores.messages.io.recent, self.committer.waits, self.activity)
         self.transports: dict[Transport, None] = {}
-        self.control = NodeControl(config, self.registry, self.resources, self.listening)
+        self.control = NodeControl(config, self.registry, self.resources, self.activity, self.listening)
         self.administration = Administration(
             broker,
             self.registry,
@@ -146,11 +147,10 @@ class Server:
         self.addresses = [listener.getsockname()[:2] for listener in bound.plain]
         self.tls_addresses = [listener.getsockname()[:2] for listener in bound.secured]
         self.control.security = bound.security
-        self.nursery.start_soon(self.resources.watch_memory)
-        self.nursery.start_soon(self.resources.watch_disk, self.committer)
+        self.nursery.start_soon(self.resources.watch_memory, self.activity.pause)
+        self.nursery.start_soon(self.resources.watch_disk, self.committer, self.activity.pause)
         self.nursery.start_soon(beat_forever, self.transports, self.engine)
         self.nursery.start_soon(self.pulse.run)
-        Overdue(self.registry).watch()
         for listener in bound.plain:
             self.nursery.start_soon(listeners.accept_forever, listener, self.accept, self.has_capacity)
         if bound.security is not None:

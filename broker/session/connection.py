@@ -94,7 +94,7 @@ class Connection(ChannelConnection):
         """What it has sent that waits for an alarm to end, or for an answer."""
         self._released: Future[None] | None = None
         self._capabilities: frozenset[str] = frozenset()
-        registry.connections[self] = None
+        registry.add(self)
 
     def log_fields(self, **more: object) -> dict[str, object]:
         """What a log line about this connection says for programs, as its `extra`."""

@@ -54,13 +54,24 @@ class Overdue:
         self._registry = registry
         self._timers = registry.broker.timers
         self._now = registry.broker.clock.now
+        self._began = self._now()
         self._default = milliseconds(registry.settings)
         self._interval = max(1, min(LOOK_MILLISECONDS, self._default // 2 or LOOK_MILLISECONDS))
         self._marks: dict[Channel, Marks] = {}
+        self._watching = False
 
     def watch(self) -> None:
-        """Look at all channels, now and from now on."""
-        self._timers.at(self._now() + self._interval, self.watch)
+        """Look at all channels every interval since the beginning, as long as there are connections."""
+        if not self._watching:
+            self._watching = True
+            since = (self._now() - self._began) % self._interval
+            self._timers.at(self._now() + self._interval - since, self.look)
+
+    def look(self) -> None:
+        """Look at all channels now."""
+        self._watching = False
+        if self._registry.connections:
+            self.watch()
         now = self._now()
         before, self._marks = self._marks, {}
         for connection in self._registry.connections:
@@ -68,9 +79,9 @@ class Overdue:
                 if channel.deliveries.unacked and not channel.closing:
                     self._marks[channel] = before.get(channel) or deque()
         for channel, marks in self._marks.items():
-            self._look(channel, marks, now)
+            self._look_at(channel, marks, now)
 
-    def _look(self, channel: Channel, marks: Marks, now: int) -> None:
+    def _look_at(self, channel: Channel, marks: Marks, now: int) -> None:
         oldest, entry = next(iter(channel.deliveries.unacked.items()))
         while marks and marks[0][0] < oldest:
             marks.popleft()

@@ -12,6 +12,7 @@ from broker.session.channel import channel
 from broker.session.channel.channel import NewConfirms
 from broker.session.channel.permissions import Access, Trusted
 from broker.session.channel.route_cache import RouteCache
+from broker.session.consumer_timeout import Overdue
 from broker.session.login.login_throttle import LoginThrottle
 from broker.session.session_settings import SessionSettings
 from broker.wire.amqp_errors import ConnectionException
@@ -44,6 +45,12 @@ class Registry:
         self.incomplete_bytes = 0
         """Bytes that all connections together have sent of messages that are not whole, or not committed."""
         self._routes: dict[tuple[str, str], RouteCache] = {}
+        self._overdue = Overdue(self)
+
+    def add(self, connection: Connection) -> None:
+        """There is one more connection."""
+        self.connections[connection] = None
+        self._overdue.watch()
 
     def routes(self, user: str, vhost: str, *, trusted: bool = False) -> RouteCache:
         """The permissions of a user in a virtual host, and where its publishes go: shared by all its connections.

@@ -30,12 +30,14 @@ class HttpServices:
     def __init__(
         self, config: Config, registry: Registry, administration: Administration, nursery: trio.Nursery
     ) -> None:
+        self._look_around = administration.process.look_around
         segments = SegmentFiles(config.events_directory, config.http.reads_max)
         settings = management_settings(config)
         history = History(registry, partial(node_figures, administration), rates_mode=settings.rates_mode)
         nursery.start_soon(history.run)
         self.management = Management(registry, administration, segments, settings, history)
-        self._management = WebServer(config.http, application(self.management), nursery)
+        self._management = WebServer(config.http, self._answer, nursery)
+        self._application = application(self.management)
         self._per_object_by_default = config.prometheus.return_per_object_metrics
         self._metrics: Application | None = None
         self._prometheus = WebServer(config.http, self._answer_scrape, nursery)
@@ -48,8 +50,13 @@ class HttpServices:
         """Serve metrics on a socket."""
         self._prometheus.listen(listener, security)
 
+    async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:
+        self._look_around()
+        await self._application(scope, receive, send)
+
     async def _answer_scrape(self, scope: Message, receive: Receive, send: Send) -> None:
         """What metrics need is loaded with the first scrape: a broker that nothing scrapes saves 2 MiB."""
+        self._look_around()
         if self._metrics is None:
             await trio.to_thread.run_sync(import_module, METRICS)
             from broker.management.prometheus.metrics_application import MetricsApplication

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Protocol
 
 import trio
@@ -44,8 +44,8 @@ def is_silent(hearer: Hearer, interval: float, now: float, late: float, unread: 
     return now - hearer.last_received > 2 * interval
 
 
-async def beat_forever(transports: Iterable[Transport], engine: Engine) -> None:
-    """Look at every connection twice a second, which is fine enough for the shortest heartbeat there is, 1 s.
+async def beat_forever(transports: Collection[Transport], engine: Engine) -> None:
+    """Look at every connection, if there is one, twice a second: fine enough for the shortest heartbeat there is, 1 s.
 
     A process that was stopped, frozen or busy for longer has read no socket meanwhile: no client was silent then.
     Nor was one while the broker's clock stood still.
@@ -58,4 +58,8 @@ async def beat_forever(transports: Iterable[Transport], engine: Engine) -> None:
         late, before = now - before - passed, now
         for transport in list(transports):
             transport.beat(now, late)
-        engine.end_turn()
+        if transports:
+            engine.end_turn()
+        else:
+            await engine.activity.anything()
+            before = trio.current_time()

@@ -30,7 +30,6 @@ from broker.server.recovery import Stores, open_stores, recover
 from broker.server.resource_alarms import ResourceWatch
 from broker.server.server import session_settings
 from broker.server.store_writer import Progress
-from broker.session.consumer_timeout import Overdue
 from broker.session.registry import Registry
 from storage.definitions.definition_changes import Change
 from storage.definitions.definition_store import DefinitionsFull
@@ -157,7 +156,6 @@ class Process:
         self.alive = True
         self.committer.start(recovered.tombstones)
         self._later(LOOK, self.look_around)
-        Overdue(self.registry).watch()
         self.end_turn()
 
     def _make_writer(self, store: MessageStore, progress: Progress, deleted: dict[int, None]) -> SimulatedWriter:

@@ -30,7 +30,6 @@ def sessions(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Session
     """With so many seconds to acknowledge; RabbitMQ's half an hour if a test says nothing."""
     settings = SessionSettings(consumer_timeout=getattr(request, "param", 1800))
     sessions = SessionLayer(Core(tmp_path / "messages"), settings)
-    Overdue(sessions.registry).watch()
     yield sessions
     sessions.core.close()
 
@@ -150,12 +149,12 @@ def test_the_marks_are_few(sessions: SessionLayer) -> None:
     client.ask(consume("q", "t"))
     for tag in range(1, 200):
         client.publish(b"x", key="q")
-        overdue.watch()
+        overdue.look()
         sessions.core.clock.time += LOOK_MILLISECONDS
         if tag > 10:
             client.send(ack(tag - 10))
     (marks,) = overdue._marks.values()
     assert len(marks) <= 11
     client.drop()
-    overdue.watch()
+    overdue.look()
     assert overdue._marks == {}

@@ -11,7 +11,7 @@ from broker.entities.statistics.measurements import Histogram
 from broker.server.pulse import Pulse
 from broker.wire.methods import BasicAck, ConfirmSelect
 from harness.brokers.broker_core import SMALL
-from harness.brokers.broker_server import eventually, serving
+from harness.brokers.broker_server import let_pass, serving
 from harness.clients.amqp_peer import publish_frames
 from harness.clients.wire_client import TIMEOUT_SECONDS
 
@@ -28,7 +28,7 @@ def test_values_are_counted_up_to_the_bound_that_they_reach() -> None:
 async def test_commits_and_waits_are_measured_once_each(tmp_path: Path) -> None:
     async with serving(tmp_path / "messages") as server:
         store, measurements = server.core.store, server.core.broker.statistics.measurements
-        pulse = Pulse(measurements, store.io.recent, server.committer.waits)
+        pulse = Pulse(measurements, store.io.recent, server.committer.waits, server.engine.activity)
         client = await server.connect()
         queue = server.core.queue("q")
         await client.ask(ConfirmSelect(False))
@@ -55,7 +55,12 @@ async def test_commits_and_waits_are_measured_once_each(tmp_path: Path) -> None:
 async def test_the_lag_of_the_event_loop(tmp_path: Path, autojump_clock: trio.testing.MockClock) -> None:
     async with serving(tmp_path / "messages") as server, trio.open_nursery() as nursery:
         measurements = server.core.broker.statistics.measurements
-        nursery.start_soon(Pulse(measurements, server.core.store.io.recent, server.committer.waits).run)
-        await eventually(lambda: sum(measurements.lag_seconds.counts) == 2, "two beats")
+        activity = server.engine.activity
+        nursery.start_soon(Pulse(measurements, server.core.store.io.recent, server.committer.waits, activity).run)
+        await let_pass(60)
+        assert sum(measurements.lag_seconds.counts) == 1, "where nothing happens it rests"
+        server.engine.end_turn()
+        await let_pass(60)
+        assert sum(measurements.lag_seconds.counts) == 2
         assert measurements.lag_seconds.total == 0, "virtual time is never late"
         nursery.cancel_scope.cancel()

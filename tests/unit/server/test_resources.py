@@ -81,7 +81,7 @@ def test_what_publishers_sent_meanwhile_does_not_keep_the_alarm_up(tmp_path: Pat
         alarms.observe(lambda: (raised if alarms.is_raised(MEMORY) else ended).set())
         with trio.fail_after(30):
             async with trio.open_nursery() as nursery:
-                nursery.start_soon(watched.watch_memory)
+                nursery.start_soon(watched.watch_memory, trio.sleep)
                 await raised.wait()
                 held = resource_alarms.memory_used()
                 await ended.wait()
