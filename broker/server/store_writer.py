@@ -241,7 +241,7 @@ class CommitSteps:
         if taken.empty:
             return batch
         try:
-            self._with(self._store.space.release_ballast, lambda: self._write(taken))
+            self._with_room_of(self._store.space.release_ballast, lambda: self._write(taken))
         except StoreFull:
             return batch
         self._tell(self._progress.removed, taken)
@@ -250,12 +250,12 @@ class CommitSteps:
     def _catch_up_with_reserve(self) -> None:
         """Have LMDB catch up, or at least take away what is gone: only what LMDB does makes room."""
         try:
-            self._with(self._store.space.release_reserve, self._store.catch_up)
+            self._with_room_of(self._store.space.release_reserve, self._store.catch_up)
         except StoreFull:
             with suppress(StoreFull):
-                self._with(self._store.space.release_ballast, self._store.take_away)
+                self._with_room_of(self._store.space.release_ballast, self._store.take_away)
 
-    def _with(self, release: Callable[[], bool], write: Callable[[], None]) -> None:
+    def _with_room_of(self, release: Callable[[], bool], write: Callable[[], None]) -> None:
         """Write, if need be into the room that something is released for."""
         try:
             write()
