@@ -104,6 +104,8 @@ def _check(channel: Channel, summary: PropertySummary, message: Message) -> None
 
 def milliseconds(expiration: str) -> int:
     """The time to live a publisher wrote as text. Raises ChannelException 406 in the words of RabbitMQ's parser."""
+    if expiration.isdecimal() and expiration.isascii() and len(expiration) < 10:
+        return int(expiration)  # as it nearly always is
     sign = expiration[:1] if expiration[:1] in ("-", "+") else ""
     digits = expiration[len(sign) :]
     number = digits[: len(digits) - len(digits.lstrip("0123456789"))]
