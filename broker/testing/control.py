@@ -21,6 +21,7 @@ from broker.testing.expectations import Expectations
 from broker.testing.faults.fault_orders import Faults
 from broker.testing.faults.faulty_parts import FaultyParts
 from broker.testing.faults.present_faults import PresentFaults
+from broker.testing.gate import Gate
 from broker.testing.orders import ORDERS
 from broker.testing.settling import Settling
 from broker.testing.snapshots import DIRECTORY, Snapshots
@@ -49,7 +50,8 @@ class Testing:
         self.clock = ControlledClock()
         self.history = History(self.clock.now)
         self.faults = Faults()
-        self._parts = FaultyParts(self.faults, self.history, self.clock)
+        self._gate = Gate()
+        self._parts = FaultyParts(self.faults, self.history, self.clock, self._gate)
 
     @property
     def parts(self) -> ChosenParts:
@@ -71,6 +73,7 @@ class Testing:
             administration,
             server.config,
             settling,
+            self._gate,
             imported,
             default_user=default_user,
             limit=server.resources.restore_limits,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 
 from broker.admin.administration import Administration
 from broker.admin.definitions import definitions_import, event_exchange_setup
 from broker.admin.definitions.definitions_file import DefinitionsFile
+from broker.admin.json_tables import plain
 from broker.config import Config
 from broker.entities.vhosts.event_exchange import INTERNAL
 from broker.entities.vhosts.parameters import CLUSTER_ID
 from broker.server.recovery import default_definitions
+from broker.session.connection import Connection
+from broker.session.login.phase import Phase
+from broker.testing.gate import Gate
 from broker.testing.settling import Settling
 from storage.definitions.definition_changes import Change, DeleteGlobalParameter, DeleteUser, DeleteVhost
 
@@ -28,6 +33,7 @@ class Emptying:
         administration: Administration,
         config: Config,
         settling: Settling,
+        gate: Gate,
         imported: DefinitionsFile | None,
         *,
         default_user: bool,
@@ -36,6 +42,7 @@ class Emptying:
         self._administration = administration.acting_for(INTERNAL)
         self._config = config
         self._settling = settling
+        self._gate = gate
         self._imported = imported
         self._default_user = default_user
         self._limit = limit
@@ -46,11 +53,10 @@ class Emptying:
         What is left of messages on disk belongs to nothing, and is cleared away after this. No client is waited for.
         """
         administration = self._administration
-        async with administration.turns:
-            self.send_clients_away()
+        async with administration.turns, self.without_clients():
             changes = [*self.deletions(), *default_definitions(self._config.defaults, default_user=self._default_user)]
             await administration.change(*changes)
-            self.send_clients_away()  # and those that came meanwhile, to what is deleted now
+            self.send_clients_away()  # shovels that connected meanwhile, to what is deleted now
             administration.registry.login_throttle.forget_all()
             self._limit()
             await self._settling.settle()
@@ -59,9 +65,21 @@ class Emptying:
             if administration.broker.event_exchange is not None:
                 await event_exchange_setup.declare(administration, administration.broker.event_exchange)
 
+    @asynccontextmanager
+    async def without_clients(self) -> AsyncIterator[None]:
+        """Send all clients away. Those that connect meanwhile are served when this is left: a client whose first
+        attempt fails may wait for seconds before the next."""
+        with self._gate.closed():
+            self.send_clients_away()
+            yield
+
     def send_clients_away(self) -> None:
-        """Close all connections: 320 CONNECTION_FORCED, with the reason."""
-        self._administration.registry.close_connections(REASON)
+        """Close all open connections: 320 CONNECTION_FORCED, with the reason."""
+        for connection in list(self._administration.registry.connections):
+            if _overlooks_close(connection):
+                connection.refuse(REASON)
+            elif connection.phase is Phase.OPEN:
+                connection.force_close(REASON)
         self._administration.end_turn()
 
     def deletions(self) -> Iterator[Change]:
@@ -70,3 +88,11 @@ class Emptying:
         yield from map(DeleteVhost, broker.vhosts)
         yield from map(DeleteUser, broker.users.by_name)
         yield from (DeleteGlobalParameter(name) for name in broker.parameters.everywhere if name != CLUSTER_ID)
+
+
+def _overlooks_close(connection: Connection) -> bool:
+    """It may be a Celery worker, which in its first 100 ms ignores what one method says (`_quick_drain`): after a
+    connection.close it would wait forever. That its socket is closed it notices."""
+    return plain(connection.client_properties).get("product") == "py-amqp" and any(
+        channel.consumers for channel in connection.channels.values()
+    )

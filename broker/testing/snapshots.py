@@ -104,8 +104,7 @@ class Snapshots:
             text = "nothing is restored where [events] is on: its log would tell of other messages than there are"
             raise AdministrationError("refused", text)
         found = await trio.to_thread.run_sync(_definitions, self._existing(path))
-        async with self._administration.turns:
-            self._emptying.send_clients_away()
+        async with self._administration.turns, self._emptying.without_clients():
             await self._replace(found, path / MESSAGES_DIRECTORY)
         return {"directory": str(path), "milliseconds": _since(began)}
 
@@ -120,7 +119,7 @@ class Snapshots:
         await self._administration.settled(self._definition_log.write(*deletions, *_changes(found)))
         for change in deletions:
             take_effect(broker, change)
-        self._emptying.send_clients_away()  # those that came meanwhile, to what is deleted now
+        self._emptying.send_clients_away()  # shovels that connected meanwhile, to what is deleted now
         await self._settling.settle()
         await self._settling.caught_up()
         # From here to the end nothing else has its turn.

@@ -20,8 +20,9 @@ from broker.testing.faults.fault_subjects import of_channel
 from broker.testing.faults.fault_table import OF_SOCKETS_ACCEPTED
 from broker.testing.faults.faulty_confirms import FaultyConfirms
 from broker.testing.faults.faulty_frames import FaultyFrames
-from broker.testing.faults.faulty_sockets import FaultySocket, readable, writable
+from broker.testing.faults.faulty_sockets import FaultySocket, writable
 from broker.testing.faults.faulty_store import FaultyStore
+from broker.testing.gate import Gate
 from storage.messages.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -29,15 +30,18 @@ if TYPE_CHECKING:
 
 
 class FaultyParts:
-    """Makes what serves clients; `history` knows what a publish was, `clock` when something is to happen later."""
+    """Makes what serves clients; `history` knows what a publish was, `clock` when something is to happen later, and
+    through `gate` comes what they send.
+    """
 
     _transports: Iterable[Transport]
     _timers: Timers
 
-    def __init__(self, faults: Faults, history: History, clock: ControlledClock) -> None:
+    def __init__(self, faults: Faults, history: History, clock: ControlledClock, gate: Gate) -> None:
         self._faults = faults
         self._history = history
         self._clock = clock
+        self._gate = gate
         self.chosen = ChosenParts(self._transport, self._take_in, self._new_confirms, self._writer)
 
     def attach(self, transports: Iterable[Transport], timers: Timers) -> None:
@@ -46,7 +50,7 @@ class FaultyParts:
         self._timers = timers
 
     def _transport(self, handshake_timeout: float) -> TransportSettings:
-        return TransportSettings(handshake_timeout, readable, writable, self._incoming)
+        return TransportSettings(handshake_timeout, self._gate.readable, writable, self._incoming)
 
     def _take_in(self, sock: socket.socket, peer: Peer) -> socket.socket | None:
         if self._faults.fire(OF_SOCKETS_ACCEPTED, {"connection": str(peer)}) is None:

@@ -6,6 +6,7 @@ import threading
 from contextlib import closing, suppress
 from pathlib import Path
 
+import amqp
 import pytest
 
 from broker.admin.protocol import AdministrationError
@@ -127,16 +128,22 @@ def test_the_socket_takes_the_same_orders(order: Orders, process: BrokerProcess)
         process.tell("testing", order="clock/turn")
 
 
-def test_a_client_that_comes_during_a_reset_is_sent_away_or_meets_what_is_new(broker: Address, order: Orders) -> None:
-    """One that declares a queue all the time, and connects anew: the queue is soon there again after each reset."""
+def test_a_client_that_comes_during_a_reset_is_served_after_it(broker: Address, order: Orders) -> None:
+    """One that declares a queue all the time, and connects anew: it is never refused, and the queue is soon there
+    again after each reset."""
     over = threading.Event()
+    refused: list[Exception] = []
 
     def declare() -> None:
         while not over.is_set():
-            with suppress(EOFError, OSError, UnexpectedFrame), closing(Client(broker)) as client:
-                client.start()
-                client.tune()
-                client.ask(ConnectionOpen("/"), channel=0)
+            with closing(Client(broker)) as client, suppress(EOFError, OSError, UnexpectedFrame):
+                try:
+                    client.start()
+                    client.tune()
+                    client.ask(ConnectionOpen("/"), channel=0)
+                except (EOFError, OSError, UnexpectedFrame) as error:
+                    refused.append(error)
+                    continue
                 client.open_channel()
                 while not over.is_set():
                     client.ask(queue_declare("q"))
@@ -150,3 +157,19 @@ def test_a_client_that_comes_during_a_reset_is_sent_away_or_meets_what_is_new(br
     finally:
         over.set()
         declaring.join()
+    assert refused == []
+
+
+@pytest.mark.parametrize(("consumers", "end"), [(0, "CONNECTION_FORCED"), (1, "unexpectedly closed")])
+def test_a_celery_worker_notices_a_reset_at_once(broker: Address, order: Orders, consumers: int, end: str) -> None:
+    """One that has just begun overlooks connection.close, but not the end of its socket."""
+    connection = amqp.Connection("{}:{}".format(*broker))
+    connection.connect()
+    channel = connection.channel()
+    channel.queue_declare("q")
+    for _ in range(consumers):
+        channel.basic_consume("q")
+    order("reset")
+    with pytest.raises((amqp.ConnectionForced, OSError), match=end):
+        connection.drain_events(timeout=10)
+    connection.collect()
