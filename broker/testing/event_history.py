@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from broker.entities.messages.message import Message
+from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.events.event_recording import (
     ACK,
     CONFIRM,
@@ -75,13 +75,20 @@ class History:
         while self._records and self._records[0].first + self._records[0].events <= self.last - EVENTS_MAX:
             self._records.popleft()
 
-    def keep(self, first: int, messages: Iterable[Message]) -> None:
-        """Messages have got their numbers."""
-        for number, message in enumerate(messages, first):
+    def keep(self, messages: Iterable[tuple[int, Message]]) -> None:
+        """There are messages with these numbers."""
+        for number, message in messages:
             self._messages[number] = message
             self._bytes += _size(message)
         while self._bytes > self._bytes_max:
             self._bytes -= _size(self._messages.pop(next(iter(self._messages))))
+
+    def keep_unknown(self, entries: Iterable[Entry]) -> None:
+        """Messages go out: those from before the history or the boot began were not known until now. A stream's have
+        offsets for numbers, and other streams the same."""
+        for entry in entries:
+            if entry.position >> COUNTER_BITS and entry.position not in self._messages and entry.message is not None:
+                self.keep([(entry.position, entry.message)])
 
     def message(self, number: int) -> dict[str, str | tuple[str, ...]]:
         """Where a message that has just been published came from, and the queues that it has reached."""
@@ -166,8 +173,11 @@ class HistoryRecorder(Recorder):
         self, messages: Sequence[Message], publisher: tuple[bytes, bytes, int], queues: int = -1, *origin: object
     ) -> int:
         first = super().published(messages, publisher, queues, *origin)
-        self._history.keep(first, messages)
+        self._history.keep(enumerate(messages, first))
         return first
+
+    def delivering(self, entries: Sequence[Entry]) -> None:
+        self._history.keep_unknown(entries)
 
 
 def _nowhere(records: list[object], first: int, events: int) -> None:

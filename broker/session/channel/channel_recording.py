@@ -56,6 +56,7 @@ class ChannelRecorder:
         vhost, connection, channel = self._publisher
         where = vhost, name_bytes(queue.name)
         recorder = self._recorder
+        recorder.delivering(entries)
         recorder.add(DELIVER, len(positions), *where, positions, connection, channel, name_bytes(tag), first, seen)
         if no_ack:
             recorder.settled(ACK, where, positions, 1)

@@ -93,9 +93,12 @@ def test_a_snapshot_is_restored_again_and_again(order: Orders, connect: Connect)
     order("snapshots/again", method="PUT")
     for _ in range(5):
         order("snapshots/again/restore")
+        order("history", method="DELETE")
         client = connect()
         (first,) = fetch(client, "q")
         client.send(ack(first.method.delivery_tag))
+        (acked,) = order("expect", event="acked")["events"]
+        assert (acked["routing_key"], acked["payload"]) == ("q", "0")
         deposit(client, b"more", key="q", properties=PERSISTENT)
         assert drain(client, "q") == [*(b"%d" % number for number in range(1, 100)), b"more"]
 

@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from broker.entities.messages.message import Message
+from broker.entities.messages.message import Entry, Message
 from storage.batch import COUNTER_BITS
 
 BOOT, STOP, QUEUED, SNAPSHOT, DECLARE = 1, 2, 3, 4, 5
@@ -93,6 +93,9 @@ class Recorder:
         route, kept = messages[0].route, int(messages[0].persistent)
         self.add(PUBLISH, len(sizes), *publisher, first, route, kept, sizes, queues, *origin)
         return first
+
+    def delivering(self, entries: Sequence[Entry]) -> None:
+        """These are about to go out. Records name them by their positions, which is all that is needed here."""
 
     def settled(self, kind: int, place: Place, positions: list[int], *values: object) -> None:
         """Something has become of messages of a queue."""
