@@ -1,5 +1,6 @@
-"""Each test has an empty broker and a worker of its own, in a process as in production."""
+"""Each test finds an empty broker, and a worker: one for all of them, in a process as in production."""
 
+import json
 import os
 import subprocess
 import sys
@@ -7,51 +8,69 @@ import sys
 import pytest
 import shop
 
+WAITING = range(20)
+
+
+@pytest.fixture(scope="session")
+def process(leveret_process):
+    """The broker that the application calls, and a snapshot of it in which orders wait."""
+    url = leveret_process.url
+    shop.app.conf.update(broker_url=url, broker_write_url=url, broker_read_url=url)
+    for order in WAITING:
+        shop.charge.apply_async((order,), ignore_result=True)
+    leveret_process.save_snapshot("orders")
+    return leveret_process
+
+
+@pytest.fixture(scope="session")
+def worker_process(process, tmp_path_factory):
+    """A worker. It connects anew whenever the broker is emptied."""
+    command = [sys.executable, "-m", "celery", "--app", "shop", "worker", "--queues", "celery", "--pool", "threads"]
+    options = ["--concurrency", "1", "--without-gossip", "--without-mingle", "--without-heartbeat"]
+    with (tmp_path_factory.mktemp("worker") / "log").open("wb") as log:
+        environment = {**os.environ, "AMQP_URL": process.url}
+        worker = subprocess.Popen([*command, *options], env=environment, stdout=log, stderr=log)
+    yield
+    worker.kill()
+    worker.wait()
+
 
 @pytest.fixture
-def broker(leveret):
-    """An empty broker, which the application calls."""
-    shop.app.conf.update(broker_url=leveret.url, broker_write_url=leveret.url, broker_read_url=leveret.url)
+def broker(leveret, worker_process):
+    """An empty broker whose worker waits for tasks."""
+    leveret.expect(queue="celery", consumers=1, timeout_seconds=30)
     return leveret
 
 
-@pytest.fixture
-def start_worker(broker, tmp_path):
-    """A function that starts a worker; returns when it works."""
-    command = [sys.executable, "-m", "celery", "--app", "shop", "worker", "--pool", "solo"]
-    options = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-    workers = []
-
-    def start() -> None:
-        with (tmp_path / "worker.log").open("ab") as log:
-            environment = {**os.environ, "AMQP_URL": broker.url}
-            workers.append(subprocess.Popen([*command, *options], env=environment, stdout=log, stderr=log))
-        broker.expect(queue="celery", consumers=1, timeout_seconds=30)
-        with shop.app.connection_for_write() as connection:
-            while not shop.app.control.ping(timeout=0.2, limit=1, connection=connection):
-                assert workers[-1].poll() is None
-
-    yield start
-    for worker in workers:
-        worker.kill()
-        worker.wait()
+def test_a_task_of_later_survives_the_broker(process, leveret):
+    shop.ship.apply_async((1,), queue="later", ignore_result=True)
+    leveret.kill()
+    leveret.start()
+    leveret.expect(queue="later", ready=1)
 
 
-def test_a_task_that_no_worker_has_taken_survives_the_broker(broker, start_worker):
-    shop.charge.apply_async((1,), ignore_result=True)
-    broker.kill()
-    broker.start()
-    broker.expect(queue="celery", ready=1)
-    start_worker()
-    broker.expect("acked", queue="celery", timeout_seconds=10)
+def test_an_order_that_is_charged_later_is_shipped_an_hour_later(broker):
+    broker.clock.stop()
+    shipped = shop.ship.delay(1001)
+    broker.expect(queue="later", ready=1)
+    shop.charge.delay(1001).get(timeout=10)
+    broker.wait_until_idle()
+    broker.clock.step(shop.HOUR - 1)
+    broker.expect(queue="later", ready=1)
+    broker.clock.step(1)
+    assert shipped.get(timeout=10) == "1001 is on its way"
 
 
-def test_a_task_runs_again_when_it_fails_or_its_acknowledgement_is_lost(broker, start_worker):
-    start_worker()
-    lost = broker.fault("lose-connection-before-ack", queue="celery")
-    shop.charge.apply_async((2,), ignore_result=True)
-    shipped = shop.ship.delay(2)
-    assert shipped.get(timeout=10) == "2 is on its way"
-    assert shop.charges.delay(2).get(timeout=10) == 1
+def test_all_orders_that_wait_are_charged(broker):
+    broker.restore_snapshot("orders")
+    done = broker.expect("acked", queue="celery", count=len(WAITING))
+    assert sorted(json.loads(task["payload"])[0] for task in done) == [[order] for order in WAITING]
+
+
+def test_an_order_is_charged_once_when_the_acknowledgement_is_lost(broker):
+    lost = broker.fault("lose-connection-before-ack", queue="celery", skip=10)
+    broker.restore_snapshot("orders")
+    broker.expect("acked", queue="celery", count=len(WAITING))
     assert lost.fired == 1
     assert broker.history("requeued", queue="celery")
+    assert shop.charges.delay(10).get(timeout=10) == 1

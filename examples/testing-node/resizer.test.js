@@ -1,7 +1,7 @@
 // Run by `leveret test -- node --test`: the broker's address and that of its orders are in the environment.
 "use strict";
 const assert = require("node:assert/strict");
-const { afterEach, beforeEach, test } = require("node:test");
+const { afterEach, before, beforeEach, test } = require("node:test");
 const amqplib = require("amqplib");
 const { declare, put, work } = require("./resizer.js");
 
@@ -31,6 +31,11 @@ async function working(resize) {
   connections.push(await work(process.env.AMQP_URL, resize));
 }
 
+before(async () => {
+  const channel = await connected();
+  for (let number = 0; number < 20; number += 1) await put(channel, "pictures", Buffer.from(`${number}.png`));
+  await order("PUT", "snapshots/pictures");
+});
 beforeEach(() => order("POST", "reset"));
 afterEach(async () => {
   for (const connection of connections.splice(0)) await connection.close().catch(() => {});
@@ -42,6 +47,14 @@ test("a picture is resized", async () => {
   await put(await connected(), "pictures", Buffer.from("hare.png"));
   await expect({ event: "acked", queue: "pictures" });
   assert.deepEqual(resized, ["hare.png"]);
+});
+
+test("pictures that wait are resized in their turn", async () => {
+  const resized = [];
+  await order("POST", "snapshots/pictures/restore");
+  await working(async (name) => resized.push(name));
+  await expect({ event: "acked", queue: "pictures", count: 20 });
+  assert.deepEqual(resized, Array.from({ length: 20 }, (_, number) => `${number}.png`));
 });
 
 test("what fails is tried again an hour later", async () => {
@@ -68,11 +81,11 @@ test("a publish that the broker does not confirm is refused", async () => {
 
 test("a picture whose acknowledgement is lost comes again", async () => {
   const resized = [];
+  await order("POST", "snapshots/pictures/restore");
   await order("POST", "faults", { fault: "lose-connection-before-ack", queue: "pictures" });
   await working(async (name) => resized.push(name));
-  await put(await connected(), "pictures", Buffer.from("hare.png"));
   await expect({ event: "requeued", queue: "pictures" });
   await working(async (name) => resized.push(name));
-  await expect({ event: "acked", queue: "pictures" });
-  assert.deepEqual(resized, ["hare.png", "hare.png"]);
+  await expect({ event: "acked", queue: "pictures", count: 20 });
+  assert.deepEqual(resized.slice(0, 3), ["0.png", "0.png", "1.png"]);
 });
