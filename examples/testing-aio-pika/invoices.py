@@ -9,6 +9,7 @@ import aio_pika
 from aio_pika.exceptions import DeliveryError
 
 CONFIRM_SECONDS = 0.5
+WEEK = 7 * 24 * 3600
 
 
 def invoice(order: bytes) -> bytes:
@@ -17,11 +18,11 @@ def invoice(order: bytes) -> bytes:
 
 
 async def declare(channel) -> None:
-    """Make the queues."""
+    """Make the queues. What cannot be read is kept for a week."""
     rejected = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders.unreadable"}
     await channel.declare_queue("orders", durable=True, arguments=rejected)
-    for name in ("orders.unreadable", "invoices"):
-        await channel.declare_queue(name, durable=True)
+    await channel.declare_queue("orders.unreadable", durable=True, arguments={"x-message-ttl": WEEK * 1000})
+    await channel.declare_queue("invoices", durable=True)
 
 
 async def serve(url: str) -> None:

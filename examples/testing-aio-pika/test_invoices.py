@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import aio_pika
 import pytest
-from invoices import declare, serve
+from invoices import WEEK, declare, serve
 
 pytestmark = pytest.mark.anyio
 ORDER = json.dumps({"prices": [3, 4]}).encode()
@@ -65,6 +65,15 @@ async def test_an_order_comes_again_until_its_invoice_is_confirmed(shop, fault):
         await to_thread(shop.expect, "acked", queue="orders", count=2)
     assert len(shop.history("requeued", queue="orders")) == 1
     assert len(shop.history("routed", queue="invoices")) == 3
+
+
+async def test_what_cannot_be_read_is_kept_for_a_week(shop):
+    async with service(shop):
+        await to_thread(shop.wait_until_idle)
+    shop.clock.step(WEEK - 60)
+    shop.expect(queue="orders.unreadable", ready=1)
+    shop.clock.step(120)
+    shop.expect("expired", queue="orders.unreadable")
 
 
 async def test_the_service_goes_on_after_a_crash_of_the_broker(shop):
