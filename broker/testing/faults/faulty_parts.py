@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from broker.entities.scheduling.timers import Timers
 from broker.server.net.chosen_parts import ChosenParts
-from broker.server.net.transport import Transport, TransportSettings
+from broker.server.net.transport import Transport, TransportSettings, incoming_frames
 from broker.server.store_writer import Progress, StoreWriter
 from broker.session.channel.channel_recording import ConfirmRecorder
 from broker.session.connection import Connection
+from broker.session.input.incoming_frames import IncomingFrames
 from broker.session.peer import Peer
 from broker.testing.controlled_clock import ControlledClock
 from broker.testing.event_history import History
@@ -58,8 +59,9 @@ class FaultyParts:
         sock.close()
         return None
 
-    def _incoming(self, connection: Connection, sock: socket.socket) -> FaultyFrames:
-        assert isinstance(sock, FaultySocket)
+    def _incoming(self, connection: Connection, sock: socket.socket) -> IncomingFrames:
+        if not isinstance(sock, FaultySocket):
+            return incoming_frames(connection, sock)  # a shovel's here, or a command's: faults happen to clients
         sock.connection = connection
         return FaultyFrames(connection, self._faults, lambda: self._lose(connection))
 

@@ -388,6 +388,17 @@ def test_what_cannot_be_ordered_is_refused(order: Orders, given: dict[str, Any],
     assert "there is no fault with the id 7" in order("faults/7", method="DELETE", status=404)
 
 
+def test_a_shovel_within_the_broker_works_and_meets_no_lost_connection(order: Orders, publisher: Client) -> None:
+    """Its connections have no sockets of the network, and no faults."""
+    lost = order("faults", fault="lose-connection-before-ack")
+    local = {"src-uri": "amqp://", "src-queue": "q", "dest-uri": "amqp://", "dest-queue": "there"}
+    order.api("parameters/shovel/%2F/mover", method="PUT", status=201, value=local)
+    publisher.publish(b"1", key="q")
+    order("expect", event="acked", queue="q")
+    order("expect", queue="there", ready=1)
+    assert order("faults", method="GET") == [lost]
+
+
 def test_faults_end_with_a_reset(order: Orders, publisher: Client, connect: Connect) -> None:
     order("faults", fault="withhold-confirms", times=100)
     order("faults", fault="memory-alarm")
