@@ -61,7 +61,7 @@ class Arguments:
         """A number from 0 up, at most `highest`."""
         value = self.value(name)
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= highest:
-            limit = f"to {highest:g}" if highest < math.inf else "up"
+            limit = f"to {highest:,.12g}" if highest < math.inf else "up"
             raise invalid(f"argument {name}: expected a number from 0 {limit}")
         return value
 

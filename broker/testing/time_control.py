@@ -159,6 +159,6 @@ def time_of(arguments: Arguments, name: str) -> int:
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:
-        expected = "expected a time such as 2030-01-31T12:00:00Z, or milliseconds since 1970"
+        expected = "expected a time such as 2027-01-31T12:00:00Z, or milliseconds since 1970"
         raise invalid(f"argument {name}: {expected}") from None
     return max(0, round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))

@@ -157,7 +157,7 @@ class Clock(NamedTuple):
         self.control.order("POST", "clock/step", seconds=seconds, heartbeats=heartbeats)
 
     def set(self, to: datetime | str, *, heartbeats: bool = False) -> None:
-        """Make it another time. A datetime has a time zone; a text is as in `2030-01-31T12:00:00Z`."""
+        """Make it another time. A datetime has a time zone; a text is as in `2027-01-31T12:00:00Z`."""
         when = to if isinstance(to, str) else to.astimezone(UTC).isoformat(timespec="milliseconds")
         self.control.order("POST", "clock/set", to=when.replace("+00:00", "Z"), heartbeats=heartbeats)
 

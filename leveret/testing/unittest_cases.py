@@ -39,8 +39,9 @@ class LeveretMixin(unittest.TestCase):
             result = self.defaultTestResult()
         super().run(result)
         for listed in (getattr(result, "failures", []), getattr(result, "errors", [])):
-            if listed and listed[-1][0] is self and hasattr(self, "leveret"):
-                listed[-1] = (self, f"{listed[-1][1]}\n{report(self.leveret)}\n")
+            test, text = listed[-1] if listed else (None, "")
+            if getattr(test, "test_case", test) is self and hasattr(self, "leveret"):  # of a subtest it is the case
+                listed[-1] = (test, f"{text}\n{report(self.leveret)}\n")
         return result
 
 

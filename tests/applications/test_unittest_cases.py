@@ -26,6 +26,10 @@ class Plain(LeveretTestCase):
         self.declare()
         self.leveret.expect("acked", queue="orders", timeout_seconds=0)
 
+    def test_third(self):
+        with self.subTest("of the third"):
+            self.fail()
+
 class Asynchronous(LeveretMixin, unittest.IsolatedAsyncioTestCase):
     async def test_it(self):
         async with await aio_pika.connect(self.leveret.url) as connection:
@@ -37,7 +41,7 @@ def test_a_suite(project: Path, environment: dict[str, str]) -> None:
     (project / "test_it.py").write_text(TESTS)
     command = [sys.executable, "-m", "unittest", "test_it"]
     ended = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
-    assert "Ran 3 tests" in ended.stderr
-    assert "FAILED (failures=1)" in ended.stderr, ended.stderr
+    assert "Ran 4 tests" in ended.stderr
+    assert "FAILED (failures=2)" in ended.stderr, ended.stderr
     assert "last events of queue 'orders'" in ended.stderr
-    assert "everything is reset" in ended.stderr
+    assert ended.stderr.count("everything is reset") == 2, "one of each failure"

@@ -184,7 +184,7 @@ def test_streams_let_go_of_what_is_too_old(order: Orders, client: Client) -> Non
         ("clock/step", {}, "argument seconds is missing"),
         ("clock/step", {"seconds": -1}, "argument seconds: expected a number from 0 to"),
         ("clock/step", {"hours": 1}, "clock/step takes no argument hours; known: seconds, heartbeats"),
-        ("clock/set", {"to": "tomorrow"}, "argument to: expected a time such as 2030-01-31T12:00:00Z"),
+        ("clock/set", {"to": "tomorrow"}, "argument to: expected a time such as 2027-01-31T12:00:00Z"),
         ("clock/set", {"to": "2200-01-01T00:00:00Z"}, "argument to: is more than 400 days from the broker's time"),
     ],
 )
