@@ -73,7 +73,7 @@ def own_leveret(new_leveret: Callable[..., Broker]) -> Broker:
 
 @pytest.fixture
 def leveret_url(leveret: Broker) -> str:
-    """The URL of the session's broker, empty: `amqp://guest:guest@127.0.0.1:41235/`."""
+    """The URL of the session's broker, empty: `amqp://guest:guest@127.0.0.1:41235`."""
     return leveret.url
 
 

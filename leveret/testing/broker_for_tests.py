@@ -88,8 +88,9 @@ class Broker(Control):
 
     @property
     def url(self) -> str:
-        """What clients connect to, as user guest, to the virtual host `/`."""
-        return f"amqp://guest:guest@{self._amqp.address}/"
+        """What clients connect to, as user guest, to the virtual host `/`: with a slash at its end it would be the one
+        without a name for Java's clients, Ruby's, and shovels. `{url}/name` is another virtual host."""
+        return f"amqp://guest:guest@{self._amqp.address}"
 
     @property
     def running(self) -> bool:

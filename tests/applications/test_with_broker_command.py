@@ -22,6 +22,7 @@ USE = """
 import os, sys, pika
 from leveret.testing import Control
 assert os.environ["AMQP_URL"] == os.environ["RABBITMQ_URL"]
+assert not os.environ["AMQP_URL"].endswith("/"), "which for Ruby and Java is the virtual host without a name"
 with pika.BlockingConnection(pika.URLParameters(os.environ["AMQP_URL"])) as connection:
     connection.channel().queue_declare("jobs")
 control = Control(os.environ["LEVERET_CONTROL_URL"])
