@@ -24,6 +24,14 @@ def container() -> NoReturn:
     run()
 
 
+def template() -> None:
+    """Run the process of which brokers for tests are copies."""
+    _search_our_own()
+    from broker.cli.testing.template_process import run
+
+    run()
+
+
 def _search_our_own() -> None:
     """Search our packages first, and the directory that Python puts first for a program not at all.
 

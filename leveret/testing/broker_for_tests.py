@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import select
 import shutil
-import site
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from signal import SIGKILL, SIGTERM, Signals
 from types import TracebackType
+from typing import IO
 
-import leveret
+from leveret.testing.broker_copies import Copy, copies_of, environment
 from leveret.testing.control_client import Control
 from leveret.testing.ports import LOOPBACK, Port
 from leveret.testing.power.power_record import PowerRecord
@@ -23,20 +23,7 @@ START_SECONDS = 60.0
 STOP_SECONDS = 30.0
 LOG_LINES = 30
 """How much of a log an error shows."""
-IGNORED = ("LEVERET_", "RABBITMQ_", "PYTHONDONTWRITEBYTECODE")
 SETTINGS = "[testing]\nenabled = true\n"
-
-
-def environment() -> dict[str, str]:
-    """For a broker that obeys its options alone, and is of the Leveret that is imported here, installed or not.
-
-    Its modules are compiled once, whatever the tests have set: to compile them takes as long as two starts.
-    """
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(IGNORED)}
-    place = str(Path(leveret.__file__).resolve().parent.parent)
-    if place not in site.getsitepackages():
-        kept["PYTHONPATH"] = os.pathsep.join([place, *filter(None, [kept.get("PYTHONPATH")])])
-    return kept
 
 
 class Guard:
@@ -70,7 +57,7 @@ class Broker(Control):
         (self.directory / "leveret.toml").write_text(SETTINGS + settings, encoding="utf-8")
         self._amqp, self._http = Port(), Port()
         self._record = PowerRecord(self.data, self.directory / "writes") if power_failures else None
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | Copy | None = None
         self._guard: Guard | None = None
         self._log = self.directory / "leveret.log"
         self._log_before = 0
@@ -108,22 +95,37 @@ class Broker(Control):
             raise LeveretError(f"the broker runs already, as process {self.pid}")
         if self._process is not None:
             self.wait_for_end()  # it has ended already
-        listen = ["--listen", self._amqp.address, "--management-listen", self._http.address]
+        listen = [
+            "--listen",
+            self._amqp.address,
+            "--management-listen",
+            self._http.address,
+            "--prometheus-listen",
+            "off",
+        ]
         files = ["--data-dir", str(self.data), "--config", str(self.directory / "leveret.toml")]
         with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "leveret", "serve", *files, *listen, "--prometheus-listen", "off"],
-                env={**environment(), **({} if self._record is None else self._record.environment())},
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                process_group=0,  # ^C at the terminal ends the tests, which then end it
-            )
-        self._guard = Guard(self._process.pid)
+            if self._record is None:
+                self._process = copies_of(os.getpid()).start(["serve", *files, *listen], environment(), log.fileno())
+            else:
+                self._process = self._recorded(["serve", *files, *listen], self._record, log)
         self._await_ready(self._process)
 
-    def _await_ready(self, process: subprocess.Popen[str]) -> None:
+    def _recorded(self, arguments: list[str], record: PowerRecord, log: IO[bytes]) -> subprocess.Popen[str]:
+        """A process that the recorder is loaded into, which no copy can be."""
+        process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "leveret", *arguments],
+            env={**environment(), **record.environment()},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            process_group=0,  # ^C at the terminal ends the tests, which then end it
+        )
+        self._guard = Guard(process.pid)
+        return process
+
+    def _await_ready(self, process: subprocess.Popen[str] | Copy) -> None:
         assert process.stdout is not None
         said, _, _ = select.select([process.stdout], [], [], START_SECONDS)
         if said and process.stdout.readline().startswith("leveret ready:"):
@@ -214,7 +216,7 @@ class Broker(Control):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _last(self) -> subprocess.Popen[str]:
+    def _last(self) -> subprocess.Popen[str] | Copy:
         if self._process is None:
             raise LeveretError("the broker was not started")
         return self._process

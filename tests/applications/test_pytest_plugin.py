@@ -13,11 +13,8 @@ pytestmark = pytest.mark.slow
 
 PLUGINS = ("pytest_leveret.plugin", "anyio.pytest_plugin", "xdist.plugin")
 
-TESTS = """
-import asyncio, os
-import pika, pytest, trio
-
-seen = set()
+EMPTY = """
+import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def told(leveret_process):
@@ -30,6 +27,11 @@ def test_it_is_empty(leveret, leveret_connection, number):
     channel.queue_declare("jobs", passive=False)
     channel.basic_publish("", "jobs", b"x")
     leveret.expect("routed", queue="jobs", count=1, exactly=True)
+"""
+
+TESTS = """
+import asyncio
+import trio
 
 def test_one_of_its_own(leveret, own_leveret, new_leveret):
     other = new_leveret(settings="[identity]\\nversion = '3.12.0'\\n")
@@ -76,7 +78,7 @@ def run(project: Path, environment: dict[str, str], *options: str) -> tuple[int,
 
 def test_fixtures(project: Path, environment: dict[str, str]) -> None:
     """One process serves all tests, but where a test has killed it."""
-    (project / "test_it.py").write_text(TESTS)
+    (project / "test_it.py").write_text(EMPTY + TESTS)
     code, output = run(project, environment)
     assert code == 0, output
     assert "8 passed" in output
@@ -84,7 +86,7 @@ def test_fixtures(project: Path, environment: dict[str, str]) -> None:
 
 
 def test_each_worker_has_a_broker(project: Path, environment: dict[str, str]) -> None:
-    (project / "test_it.py").write_text(TESTS)
+    (project / "test_it.py").write_text(EMPTY)
     code, output = run(project, environment, "-n2")
     assert code == 0, output
     assert len(set((project / "brokers").read_text().splitlines())) == 2

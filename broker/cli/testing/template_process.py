@@ -1,0 +1,100 @@
+"""The process of which brokers for tests are copies (fork): it has loaded the program, which is most of a start.
+
+It has one thread, and is asked by `leveret.testing.broker_copies` through the socket whose descriptor is its argument.
+When that is closed, because the tests have ended in whatever way, it kills all copies.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import select
+import signal
+import socket
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+from broker.cli.main import main
+
+LOADED = "broker.cli.serve_command", "broker.server.serve", "broker.testing.control", "broker.server.http.http_services"
+
+
+def run() -> None:
+    """Make copies until nobody asks for more."""
+    asking = socket.socket(fileno=int(sys.argv[1]))
+    woken, waker = socket.socketpair()
+    for end in (woken, waker):
+        end.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(waker.fileno())
+    _load()
+    reports: dict[int, int] = {}
+    while True:
+        ready, _, _ = select.select([asking, woken], [], [])
+        if woken in ready:
+            woken.recv(1 << 10)
+            _report_ends(reports)
+        if asking in ready:
+            request, descriptors = _received(asking)
+            if not request:
+                return _kill(reports)
+            if not (pid := os.fork()):
+                for end in (asking, woken, waker):
+                    end.close()
+                for report in reports.values():
+                    os.close(report)
+                _become(request, *descriptors)
+            *others, report = descriptors
+            for descriptor in others:
+                os.close(descriptor)
+            os.write(report, b"%d\n" % pid)
+            reports[pid] = report
+
+
+def _load() -> None:
+    gc.disable()  # what is loaded stays: looking for cycles in it takes a tenth of the time
+    for name in LOADED:
+        import_module(name)
+    gc.freeze()  # copies share this memory as long as nothing is written to it
+
+
+def _received(asking: socket.socket) -> tuple[dict[str, Any], list[int]]:
+    """What a copy is to do, and its descriptors; nothing when those who ask are gone."""
+    data, descriptors, _, _ = socket.recv_fds(asking, 1 << 16, 3)
+    while data and not data.endswith(b"\n"):
+        data += asking.recv(1 << 16)
+    return json.loads(data or b"{}"), descriptors
+
+
+def _become(request: dict[str, Any], output: int, log: int, report: int) -> NoReturn:
+    """Run a command line as a process that was started for it would."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.dup2(output, 1)
+    os.dup2(log, 2)
+    for descriptor in (output, log, report):
+        os.close(descriptor)
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    sys.stderr = os.fdopen(2, "w", closefd=False, buffering=1, errors="backslashreplace")
+    os.setpgid(0, 0)
+    os.chdir(request["directory"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    gc.enable()
+    main(request["arguments"])
+
+
+def _report_ends(reports: dict[int, int]) -> None:
+    for pid in list(reports):
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            report = reports.pop(pid)
+            os.write(report, b"%d\n" % os.waitstatus_to_exitcode(status))
+            os.close(report)
+
+
+def _kill(reports: dict[int, int]) -> None:
+    for pid in reports:
+        os.kill(pid, signal.SIGKILL)
