@@ -57,20 +57,29 @@ EVERY_PROPERTY = BasicProperties(
 )
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = BrokerProcess(tmp_path / "here")
-    process.start()
-    yield process
-    process.stop()
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[BrokerProcess]]:
+    """The brokers of all tests here, which may order that they be empty."""
+    started = [web_broker(tmp_path_factory.mktemp(side), "[testing]\nenabled = true\n") for side in ("here", "other")]
+    for process in started:
+        process.start()
+    yield started
+    for process in started:
+        process.stop()
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> Iterator[BrokerProcess]:
-    process = web_broker(tmp_path)
-    process.start()
-    yield process
-    process.stop()
+def here(processes: list[BrokerProcess]) -> BrokerProcess:
+    """This side, empty."""
+    processes[0].tell("testing", order="reset")
+    return processes[0]
+
+
+@pytest.fixture
+def other(processes: list[BrokerProcess]) -> BrokerProcess:
+    """The other side, empty."""
+    processes[1].tell("testing", order="reset")
+    return processes[1]
 
 
 def line(here: BrokerProcess, other: BrokerProcess, way: str, *more: str) -> list[str]:
