@@ -20,7 +20,7 @@ import pika
 from harness.project import ROOT
 from leveret.testing import Broker
 
-QUEUES, MESSAGES = 10, 100
+QUEUES, MESSAGES, SAVED = 10, 100, 10_000
 SUITE = """
 import pika, pytest
 
@@ -36,13 +36,13 @@ def test_a_message(leveret_connection, number):
 """
 
 
-def fill(broker: Broker) -> None:
-    """What a test may leave: durable queues with persistent messages."""
+def fill(broker: Broker, messages: int = MESSAGES) -> None:
+    """What a test may leave: durable queues with so many persistent messages in each."""
     with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
         channel = connection.channel()
         for number in range(QUEUES):
             channel.queue_declare(f"q{number}", durable=True)
-            for _ in range(MESSAGES):
+            for _ in range(messages):
                 channel.basic_publish("", f"q{number}", bytes(100), pika.BasicProperties(delivery_mode=2))
     broker.wait_until_idle()
 
@@ -57,6 +57,14 @@ def measured(what: str, count: int, step: Callable[[], object], before: Callable
         taken.append((time.perf_counter() - began) * 1000)
     found = f"median {statistics.median(taken):.1f} ms, shortest {min(taken):.1f} ms, longest {max(taken):.1f} ms"
     print(f"{what}: {found}, {count} times", flush=True)
+
+
+def measure_snapshots() -> None:
+    """One of many messages, saved and restored."""
+    with Broker() as broker:
+        fill(broker, SAVED // QUEUES)
+        measured(f"a snapshot of {SAVED:,} messages is saved", 20, lambda: broker.save_snapshot("filled"))
+        measured("the same is restored", 20, lambda: broker.restore_snapshot("filled"))
 
 
 def measure_power_failures() -> None:
@@ -95,6 +103,7 @@ def main() -> None:
         measured("kill and start", 20, kill_and_start, lambda: fill(broker))
     with ExitStack() as started:
         measured("a broker of its own", 20, lambda: started.enter_context(Broker()), started.close)
+    measure_snapshots()
     measure_power_failures()
     measure_suite([])
 
