@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from threading import Lock
@@ -75,6 +76,7 @@ class Copies:
     """The process that copies are made of. It ends with this one, and all copies with it."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
+        self._owner = os.getpid()
         self._asking, asked = socket.socketpair()
         self._turn = Lock()
         with asked:
@@ -104,9 +106,12 @@ class Copies:
         return Copy(os.fdopen(output), os.fdopen(report))
 
     def close(self) -> None:
-        """Kill all copies."""
+        """Kill all copies, unless this is a process that was forked from the tests'."""
+        if os.getpid() == self._owner:
+            with suppress(OSError):  # its end may be closed already
+                self._asking.shutdown(socket.SHUT_RDWR)  # a forked process may have the socket as well
+            self._template.wait()
         self._asking.close()
-        self._template.wait()
 
 
 @cache

@@ -61,6 +61,7 @@ class Broker(Control):
         self._guard: Guard | None = None
         self._log = self.directory / "leveret.log"
         self._log_before = 0
+        self._closed = False
         super().__init__(f"http://guest:guest@{self._http.address}")
 
     @property
@@ -95,6 +96,8 @@ class Broker(Control):
             raise LeveretError(f"the broker runs already, as process {self.pid}")
         if self._process is not None:
             self.wait_for_end()  # it has ended already
+        if self._closed:
+            raise LeveretError("the broker is closed: its ports, and its data if they were temporary, are gone")
         listen = [
             "--listen",
             self._amqp.address,
@@ -198,6 +201,7 @@ class Broker(Control):
 
     def close(self) -> None:
         """Kill the process, let the ports go, and delete the directory if it is a temporary one."""
+        self._closed = True
         if self._process is not None:
             self.kill()
         for port in (self._amqp, self._http):

@@ -142,6 +142,8 @@ def test_what_cannot_be_done_is_said(broker: Broker) -> None:
     with pytest.raises(LeveretError, match="was not started"):
         assert never_started.pid
     never_started.close()
+    with pytest.raises(LeveretError, match="is closed"):
+        never_started.start()
 
 
 def test_a_broker_without_testing_enabled_says_so(tmp_path: Path) -> None:

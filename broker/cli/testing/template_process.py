@@ -98,3 +98,5 @@ def _report_ends(reports: dict[int, int]) -> None:
 def _kill(reports: dict[int, int]) -> None:
     for pid in reports:
         os.kill(pid, signal.SIGKILL)
+    for pid in reports:
+        os.waitpid(pid, 0)
