@@ -13,6 +13,7 @@ from typing import Any
 from broker.admin.protocol import ask
 from broker.config import CHECK_INVARIANTS
 from harness.project import ROOT
+from leveret.testing.broker_copies import Copy, copies_of
 
 READY = re.compile(r"leveret ready: amqp://([\w.\-\[\]:]+):(\d+)[ ,]")
 TLS = re.compile(r"amqps://([\w.\-\[\]:]+):(\d+)[ ,]")
@@ -40,7 +41,7 @@ class BrokerProcess:
         self.address = ("127.0.0.1", 0)
         self.ready_line = ""
         self.tls_address = ("127.0.0.1", 0)
-        self._process: subprocess.Popen[str] | None = None
+        self._process: subprocess.Popen[str] | Copy | None = None
         self.http: tuple[str, ...] = ("--management-listen", "off", "--prometheus-listen", "off")
         """What is served by HTTP: nothing, unless a test wants it, and never on the ports of the defaults."""
         self.prefix: tuple[str, ...] = ()
@@ -77,6 +78,10 @@ class BrokerProcess:
         if self.check_invariants:
             environment.setdefault(CHECK_INVARIANTS, "1")
         with self.log_file.open("a") as log:
+            if self.copied:
+                arguments = [*self.arguments(), *self.options]
+                self._process = copies_of(os.getpid()).start(arguments, environment, log.fileno(), self.directory)
+                return
             self._process = subprocess.Popen(
                 [*self.prefix, *command, *self.options],
                 cwd=self.directory,
@@ -87,6 +92,12 @@ class BrokerProcess:
                 text=True,
                 process_group=self.process_group,
             )
+
+    @property
+    def copied(self) -> bool:
+        """It is a broker of this checkout as it is, so a copy of one that is loaded will do."""
+        usual = self.program == (sys.executable, "-m", "broker") and not self.prefix
+        return usual and self.environment is None and self.process_group is None
 
     def arguments(self) -> list[str]:
         """What the program is given before the options."""
@@ -163,7 +174,7 @@ class BrokerProcess:
         try:
             return process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            process.kill()
+            process.send_signal(SIGKILL)
             process.wait()
             raise AssertionError(f"the broker did not stop within {STOP_SECONDS} s\n{self.log()}") from None
         finally:

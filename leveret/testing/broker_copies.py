@@ -53,11 +53,11 @@ class Copy:
         """Its exit code, if it has ended: -9 when it was killed."""
         return self._ended(0)
 
-    def wait(self, timeout: float) -> int:
+    def wait(self, timeout: float | None = None) -> int:
         """Its exit code, once it has ended. Raises subprocess.TimeoutExpired."""
         code = self._ended(timeout)
         if code is None:
-            raise subprocess.TimeoutExpired("leveret serve", timeout)
+            raise subprocess.TimeoutExpired("leveret serve", timeout or 0)
         return code
 
     def send_signal(self, number: int) -> None:
@@ -65,7 +65,7 @@ class Copy:
         if self.poll() is None:
             os.kill(self.pid, number)
 
-    def _ended(self, seconds: float) -> int | None:
+    def _ended(self, seconds: float | None) -> int | None:
         if self._code is None and select.select([self._report], [], [], seconds)[0]:
             self._code = int(self._report.readline() or -signal.SIGKILL)
             self._report.close()
@@ -89,9 +89,11 @@ class Copies:
                 process_group=0,  # ^C at the terminal ends the tests, which then end it
             )
 
-    def start(self, arguments: Sequence[str], environment: Mapping[str, str], log: int) -> Copy:
+    def start(
+        self, arguments: Sequence[str], environment: Mapping[str, str], log: int, directory: Path | None = None
+    ) -> Copy:
         """Have one more run a command line; `log` is the descriptor of its standard error. Raises LeveretError."""
-        request = {"arguments": arguments, "environment": dict(environment), "directory": str(Path.cwd())}
+        request = {"arguments": arguments, "environment": dict(environment), "directory": str(directory or Path.cwd())}
         message = json.dumps(request).encode() + b"\n"
         (output, theirs), (report, reporting) = os.pipe(), os.pipe()
         try:
