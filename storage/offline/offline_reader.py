@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice, pairwise
@@ -143,8 +144,11 @@ class StoppedStore:
         # Without counters all messages count as delivered, as after a start that had to count them again.
         delivered_up_to = POSITION_END if counters is None else counters.delivered_up_to
         firsts = [first for first in self._firsts(part.queue_id, part.lane) if part.first <= first < part.end]
-        reader = LaneReader(self._txn, part.queue_id, part.lane, self._unapplied(part.queue_id, part.lane))
+        unapplied = self._unapplied(part.queue_id, part.lane)
+        journaled = list(unapplied.puts)
         for first, end in pairwise(sorted({part.first, *firsts, part.end})):
+            here = unapplied.at(journaled[bisect_left(journaled, first) : bisect_left(journaled, end)])
+            reader = LaneReader(self._txn, part.queue_id, part.lane, here)
             due: dict[int, int] = {}
             for message in reader.between(first - 1, end):
                 if message.flags & DELAYED and not due:
@@ -153,7 +157,6 @@ class StoppedStore:
                 due_at = due.get(message.position, 0)
                 yield Found(part.queue_id, part.lane, first, message, delivered, due_at, None)
             yield from (Found(part.queue_id, part.lane, first, None, False, 0, record) for record in reader.corrupt)
-            reader.corrupt.clear()
 
     def _firsts(self, queue_id: int, lane: int) -> Iterator[int]:
         for key, _value in records(self._txn, lane_key(SEGMENT, queue_id, lane)):

@@ -16,14 +16,14 @@ from tests.unit.storage.writing import Writer, bodies
 JOURNAL_BYTES = 1 << 16
 
 
-def killed(path: Path, *batches: bytes) -> None:
-    """Have a store with a batch of one message each, of which LMDB has only the first."""
+def killed(path: Path, *batches: bytes, caught_up: int = 1) -> None:
+    """Have a store with a batch of one message each, of which LMDB has only the first so many, a segment for each."""
     with MessageStore.open(path, journal_bytes=JOURNAL_BYTES) as store:
         writer = Writer(store)
         for number, body in enumerate(batches):
             writer.put(1, body)
             writer.flush()
-            if not number:
+            if number < caught_up:
                 store.catch_up()
 
 
@@ -62,11 +62,12 @@ def test_a_damaged_record_costs_its_batch(
 
 
 def test_tools_for_a_stopped_broker_see_what_only_the_journal_has(path: Path) -> None:
-    killed(path, b"1", b"22", b"333")
+    killed(path, b"1", b"22", b"333", b"4444", caught_up=2)
     assert verify(path).journaled == 2
     with StoppedStore(path) as store:
         (contents,) = store.lanes()
-        assert (contents.messages, contents.bytes) == (3, 6)
-        found = [each.message for part in store.ranges(1, 0, 1) for each in store.messages(part)]
-        assert [message.body for message in found if message] == [b"1", b"22", b"333"]
+        assert (contents.messages, contents.bytes) == (4, 10)
+        for segments in (1, 2):
+            found = [each.message for part in store.ranges(1, 0, segments) for each in store.messages(part)]
+            assert [message.body for message in found if message] == [b"1", b"22", b"333", b"4444"]
     assert verify(path).journaled == 2, "nothing was written"
