@@ -160,7 +160,7 @@ class _Traffic:
     def _resets(self) -> tuple[Any, Any]:
         """For each row the last event of its bin that gives the depth: its moment (-1: none), and the depth then."""
         events = self._events
-        later = np.flatnonzero(~events.of("boot", "declare"))
+        later = np.flatnonzero(~events.of("boot", "declare", "bind"))
         boots, first = np.unique(events.boot[later], return_index=True)
         opened = dict(zip(boots.tolist(), events.moment[later[first]].tolist(), strict=True))
         kept = {

@@ -68,8 +68,8 @@ class History:
         """The number of the last event."""
 
     def note(self, kind: int, count: int, values: Values) -> None:
-        """So many events have happened."""
-        if count > 0:
+        """So many events have happened. Of kinds that are not shown here, as bindings, nothing is kept."""
+        if count > 0 and kind in KINDS:
             self._records.append(Record(self.last + 1, count, self._now(), kind, values))
             self.last += count
         while self._records and self._records[0].first + self._records[0].events <= self.last - EVENTS_MAX:

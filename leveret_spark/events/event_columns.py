@@ -59,6 +59,8 @@ KINDS = {
     3: "queued",
     4: "snapshot",
     5: "declare",
+    6: "bind",
+    7: "unbind",
     10: "publish",
     11: "route",
     12: "confirm",
@@ -188,6 +190,8 @@ class _Runs:
             3: self._queued,
             4: lambda ts, *_: self._runs.append(Run(4, ts, 1)),
             5: self._declare,
+            6: self._bound(6),
+            7: self._bound(7),
             10: self._publish,
             11: self._route,
             **{kind: self._numbers(kind) for kind in (12, 13, 14)},
@@ -222,6 +226,16 @@ class _Runs:
         detail = json.dumps({"type": kind, "durable": bool(durable), "max_priority": levels})
         self._runs.append(Run(5, ts, 1, vhost, queue, detail=detail))
 
+    def _bound(self, kind: int) -> Callable[..., None]:
+        def add(
+            ts: int, vhost: bytes, source: bytes, to: bytes, to_exchange: int, key: bytes, type_: str, *_: Any
+        ) -> None:
+            detail = {"type": type_, **({"to": _text(to)} if to_exchange else {})}
+            queue = None if to_exchange else to
+            self._runs.append(Run(kind, ts, 1, vhost, queue, source, key, detail=json.dumps(detail)))
+
+        return add
+
     def _publish(
         self,
         ts: int,
@@ -235,13 +249,27 @@ class _Runs:
         queues: int = NONE,
         died_in: bytes | None = None,
         died_at: Sequence[int] = (),
+        routed_before: int = 0,
         *_: Any,
     ) -> None:
         key_at = 1 + route[0]
         names = vhost, died_in, route[1:key_at], route[key_at + 1 :], connection
         numbers = first, LISTED if died_at else NONE
         self._runs.append(
-            (10, ts, len(sizes), *names, channel, None, None, _queues(queues), persistent, NONE, NONE, *numbers)
+            (
+                10,
+                ts,
+                len(sizes),
+                *names,
+                channel,
+                None,
+                None,
+                _queues(queues, routed_before),
+                persistent,
+                NONE,
+                NONE,
+                *numbers,
+            )
         )
         self._sizes += sizes
         self._listed += died_at
@@ -417,7 +445,9 @@ def _flag(values: Any) -> pa.Array:
     return pa.array(values == 1, mask=values == NONE)
 
 
-def _queues(count: int) -> str | None:
+def _queues(count: int, routed_before: int = 0) -> str | None:
+    if routed_before:
+        return f'{{"queues": {count}, "transaction": true}}'
     return None if count == NONE else f'{{"queues": {count}}}'
 
 

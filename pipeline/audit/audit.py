@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from pipeline.audit.log_coverage import Boot, Damage, Gap, coverage
 from pipeline.audit.message_verdicts import Counts
-from pipeline.audit.reduction import NEEDED, Place, Reduced, reduced
+from pipeline.audit.reduction import AUDITED, Place, Reduced, Route, reduced
 from pipeline.audit.verdict_table import SCHEMA
 from pipeline.audit.verdicts import Node, judged
 from pipeline.event_parts import Part
+
+Name = TypeVar("Name", Place, Route)
 
 
 class ReducedPart(NamedTuple):
@@ -37,7 +39,7 @@ class Audited(NamedTuple):
 def reduce(part: Part) -> ReducedPart:
     """Reduce a part. Raises OSError, and SegmentError for a segment of an unknown version."""
     name, damaged = part.name, list[int]()
-    batches = [reduced(name.node, batch) for batch in part.batches(NEEDED, damaged)]
+    batches = [reduced(name.node, batch) for batch in part.batches(AUDITED, damaged)]
     damage = Damage(name.node, str(name), name.boot, name.first, name.last) if damaged else None
     return ReducedPart(batches, damage)
 
@@ -64,14 +66,19 @@ def audit(parts: Iterable[ReducedPart]) -> Audited:
 
 
 def _node(name: str, batches: list[Reduced], damaged: list[Damage]) -> Node:
-    """All batches of a node in one, their places numbered anew."""
-    places: dict[Place, int] = {}
-    copies = []
-    for each in batches:
-        numbers = np.array([places.setdefault(place, len(places)) for place in each.places], np.int32)
-        at = each.copies.schema.get_field_index("place")
-        copies.append(each.copies.set_column(at, "place", pa.array(numbers[each.copies.column(at).to_numpy()])))
+    """All batches of a node in one, their places and routes numbered anew."""
+    places, routes = dict[Place, int](), dict[Route, int]()
+    copies = [_renumbered(each.copies, "place", each.places, places) for each in batches]
+    messages = pa.concat_tables([_renumbered(each.messages, "route", each.routes, routes) for each in batches])
+    bound = [one for each in batches for one in each.bound]
     told = [one for each in batches for one in each.told]
     stretches = [one for each in batches for one in each.stretches]
-    messages = pa.concat_tables([each.messages for each in batches])
-    return Node(name, list(places), pa.concat_tables(copies), messages, told, coverage(name, stretches, told, damaged))
+    covered = coverage(name, stretches, told, damaged)
+    return Node(name, list(places), pa.concat_tables(copies), list(routes), messages, bound, told, covered)
+
+
+def _renumbered(rows: pa.Table, column: str, names: Sequence[Name], known: dict[Name, int]) -> pa.Table:
+    """A table one of whose columns counts names, -1: none, made to count those that are known."""
+    numbers = np.array([*(known.setdefault(name, len(known)) for name in names), -1], np.int32)
+    at = rows.schema.get_field_index(column)
+    return rows.set_column(at, column, pa.array(numbers[rows.column(at).to_numpy()]))

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from pipeline.audit.bound_queues import Bindings, Span
 from pipeline.audit.moments import RIGHT_BEHIND, Clock, boot_of, where
-from pipeline.audit.reduction import NEVER, Groups
+from pipeline.audit.reduction import NEVER, Groups, Place, Route
 from pipeline.audit.verdict_table import LOST, SCHEMA, VERDICTS
 
 
@@ -36,12 +39,20 @@ class Messages:
         self._confirm_us = self._groups.min(self._column("confirm_us"))
         self._routes = self._groups.sum(self._column("routes"))
         self._queues = self._groups.max(self._column("queues"))
+        self._route = self._groups.max(self._column("route"))
+        self._numbers = self._column("msg_id")[self._groups.starts]
+        self._publish_us = self._groups.min(self._column("publish_us"))
 
     def _column(self, name: str) -> Any:
         return self._table.column(name).to_numpy()[self._groups.order]
 
-    def judge(self) -> tuple[Counts, pa.Table]:
-        """How many there are; a row of SCHEMA, without a queue, for each that has not reached all of its queues."""
+    def judge(
+        self, bindings: Bindings, routes: Sequence[Route], arrived: Callable[[Place], Any]
+    ) -> tuple[Counts, pa.Table]:
+        """How many there are; a row of SCHEMA for each queue that one has not reached.
+
+        It has no queue where only the number of queues is known. `arrived` gives the messages that came into a queue.
+        """
         until = np.minimum(self._groups.min(self._column("confirmed")), self._published + RIGHT_BEHIND)
         known = (self._published < NEVER) & ~self._clock.torn(self._published, until)
         confirmed = (self._confirm_us < NEVER) & ~self._own
@@ -49,25 +60,60 @@ class Messages:
         returned = self._groups.max(self._column("returned"))
         sums = ((self._published < NEVER) & ~self._own, confirmed, nowhere & returned, nowhere & ~returned)
         # A full queue may refuse a dead letter; what it refuses of a client is not confirmed.
-        missing = np.flatnonzero(known & confirmed & (self._routes < self._queues))
-        return Counts(*(int(each.sum()) for each in sums)), self._missing(missing)
+        told = known & self._clock.complete(boot_of(self._published), self._published)
+        named = self._never_came(np.flatnonzero(told & confirmed & (self._route >= 0)), bindings, routes, arrived)
+        missing = known & confirmed & (self._routes < self._queues)
+        missing[[row for row, _, _ in named]] = False
+        rows = [self._missing(row, span, route) for row, span, route in named]
+        rows += [self._missing(row) for row in np.flatnonzero(missing).tolist()]
+        return Counts(*(int(each.sum()) for each in sums)), pa.Table.from_pylist(rows, SCHEMA)
 
-    def _missing(self, rows: Any) -> pa.Table:
-        numbers, times = self._column("msg_id")[self._groups.starts], self._groups.min(self._column("publish_us"))
-        found = [
-            {
-                "node": self._node,
-                "msg_id": int(numbers[row]),
-                "verdict": VERDICTS[LOST],
-                "violations": [],
-                "publish_ts": int(times[row]),
-                "confirm_ts": int(self._confirm_us[row]),
-                "boots": [int(boot_of(self._published[row]))],
-                "first": int(self._published[row]),
-                "last": int(self._published[row]),
-                "evidence": f"routed to {self._queues[row]} queues at {where(self._published[row])}, "
-                f"came into {self._routes[row]}",
-            }
-            for row in rows.tolist()
-        ]
-        return pa.Table.from_pylist(found, SCHEMA)
+    def _never_came(
+        self, rows: Any, bindings: Bindings, routes: Sequence[Route], arrived: Callable[[Place], Any]
+    ) -> list[tuple[int, Span, Route]]:
+        """Messages that did not come into a queue that was bound for them, with the binding's span."""
+        rows = rows[np.lexsort((self._published[rows], self._route[rows]))]
+        moments, wanted = self._published[rows], defaultdict[Place, list[tuple[Any, Span, Route]]](list)
+        for number in self._judged(np.unique(self._route[rows]).tolist(), bindings, routes):
+            begin, end = np.searchsorted(self._route[rows], [number, number + 1])
+            for span in bindings.spans(routes[number]):
+                mine = rows[slice(*(begin + np.searchsorted(moments[begin:end], [span.since, span.until])))]
+                if len(mine):
+                    wanted[span.place].append((mine, span, routes[number]))
+        found = []
+        for place, spans in wanted.items():
+            came = arrived(place)
+            for mine, span, route in spans:
+                lacking = mine[~np.isin(self._numbers[mine], came)]
+                found += [(row, span, route) for row in lacking.tolist()]
+        return found
+
+    def _judged(self, numbers: Sequence[int], bindings: Bindings, routes: Sequence[Route]) -> Iterator[int]:
+        """The routes of exchanges whose bindings can be compared with all of them."""
+        of_exchanges = defaultdict[tuple[str, str], list[int]](list)
+        for number in numbers:
+            of_exchanges[routes[number][:2]].append(number)
+        for mine in of_exchanges.values():
+            if bindings.judges([routes[number] for number in mine]):
+                yield from mine
+
+    def _missing(self, row: int, span: Span | None = None, route: Route | None = None) -> dict[str, Any]:
+        """A row of SCHEMA for a message that is not in a queue: in that of a span, if it is known which."""
+        number, moment = int(self._numbers[row]), int(self._published[row])
+        found = {
+            "node": self._node,
+            "msg_id": number,
+            "verdict": VERDICTS[LOST],
+            "violations": [],
+            "publish_ts": int(self._publish_us[row]),
+            "confirm_ts": int(self._confirm_us[row]),
+            "boots": [int(boot_of(moment))],
+            "first": moment,
+            "last": moment,
+        }
+        if span is None or route is None:
+            evidence = f"routed to {self._queues[row]} queues at {where(moment)}, came into {self._routes[row]}"
+            return {**found, "evidence": evidence}
+        evidence = f"never came, bound to exchange '{route.exchange}' for key '{route.key}' since {where(span.since)}"
+        place = {"vhost": span.place[0], "queue": span.place[1], "position": number}
+        return {**found, **place, "evidence": evidence}

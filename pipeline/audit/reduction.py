@@ -31,7 +31,10 @@ NEEDED = (
     *("boot", "seq", "ts", "kind", "vhost", "queue", "channel", "msg_id", "position", "redelivered", "persistent"),
     "detail",
 )
-"""The columns of events that an audit looks at."""
+"""The columns of events that all jobs look at."""
+AUDITED = (*NEEDED, "exchange", "routing_key")
+ROUTES_MAX = 1 << 14
+"""Of a batch with more routes than this none is kept: each message has its own, and they take too much memory."""
 
 Place = tuple[str, str]
 """Virtual host and queue."""
@@ -46,6 +49,26 @@ class Told(NamedTuple):
     detail: dict[str, Any]
 
 
+class Bound(NamedTuple):
+    """A queue was bound to an exchange of a type; or is no longer, if this `ends` it. No exchange: in all its vhost."""
+
+    moment: int
+    ends: bool
+    vhost: str
+    exchange: str
+    type: str
+    queue: str
+    key: str
+
+
+class Route(NamedTuple):
+    """Where clients published to."""
+
+    vhost: str
+    exchange: str
+    key: str
+
+
 class Stretch(NamedTuple):
     """Consecutive events of a boot, with the earliest and the latest time in microseconds since the epoch."""
 
@@ -57,12 +80,17 @@ class Stretch(NamedTuple):
 
 
 class Reduced(NamedTuple):
-    """What is left of some events of one node. `place` in `copies` counts the places."""
+    """What is left of some events of one node.
+
+    `place` in `copies` counts the places, `route` in `messages` the routes.
+    """
 
     node: str
     places: list[Place]
     copies: pa.Table
     messages: pa.Table
+    routes: list[Route]
+    bound: list[Bound]
     told: list[Told]
     stretches: list[Stretch]
 
@@ -129,10 +157,11 @@ class Sorted(Groups):
 
 
 def reduced(node: str, batch: pa.RecordBatch) -> Reduced:
-    """Reduce a batch of events, ascending and of one boot, text dictionary-encoded, with the columns NEEDED."""
+    """Reduce a batch of events, ascending and of one boot, text dictionary-encoded, with the columns AUDITED."""
     events = Columns(batch)
     copies, places = events.copies()
-    return Reduced(node, places, copies, events.messages(), events.told(), events.stretches())
+    messages, routes = events.messages()
+    return Reduced(node, places, copies, messages, routes, events.bound(), events.told(), events.stretches())
 
 
 def numbers(column: Any, otherwise: int = -1) -> Any:
@@ -217,15 +246,16 @@ class Columns:
         }
         return pa.table(columns), [self.place_of(int(code)) for code in used]
 
-    def messages(self) -> pa.Table:
-        """A row for each message that was published, routed, confirmed or returned."""
+    def messages(self) -> tuple[pa.Table, list[Route]]:
+        """A row for each message that was published, routed, confirmed or returned, and the routes of publishes."""
         found = np.flatnonzero(is_one_of(self.kind, OF_MESSAGES))
         groups = Groups(self.msg_id[found])
         rows = found[groups.order]
         kind, ts = self.kind[rows], self.ts[rows]
         published, confirmed = kind == CODES["publish"], kind == CODES["confirm"]
         own = published & (numbers(self._batch.column("channel"))[rows] == 0)
-        return pa.table(
+        route, routes = self._routes(rows, published & ~own & ~self._in_transaction()[rows])
+        table = pa.table(
             {
                 "msg_id": self.msg_id[rows[groups.starts]],
                 "publish_us": groups.first(published, ts, NEVER),
@@ -236,14 +266,50 @@ class Columns:
                 "queues": groups.max(np.where(published, self._routed_to()[rows], -1)),
                 "routes": groups.sum(kind == CODES["route"]),
                 "returned": groups.sum(kind == CODES["return"]) > 0,
+                "route": groups.max(route),
             }
         )
+        return table, routes
+
+    def _routes(self, rows: Any, chosen: Any) -> tuple[Any, list[Route]]:
+        """For each row that is chosen the number of its route, -1 for others; and the routes that numbers mean."""
+        columns = [self._batch.column(name) for name in ("vhost", "exchange", "routing_key")]
+        parts = [codes(column)[rows].astype(np.int64) for column in columns]
+        chosen = chosen & (parts[1] >= 0) & (parts[2] >= 0)
+        shape = [max(len(column.dictionary), 1) for column in columns]
+        used, number = np.unique(np.ravel_multi_index([part[chosen] for part in parts], shape), return_inverse=True)
+        found = np.full(len(rows), -1, np.int32)
+        if len(used) > ROUTES_MAX:
+            return found, []
+        found[chosen] = number
+        at = np.unravel_index(used, shape)
+        names = (column.dictionary.take(pa.array(part)).to_pylist() for column, part in zip(columns, at, strict=True))
+        return found, [Route(*each) for each in zip(*names, strict=True)]
 
     def _routed_to(self) -> Any:
         """How many queues publishes and dead letters are routed to; -1: unknown."""
+        return self._detail("queues", -1)
+
+    def _in_transaction(self) -> Any:
+        """Which publishes were routed before their transaction was committed."""
+        return self._detail("transaction", False)
+
+    def _detail(self, name: str, otherwise: Any) -> Any:
         details = self._batch.column("detail")
-        counts = [json.loads(detail or "{}").get("queues", -1) for detail in details.dictionary.to_pylist()]
-        return np.array([*counts, -1])[codes(details)]
+        values = [json.loads(detail or "{}").get(name, otherwise) for detail in details.dictionary.to_pylist()]
+        return np.array([*values, otherwise])[codes(details)]
+
+    def bound(self) -> list[Bound]:
+        """Bindings of queues that began or ended."""
+        rows = np.flatnonzero(is_one_of(self.kind, ("bind", "unbind")))
+        names = ("vhost", "exchange", "detail", "queue", "routing_key")
+        columns = (self._batch.column(name).take(pa.array(rows)).to_pylist() for name in names)
+        found = zip(self.moment[rows].tolist(), self.kind[rows].tolist(), *columns, strict=True)
+        return [
+            Bound(moment, kind == CODES["unbind"], vhost, exchange, json.loads(detail)["type"], queue, key)
+            for moment, kind, vhost, exchange, detail, queue, key in found
+            if queue is not None
+        ]
 
     def told(self) -> list[Told]:
         """What concerns no single message."""

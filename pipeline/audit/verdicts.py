@@ -22,10 +22,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from pipeline.audit.bound_queues import Bindings
 from pipeline.audit.log_coverage import Coverage
 from pipeline.audit.message_verdicts import Counts, Messages
 from pipeline.audit.moments import RIGHT_BEHIND, Clock, boot_of, where
-from pipeline.audit.reduction import CODES, NEVER, SEQ_BITS, Groups, Place, Sorted, Told
+from pipeline.audit.reduction import CODES, NEVER, SEQ_BITS, Bound, Groups, Place, Route, Sorted, Told
 from pipeline.audit.verdict_table import (
     HOW,
     LOST,
@@ -43,12 +44,17 @@ from pipeline.audit.verdict_table import (
 
 
 class Node(NamedTuple):
-    """All that is left of a node's events. `places` are those that the numbers in `copies` mean."""
+    """All that is left of a node's events.
+
+    `places` and `routes` are those that the numbers in `copies` and `messages` mean.
+    """
 
     name: str
     places: list[Place]
     copies: pa.Table
+    routes: list[Route]
     messages: pa.Table
+    bound: list[Bound]
     told: list[Told]
     coverage: Coverage
 
@@ -203,9 +209,21 @@ class _Copies:
         rows = self._table(verdict, violations, publish_us, confirm_us)
         rows = rows if heard.all() else rows.filter(pa.array(heard))
         unknown = (verdict == UNKNOWN) & heard
-        counts, missing = Messages(self._node.name, self._node.messages, self._clock).judge()
+        counts, missing = self._messages()
         in_doubt = self._clock.in_doubt(self.last[unknown], self.absent[unknown])
         return Judged(pa.concat_tables([rows, missing]), in_doubt, counts)
+
+    def _messages(self) -> tuple[Counts, pa.Table]:
+        """How many messages there are, and rows for those that lack a queue."""
+        node = self._node
+        numbers = {place: number for number, place in enumerate(node.places)}
+
+        def arrived(place: Place) -> Any:
+            rows = slice(*np.searchsorted(self.place, [numbers.get(place, -1), numbers.get(place, -1) + 1]))
+            return self.msg_id[rows][self.routed[rows] < NEVER]
+
+        bindings = Bindings(node.bound, node.told)
+        return Messages(node.name, node.messages, self._clock).judge(bindings, node.routes, arrived)
 
     def _published(self) -> tuple[Any, Any, Any]:
         """When the message was published and confirmed, and whether the broker itself has published it."""

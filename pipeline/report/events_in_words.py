@@ -39,6 +39,8 @@ def steps(copy: Row, events: Sequence[Row], boots: Sequence[Row]) -> list[Step]:
         if events:
             told += _ends(mine, events[-1]["moment"] >> SEQ_BITS, copy["absent"] >> SEQ_BITS)
         told.append(_absent(copy["absent"], mine))
+    elif copy["verdict"] == "lost":
+        told.append(Step(None, "wrong", copy["evidence"]))
     if len(told) <= SHOWN:
         return told
     half, left = SHOWN // 2, len(told) - SHOWN

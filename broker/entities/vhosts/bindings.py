@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from broker.entities.exchanges.exchange import Binding, Destination
 from broker.entities.exchanges.routing import Routing, hand_over
 from broker.entities.messages.message import headers_of, keys_of
+from broker.entities.queues.events.event_recording import BIND, UNBIND, name_bytes
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.event_exchange import INTERNAL
@@ -33,6 +34,7 @@ class Bindings:
         self._cache_epoch = context.cache_epoch
         self._invariants = context.invariants
         self._event_exchange = context.event_exchange
+        self._recorder = context.recorder
         self._routing = routing
         self._delete = delete
         self._inbound: dict[Destination, dict[Binding, None]] = {}
@@ -81,6 +83,7 @@ class Bindings:
         """Have a binding match from now on, in memory."""
         binding.source.bind(binding, arguments)
         self._inbound.setdefault(binding.destination, {})[binding] = None
+        self._record(BIND, binding)
         self.changed(binding.source)
         if binding.source.router.history:
             self._hand_over(list(binding.source.router.history), binding.destination)
@@ -126,8 +129,23 @@ class Bindings:
         del inbound[binding]
         if not inbound:
             del self._inbound[binding.destination]
+        self._record(UNBIND, binding)
         if self._event_exchange is not None:
             self._event_exchange.binding_deleted(self._vhost, binding, by)
+
+    def end(self) -> None:
+        """The virtual host is gone, and nothing is bound in it any more."""
+        if self._recorder is not None:
+            self._recorder.add(UNBIND, 1, name_bytes(self._vhost), b"", b"", 0, b"", "")
+
+    def _record(self, kind: int, binding: Binding) -> None:
+        """For the event log."""
+        if self._recorder is None:
+            return
+        source, destination = binding.source, binding.destination
+        names = name_bytes(self._vhost), name_bytes(source.name), name_bytes(destination.name)
+        to_exchange = int(not isinstance(destination, Queue))
+        self._recorder.add(kind, 1, *names, to_exchange, name_bytes(binding.key), source.type)
 
     def check(self) -> None:
         """Raise AssertionError unless what leads to each entity begins at an exchange that knows of it."""

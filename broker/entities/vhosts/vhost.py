@@ -308,6 +308,7 @@ class VHost:
         self._churn.queue_deleted += len(self.queues)
         self.queues.clear()
         self.exchanges.clear()
+        self.bindings.end()
         self._owned.clear()
         for queue in queues:
             if not queue.deleted:

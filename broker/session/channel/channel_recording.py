@@ -38,7 +38,8 @@ class ChannelRecorder:
 
     def published(self, messages: Sequence[Message], queues: int, *, returned: bool, in_transaction: bool) -> None:
         """The client has published messages, alike but for their bodies, which are about to reach so many queues."""
-        self.latest = first = self._recorder.published(messages, self._publisher, queues)
+        origin = (None, (), 1) if in_transaction else ()
+        self.latest = first = self._recorder.published(messages, self._publisher, queues, *origin)
         if returned:
             self._recorder.add(RETURN, len(messages), *self._publisher, [first, len(messages)])
         if in_transaction:

@@ -461,6 +461,65 @@ def one_queue_of_two_never_had_it(history: Story) -> None:
     history.gaps.append(("events not written", 1, 10, 1, True))
 
 
+# Routing mistakes: what is bound how when a message with key `eu` comes into `q` alone, and whether `other` lacks it
+
+Bound = Callable[[Story], object]
+
+
+def bound(*keys: str, **told: Any) -> Bound:
+    return lambda history: [history.bind(key, queue="other", **told) for key in keys]
+
+
+def both(*steps: Bound) -> Bound:
+    return lambda history: [step(history) for step in steps]
+
+
+LACKING: dict[str, tuple[Bound, dict[str, Any], bool]] = {
+    "bound for its key": (bound("eu", kind="direct"), {}, True),
+    "bound for another key": (bound("us", "eu.#.x", "", kind="direct"), {}, False),
+    "bound by a fanout": (bound("us", kind="fanout"), {}, True),
+    "bound by topics that match": (bound("eu.#"), {}, True),
+    "bound by a topic of one word": (bound("*"), {}, True),
+    "bound by topics that do not match": (bound("*.#.*", "eu.*", "e*", "eux", "Eu"), {}, False),
+    "bound for the empty key, which has no word": (bound("*"), {"routing_key": ""}, False),
+    "bound for any key, empty ones included": (bound("#"), {"routing_key": ""}, True),
+    "bound for words that may be empty": (bound("a.*.b.#"), {"routing_key": "a..b"}, True),
+    "bound by headers": (bound("eu", kind="headers"), {}, False),
+    "bound for names that are no UTF-8": (bound("\ufffd"), {"routing_key": "\ufffd"}, False),
+    "bound no longer": (both(bound("eu"), bound("eu", ends=True)), {}, False),
+    "bound twice, once no longer": (both(bound("eu", "eu"), bound("eu", ends=True)), {}, True),
+    "bound before its queue was deleted": (
+        both(bound("eu"), lambda h: h.tell("delete", queue="other", detail='{"below": 1, "kept": []}')),
+        {},
+        False,
+    ),
+    "bound in a virtual host that has ended": (
+        both(bound("eu"), lambda h: h.tell("unbind", queue="", exchange="", routing_key="", detail='{"type": ""}')),
+        {},
+        False,
+    ),
+    "bound in the boot before": (both(bound("eu"), lambda h: h.stop(), lambda h: restart(h)), {}, False),
+    "bound where the end of it may be missing": (both(bound("eu"), lambda h: h.lose(1)), {}, False),
+    "bound between publish and commit": (bound("eu"), {"detail": '{"queues": 1, "transaction": true}'}, False),
+    "bound to the default exchange by its name": (bound(), {"exchange": "", "routing_key": "other"}, True),
+}
+
+
+def lacking(history: Story, name: str) -> None:
+    steps, told, found = LACKING[name]
+    history.declare("other")
+    steps(history)
+    message = history.publish("q", **told)
+    history.verdicts["q", message] = ("queued",)
+    if found:
+        history.verdicts["other", message] = ("lost",)
+    if "missing" in name:
+        history.gaps.append(("events not written", 1, 5, 1, True))
+
+
+STORIES |= {name: partial(lacking, name=name) for name in LACKING}
+
+
 @story
 def delivered_and_never_published(history: Story) -> None:
     """It is beside others, which are not out of order for it."""

@@ -58,13 +58,18 @@ class History:
         detail = {"type": kind, "durable": True, "max_priority": max_priority}
         self.tell("declare", queue=queue, detail=json.dumps(detail))
 
-    def publish(self, *queues: str, confirmed: bool = True, kept: bool = True) -> int:
-        """A message is published into queues, and confirmed; its number."""
+    def bind(self, key: str, *, kind: str = "topic", queue: str = "q", ends: bool = False) -> None:
+        """A queue is bound to the exchange, or is no longer."""
+        bound = {"exchange": "orders", "routing_key": key, "detail": json.dumps({"type": kind})}
+        self.tell("unbind" if ends else "bind", queue=queue, **bound)
+
+    def publish(self, *queues: str, confirmed: bool = True, kept: bool = True, **told: Any) -> int:
+        """A message is published into queues, and confirmed; its number. `told` is what the publish says otherwise."""
         self._number += 1
         number = self.boot << BOOT_BITS | self._number
         sent = {"connection": "127.0.0.1:5", "channel": 1, "exchange": "orders", "routing_key": "eu", "size_bytes": 1}
         routed = json.dumps({"queues": max(len(queues), 1)})
-        self.tell("publish", msg_id=number, persistent=kept, detail=routed, **sent)
+        self.tell("publish", msg_id=number, persistent=kept, **{"detail": routed, **sent, **told})
         for queue in queues or ("q",):
             self.tell("route", queue=queue, msg_id=number, position=number, persistent=kept)
         if confirmed:

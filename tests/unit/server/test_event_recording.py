@@ -20,6 +20,8 @@ from broker.wire.methods import (
     BasicNack,
     BasicReturn,
     ConfirmSelect,
+    ExchangeBind,
+    ExchangeDelete,
     QueuePurge,
     TxCommit,
     TxSelect,
@@ -90,7 +92,7 @@ def chapters(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Story,
 
 def counted_from_one(events: list[Event]) -> list[Event]:
     """The same, with the first message as number 1; offsets of streams are small and stay."""
-    before = min(event.msg_id for event in events if event.msg_id) - 1
+    before = min((event.msg_id for event in events if event.msg_id), default=FIRST) - 1
 
     def less(number: int | None) -> int | None:
         return number - before if number and number > before else number
@@ -125,8 +127,10 @@ def publish_to_ack(client: Client) -> Story:
     client.send(ack(client.expect_message(BasicDeliver).method.delivery_tag))
     events = yield
     recorded = shown(events, "queue", "msg_id", "position")
-    assert recorded == "publish 1, route a1 1 1, route a2 1 1, confirm 1, deliver a1 1 1, ack a1 1 1"
-    publish, route, *_, deliver, acked = events
+    assert recorded == (
+        "bind a1, bind a2, publish 1, route a1 1 1, route a2 1 1, confirm 1, deliver a1 1 1, ack a1 1 1"
+    )
+    _, _, publish, route, *_, deliver, acked = events
     assert (publish.vhost, publish.exchange, publish.routing_key) == ("/", "logs", "key")
     assert (publish.size_bytes, publish.persistent, route.persistent, publish.channel) == (4, True, True, 1)
     assert (deliver.consumer_tag, deliver.delivery_tag, deliver.redelivered) == ("tag", 1, False)
@@ -208,6 +212,27 @@ def transactions(client: Client) -> Story:
         "publish 1, route 1, publish 2, route 2, confirm 1, confirm 2, "
         "publish 3, route 3, publish 4, route 4, confirm 3, confirm 4"
     )
+    assert {event.detail for event in events if event.kind == "publish"} == {'{"queues": 1, "transaction": true}'}
+
+
+@story
+def bindings(client: Client) -> Story:
+    """One between exchanges has no queue; each ends with what it leads to, and with its exchange."""
+    for name in ("from", "to"):
+        client.ask(exchange_declare(name, "topic"))
+    for queue in (declare(client, "b1"), declare(client, "b2")):
+        client.ask(queue_bind(queue, "from", "#"))
+    client.ask(ExchangeBind("to", "from", "a.*", False, {}))
+    client.ask(queue_delete("b1"))
+    client.ask(ExchangeDelete("from", False, False))
+    events = [event for event in (yield) if event.kind != "delete"]
+    assert shown(events, "queue", "exchange", "routing_key") == (
+        "bind b1 from #, bind b2 from #, bind from a.*, unbind b1 from #, unbind b2 from #, unbind from a.*"
+    )
+    assert [json.loads(event.detail or "") for event in events[1:3]] == [
+        {"type": "topic"},
+        {"type": "topic", "to": "to"},
+    ]
 
 
 @story
@@ -254,7 +279,8 @@ def delayed(client: Client) -> Story:
     due = [event for event in events if event.kind != "confirm"]  # which comes when it is on disk, before or after
     assert len(events) == len(due) + 1
     waits = "delayed by exchange later"
-    assert shown(due, "queue", "msg_id") == f"publish 1, route {waits} 1, release {waits} 1, publish 2, route due 2"
+    told = shown(due, "queue", "msg_id")
+    assert told == f"bind due, publish 1, route {waits} 1, release {waits} 1, publish 2, route due 2"
 
 
 @pytest.mark.parametrize("name", STORIES)

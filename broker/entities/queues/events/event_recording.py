@@ -24,7 +24,7 @@ from itertools import pairwise
 from broker.entities.messages.message import Entry, Message
 from storage.batch import COUNTER_BITS
 
-BOOT, STOP, QUEUED, SNAPSHOT, DECLARE = 1, 2, 3, 4, 5
+BOOT, STOP, QUEUED, SNAPSHOT, DECLARE, BIND, UNBIND = 1, 2, 3, 4, 5, 6, 7
 PUBLISH, ROUTE, CONFIRM, NACK, RETURN = 10, 11, 12, 13, 14
 DELIVER, ACK, REJECT, REQUEUE = 20, 21, 22, 23
 EXPIRE, DROP, DEAD_LETTER, RELEASE, PURGE, DELETE = 24, 25, 26, 27, 28, 29
@@ -84,7 +84,8 @@ class Recorder:
         """Number messages, alike but for their bodies, that have been published; the first number.
 
         `queues` is how many they are routed to, -1: unknown. The `origin` of dead letters is the queue in which their
-        messages died, and the positions of these.
+        messages died, and the positions of these; of what is published by a transaction None, (), 1: it was routed
+        before it was committed.
         """
         first = self.draw(len(messages))
         for number, message in enumerate(messages, first):
