@@ -134,13 +134,16 @@ class Event(NamedTuple):
     detail: str | None = None
 
 
-def record_batches(name: SegmentName, data: bytes) -> Iterator[pa.RecordBatch]:
-    """The events of a sealed segment, ascending; missing numbers are events that were lost. Raises SegmentError."""
-    for batch in encoded_batches(name, data):
+def record_batches(name: SegmentName, data: bytes, schema: pa.Schema = SCHEMA) -> Iterator[pa.RecordBatch]:
+    """The events of a sealed segment, ascending; missing numbers are events that were lost. Raises SegmentError.
+
+    `schema` has some of the fields of SCHEMA.
+    """
+    for batch in encoded_batches(name, data, schema.names):
         arrays = [
             column.dictionary_decode() if pa.types.is_dictionary(column.type) else column for column in batch.columns
         ]
-        yield pa.RecordBatch.from_arrays(arrays, schema=SCHEMA)
+        yield pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def read_segment(name: SegmentName, data: bytes) -> Iterator[Event]:

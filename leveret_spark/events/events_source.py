@@ -7,22 +7,26 @@ Spark's file sink each event arrives exactly once, whatever is killed when.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterable, Iterator, MutableMapping
 from itertools import groupby
 from operator import attrgetter
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from leveret_spark.events.event_columns import SCHEMA, record_batches
+from leveret_spark.events.pushed_filters import condition, segments
 from leveret_spark.events.sealed_segments import Segments, segments_of
 from leveret_spark.events.segment_format import SegmentName, parse_name
+from leveret_spark.option_errors import OptionError
 from leveret_spark.options import WEB, Given
 from leveret_spark.spark_engine import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-KNOWN = ("path", *WEB, "maxSegmentsPerBatch")
+KNOWN = ("path", *WEB, "maxSegmentsPerBatch", "pushFilters")
 SEGMENTS_PER_BATCH = 64
 
 Offset = dict[str, str]
@@ -38,6 +42,7 @@ class LeveretEventsDataSource(DataSource):
         given.refuse_unknown(KNOWN)
         self._source = segments_of(given)
         self._most = given.number("maxSegmentsPerBatch", SEGMENTS_PER_BATCH, 1, 1 << 31)
+        self._filters = given.flag("pushFilters", False)
 
     @classmethod
     def name(cls) -> str:
@@ -47,10 +52,11 @@ class LeveretEventsDataSource(DataSource):
         return from_arrow_schema(SCHEMA)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return EventsReader(self._source)
+        # Spark refuses a reader that takes filters, unless its setting for that is on.
+        return (FilteringEventsReader if self._filters else EventsReader)(self._source, _columns(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        return EventsStreamReader(self._source, self._most)
+        return EventsStreamReader(self._source, self._most, _columns(schema))
 
 
 class SegmentPartition(InputPartition):
@@ -64,22 +70,35 @@ class SegmentPartition(InputPartition):
 class EventsReader(DataSourceReader):
     """Reads the segments that are there when a query is planned."""
 
-    def __init__(self, source: Segments) -> None:
+    def __init__(self, source: Segments, columns: pa.Schema) -> None:
         self._source = source
+        self._columns = columns
+        self._filters: list[Any] = []
 
     def partitions(self) -> list[InputPartition]:
-        return [SegmentPartition(name) for name in self._source.names()] or [SegmentPartition(None)]
+        names = segments(self._source.names(), self._filters)
+        return [SegmentPartition(name) for name in names] or [SegmentPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _events(self._source, partition)
+        return _events(self._source, partition, self._columns, condition(self._filters, self._columns.names))
+
+
+class FilteringEventsReader(EventsReader):
+    """The same, and takes filters from Spark."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 - Spark's name
+        """Use filters as far as it goes, and leave all of them to Spark as well."""
+        self._filters = filters
+        return filters
 
 
 class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads segments as they are sealed."""
 
-    def __init__(self, source: Segments, most: int) -> None:
+    def __init__(self, source: Segments, most: int, columns: pa.Schema) -> None:
         self._source = source
         self._most = most
+        self._columns = columns
         self._now: Offset | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as are those below
@@ -103,16 +122,29 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [SegmentPartition(name) for name in _between(self._source.names(start), start, end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return _events(self._source, partition)
+        return _events(self._source, partition, self._columns)
 
     def commit(self, end: Offset) -> None:
         """Nothing is given back: segments stay until the broker removes them."""
 
 
-def _events(source: Segments, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+def _columns(schema: StructType) -> pa.Schema:
+    """The columns of a schema that a query gives, so that no others are decoded. Raises OptionError."""
+    ours = from_arrow_schema(SCHEMA)
+    for part in schema:
+        known = next((each for each in ours if each.name == part.name), None)
+        if known is None or known.dataType != part.dataType or known.nullable > part.nullable:
+            raise OptionError(f"schema() has {part.simpleString()}, and may have {ours.simpleString()}")
+    return pa.schema([SCHEMA.field(part.name).with_nullable(part.nullable) for part in schema])
+
+
+def _events(
+    source: Segments, partition: InputPartition, columns: pa.Schema, wanted: pc.Expression | None = None
+) -> Iterator[pa.RecordBatch]:
     assert isinstance(partition, SegmentPartition)
     if partition.name is not None:
-        yield from record_batches(partition.name, source.read(partition.name))
+        for batch in record_batches(partition.name, source.read(partition.name), columns):
+            yield batch if wanted is None else batch.filter(wanted)
 
 
 def _last(names: list[SegmentName]) -> Offset:

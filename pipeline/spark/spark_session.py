@@ -36,6 +36,7 @@ QUIET = {
     "spark.sql.shuffle.partitions": "2",
     "spark.sql.session.timeZone": "UTC",
     "spark.speculation": "false",  # a sink would publish twice
+    "spark.sql.python.filterPushdown.enabled": "true",
     "spark.python.sql.dataFrameDebugging.enabled": "false",  # noting each expression's line is half of planning's time
 }
 HERE = {

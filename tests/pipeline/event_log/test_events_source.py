@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from broker.admin import protocol
 from harness.brokers.http_broker import web_address, web_broker, write_segments
+from leveret_spark.events.pushed_filters import condition, segments
+from leveret_spark.events.segment_format import SegmentName
 from leveret_spark.option_errors import OptionError
 from tests.pipeline.inputs.streams import run_to_end
 
@@ -26,6 +30,40 @@ def test_options_are_checked(tmp_path: Path) -> None:
         LeveretEventsDataSource({})
     with pytest.raises(OptionError, match=r"unknown option 'pth'; known are path, url, user, .*, maxSegmentsPerBatch"):
         LeveretEventsDataSource({"pth": "x"})
+
+
+def test_filters_spare_segments_and_rows_and_never_one_that_meets_them() -> None:
+    from pyspark.sql import datasource as of_spark
+
+    names = [SegmentName(node, boot, 1, 9) for node in "ab" for boot in (1, 2)]
+    kind, boot, seq = ("kind",), ("boot",), ("seq",)
+    late = of_spark.GreaterThan(seq, 3)
+    of_b_or_c, not_in_1 = of_spark.In(("node",), ("b", "c")), of_spark.Not(of_spark.EqualTo(boot, 1))
+    assert segments(names, [late, of_b_or_c, not_in_1]) == names[3:]
+    assert segments(names, [of_spark.EqualNullSafe(boot, 1), late]) == names
+    rows = pa.table({"kind": ["ack", "confirm", None, "ack"], "seq": [1, 4, 5, 6]})
+    for filters, left in (
+        ([of_spark.StringStartsWith(kind, "a"), late], [6]),
+        ([of_spark.IsNull(kind)], [5]),
+        ([of_spark.IsNotNull(kind), of_spark.LessThanOrEqual(seq, 4)], [1, 4]),
+        ([of_spark.EqualTo(("ts",), datetime.fromisoformat("2026-11-23")), not_in_1, late], [4, 5, 6]),
+    ):
+        wanted = condition(filters, rows.column_names)
+        assert wanted is not None
+        assert rows.filter(wanted).column("seq").to_pylist() == left
+    assert condition([not_in_1], ["kind"]) is None
+
+
+def test_a_schema_may_have_some_columns(tmp_path: Path) -> None:
+    from pyspark.sql.types import IntegerType, StringType, StructType
+
+    from leveret_spark import LeveretEventsDataSource
+
+    source, text, number = LeveretEventsDataSource({"path": str(tmp_path)}), StringType(), IntegerType()
+    source.reader(StructType().add("kind", text).add("boot", number))
+    for name, kind, nullable in (("kind", number, True), ("knd", text, True), ("exchange", text, False)):
+        with pytest.raises(OptionError, match=rf"schema\(\) has {name}:.*, and may have struct<"):
+            source.reader(StructType().add(name, kind, nullable))
 
 
 def shared_environment(spark: SparkSession) -> set[str]:
@@ -106,6 +144,10 @@ def test_a_stream_by_http_brings_each_event_once_when_driver_and_broker_are_kill
         assert collection.events() == expected
         table = spark.read.format("leveret-events").options(url=url(), **access).load()
         assert table.count() == len(expected)
+        some = spark.read.format("leveret-events").schema("seq bigint, boot int").options(url=url(), **access)
+        for pushed in ("true", "false"):
+            rows = some.option("pushFilters", pushed).load().where("boot = 2 and seq > 1").collect()
+            assert [(row.seq, row.boot) for row in rows] == [(2, 2), (3, 2)]
         assert SECRET not in table._jdf.queryExecution().toString()
         refused = spark.read.format("leveret-events").options(url=url(), user="reader", password=f"not {SECRET}")
         with pytest.raises(PySparkException, match="401 Login failed") as raised:
