@@ -96,7 +96,9 @@ def spark_for(
 
     ours = {**SETTINGS, "spark.ui.showConsoleProgress": str(progress).lower(), **(settings or {})}
     try:
-        with session(f"leveret {job}", master=master or "local[*]", settings=ours, java_options=JAVA) as spark:
+        with session(
+            f"leveret {job}", master=master or "local[*]", settings=ours, java_options=JAVA, keep_classes=True
+        ) as spark:
             yield spark
     except (PySparkException, Py4JJavaError) as error:
         raise JobError(_reason(str(error))) from error

@@ -34,8 +34,13 @@ for argument do
 done
 # Who is asked to end is the process that started Spark: with its end, or at its word, Java ends too.
 trap '' INT TERM
-exec "{java}" "$@"
+{run}
 """
+RUN = 'exec "{java}" "$@"'
+RUN_AND_KEEP = """"{java}" "$@"
+status=$?
+[ $status -ne 0 ] || {keep}
+exit $status"""
 
 
 class Java(NamedTuple):
@@ -86,13 +91,17 @@ def _version(program: Path) -> int:
     return int(said[1]) if said else 0
 
 
-def java_home(java: Java) -> Path:
-    """A directory that will do as JAVA_HOME of Spark's launcher, until this process ends."""
+def java_home(java: Java, when_ended: str = "") -> Path:
+    """A directory that will do as JAVA_HOME of Spark's launcher, until this process ends.
+
+    `when_ended` is what the shell is to do when Java has ended.
+    """
     home = Path(tempfile.mkdtemp(prefix="leveret-java-"))
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     script = home / "bin" / "java"
     script.parent.mkdir()
     left_out = f"{VECTORS}|{LOST_PACKAGE}" if java.version >= LOST_IN else VECTORS
-    script.write_text(SCRIPT.format(java=java.program, left_out=left_out), encoding="utf-8")
+    run = (RUN_AND_KEEP if when_ended else RUN).format(java=java.program, keep=when_ended)
+    script.write_text(SCRIPT.format(left_out=left_out, run=run), encoding="utf-8")
     script.chmod(0o755)
     return home

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from leveret.extras import how_to_install
+from pipeline.spark.class_archive import archive_for
 from pipeline.spark.interrupts import interruptible
 from pipeline.spark.java import MissingError, find_java, java_home
 
@@ -61,12 +62,14 @@ def session(
     master: str | None = None,
     settings: Mapping[str, str] | None = None,
     java_options: str = "",
+    keep_classes: bool = False,
 ) -> Iterator[SparkSession]:
     """Start Spark in this process' charge, and stop it at the end; where it runs already, use that, and leave it.
 
     `master` takes the place of so many `cores` of this machine; where it is a cluster, nothing is said of where its
     nodes find this process, and PYSPARK_PYTHON in the environment names their Python. `settings` are Spark's, and come
-    before ours; `java_options` go to the virtual machine. SIGINT and SIGTERM end it with KeyboardInterrupt. Raises
+    before ours; `java_options` go to the virtual machine. `keep_classes`: Java writes an archive of its classes when it
+    ends, unless there is one (`pipeline.spark.class_archive`). SIGINT and SIGTERM end it with KeyboardInterrupt. Raises
     MissingError when a package or Java is missing.
     """
     _check_packages()
@@ -78,8 +81,8 @@ def session(
     if running is not None:
         yield _with_sources(running)
         return
-    _set_environment(master)
-    options = f"-Dlog4j2.configurationFile=file:{LOGGING} {java_options}".strip()
+    archive = _set_environment(master, keep_classes=keep_classes)
+    options = f"-Dlog4j2.configurationFile=file:{LOGGING} {archive} {java_options}".strip()
     master = master or f"local[{cores}]"
     here = {**HERE, **_search_path()} if master.startswith("local") else {}
     ours = {**QUIET, **here, "spark.driver.extraJavaOptions": options}
@@ -115,14 +118,20 @@ def _with_sources(spark: SparkSession) -> SparkSession:
     return spark
 
 
-def _set_environment(master: str | None) -> None:
-    os.environ["JAVA_HOME"] = str(java_home(find_java()))
+def _set_environment(master: str | None, *, keep_classes: bool) -> str:
+    """Have Spark find Java and Python; Java's options for its archive."""
+    java = find_java()
+    archive = archive_for(java.program, java.version)
+    options = "" if archive is None else archive.writing if keep_classes else archive.reading
+    writes = archive is not None and str(archive.part) in options
+    os.environ["JAVA_HOME"] = str(java_home(java, archive.when_written if archive is not None and writes else ""))
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if master is None or master.startswith("local"):
         os.environ["PYSPARK_PYTHON"] = sys.executable
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     else:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return options
 
 
 def _search_path() -> dict[str, str]:

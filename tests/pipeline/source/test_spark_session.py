@@ -12,6 +12,7 @@ from subprocess import PIPE
 import pytest
 
 from harness.project import ROOT
+from pipeline.spark.class_archive import Archive, archive_for
 from pipeline.spark.java import Java, MissingError, find_java, java_home
 from pipeline.spark.spark_session import session
 
@@ -86,6 +87,53 @@ def test_java_is_started_without_what_spark_asks_for_in_vain(tmp_path: Path, ver
     asked = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "--add-opens=java.base/sun.security.action=ALL-UNNAMED"]
     run = subprocess.run([home / "bin" / "java", *asked, "a b", "$c"], capture_output=True, text=True, check=True)
     assert run.stdout.splitlines() == kept
+
+
+def archive_of(directory: Path) -> Archive:
+    """Of a Java that brings what archives are written on top of."""
+    program = fake_java(directory, "17")
+    base = directory / "lib" / "server" / "classes.jsa"
+    base.parent.mkdir(parents=True)
+    base.touch()
+    archive = archive_for(program, 17)
+    assert archive is not None
+    return archive
+
+
+def test_an_archive_of_classes_is_written_once_and_used_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = tmp_path / "cache"
+    monkeypatch.setenv("LEVERET_JAVA_CACHE", str(cache))
+    archive = archive_of(tmp_path)
+    assert (archive.reading, cache.exists()) == ("", False)
+    assert f"-XX:ArchiveClassesAtExit={archive.part}" in archive.writing
+    for number in range(3):
+        older = cache / f"spark-4.{number}.jsa"
+        older.touch()
+        os.utime(older, (number, number))
+    for ends, there in ((1, False), (0, True)):
+        archive.part.touch()
+        java = tmp_path / "ending"
+        java.write_text(f"#!/bin/sh\nexit {ends}\n")
+        java.chmod(0o755)
+        home = java_home(Java(java, 17), archive.when_written)
+        assert subprocess.run([home / "bin" / "java"], check=False).returncode == ends
+        assert archive.path.exists() == there
+    assert archive.reading == archive.writing
+    assert f"-XX:SharedArchiveFile={archive.path} -Xshare:auto" in archive.reading
+    archive.path.unlink()
+    assert archive.writing
+    assert [path.name for path in cache.glob("*.jsa")] == ["spark-4.2.jsa"], "the newest of older ones stays"
+    cache.chmod(0o777)
+    assert archive.writing == "", "others can write there"
+
+
+@pytest.mark.parametrize("directory", ["", "/a directory", "/$HOME"])
+def test_no_archive_where_none_is_wanted_or_its_name_does_not_go_through_a_shell(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, directory: str
+) -> None:
+    archive_of(tmp_path)
+    monkeypatch.setenv("LEVERET_JAVA_CACHE", directory)
+    assert archive_for(tmp_path / "bin" / "java", 17) is None
 
 
 LASTING = """
