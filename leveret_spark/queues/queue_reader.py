@@ -44,7 +44,7 @@ class QueueReader(DataSourceReader):
         if reading.acknowledged:
             shares = [(wanted + index) // reading.connections for index in range(reading.connections)]
             return [SharePartition(share) for share in shares]
-        return partitioned(reading.queue, self._seen(wanted), reading.partitions) or [MessagesPartition("", [])]
+        return [*partitioned(reading.queue, self._seen(wanted), reading.partitions)] or [MessagesPartition("", [])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of a partition, in a task."""

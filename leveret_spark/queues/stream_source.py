@@ -3,7 +3,7 @@
 Spark thinks of a source as a log: offsets, and data between them that can be read again. A queue is none; what was
 acknowledged is gone, what was not comes again. So an offset is a receipt: the run of the reader that gave it, and a
 count of messages. Messages of a batch are kept here until Spark has committed the batch, and travel to the tasks inside
-the partitions.
+the partitions, or are fetched by them where they are large (`waiting_messages`).
 
 **When a batch is committed.** Spark calls `commit` only when it has found data for the next batch, so that the last one
 would wait for ever. But it asks for that data with the offset up to which everything is committed (its commit log is
@@ -30,6 +30,7 @@ from leveret_spark.option_errors import AmqpError
 from leveret_spark.options import Broker, Reading
 from leveret_spark.queues.batch_intake import Batch, Intake, ready_messages
 from leveret_spark.queues.message_columns import Columns
+from leveret_spark.queues.waiting_messages import LARGE_BYTES, Ticket, WaitingMessages
 from leveret_spark.spark_engine import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 Offset = dict[str, Any]
@@ -40,23 +41,29 @@ ONCE = "Trigger.Once never says that its batch is committed, so nothing would be
 
 
 class MessagesPartition(InputPartition):
-    """Messages on their way to a task, which may read them as often as it likes."""
+    """Messages on their way to a task, which may read them as often as it likes; or the ticket to fetch them with."""
 
     def __init__(self, queue: str, messages: list[Message]) -> None:
         super().__init__(len(messages))
         self.queue = queue
         self.messages = messages
+        self.ticket: Ticket | None = None
+
+    def wait_in(self, waiting: WaitingMessages) -> None:
+        """Have the messages wait beside the planner."""
+        self.ticket, self.messages = waiting.keep(self.messages), []
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self.messages)} of {self.queue})"
 
     def rows(self, columns: Columns) -> Iterator[pa.RecordBatch]:
-        """The messages as rows; nothing where there are none."""
-        if self.messages:
-            yield columns.of_queue(self.messages, self.queue)
+        """The messages as rows; nothing where there are none. Raises AmqpError when they cannot be fetched."""
+        messages = self.messages if self.ticket is None else self.ticket.messages()
+        if messages:
+            yield columns.of_queue(messages, self.queue)
 
 
-def partitioned(queue: str, messages: list[Message], partitions: int) -> list[InputPartition]:
+def partitioned(queue: str, messages: list[Message], partitions: int) -> list[MessagesPartition]:
     """Consecutive shares of nearly the same number, none of them empty; more of them where bodies are large."""
     parts = min(partitions, len(messages))
     cuts = [len(messages) * part // parts for part in range(parts + 1)] if parts else []
@@ -89,6 +96,7 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._intake: Intake | None = None
         self._planned: list[tuple[Offset, Batch]] = []
         self._asked_for: Offset = NO_MESSAGES
+        self._waiting = WaitingMessages()
 
     def initialOffset(self) -> Offset:  # noqa: N802 - Spark's name, as are those below
         return NO_MESSAGES
@@ -133,8 +141,15 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             for offset, batch in self._planned:
                 messages.extend(batch.messages)
                 if offset == end:
-                    return partitioned(self._reading.queue, messages, self._reading.partitions)
+                    return self._parts(messages)
         return []
+
+    def _parts(self, messages: list[Message]) -> list[InputPartition]:
+        parts = partitioned(self._reading.queue, messages, self._reading.partitions)
+        if sum(len(message[0]) for message in messages) > LARGE_BYTES:
+            for part in parts:
+                part.wait_in(self._waiting)
+        return [*parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Rows of a partition, in a task."""
@@ -146,12 +161,14 @@ class QueueStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ends = [offset for offset, _ in self._planned]
         while end in ends:
             _, batch = self._planned.pop(0)
+            self._waiting.drop()  # the batches behind it have not been asked for yet
             self._opened().settle(batch.marks)
             if ends.pop(0) == end:
                 return
 
     def stop(self) -> None:
         """Disconnect; what was not committed goes back into the queue."""
+        self._waiting.close()
         if self._intake is not None:
             self._intake.close()
             self._intake = None

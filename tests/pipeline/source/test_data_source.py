@@ -16,7 +16,7 @@ import pytest
 
 from harness.brokers.broker_process import BrokerProcess
 from harness.waiting import eventually
-from leveret_spark.option_errors import OptionError
+from leveret_spark.option_errors import AmqpError, OptionError
 from leveret_spark.options import broker_of, writing_of
 from tests.pipeline.conftest import ROOT
 from tests.pipeline.inputs.copying_job import BATCH, copying
@@ -314,6 +314,26 @@ def test_headers_of_every_form_are_the_same_table() -> None:
     assert READ["headers"](forms["map"]) == {"tenant": "acme", "raw": '{"$bytes":"/w=="}'}
     as_arrow_gives_them = [{"key": name, "value": value} for name, value in forms["array"]]
     assert READ["headers"](as_arrow_gives_them) == {"tenant": b"acme", "raw": b"\xff"}
+
+
+def test_messages_of_a_large_batch_are_fetched_by_who_has_the_ticket() -> None:
+    from leveret_spark.queues.waiting_messages import WaitingMessages
+
+    waiting = WaitingMessages()
+    tickets = [waiting.keep([(b"%d" % number * 100_000,)]) for number in range(2)]
+    try:
+        for _ in range(2):
+            assert [ticket.messages() for ticket in tickets] == [[(b"0" * 100_000,)], [(b"1" * 100_000,)]]
+        for stranger in (tickets[0]._replace(secret=bytes(32)), tickets[0]._replace(number=2)):
+            with pytest.raises(AmqpError, match="it has them no more"):
+                stranger.messages()
+        waiting.drop()
+        with pytest.raises(AmqpError, match="it has them no more"):
+            tickets[0].messages()
+    finally:
+        waiting.close()
+    with pytest.raises(AmqpError, match=r"wait beside the planner at .*: .*refused"):
+        tickets[0].messages()
 
 
 def test_a_task_carries_few_bytes_or_one_message() -> None:

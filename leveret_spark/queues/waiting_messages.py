@@ -1,0 +1,124 @@
+"""Messages of large batches, which wait beside the planner until tasks fetch them.
+
+Small ones travel inside the partitions, several times through the memory of Spark's driver. Of a large batch a
+partition has only an address, a secret made for the query, and a number: its task fetches the messages over a
+connection of its own, as often as it is repeated. They are dropped when the batch is committed.
+"""
+
+from __future__ import annotations
+
+import hmac
+import os
+import pickle
+import secrets
+import socket
+import socketserver
+import struct
+import threading
+from itertools import count
+from typing import NamedTuple
+
+from leveret_spark.amqp.received_message import Message
+from leveret_spark.option_errors import AmqpError
+
+LARGE_BYTES = 64 << 20
+"""From so many bytes of bodies on a batch is large."""
+SECRET_BYTES = 32
+WANTED = struct.Struct(">Q")
+"""A number of messages that are wanted, behind the secret; the size of an answer."""
+TIMEOUT_SECONDS = 60.0
+ANYWHERE = "192.0.2.1"
+"""An address of nobody's: the way there begins at the address under which others know this machine."""
+
+
+class Ticket(NamedTuple):
+    """What a task needs to fetch its messages."""
+
+    address: tuple[str, int]
+    secret: bytes
+    number: int
+
+    def messages(self) -> list[Message]:
+        """Fetch the messages. Raises AmqpError when the planner cannot be reached, or does not have them any more."""
+        where = f"messages of a large batch wait beside the planner at {self.address[0]}:{self.address[1]}"
+        try:
+            with socket.create_connection(self.address, TIMEOUT_SECONDS) as connection:
+                connection.sendall(self.secret + WANTED.pack(self.number))
+                with connection.makefile("rb") as file:
+                    head = file.read(WANTED.size)
+                    size = WANTED.unpack(head)[0] if len(head) == WANTED.size else -1
+                    data = file.read(max(size, 0))
+        except OSError as error:
+            raise AmqpError(f"{where}: {error}") from None
+        if len(data) != size:
+            raise AmqpError(f"{where}: it has them no more")
+        found: list[Message] = pickle.loads(data)
+        return found
+
+
+class WaitingMessages:
+    """Keeps messages of one query for its tasks, by the number in their tickets; listens from the first on."""
+
+    def __init__(self) -> None:
+        self._secret = secrets.token_bytes(SECRET_BYTES)
+        self._kept: dict[int, list[Message]] = {}
+        self._numbers = count()
+        self._server: socketserver.ThreadingTCPServer | None = None
+
+    def keep(self, messages: list[Message]) -> Ticket:
+        """Have messages wait; what their task needs."""
+        number = next(self._numbers)
+        self._kept[number] = messages
+        server = self._listening()
+        host, port = server.server_address[:2]
+        return Ticket((str(host), int(port)), self._secret, number)
+
+    def drop(self) -> None:
+        """All of them are done with."""
+        self._kept.clear()
+
+    def close(self) -> None:
+        """Drop them, and listen no more."""
+        self.drop()
+        if self._server is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._server = None
+
+    def _listening(self) -> socketserver.ThreadingTCPServer:
+        if self._server is None:
+            self._server = server = _Server((_own_address(), 0), self._answer)  # type: ignore[arg-type]
+            threading.Thread(target=server.serve_forever, name="waiting messages", daemon=True).start()
+        return self._server
+
+    def _answer(self, connection: socket.socket, *_: object) -> None:
+        """Give messages to who has the secret."""
+        connection.settimeout(TIMEOUT_SECONDS)
+        with connection.makefile("rb") as file:
+            told, number = file.read(SECRET_BYTES), file.read(WANTED.size)
+        if not hmac.compare_digest(told, self._secret) or len(number) != WANTED.size:
+            return
+        messages = self._kept.get(WANTED.unpack(number)[0])
+        if messages is not None:
+            data = pickle.dumps(messages)
+            connection.sendall(WANTED.pack(len(data)))
+            connection.sendall(data)
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: the task says that its connection has ended."""
+
+
+def _own_address() -> str:
+    """The address of this machine for the nodes of a cluster: as Spark was told it, or of the way out."""
+    if told := os.environ.get("SPARK_LOCAL_IP"):
+        return told
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((ANYWHERE, 9))  # sends nothing
+        except OSError:
+            return "127.0.0.1"
+        return str(probe.getsockname()[0])
