@@ -355,8 +355,8 @@ class ClassicQueue(OrderedQueue):
             first = self.events.arrived(messages, first, kept=durable)
         expires_at = self.limits.expires_at(messages[0]) if self.limits.on_time else 0
         entries = [
-            Entry(self, position, message, len(message.body), expires_at)
-            for position, message in enumerate(messages, first)
+            Entry(self, first + number, message, len(message.body), expires_at)
+            for number, message in enumerate(messages)
         ]
         self._position = first + len(entries) - 1
         if durable or ready_messages.paging:

@@ -70,7 +70,7 @@ class NewConfirms(Protocol):
     def __call__(self, channel: Channel, recorder: ConfirmRecorder | None) -> ConfirmLedger: ...
 
 
-class ChannelConnection(Protocol):
+class ChannelConnection:
     """What channels, and the methods that they handle, know of their connection."""
 
     broker: Broker
@@ -94,24 +94,31 @@ class ChannelConnection(Protocol):
     @property
     def write_blocked(self) -> bool:
         """The client does not read its output."""
+        raise NotImplementedError
 
     def knows(self, capability: str) -> bool:
         """The client understands one of RabbitMQ's extensions."""
+        raise NotImplementedError
 
     def guard(self, channel: Channel, key: int, action: Action) -> None:
         """Do something for a channel; an error is answered there."""
+        raise NotImplementedError
 
     def fail(self, error: ConnectionException, failing: int) -> None:
         """End the connection with an error that the method with the key `failing` caused."""
+        raise NotImplementedError
 
     def hold(self, size: int) -> None:
         """Count what is held for the connection, in bytes."""
+        raise NotImplementedError
 
     def count_incomplete(self, size: int) -> None:
         """Count what has come of messages that are not whole, in bytes."""
+        raise NotImplementedError
 
     def block(self) -> None:
         """The client publishes while a resource is short."""
+        raise NotImplementedError
 
 
 class Channel(Outlet):

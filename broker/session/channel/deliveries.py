@@ -88,13 +88,13 @@ class DeliveryLedger:
 
         Raises ChannelException 406 at the first that is not outstanding; those before it are taken.
         """
-        for tag in tags:
-            entry = self.unacked.pop(tag, None)
-            if entry is None:
-                raise _unknown(tag)
-            taken.append(entry)
-            if entry.consumer is not None:
-                self.consumed -= 1
+        try:
+            for entry in map(self.unacked.pop, tags):
+                taken.append(entry)
+                if entry.consumer is not None:
+                    self.consumed -= 1
+        except KeyError as error:
+            raise _unknown(error.args[0]) from None
 
     def put_back(self, entries: dict[int, Entry]) -> None:
         """Undo `take`: nothing has become of these deliveries."""

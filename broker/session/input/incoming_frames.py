@@ -10,6 +10,7 @@ apart. Everything else takes the general way (`frames_to_commands`).
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
 _PUBLISH: Final = methods.BasicPublish.KEY
 _ACK: Final = methods.BasicAck.KEY
 _IN_BATCHES: Final = frozenset({_PUBLISH.to_bytes(4, "big"), _ACK.to_bytes(4, "big")})
-_FRAME: Final = frames.FRAME_START.unpack_from
+_FRAME: Final[Callable[[bytes, int], tuple[int, int, int]]] = frames.FRAME_START.unpack_from
 _START: Final = frames.FRAME_START.size
 _OVERHEAD: Final = frames.FRAME_OVERHEAD
-_METHOD: Final = struct.Struct(">BHII").unpack_from
+_METHOD: Final[Callable[[bytes, int], tuple[int, int, int, int]]] = struct.Struct(">BHII").unpack_from
 """Type, channel, payload size, class and method."""
-_HEADER: Final = struct.Struct(">BHIIQ").unpack_from
+_HEADER: Final[Callable[[bytes, int], tuple[int, int, int, int, int]]] = struct.Struct(">BHIIQ").unpack_from
 """Type, channel, payload size, class and weight, size of the body."""
-_BODY: Final = struct.Struct(">BHI").unpack_from
+_BODY: Final[Callable[[bytes, int], tuple[int, int, int]]] = struct.Struct(">BHI").unpack_from
 _BASIC: Final = 60 << 16
 """The basic class, and a weight of 0."""
 _CONTENT_BYTES_MIN: Final = 30
@@ -133,7 +134,7 @@ def _missing_of_large(rest: bytes) -> int:
     """
     if len(rest) < _START or rest[0] != FRAME_BODY:
         return 0
-    size: int = _FRAME(rest, 0)[2]
+    size = _FRAME(rest, 0)[2]
     return _OVERHEAD + size - len(rest) if size >= LARGE_BYTES else 0
 
 
@@ -174,7 +175,7 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
                         copies = max(copies, copies_max)
                     continue
                 bodies = [data[body_at:body_stop]]
-                if data.startswith(data[start:body_at], at):
+                if data[at : at + body_at - start] == data[start:body_at]:
                     at = _cut_bodies(data, start, body_at, at, bodies, 1 + (copies_max - copies) // len(queues))
                 copies += len(bodies) * len(queues)
                 batch.add(queues, header, bodies)
@@ -225,7 +226,7 @@ def _cut_bodies(data: bytes, at: int, body_at: int, after: int, bodies: list[byt
     common = data[at:body_at]
     skip, stride = body_at - at, after - at
     last = len(data) - stride
-    while after <= last and len(bodies) < bodies_max and data.startswith(common, after):
+    while after <= last and len(bodies) < bodies_max and data[after : after + skip] == common:
         stop = after + stride - 1
         if data[stop] != FRAME_END:
             break

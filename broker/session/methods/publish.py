@@ -8,7 +8,7 @@ for. A publish that was assembled frame by frame is a batch of one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,7 +39,7 @@ def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> N
     batch = PublishBatch(channel)
     queues = batch.plain_queues(arguments, header, len(body))
     if queues:
-        batch.add(queues, header, (body,))
+        batch.add(queues, header, [body])
         batch.enqueue()
     else:
         batch.publish_special(arguments, header, body)
@@ -123,7 +123,7 @@ class PublishBatch:
                 return ()
         return queues
 
-    def add(self, queues: tuple[Queue, ...], header: bytes, bodies: Iterable[bytes]) -> None:
+    def add(self, queues: tuple[Queue, ...], header: bytes, bodies: list[bytes]) -> None:
         """Take plain publishes: those with these bodies, otherwise the same as the one that was looked at last."""
         summary = self._summary
         flags = PERSISTENT if summary.persistent else 0

@@ -16,6 +16,10 @@ from broker.wire.frames import END, FRAME_OVERHEAD, FRAME_START, Piece, content_
 
 _FRAME: Final = FRAME_START.pack
 _TAG: Final = struct.Struct(">QB").pack
+_TAG_BYTES: Final = 9
+"""Of a delivery tag and the bit that says whether the message is redelivered."""
+_BITS: Final = (b"\x00", b"\x01")
+"""By whether the message is redelivered."""
 _DELIVER: Final = struct.pack(">HH", 60, 60)
 _GET_OK: Final = struct.pack(">HH", 60, 71)
 _RETURN: Final = struct.pack(">HHH", 60, 50, ReplyCode.NO_ROUTE) + b"\x08NO_ROUTE"
@@ -41,15 +45,15 @@ def deliver_batch(
     """The frames of several deliveries with consecutive tags, in pieces; how many bytes they are, and how many of them
     are redelivered.
 
-    What frames begin with depends on lengths alone, and is written anew only where those change. Nothing else is
-    copied here; joining all the pieces of a turn does that once.
+    What frames begin with depends on lengths alone, and what stands between tag and body is the same for many in a row:
+    both are written anew only where they change. Nothing else is copied; joining all the pieces of a turn does that.
     """
     pieces: list[Piece] = []
     route_size = header_size = size = -1
-    method_start = header_start = body_start = b""
-    limit, total, again = frame_max - FRAME_OVERHEAD, 0, 0
-    overhead = 3 * FRAME_OVERHEAD + len(prefix) + 9
-    for tag, entry in enumerate(entries, first):
+    last_route = last_header = method_start = header_start = body_start = between = b""
+    last_redelivered, limit, total, again = False, frame_max - FRAME_OVERHEAD, 0, 0
+    for number, entry in enumerate(entries):
+        tag = first + number
         message = entry.message
         assert message is not None, "a queue hands over what it has loaded"
         route, header, body, redelivered = message.route, message.header, message.body, entry.redelivered
@@ -60,17 +64,20 @@ def deliver_batch(
             pieces += large
             total += sum(map(len, large))
             continue
-        if len(route) != route_size:
-            route_size = len(route)
-            method_start = _FRAME(FRAME_METHOD, channel, len(prefix) + 9 + route_size) + prefix
-        if len(header) != header_size:
-            header_size = len(header)
-            header_start = END + _FRAME(FRAME_HEADER, channel, header_size)
-        if len(body) != size:
-            size = len(body)
-            body_start = END + _FRAME(FRAME_BODY, channel, size)
-        pieces += (method_start, _TAG(tag, redelivered), route, header_start, header, body_start, body, END)
-        total += overhead + route_size + header_size + size
+        if header != last_header or len(body) != size or route != last_route or redelivered != last_redelivered:
+            if len(route) != route_size:
+                route_size = len(route)
+                method_start = _FRAME(FRAME_METHOD, channel, len(prefix) + _TAG_BYTES + route_size) + prefix
+            if len(header) != header_size:
+                header_size = len(header)
+                header_start = END + _FRAME(FRAME_HEADER, channel, header_size)
+            if len(body) != size:
+                size = len(body)
+                body_start = END + _FRAME(FRAME_BODY, channel, size)
+            last_header, last_route, last_redelivered = header, route, redelivered
+            between = b"".join((_BITS[redelivered], route, header_start, header, body_start))
+        pieces += (method_start, tag.to_bytes(8, "big"), between, body, END)
+        total += len(method_start) + 8 + len(between) + size + 1
     return pieces, total, again
 
 
