@@ -1,7 +1,7 @@
 """From received bytes to handled methods.
 
-Frames are cut where they lie. A publish that is there whole - method, header and one body frame - and an
-acknowledgement are handled on the spot, with all of their kind behind them: what is the same for all of such a batch -
+Frames are cut where they lie. A publish that is there whole - method, header and one body frame - an acknowledgement
+and a rejection are handled on the spot, with all of their kind behind them: what is the same for all of such a batch -
 the queues that are reached, the disk batch that is waited for, the consumer whose credit returns - is seen to once for
 the batch. Publishes that differ in nothing but their bodies are recognized by comparing bytes, without being taken
 apart. Everything else takes the general way (`frames_to_commands`).
@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable
+from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
 from broker.session.input.frames_to_commands import LARGE_BYTES, handle_frame
 from broker.session.login import handshake
 from broker.session.login.phase import Phase
-from broker.session.methods.acknowledge import acknowledge
+from broker.session.methods.acknowledge import acknowledge, reject_each
 from broker.session.methods.publish import PublishBatch
 from broker.wire import frames, methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException
@@ -30,7 +31,9 @@ if TYPE_CHECKING:
 
 _PUBLISH: Final = methods.BasicPublish.KEY
 _ACK: Final = methods.BasicAck.KEY
-_IN_BATCHES: Final = frozenset({_PUBLISH.to_bytes(4, "big"), _ACK.to_bytes(4, "big")})
+_REJECT: Final = methods.BasicReject.KEY
+_REJECT_BYTES: Final = _REJECT.to_bytes(4, "big")
+_IN_BATCHES: Final = frozenset({_PUBLISH.to_bytes(4, "big"), _ACK.to_bytes(4, "big"), _REJECT_BYTES})
 _FRAME: Final[Callable[[bytes, int], tuple[int, int, int]]] = frames.FRAME_START.unpack_from
 _START: Final = frames.FRAME_START.size
 _OVERHEAD: Final = frames.FRAME_OVERHEAD
@@ -44,11 +47,14 @@ _BASIC: Final = 60 << 16
 _CONTENT_BYTES_MIN: Final = 30
 """A header frame and the start of a body frame behind it have so many bytes at least; as has a whole publish."""
 
-_ACK_START: Final = struct.Struct(">BHII").pack
-_ACK_BYTES: Final = 13
-_ACK_FRAME: Final = struct.Struct(">11sQ2s")
-"""What all acknowledgements of a channel begin with; delivery tag; the multiple bit and the frame-end octet."""
-_SINGLE: Final = bytes((0, FRAME_END))
+_SETTLEMENT_START: Final = struct.Struct(">BHII").pack
+_SETTLEMENT_BYTES: Final = 13
+_SETTLEMENT_FRAME: Final = struct.Struct(">11sQ2s")
+"""What all acknowledgements or rejections of a channel begin with; delivery tag; their bit and the frame-end octet."""
+_NO_BIT: Final = bytes((0, FRAME_END))
+"""Not multiple; not to be requeued."""
+_REJECTED_AT_ONCE: Final = 64
+"""As many as a queue deals with at once: each may be copied to become a dead letter."""
 
 
 class IncomingFrames:
@@ -148,6 +154,8 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
     """
     if channel.gates or channel.held or channel.closing or not channel.assembler.idle:
         return at, 0
+    if data.startswith(_REJECT_BYTES, at + 7):
+        return _handle_rejections(channel, data, at, copies_max, until)
     connection = channel.connection
     batch: PublishBatch | None = None
     settled: list[Entry] = []
@@ -157,8 +165,8 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
             while at < end and copies < copies_max:
                 cuts = _cut_publish(data, at, channel.number, connection.frame_max)
                 if cuts is None:
-                    tags, after = _cut_acks(data, at, channel.number)
-                    if after == at or channel.transaction is not None:
+                    tags, after = _cut_settlements(data, at, channel.number, _ACK, end)
+                    if not tags or channel.transaction is not None:
                         break
                     connection.handling, at = _ACK, after
                     channel.deliveries.take_each(tags, settled)
@@ -189,6 +197,16 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
     except ConnectionException as fatal:
         connection.fail(fatal, connection.handling)
     return at, copies
+
+
+def _handle_rejections(channel: Channel, data: bytes, at: int, copies_max: int, until: float) -> tuple[int, int]:
+    """Handle the rejections, each of one message, that lie in `data` from `at` on; returns as `_handle_batch` does."""
+    if channel.transaction is not None or channel.reads_streams:
+        return at, 0
+    tags, after = _cut_settlements(data, at, channel.number, _REJECT, _REJECTED_AT_ONCE)
+    if tags:
+        channel.connection.guard(channel, _REJECT, partial(reject_each, channel, tags))
+    return after, len(tags) if monotonic() <= until else copies_max
 
 
 def _acknowledge(channel: Channel, settled: list[Entry]) -> None:
@@ -235,15 +253,17 @@ def _cut_bodies(data: bytes, at: int, body_at: int, after: int, bodies: list[byt
     return after
 
 
-def _cut_acks(data: bytes, at: int, channel: int) -> tuple[list[int], int]:
-    """The delivery tags of the single acknowledgements on a channel that lie from `at` on, and where they end."""
-    common = _ACK_START(FRAME_METHOD, channel, _ACK_BYTES, _ACK)
+def _cut_settlements(data: bytes, at: int, channel: int, key: int, tags_max: int) -> tuple[list[int], int]:
+    """The delivery tags of the acknowledgements, or rejections, of one message each that lie from `at` on on a channel;
+    and where they end. `key` says which of the two."""
+    common = _SETTLEMENT_START(FRAME_METHOD, channel, _SETTLEMENT_BYTES, key)
     tags: list[int] = []
     if not data.startswith(common, at):
         return tags, at
-    whole = at + (len(data) - at) // _ACK_FRAME.size * _ACK_FRAME.size
-    for start, tag, end in _ACK_FRAME.iter_unpack(memoryview(data)[at:whole]):
-        if start != common or end != _SINGLE:
+    count = min(tags_max, (len(data) - at) // _SETTLEMENT_FRAME.size)
+    whole = at + count * _SETTLEMENT_FRAME.size
+    for start, tag, end in _SETTLEMENT_FRAME.iter_unpack(memoryview(data)[at:whole]):
+        if start != common or end != _NO_BIT:
             break
         tags.append(tag)
-    return tags, at + len(tags) * _ACK_FRAME.size
+    return tags, at + len(tags) * _SETTLEMENT_FRAME.size

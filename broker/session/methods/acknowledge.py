@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from broker.entities.messages.message import Entry
@@ -47,6 +47,20 @@ def reject(channel: Channel, method: methods.BasicReject) -> None:
     """basic.reject."""
     check_return(channel, method.delivery_tag, multiple=False)
     settle(channel, method.delivery_tag, deliveries.requeue if method.requeue else deliveries.reject, multiple=False)
+
+
+def reject_each(channel: Channel, tags: Iterable[int]) -> None:
+    """The client rejects some messages, one by one; few enough to be dealt with at once.
+
+    Raises ChannelException 406 at the first tag that is not outstanding; the messages before it are rejected.
+    """
+    entries: list[Entry] = []
+    try:
+        channel.deliveries.take_each(tags, entries)
+    finally:
+        deliveries.reject(entries)
+        if entries and channel.prefetch_all:
+            channel.replenish(settled=True)
 
 
 def settle(channel: Channel, tag: int, how: How, *, multiple: bool) -> None:

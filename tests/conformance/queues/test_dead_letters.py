@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from broker.wire.field_tables import Field, from_python
-from broker.wire.methods import BasicAck, BasicNack, ConfirmSelect, ExchangeDelete, QueuePurge
+from broker.wire.methods import BasicAck, BasicNack, BasicReject, ConfirmSelect, ExchangeDelete, QueuePurge
 from harness.clients.amqp_peer import Message
 from harness.clients.contents import ALL_PROPERTIES, with_headers
 from harness.clients.queue_steps import bodies, deposit, drain, drain_messages, fetch, ready
@@ -151,6 +151,19 @@ def test_several_at_once_keep_their_order(client: Client, graveyard: Graveyard) 
     deposit(client, b"5", key=queue)
     client.ask(queue_delete(queue))
     assert drain(client, graveyard.queue) == []
+
+
+def test_rejected_one_by_one_in_a_row(client: Client, graveyard: Graveyard) -> None:
+    """A tag that is not outstanding ends the channel: what was rejected before it is dead, the rest comes back."""
+    queue = graveyard.dying()
+    deposit(client, b"1", b"2", b"3", b"4", key=queue)
+    client.open_channel(2)
+    fetch(client, queue, 4, channel=2)
+    client.send(*(BasicReject(tag, False) for tag in (1, 2, 99, 3)), channel=2)
+    unknown = "channel 406 PRECONDITION_FAILED - unknown delivery tag 99"
+    assert client.closing(BasicReject, channel=2) == unknown
+    assert bodies(graveyard.letters(2)) == [b"1", b"2"]
+    assert drain(client, queue) == [b"3", b"4"]
 
 
 @pytest.mark.parametrize(
