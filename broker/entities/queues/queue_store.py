@@ -132,17 +132,18 @@ class QueueStore:
             return
         writes, state = self._open(), self.state
         moved = moved or self._batches.urgent
-        settled, unwritten = [] if moved else writes.settled, writes.puts.pop
+        unwritten = writes.puts.pop
         self._batches.current.bytes += len(entries) * SETTLEMENT_BYTES
         for entry in entries:
-            if unwritten(entry.position, None) is None:
-                settled.append(entry.position)
-            if entry.persistent:
+            position, persistent = entry.position, entry.persistent
+            if unwritten(position, None) is None:
+                if moved:
+                    writes.moved[position] = entry.size if persistent else -1
+                else:
+                    writes.settled.append(position)
+            if persistent:
                 state.messages -= 1
                 state.bytes -= entry.size
-        if moved:
-            counted = {entry.position: entry.size if entry.persistent else -1 for entry in entries}
-            writes.moved.update((position, counted[position]) for position in settled)
 
     def delivered(self, entries: Sequence[Entry]) -> None:
         """A consumer has seen these messages, in order: after a restart they, and all before them, are redelivered."""
