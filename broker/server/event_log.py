@@ -46,9 +46,11 @@ class Events:
         self._record_boot(last, store.last_event)
 
     def _record_boot(self, logged: LastEvent | None, committed: LastEvent | None) -> None:
+        """`idle` says that boots behind the last logged one, if there were any, have left nothing on disk."""
         before = logged or LastEvent(0, 0)
         known = committed.number if committed is not None and committed.boot == before.boot else 0
-        self.recorder.add(BOOT, 1, name_bytes(self.node), before.boot, before.number, known)
+        idle = committed is not None and committed.boot <= before.boot
+        self.recorder.add(BOOT, 1, name_bytes(self.node), before.boot, before.number, known, int(idle))
 
     async def run(self, broker: Broker) -> None:
         """Record what is queued, and hand over what gathers, until cancelled."""

@@ -78,10 +78,11 @@ class Stores(NamedTuple):
     lock: int
 
 
-def open_stores(directory: Path, lock: int | None = None, journal_bytes: int = 0) -> Stores:
+def open_stores(directory: Path, lock: int | None = None, journal_bytes: int = 0, *, recorded: bool = False) -> Stores:
     """Open both stores, making them where nothing is yet. Raises StoreError, having touched nothing it cannot use.
 
     `lock`: of the directory, where the caller holds it already. `journal_bytes`: the size of the journal, 0: none.
+    `recorded`: events of this boot are logged.
     """
     lock = directory_lock.lock(directory) if lock is None else lock
     fresh = not lmdb_environment.exists(directory / MESSAGES_DIRECTORY)
@@ -94,6 +95,7 @@ def open_stores(directory: Path, lock: int | None = None, journal_bytes: int = 0
                 store_uuid=definitions.uuid,
                 create=not complete,
                 journal_bytes=journal_bytes,
+                recorded=recorded,
             )
         )
         marks = [] if complete else [SetMetadata(_COMPLETE, b"created")]

@@ -87,7 +87,9 @@ async def _serve(config: Config, readiness: Readiness) -> int:
         bound = _bind_listeners(config)
     try:
         with _starting():
-            stores = recovery.open_stores(directory, journal_bytes=config.store.journal_bytes)
+            stores = recovery.open_stores(
+                directory, journal_bytes=config.store.journal_bytes, recorded=config.events.enabled
+            )
         keep_private(directory)
         resource_alarms.warn_of_network_file_system(directory)
         try:

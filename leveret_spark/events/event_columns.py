@@ -218,8 +218,9 @@ class _Runs:
         """A record of a kind that this release does not know."""
         self._runs.append(Run(UNKNOWN, ts, 1))
 
-    def _boot(self, ts: int, node: bytes, before: int, logged: int, known: int, *_: Any) -> None:
-        detail = {"node": _text(node), "previous_boot": before, "previous_last": logged, "previous_known": known}
+    def _boot(self, ts: int, node: bytes, before: int, logged: int, known: int, idle: int = 0, *_: Any) -> None:
+        detail: dict[str, Any] = {"node": _text(node), "previous_boot": before}
+        detail |= {"previous_last": logged, "previous_known": known, "idle_since": bool(idle)}
         self._runs.append(Run(1, ts, 1, detail=json.dumps(detail)))
 
     def _stop(self, ts: int, complete: int, *_: Any) -> None:

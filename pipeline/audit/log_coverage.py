@@ -4,7 +4,8 @@ A gap is a place where events are missing. Behind the last event of a boot that 
 commit of messages records the last event before it, and the next boot repeats that number. If the log goes that far,
 none of the missing events had reached the disk, so no message was lost by them, and the gap is not doubtful. All other
 gaps are, and the audit concludes nothing across them. A boot without a log may have recorded its own number over that
-of the boot before, whose end is then doubtful.
+of the boot before, whose end is then doubtful; unless the next boot says that those without a log have left nothing on
+disk, as a start that was killed.
 """
 
 from __future__ import annotations
@@ -93,15 +94,13 @@ def coverage(node: str, stretches: Iterable[Stretch], told: Iterable[Told], dama
     of_boots = defaultdict[int, list[Stretch]](list)
     for each in sorted(stretches):
         of_boots[each.boot].append(each)
-    boots = list(_boots(node, of_boots, list(told)))
+    told = list(told)
+    boots = list(_boots(node, of_boots, told))
+    idle = {each.detail["previous_boot"] for each in told if each.kind == "boot" and each.detail.get("idle_since")}
     gaps = [
         *_holes(node, of_boots, list(damaged)),
-        *(_tail(boot) for boot in boots if boot.open_end),
-        *(
-            Gap(node, NO_LOG, boot.boot + 1, 0, None, None, True, moment(boot.boot + 1, 0), boot.last_us)
-            for boot in boots
-            if boot.next is not None and boot.next > boot.boot + 1
-        ),
+        *(_tail(boot, idle) for boot in boots if boot.open_end),
+        *_without_log(boots, idle),
     ]
     return Coverage(boots, sorted(gaps, key=lambda gap: (gap.moment, gap.kind)))
 
@@ -155,9 +154,17 @@ def _holes(node: str, of_boots: dict[int, list[Stretch]], damaged: list[Damage])
             after, at = max(after, last), last_us
 
 
-def _tail(boot: Boot) -> Gap:
+def _without_log(boots: Iterable[Boot], idle: set[int]) -> Iterator[Gap]:
+    """Boots that have left no log; behind those in `idle` they have left nothing on disk."""
+    for boot in boots:
+        if boot.next is not None and boot.next > boot.boot + 1:
+            doubtful, at = boot.boot not in idle, moment(boot.boot + 1, 0)
+            yield Gap(boot.node, NO_LOG, boot.boot + 1, 0, None, None, doubtful, at, boot.last_us)
+
+
+def _tail(boot: Boot, idle: set[int]) -> Gap:
     known = boot.horizon - moment(boot.boot, 0)
-    untold = known == 0 and boot.next is not None and boot.next > boot.boot + 1
+    untold = known == 0 and boot.next is not None and boot.next > boot.boot + 1 and boot.boot not in idle
     lost = None if untold else max(known - boot.last, 0)
     doubtful = untold or known > boot.last
     at = moment(boot.boot, boot.last)

@@ -103,17 +103,18 @@ class MessageStore:
         compact: bool = True,
         create: bool = True,
         journal_bytes: int = 0,
+        recorded: bool = False,
     ) -> MessageStore:
         """Open the store in a directory, or make it there; count the boot, and sync that before returning.
 
         `store_uuid` (16 bytes) must be the store's owner. Messages that end with their boot are dead from here
-        on. With `journal_bytes` of 0 no journal is written; what is in one is taken over. Raises StoreLocked,
-        StoreIncompatible and StoreCorrupt, each before anything was changed; StoreFull; and StoreError when the system
-        refuses.
+        on. With `journal_bytes` of 0 no journal is written; what is in one is taken over. A boot of which no events are
+        `recorded` forgets the last event. Raises StoreLocked, StoreIncompatible and StoreCorrupt, each before anything
+        was changed; StoreFull; and StoreError when the system refuses.
         """
         lock = lmdb_environment.lock(directory)
         try:
-            return _open(directory, lock, store_uuid, journal_bytes, compact=compact, create=create)
+            return _open(directory, lock, store_uuid, journal_bytes, compact=compact, create=create, recorded=recorded)
         except (OSError, lmdb.Error) as error:
             os.close(lock)
             raise StoreError(
@@ -322,7 +323,14 @@ class MessageStore:
 
 
 def _open(
-    directory: Path, lock: int, uuid: bytes | None, journal_bytes: int, *, compact: bool, create: bool
+    directory: Path,
+    lock: int,
+    uuid: bytes | None,
+    journal_bytes: int,
+    *,
+    compact: bool,
+    create: bool,
+    recorded: bool,
 ) -> MessageStore:
     """Open the store that a lock is held of."""
     if not lmdb_environment.exists(directory):
@@ -339,7 +347,7 @@ def _open(
         with_ballast = partial(_with_ballast, directory, journal_bytes)
         damaged = with_ballast(partial(journal_replay.replay, directory, environment, classifier, identity))
         identity = identity._replace(boot=identity.boot + 1)
-        with_ballast(partial(_count_boot, environment, classifier, identity, recount=damaged))
+        with_ballast(partial(_count_boot, environment, classifier, identity, recount=damaged, recorded=recorded))
         journal = undo.enter_context(closing(Journal.open(directory, identity.uuid, identity.boot, journal_bytes)))
         space = undo.enter_context(closing(StoreSpace(directory, environment, journal)))
         store = MessageStore(directory, environment, identity, journal, classifier, space, lock)
@@ -359,11 +367,19 @@ def _with_ballast(directory: Path, journal_bytes: int, write: Callable[[], Resul
 
 
 def _count_boot(
-    environment: lmdb.Environment, classifier: FailureClassifier, identity: Identity, *, recount: bool
+    environment: lmdb.Environment,
+    classifier: FailureClassifier,
+    identity: Identity,
+    *,
+    recount: bool,
+    recorded: bool,
 ) -> None:
     try:
         with environment.begin(write=True, buffers=True) as txn:
             txn.put(IDENTITY, identity.encode())
+            if not recorded:
+                # With the record of an earlier boot it would look as if nothing had happened in this one.
+                txn.delete(LAST_EVENT)
             repair(txn, identity.boot, recount=recount)
             reclaim.begin_boot(txn, identity.boot)
     except lmdb.Error as error:

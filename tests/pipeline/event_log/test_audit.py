@@ -100,6 +100,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
 KILLED = ("end of a boot", 1, 6, 0, False)
 IN_DOUBT = ("end of a boot", 1, 6, 94, True)
 # The start that left no log may have noted how far its own had come, over how far this one had.
+KILLED_TWICE = [KILLED, ("boots without a log", 2, 0, None, False)]
 NO_LOG = [("end of a boot", 1, 6, None, True), ("boots without a log", 2, 0, None, True)]
 
 
@@ -117,8 +118,11 @@ STORIES |= {
     "the lost end had not reached the disk": partial(
         gone_after_a_kill, next_boot={"known": 5}, verdict="lost", gaps=[KILLED]
     ),
-    "the next start was killed too": partial(
+    "the next boot left something on disk, and no log": partial(
         gone_after_a_kill, next_boot={"known": 0, "after": 2}, verdict="unknown", gaps=NO_LOG
+    ),
+    "the next start was killed too": partial(
+        gone_after_a_kill, next_boot={"known": 5, "after": 2, "idle": True}, verdict="lost", gaps=KILLED_TWICE
     ),
 }
 

@@ -34,12 +34,16 @@ class History:
         self._seq = 0
         self._number = 0
 
-    def start(self, *, known: int | None = None, after: int = 1) -> None:
-        """A boot begins, so many after the last. `known` is the last event that is known to have been on disk."""
+    def start(self, *, known: int | None = None, after: int = 1, idle: bool = False) -> None:
+        """A boot begins, so many after the last. `known` is the last event that is known to have been on disk.
+
+        `idle`: the boots between have left nothing on disk.
+        """
         previous, last = self.boot, self._seq
         self.boot, self._seq, self._number = self.boot + after, 0, 0
         known = last if known is None else known
-        detail = {"node": self.node, "previous_boot": previous, "previous_last": last, "previous_known": known}
+        detail: dict[str, Any] = {"node": self.node, "previous_boot": previous, "previous_last": last}
+        detail |= {"previous_known": known, "idle_since": idle}
         self.tell("boot", detail=json.dumps(detail))
 
     def recorded(self, *positions: int, queue: str = "q") -> None:

@@ -1,0 +1,57 @@
+"""What a boot records of those before it: how far their log went, and whether those without one have left anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from broker.config import Config, load
+from broker.server.event_log import Events
+from harness.brokers.recording_broker import events_in
+from storage.batch import WriteBatch
+from storage.messages.message_store import MessageStore
+
+Boot = tuple[str, int]
+"""What is recorded, and the last event at the boot's only commit; 0: it commits nothing.
+
+events: they are logged. killed: it ends before its log has begun. silent: a start without the event log.
+"""
+EVENTS, KILLED, SILENT = "events", "killed", "silent"
+
+
+def run(config: Config, kind: str, last_event: int) -> None:
+    """A boot that is not stopped in order."""
+    directory = config.server.directory / "messages"
+    with MessageStore.open(directory, recorded=kind != SILENT) as store:
+        events = Events(config, store) if kind == EVENTS else None
+        if last_event:
+            store.commit(WriteBatch(1).seal(last_event))
+        if events is not None:
+            events.close()
+
+
+@pytest.mark.parametrize(
+    ("boots", "previous", "known", "idle"),
+    [
+        ([(EVENTS, 1)], 1, 1, True),
+        ([(EVENTS, 0)], 1, 0, False),
+        ([(EVENTS, 1), (EVENTS, 0)], 2, 0, True),
+        ([(EVENTS, 1), (KILLED, 0)], 1, 1, True),
+        ([(EVENTS, 1), (EVENTS, 0), (KILLED, 0), (KILLED, 0)], 2, 0, True),
+        ([(EVENTS, 1), (KILLED, 5)], 1, 0, False),
+        ([(EVENTS, 1), (SILENT, 0)], 1, 0, False),
+        ([(EVENTS, 1), (SILENT, 0), (KILLED, 0)], 1, 0, False),
+    ],
+    ids=str,
+)
+def test_a_boot_says_what_those_before_it_have_left(
+    tmp_path: Path, boots: list[Boot], previous: int, known: int, idle: bool
+) -> None:
+    (tmp_path / "config.toml").write_text("[events]\nenabled = true\n")
+    config = load(tmp_path / "config.toml", {}, data_dir=str(tmp_path))
+    for boot in (*boots, (EVENTS, 0)):
+        run(config, *boot)
+    said = json.loads(events_in(config.events_directory)[-1].detail or "")
+    assert (said["previous_boot"], said["previous_known"], said["idle_since"]) == (previous, known, idle)
