@@ -20,6 +20,7 @@ from leveret_spark.events.segment_format import MARK, SegmentName, parse_name, p
 from leveret_spark.options import Given
 from pipeline.export import MANIFEST, MANIFEST_FORMAT
 from pipeline.file_target import ManifestError, Target, listed
+from storage.events.event_tail import parse_tail
 
 TEXTS = [field.name for field in SCHEMA if pa.types.is_string(field.type)]
 LOCAL = ("file://", "file:")
@@ -86,11 +87,11 @@ def parts_of(where: str, options: Mapping[str, str] | None = None) -> list[Part]
 
 
 def has_unsealed(where: str) -> bool:
-    """Whether a broker may keep its newest events in a segment that is not sealed yet, which readers do not see."""
+    """Whether a broker may keep its newest events where readers do not see them: in no segment that is sealed."""
     local = _local(where)
-    return (
-        where.startswith(WEB_SCHEMES) if local is None else any(parse_unsealed(path.name) for path in local.iterdir())
-    )
+    if local is None:
+        return where.startswith(WEB_SCHEMES)
+    return any(parse_unsealed(path.name) or parse_tail(path.name) for path in local.iterdir())
 
 
 def _parts(source: Segments | Target, names: Sequence[SegmentName]) -> list[Part]:

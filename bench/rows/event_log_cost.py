@@ -10,6 +10,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,8 @@ from bench.compare import cpu, medians, rate
 from bench.load import generator
 from bench.load.generator import Figures
 from bench.load.measured_broker import Target, Wanted, median, own_broker, report, target_of
-from leveret_spark.events.segment_format import blocks, parse_name, parse_unsealed
+from leveret_spark.events.segment_format import blocks, parse_name
+from storage.events.event_tail import parse_tail, tail_blocks
 
 ROUNDS = 5
 SECONDS = 4.0
@@ -111,14 +113,14 @@ def _logged(directory: Path) -> int:
 
 
 def _last_event(directory: Path) -> int:
-    """Of the segment that is being written, or else of the newest one."""
+    """Of the tail, the segment that is being written, or else the newest one."""
     found = 0
     for path in directory.iterdir():
         if name := parse_name(path.name):
             found = max(found, name.last)
-        elif parse_unsealed(path.name):
-            try:
-                found = max([found, *(block.first + block.events - 1 for block in blocks(path.read_bytes(), []))])
-            except FileNotFoundError:  # sealed meanwhile; the next look will see it
-                pass
+            continue
+        with suppress(FileNotFoundError):  # sealed meanwhile; the next look will see it
+            data = path.read_bytes()
+            unsealed = tail_blocks(data) if parse_tail(path.name) else blocks(data, [])
+            found = max([found, *(block.first + block.events - 1 for block in unsealed)])
     return found

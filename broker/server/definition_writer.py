@@ -16,6 +16,7 @@ import trio
 
 from broker.entities.arguments.queue_types import QUORUM, STREAM
 from broker.entities.exchanges.exchange import Binding, Exchange
+from broker.entities.queues.events.event_recording import Recorder
 from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
 from broker.wire.amqp_errors import ConnectionException
@@ -63,12 +64,19 @@ class Group(NamedTuple):
 class DefinitionLog:
     """The definitions of entities in the store: changes in their order, as many in one transaction as have come.
 
-    `wake` is called after each: a connection may have something to send now.
+    `wake` is called after each: a connection may have something to send now. `recorder` is there if events are logged.
     """
 
-    def __init__(self, store: DefinitionStore, highest_queue_id: int, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        store: DefinitionStore,
+        highest_queue_id: int,
+        wake: Callable[[], None],
+        recorder: Recorder | None = None,
+    ) -> None:
         self._store = store
         self._wake = wake
+        self._recorder = recorder
         self._queue_id = highest_queue_id
         self._waiting: list[Group] = []
         self._owed: list[Group] = []
@@ -117,6 +125,8 @@ class DefinitionLog:
     async def _commit(self, groups: list[Group]) -> None:
         written = [*self._owed, *groups]
         changes = [change for group in written for change in group.changes]
+        if self._recorder is not None:
+            self._recorder.flush()  # that a queue has ended is in the event log before it is on disk
         try:
             await trio.to_thread.run_sync(self._store.commit, changes, limiter=self._limiter)
         except DefinitionsError as error:

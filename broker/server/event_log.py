@@ -44,6 +44,7 @@ class Events:
         self.recorder = Recorder(store.boot, self._hand_over, self._wake_up)
         self._store = store
         self._record_boot(last, store.last_event)
+        self.recorder.flush()
 
     def _record_boot(self, logged: LastEvent | None, committed: LastEvent | None) -> None:
         """`idle` says that boots behind the last logged one, if there were any, have left nothing on disk."""

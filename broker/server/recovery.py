@@ -143,7 +143,7 @@ def recover(
     lanes = stores.messages.lanes()
     limits = config.limits
     highest_queue_id = max(found.queue_id_sequence, stores.messages.highest_queue_id())
-    definition_log = DefinitionLog(stores.definitions, highest_queue_id, pace.wake)
+    definition_log = DefinitionLog(stores.definitions, highest_queue_id, pace.wake, recorder)
     broker = Broker(
         BrokerSettings(
             Window(limits.queue_window_messages, limits.queue_window_bytes),

@@ -169,6 +169,10 @@ class HistoryRecorder(Recorder):
             self._log.add(kind, events, *values)
             self.last_event = self._log.last_event
 
+    def flush(self) -> None:
+        if self._log is not None:
+            self._log.flush()
+
     def published(
         self, messages: Sequence[Message], publisher: tuple[bytes, bytes, int], queues: int = -1, *origin: object
     ) -> int:

@@ -97,7 +97,11 @@ def parse_unsealed(name: str) -> SegmentName | None:
 
 def encode_block(records: bytes, first: int, events: int) -> bytes:
     """A block, head and all, of MessagePack bytes."""
-    payload = zlib.compress(records, LEVEL)
+    return with_head(zlib.compress(records, LEVEL), first, events)
+
+
+def with_head(payload: bytes, first: int, events: int) -> bytes:
+    """A payload behind its head."""
     numbers = _CHECKED.pack(first, events)
     return _HEAD.pack(len(payload), zlib.crc32(payload, zlib.crc32(numbers)), first, events) + payload
 
@@ -113,7 +117,12 @@ def blocks(data: bytes, damaged: list[int] | None = None) -> Iterator[Block]:
     (version,) = _VERSION.unpack_from(data, len(MARK))
     if version not in READABLE:
         raise SegmentError(f"a segment of format version {version}; this release reads up to {VERSION}")
-    at, end = len(START), len(data)
+    yield from blocks_from(data, len(START), damaged)
+
+
+def blocks_from(data: bytes, at: int, damaged: list[int] | None = None) -> Iterator[Block]:
+    """The blocks from a byte on; as `blocks` does where there is damage."""
+    end = len(data)
     while at + _HEAD.size <= end:
         size, checksum, first, events = _HEAD.unpack_from(data, at)
         start, following = at + _HEAD.size, at + _HEAD.size + size

@@ -1,44 +1,40 @@
-"""The event log on disk: appended to by a thread of its own, in segments that are sealed by rename.
+"""The event log on disk: events go to a tail at once, and from there into segments, which are sealed by rename.
 
-Appending never blocks: the caller hands events over and goes on. Events that the disk does not take, or not in time,
-are missing from the log, and the gap in their numbers shows it. A segment is sealed when it is large or old
-enough, and at the end: written whole, synced, renamed, its directory synced. What a killed process left unsealed is
-cut at its last whole block and sealed at the next start.
+`append` has the kernel take events over: one write into the tail, by the thread that calls it. Another thread
+compresses full tails into the segment that is being written. Events that the disk does not take are missing from the
+log, and the gap in their numbers shows it. A segment is sealed when it is large or old enough, and at the end: written
+whole, synced, renamed, its directory synced. What a killed process left is sealed at the next start.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Sequence
+from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import BinaryIO, NamedTuple
+from time import monotonic
+from typing import NamedTuple
 
 import msgspec
 
-from leveret_spark.events.segment_format import (
-    START,
-    DamageError,
-    SegmentError,
-    SegmentName,
-    blocks,
-    encode_block,
-    node_name,
-    parse_unsealed,
-    sealed_segments,
-    unsealed_name,
-)
-from storage.messages.lmdb_environment import make_directory, sync_directory, sync_file
+from leveret_spark.events.segment_format import node_name, sealed_segments
+from storage.events.event_tail import Tail, as_segment_blocks
+from storage.events.left_over import seal_left_over
+from storage.events.segment_file import Segment
+from storage.messages.lmdb_environment import make_directory
 from storage.messages.records import LastEvent
 
 log = logging.getLogger("leveret.events")
 
 SEAL_LOOK_SECONDS = 1.0
 """How often it is looked whether the thread that seals is still there."""
-WAITING_PARTS_MAX = 64
-"""How many parts may wait for a slow disk; further ones are lost."""
+TAIL_BYTES = 1 << 20
+"""A tail that is as large is turned into blocks; one as large as a segment may be, in any case."""
+WAITING_TAILS_MAX = 64
+"""How many tails may wait for a slow disk; further events are lost."""
 
 
 class EventLogSettings(NamedTuple):
@@ -57,6 +53,14 @@ class Part(NamedTuple):
     events: int
 
 
+class Signal(Enum):
+    """What the thread is handed beside tails."""
+
+    BEGUN = "a tail has begun, which is to be sealed in time"
+    SEAL = "seal the segment"
+    END = "end"
+
+
 class EventLog:
     """The log of one boot. Made by `open`; `close` ends the thread."""
 
@@ -65,9 +69,12 @@ class EventLog:
         self._node = node
         self._boot = boot
         self._settings = settings
-        self._parts: SimpleQueue[Part | threading.Event | None] = SimpleQueue()
+        self._tasks: SimpleQueue[Tail | threading.Event | Signal] = SimpleQueue()
         self._encode = msgspec.msgpack.Encoder().encode
-        self._segment: _Segment | None = None
+        self._lock = threading.Lock()
+        """Of the tail: who holds it adds to it, or takes it away."""
+        self._tail: Tail | None = None
+        self._segment: Segment | None = None
         self._failing = False
         self.lost = 0
         """How many events are missing because the disk did not take them."""
@@ -84,65 +91,105 @@ class EventLog:
         """
         make_directory(directory)
         node = node_name(node)
-        for path in sorted(directory.iterdir()):
-            found = parse_unsealed(path.name)
-            if found is not None and found.node == node:
-                _seal_leftover(path, found)
+        seal_left_over(directory, node)
         before = [name for name in sealed_segments(directory) if name.node == node and name.boot < boot]
         last = LastEvent(before[-1].boot, before[-1].last) if before else None
         return cls(directory, node, boot, settings), last
 
     def append(self, part: Part) -> None:
-        """Hand over some records. Never blocks: records beyond what the disk can take are dropped and counted."""
-        if self._parts.qsize() >= WAITING_PARTS_MAX:
-            self._lose(part, "the disk is too slow")
-        else:
-            self._parts.put(part)
+        """Have the kernel take some records over: after that the end of the process does not cost them.
+
+        One write, without a sync. Records that the disk does not take are dropped and counted.
+        """
+        if self._tasks.qsize() >= WAITING_TAILS_MAX:
+            self._lose(part.events, "the disk is too slow")
+            return
+        with self._lock:
+            try:
+                tail = self._tail or self._begin_tail(part.first)
+                tail.add(self._encode(part.records), part.first, part.events)
+            except Exception as error:  # whatever it is, the broker goes on, and so does its log
+                self._lose(part.events, f"cannot write the event log: {error}")
+                return
+            if tail.size >= min(TAIL_BYTES, self._settings.segment_bytes):
+                self._hand_over_tail()
 
     def seal(self) -> None:
-        """Have readers see what was handed over so far: return when its segment is sealed, or the log has ended."""
+        """Have readers see what was appended so far: return when its segment is sealed, or the log has ended."""
         sealed = threading.Event()
-        self._parts.put(sealed)
+        self._hand_over(sealed)
         while not sealed.wait(SEAL_LOOK_SECONDS) and self._thread.is_alive():
             pass
 
     def close(self) -> None:
-        """Return when everything that was handed over is written, and its segment sealed."""
-        self._parts.put(None)
+        """Return when everything that was appended is in segments, and these are sealed."""
+        self._hand_over(Signal.END)
         self._thread.join()
+
+    def _begin_tail(self, first: int) -> Tail:
+        self._tail = Tail(self._directory, self._node, self._boot, first)
+        self._tasks.put(Signal.BEGUN)
+        return self._tail
+
+    def _hand_over_tail(self) -> None:
+        """With the lock: have the thread see to the tail. What comes next begins another one."""
+        if self._tail is not None:
+            self._tasks.put(self._tail)
+            self._tail = None
+
+    def _hand_over(self, task: threading.Event | Signal) -> None:
+        """Have the thread do something behind all that was appended so far."""
+        with self._lock:
+            self._hand_over_tail()
+            self._tasks.put(task)
+
+    def _lose(self, events: int, reason: str) -> None:
+        self.lost += events
+        if not self._failing:
+            self._failing = True
+            log.error("events are being lost: %s", reason)
 
     # In the thread
 
     def _run(self) -> None:
-        while True:
-            try:
-                part = self._parts.get(timeout=self._seconds_to_wait())
-            except Empty:
+        while (task := self._next_task()) is not Signal.END:
+            if isinstance(task, Tail):
+                self._take_in(task)
+            elif task is not Signal.BEGUN:
                 self._seal()
-                continue
-            if part is None:
-                break
-            if isinstance(part, threading.Event):
-                self._seal()
-                part.set()
-            else:
-                self._write(part)
+            if isinstance(task, threading.Event):
+                task.set()
         self._seal()
 
-    def _seconds_to_wait(self) -> float | None:
-        return None if self._segment is None else self._segment.seconds_left(self._settings)
-
-    def _write(self, part: Part) -> None:
+    def _next_task(self) -> Tail | threading.Event | Signal:
         try:
-            if self._segment is None:
-                self._segment = _Segment.create(self._directory, self._node, self._boot, part.first)
-            self._segment.add(encode_block(self._encode(part.records), part.first, part.events), part)
-        except Exception as error:  # whatever it is, the broker goes on, and so does its log
-            self._lose(part, f"cannot write the event log: {error}")
-            return
-        self._failing = False
-        if self._segment.full(self._settings):
-            self._seal()
+            return self._tasks.get(timeout=self._seconds_left())
+        except Empty:
+            self._hand_over(Signal.SEAL)
+            return self._tasks.get()
+
+    def _seconds_left(self) -> float | None:
+        """Until the oldest event that is not sealed has to be; None where all are."""
+        oldest = self._segment or self._tail
+        return None if oldest is None else max(0.0, oldest.began + self._settings.segment_seconds - monotonic())
+
+    def _take_in(self, tail: Tail) -> None:
+        """Put the events of a tail into the segment."""
+        left = tail.events
+        try:
+            for block, first, events in as_segment_blocks(tail.blocks()):
+                if self._segment is None:
+                    self._segment = Segment.create(self._directory, self._node, self._boot, first, tail.began)
+                self._segment.add(block, first, events)
+                left -= events
+                if self._segment.size >= self._settings.segment_bytes:
+                    self._seal()
+            self._failing = False
+        except Exception as error:
+            self._lose(left, f"cannot write the event log: {error}")
+        finally:
+            with suppress(OSError):
+                tail.remove()
 
     def _seal(self) -> None:
         segment, self._segment = self._segment, None
@@ -166,80 +213,3 @@ class EventLog:
                 return
             (self._directory / str(name)).unlink()
             total -= size
-
-    def _lose(self, part: Part, reason: str) -> None:
-        self.lost += part.events
-        if not self._failing:
-            self._failing = True
-            log.error("events are being lost: %s", reason)
-
-
-class _Segment:
-    """The segment that is being written."""
-
-    def __init__(self, path: Path, file: BinaryIO, name: SegmentName) -> None:
-        self._path = path
-        self._file = file
-        self._name = name
-        self._size = file.tell()
-        self._began = time.monotonic()
-
-    @classmethod
-    def create(cls, directory: Path, node: str, boot: int, first: int) -> _Segment:
-        """Begin a segment with an event."""
-        path = directory / unsealed_name(node, boot, first)
-        file = path.open("xb", buffering=0)
-        file.write(START)
-        return cls(path, file, SegmentName(node, boot, first, 0))
-
-    def add(self, block: bytes, part: Part) -> None:
-        """Append a block whole; raises OSError, and leaves nothing of it."""
-        try:
-            written = self._file.write(block)
-            if written != len(block):
-                raise OSError("the disk is full")
-        except OSError:
-            self._file.truncate(self._size)
-            self._file.seek(self._size)
-            raise
-        self._size += len(block)
-        self._name = self._name._replace(last=part.first + part.events - 1)
-
-    def full(self, settings: EventLogSettings) -> bool:
-        """It is large or old enough to be sealed."""
-        return self._size >= settings.segment_bytes or not self.seconds_left(settings)
-
-    def seconds_left(self, settings: EventLogSettings) -> float:
-        """Until it is old enough to be sealed."""
-        return max(0.0, self._began + settings.segment_seconds - time.monotonic())
-
-    def seal(self) -> None:
-        """Sync it and give it its name. Without an event there is nothing to keep."""
-        self._file.close()
-        _seal(self._path, self._name)
-
-
-def _seal_leftover(path: Path, name: SegmentName) -> None:
-    """Seal what a killed process left, up to its last whole block."""
-    end, last = len(START), 0
-    try:
-        for block in blocks(path.read_bytes()):
-            end, last = block.end, block.first + block.events - 1
-    except DamageError:
-        pass
-    except SegmentError as error:
-        log.error("%s is left as it is: %s", path, error)
-        return
-    if last:
-        with path.open("r+b") as file:
-            file.truncate(end)
-    _seal(path, name._replace(last=last))
-
-
-def _seal(path: Path, name: SegmentName) -> None:
-    if not name.last:
-        path.unlink()
-        return
-    sync_file(path)
-    path.rename(path.with_name(str(name)))
-    sync_directory(path.parent)

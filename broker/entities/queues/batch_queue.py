@@ -86,9 +86,12 @@ class BatchQueue:
             self.urgent = False
 
     def seal(self) -> None:
-        """Close the open batch, to be stored after those closed before it."""
+        """Close the open batch, to be stored after those closed before it. What is in it is in the event log before."""
         self._sealed_bytes += self.current.bytes
-        last_event = 0 if self._recorder is None else self._recorder.last_event
+        last_event = 0
+        if self._recorder is not None:
+            self._recorder.flush()
+            last_event = self._recorder.last_event
         self.sealed.append(self.current.seal(last_event))
         self.current = WriteBatch(self.current.number + 1)
 

@@ -315,7 +315,7 @@ class Channel(Outlet):
     def confirm_publishes(self) -> None:
         """Enter confirm mode; no harm where it is on."""
         if self.confirms is None:
-            recorder = None if self.recorder is None else ConfirmRecorder(self.recorder)
+            recorder = None if self.recorder is None else ConfirmRecorder(self.recorder, self.connection.broker.turn)
             self.confirms = self.connection.new_confirms(self, recorder)
             self.confirmed = True
 

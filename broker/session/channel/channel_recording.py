@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.events.event_recording import ACK, CONFIRM, DELIVER, NACK, RETURN, Recorder, name_bytes
 from broker.entities.queues.queue import Queue
+from broker.entities.scheduling.turn import Turn
 from broker.wire.field_tables import Field
 from broker.wire.properties import decode_properties, encode_header
 
@@ -29,7 +30,7 @@ class ChannelRecorder:
     """
 
     def __init__(self, recorder: Recorder, vhost: str, peer: str, number: int, *, stamps: bool) -> None:
-        self._recorder = recorder
+        self.recorder = recorder
         self._publisher = name_bytes(vhost), name_bytes(peer), number
         self._stamps = stamps
         self._of_transaction: Numbers = []
@@ -39,9 +40,9 @@ class ChannelRecorder:
     def published(self, messages: Sequence[Message], queues: int, *, returned: bool, in_transaction: bool) -> None:
         """The client has published messages, alike but for their bodies, which are about to reach so many queues."""
         origin = (None, (), 1) if in_transaction else ()
-        self.latest = first = self._recorder.published(messages, self._publisher, queues, *origin)
+        self.latest = first = self.recorder.published(messages, self._publisher, queues, *origin)
         if returned:
-            self._recorder.add(RETURN, len(messages), *self._publisher, [first, len(messages)])
+            self.recorder.add(RETURN, len(messages), *self._publisher, [first, len(messages)])
         if in_transaction:
             self._of_transaction += (first, len(messages))
 
@@ -56,7 +57,7 @@ class ChannelRecorder:
         seen = int(again[0]) if len(set(again)) == 1 else again
         vhost, connection, channel = self._publisher
         where = vhost, name_bytes(queue.name)
-        recorder = self._recorder
+        recorder = self.recorder
         recorder.delivering(entries)
         recorder.add(DELIVER, len(positions), *where, positions, connection, channel, name_bytes(tag), first, seen)
         if no_ack:
@@ -67,17 +68,19 @@ class ChannelRecorder:
         if self._of_transaction:
             numbers, self._of_transaction = self._of_transaction, []
             self.answered(numbers, refused=False)
+            self.recorder.flush()
 
     def answered(self, numbers: Numbers, *, refused: bool) -> None:
-        """Publishes are confirmed, or refused."""
-        self._recorder.add(NACK if refused else CONFIRM, sum(numbers[1::2]), *self._publisher, numbers)
+        """Publishes are confirmed, or refused. To be handed over before the client knows."""
+        self.recorder.add(NACK if refused else CONFIRM, sum(numbers[1::2]), *self._publisher, numbers)
 
 
 class ConfirmRecorder:
     """Knows the messages behind the publish numbers of a channel in confirm mode."""
 
-    def __init__(self, channel: ChannelRecorder) -> None:
+    def __init__(self, channel: ChannelRecorder, turn: Turn) -> None:
         self._channel = channel
+        self._turn = turn
         self._messages: deque[list[int]] = deque()  # [first tag, first number, count], ascending
         self._answerable: list[tuple[int, int, bool]] = []
 
@@ -93,10 +96,21 @@ class ConfirmRecorder:
 
     def answerable(self, first: int, last: int, *, refused: bool) -> None:
         """These publish numbers are answered with the next output."""
+        if not self._answerable:
+            self._channel.recorder.at_turn_end(self._turn, self._record)
         self._answerable.append((first, last, refused))
 
     def answer(self) -> None:
         """The answers go out now."""
+        if self._answerable:
+            self._record()
+            self._channel.recorder.flush()
+
+    def end(self) -> None:
+        """No publish is answered any more."""
+        self._answerable.clear()
+
+    def _record(self) -> None:
         answerable, self._answerable = self._answerable, []
         for refused in (False, True):
             numbers: Numbers = []

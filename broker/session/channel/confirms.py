@@ -136,7 +136,9 @@ class ConfirmLedger:
 
     def end(self) -> None:
         """The channel is gone: no publish is answered any more."""
-        self._recorder = None
+        if self._recorder is not None:
+            self._recorder.end()
+            self._recorder = None
         self._counters.publish_confirmed = self.last
         self._waiting.clear()
         self._answerable.clear()

@@ -10,6 +10,7 @@ import pytest
 import trio
 import trio.testing
 
+from broker.entities.queues.events.event_recording import DELETE, Recorder
 from broker.entities.scheduling.future import Future
 from broker.server import definition_writer
 from broker.server.definition_writer import DefinitionLog
@@ -148,6 +149,16 @@ async def test_what_an_answer_causes_is_written_too(store: DefinitionStore, disk
     await log.flush()
     assert both.done
     assert names(store) == ["one", "two"]
+
+
+async def test_events_are_handed_over_before_what_they_say_is_written(store: DefinitionStore) -> None:
+    on_disk: list[list[str]] = []
+    recorder = Recorder(1, lambda records, first, events: on_disk.append(names(store)), nobody_sleeps)
+    log = DefinitionLog(store, 0, nobody_sleeps, recorder)
+    recorder.add(DELETE, 1)
+    log.write(vhost("v"))
+    await log.flush()
+    assert on_disk == [[]]
 
 
 @pytest.mark.parametrize("how", ["flush", "load"])

@@ -1,30 +1,35 @@
-"""The event log on disk: sealed by size and by age, kept up to a limit, cut at the last whole block after a crash."""
+"""The event log on disk: sealed by size and by age, kept up to a limit, whole after a kill at any instant."""
 
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import sys
 import threading
-from datetime import datetime, timedelta, tzinfo
 from pathlib import Path
+from signal import SIGKILL
+from subprocess import PIPE, Popen
 
 import msgspec
 import pytest
 
 from harness.brokers.recording_broker import events_in
+from harness.project import ROOT
 from harness.waiting import eventually
 from leveret_spark.events.event_columns import read_segment
 from leveret_spark.events.segment_format import (
     START,
     SegmentError,
     SegmentName,
-    encode_block,
     node_name,
     parse_name,
-    parse_unsealed,
     unsealed_name,
+    with_head,
 )
-from storage.events.event_log_writer import WAITING_PARTS_MAX, EventLog, EventLogSettings, Part
+from storage.events.event_log_writer import WAITING_TAILS_MAX, EventLog, EventLogSettings, Part
+from storage.events.event_tail import MARK, as_segment_blocks, tail_blocks, tail_name
+from storage.events.segment_file import Segment
 from storage.messages.records import LastEvent
 
 LARGE = EventLogSettings(1 << 30, 3600.0, 0)
@@ -92,35 +97,107 @@ def test_the_oldest_segments_go_first_and_the_newest_stays(tmp_path: Path) -> No
     assert numbers(tmp_path) == [(3, 1), (3, 2), (3, 3)]
 
 
-def leftover(directory: Path) -> tuple[Path, list[int]]:
-    """What a killed process leaves after two parts, and where its blocks end."""
-    path = directory / unsealed_name(NODE, 5, 1)
-    whole, ends = START, [len(START)]
-    for found in (part(1, 3), part(4, 2)):
-        whole += encode_block(msgspec.msgpack.encode(found.records), found.first, found.events)
-        ends.append(len(whole))
-    path.write_bytes(whole)
-    return path, ends
+FIRST, SECOND = (part(1, 3), part(4, 2)), (part(6, 40),)
+"""What is appended to two tails, one after the other."""
+ALL = 45
 
 
-def test_what_a_killed_process_left_is_cut_at_its_last_whole_block(tmp_path: Path) -> None:
-    """At whatever byte it ends, and before a damaged one."""
-    model = tmp_path / "model"
-    model.mkdir()
-    path, ends = leftover(model)
-    data = path.read_bytes()
-    damaged = bytearray(data)
-    damaged[ends[1] + 25] ^= 1
-    for left in [*(data[:size] for size in range(len(START), len(data) + 1)), bytes(damaged)]:
-        directory = tmp_path / "cut"
-        directory.mkdir()
-        (directory / path.name).write_bytes(left)
-        last = record(directory, 6)
-        kept = 0 if len(left) < ends[1] else 3 if len(left) < ends[2] or left == damaged else 5
-        assert last == (LastEvent(5, kept) if kept else None)
-        assert numbers(directory) == [(5, number) for number in range(1, kept + 1)]
-        assert not [name for name in names(directory) if parse_unsealed(name)]
-        shutil.rmtree(directory)
+def tail(*parts: Part) -> bytes:
+    return MARK + b"".join(with_head(msgspec.msgpack.encode(one.records), one.first, one.events) for one in parts)
+
+
+def segment(*parts: Part) -> bytes:
+    return START + b"".join(block for block, _, _ in as_segment_blocks(tail_blocks(tail(*parts))))
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        {tail_name(NODE, 5, 1): tail(*FIRST)},
+        {tail_name(NODE, 5, 1): tail(*FIRST), unsealed_name(NODE, 5, 1): segment(*FIRST)},
+        {unsealed_name(NODE, 5, 1): segment(*FIRST)},
+        {tail_name(NODE, 5, 1): tail(*FIRST), str(SegmentName(NODE, 5, 1, 5)): segment(*FIRST)},
+        {str(SegmentName(NODE, 5, 1, 5)): segment(*FIRST)},
+        {unsealed_name(NODE, 5, 1): segment(*FIRST, *SECOND)},
+        {str(SegmentName(NODE, 5, 1, ALL)): segment(*FIRST, *SECOND)},
+    ],
+    ids=[
+        "killed before the first tail is taken in",
+        "killed before it is removed",
+        "killed when it was removed",
+        "killed in a start that has sealed what was in it",
+        "killed when that was sealed",
+        "killed before the second is removed",
+        "killed in a start that has sealed that",
+    ],
+)
+def test_nothing_is_lost_or_twice_there_after_a_kill(tmp_path: Path, left: dict[str, bytes]) -> None:
+    for name, data in {**left, tail_name(NODE, 5, 6): tail(*SECOND)}.items():
+        (tmp_path / name).write_bytes(data)
+    assert record(tmp_path, 6) == LastEvent(5, ALL)
+    assert numbers(tmp_path) == [(5, number) for number in range(1, ALL + 1)]
+    assert all(map(parse_name, names(tmp_path)))
+
+
+def test_what_a_crash_left_is_cut_at_its_last_whole_block(tmp_path: Path) -> None:
+    """A tail, or a segment, at whatever byte it ends, and before a damaged block."""
+    whole = {
+        tail_name(NODE, 5, 1): [tail(*FIRST[:count]) for count in range(3)],
+        unsealed_name(NODE, 5, 1): [segment(*FIRST[:count]) for count in range(2)]
+        + [segment(*FIRST[:1]) + segment(*FIRST[1:])[len(START) :]],
+    }
+    directory = tmp_path / "cut"
+    for name, (_, one, two) in whole.items():
+        damaged = bytearray(two)
+        damaged[len(one) - 1] ^= 1
+        for left in [*(two[:size] for size in range(len(two) + 1)), bytes(damaged)]:
+            directory.mkdir()
+            (directory / name).write_bytes(left)
+            last = record(directory, 6)
+            kept = 0 if not left.startswith(one) else 3 if left != two else 5
+            assert last == (LastEvent(5, kept) if kept else None)
+            assert numbers(directory) == [(5, number) for number in range(1, kept + 1)]
+            assert all(map(parse_name, names(directory)))
+            shutil.rmtree(directory)
+
+
+def test_blocks_of_a_segment_are_as_large_as_they_should_be(tmp_path: Path) -> None:
+    """8192 events and what else was appended with the last of them; none is missing in between."""
+    appended = [part(1, 5), *(part(first, 700) for first in range(10, 14_010, 700)), part(20_000, 70_000)]
+    found = [(first, events) for _, first, events in as_segment_blocks(tail_blocks(tail(*appended)))]
+    assert found == [(1, 5), (10, 8400), (8410, 5600), (20_000, 70_000)]
+    (tmp_path / tail_name(NODE, 5, 1)).write_bytes(tail(*appended))
+    record(tmp_path, 6)
+    assert [event.seq for event in events_in(tmp_path)] == [
+        number for one in appended for number in range(one.first, one.first + one.events)
+    ]
+
+
+APPENDING = """
+import sys
+from pathlib import Path
+from storage.events import event_log_writer
+from storage.events.event_log_writer import EventLog, EventLogSettings, Part
+
+event_log_writer.TAIL_BYTES = 20_000
+log, _ = EventLog.open(Path(sys.argv[1]), "node@host", 5, EventLogSettings(1 << 30, 3600.0, 0))
+for first in range(1, 1_000_000, 7):
+    log.append(Part([(2, number, 1) for number in range(first, first + 7)], first, 7))
+    print(first + 6, flush=True)
+"""
+
+
+@pytest.mark.parametrize("lines", [1, 400, 3000])
+def test_what_was_appended_outlives_a_process_that_is_killed(tmp_path: Path, lines: int) -> None:
+    with Popen([sys.executable, "-c", APPENDING, str(tmp_path)], stdout=PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        for _ in range(lines):
+            said = int(process.stdout.readline())
+        os.kill(process.pid, SIGKILL)
+    last = record(tmp_path, 6)
+    assert last is not None
+    assert last.number >= said
+    assert numbers(tmp_path) == [(5, number) for number in range(1, last.number + 1)]
 
 
 def test_what_another_node_or_version_left_is_left_as_it_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -150,32 +227,31 @@ def test_a_log_that_cannot_be_written_loses_events_and_says_so_once(
     assert caplog.text.count("events are being lost") == 1
 
 
-class Gate(tzinfo):
-    """A time zone. Who wants to write down a time in it is held up until the gate is open."""
+def test_a_log_that_falls_behind_costs_events_and_no_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk takes what is appended, and does not get done with the first segment."""
+    reached, done = threading.Event(), threading.Event()
 
-    def __init__(self) -> None:
-        self.reached, self.open = threading.Event(), threading.Event()
+    def seal(self: Segment) -> None:
+        reached.set()
+        done.wait()
+        seal_at_once(self)
 
-    def utcoffset(self, _time: datetime | None) -> timedelta:
-        self.reached.set()
-        self.open.wait()
-        return timedelta(0)
-
-
-def test_a_log_that_falls_behind_costs_events_and_no_time(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    log, _ = opened(tmp_path, 1)
-    gate = Gate()
-    log.append(Part([(STOP, datetime(2026, 1, 1, tzinfo=gate), 1)], 1, 1))
-    gate.reached.wait()
+    seal_at_once = Segment.seal
+    monkeypatch.setattr(Segment, "seal", seal)
+    log, _ = opened(tmp_path, 1, SMALL)
+    log.append(part(1, 1))
+    reached.wait()
     with caplog.at_level(logging.ERROR):
-        for first in range(2, WAITING_PARTS_MAX + 12):
+        for first in range(2, WAITING_TAILS_MAX + 12):
             log.append(part(first, 1))
-    assert log.lost == 10
+    lost = log.lost
+    assert lost > 0
     assert "the disk is too slow" in caplog.text
-    gate.open.set()
+    done.set()
     log.close()
-    (name,) = [parsed for path in tmp_path.iterdir() if (parsed := parse_name(path.name))]
-    assert name.last == WAITING_PARTS_MAX + 1
+    assert numbers(tmp_path) == [(1, number) for number in range(1, WAITING_TAILS_MAX + 12 - lost)]
 
 
 @pytest.mark.parametrize(

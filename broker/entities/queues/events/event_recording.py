@@ -22,6 +22,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from broker.entities.messages.message import Entry, Message
+from broker.entities.scheduling.turn import Turn
 from storage.batch import COUNTER_BITS
 
 BOOT, STOP, QUEUED, SNAPSHOT, DECLARE, BIND, UNBIND = 1, 2, 3, 4, 5, 6, 7
@@ -42,8 +43,9 @@ Publisher = tuple[bytes, bytes, int]
 class Recorder:
     """Gathers records, numbers events and messages.
 
-    `hand_over` takes a part: records, first event, events. `first_pending` is called when there is something to hand
-    over, before long, and was nothing before.
+    `hand_over` takes a part: records, first event, events. What it has taken outlives the process. `first_pending` is
+    called when there is something to hand over, before long, and was nothing before. What is about to be on disk, or to
+    be confirmed, has to be handed over before.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Recorder:
         self._hand_over = hand_over
         self._first_pending = first_pending
         self._records: list[object] = []
+        self._answers: list[Callable[[], None]] = []
         self._gathered = 0
         self._number = boot << COUNTER_BITS
 
@@ -79,6 +82,18 @@ class Recorder:
             records, self._records = self._records, []
             events, self._gathered = self._gathered, 0
             self._hand_over(records, self.last_event - events + 1, events)
+
+    def at_turn_end(self, turn: Turn, record: Callable[[], None]) -> None:
+        """Have answers to a publisher recorded when a turn ends, and handed over with those to all others."""
+        if not self._answers:
+            turn.last(self._record_answers)
+        self._answers.append(record)
+
+    def _record_answers(self) -> None:
+        answers, self._answers = self._answers, []
+        for record in answers:
+            record()
+        self.flush()
 
     def published(self, messages: Sequence[Message], publisher: Publisher, queues: int = -1, *origin: object) -> int:
         """Number messages, alike but for their bodies, that have been published; the first number.
