@@ -117,7 +117,7 @@ class _Copies:
         self.last = groups.max(rows["last"])
         self.last_kind = groups.last(rows["last"] >= 0, rows["last_kind"], 0)
         self.last_delivered, self.queued = groups.max(rows["last_delivered"]), groups.max(rows["queued"])
-        self.moved = np.zeros(len(self.place), bool)
+        self.moved = self.left_alone = np.zeros(len(self.place), bool)
         self.absent = self._clock.absent(self.last, self.last_kind == CODES["queued"])
 
     # Ends of many at once, and moves
@@ -162,7 +162,10 @@ class _Copies:
         self.end[rows] = np.minimum(self.end[rows], certain)
 
     def move(self) -> None:
-        """Copies that went back to the end of a quorum queue end by that; their successors have the first's number."""
+        """Copies that went back to the end of a quorum queue end by that; their successors have the first's number.
+
+        Those are `left_alone` that are gone together with all that they were before.
+        """
         to = np.flatnonzero((self.msg_id != self.position) & (self.routed < NEVER))
         before = self._at(self.place[to], self.msg_id[to])
         to, before = to[before >= 0], before[before >= 0]
@@ -176,6 +179,9 @@ class _Copies:
         while (first[first] != first).any():
             first = first[first]
         self.msg_id = np.where(self.moved, self.position[first], self.msg_id)
+        latest = self.absent.copy()
+        np.maximum.at(latest, first, self.absent)
+        self.left_alone = self.moved & (latest[first] <= self.absent)
 
     def _at(self, place: Any, position: Any) -> Any:
         """The rows of copies; -1 where there is none."""
@@ -194,7 +200,9 @@ class _Copies:
         """The verdicts, violations and evidence."""
         publish_us, confirm_us, own = self._published()
         unpublished = self._unpublished()
-        promised = np.where(own | self.moved, self.routed_for_good < NEVER, confirm_us < NEVER)
+        # A move may have come undone; but then the message is where it was before.
+        confirmed = (confirm_us < NEVER) & (~self.moved | self.left_alone)
+        promised = confirmed | ((own | self.moved) & (self.routed_for_good < NEVER))
         promised = np.where(self.routed < NEVER, promised, ~unpublished)
         absent = self.absent < NEVER
         doubts = self._clock.doubts(self.last, self.absent)

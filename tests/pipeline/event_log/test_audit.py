@@ -291,6 +291,21 @@ def a_move_that_came_undone(history: Story) -> None:
 
 
 @story
+def a_move_that_was_not_on_disk(history: Story) -> None:
+    """But its message is gone from both places."""
+    history.declare("quorum", kind="quorum")
+    place = history.message("settled", queue="quorum")
+    for verdict in ("settled", "lost"):
+        history.deliver(place, "quorum")
+        history.of("requeue", place, "quorum")
+        place = history.move(place, "quorum")
+        history.verdicts["quorum", place] = (verdict,)
+    history.start(known=5)
+    history.recorded()
+    history.gaps.append(("end of a boot", 1, 13, 0, False))
+
+
+@story
 def a_dead_letter_that_is_gone(history: Story) -> None:
     """Nobody has confirmed it, but its message has left for it, and that was on disk."""
     message = history.message("settled")
