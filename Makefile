@@ -54,7 +54,7 @@ help:
 	@echo "make crash-states  the crash explorer on and on, on JOBS= cores; goes on where it was"
 	@echo "make fuzz          coverage-guided inputs for each target, SECONDS=60 TARGET=session (see docs/testing.md)"
 	@echo "make crash-kill    kill -9 under real clients, CYCLES=300 times and more, SEED="
-	@echo "make crash-audit   the same with the event log, which Spark audits at the end; CYCLES=300 SEED="
+	@echo "make crash-audit   the same with the event log, which is audited at the end: no doubt; CYCLES=300 SEED="
 	@echo "make crash-streams kill -9 of Spark and broker while a stream goes into files, MINUTES=60 SEED="
 	@echo "make exhaustion    brokers that run out of disk, memory, descriptors and time, MINUTES=60 SEED="
 	@echo "make soak          MINUTES=60 of mixed load: does anything grow, slow down, get lost?"

@@ -18,6 +18,7 @@ from tests.durability.kills import phases
 from tests.durability.kills.adapters.client_adapter import ClientAdapter
 from tests.durability.kills.adapters.client_log import STAMP, ConnectionLog, LoggingAdapter
 from tests.durability.kills.cycle import JOIN_SECONDS, SETTINGS, Campaign
+from tests.durability.kills.lost_batches import Place, lose_last_batches
 from tests.durability.kills.queue_contents import look
 from tests.durability.kills.scenario import Traffic
 from tests.durability.ledgers.client_ledger import ClientLedger
@@ -28,9 +29,6 @@ enabled = true
 stamp_message_ids = true
 kept_bytes = 0
 """
-
-Place = tuple[str, int]
-"""A queue, and a position in it."""
 
 
 class Sight(NamedTuple):
@@ -75,6 +73,13 @@ class AuditedCampaign(Campaign):
         self._set_to_work()
         self._await_connected()
         self._kill(self._at_rest)
+
+    def work_and_lose(self) -> set[Place]:
+        """Load, a kill, and what the last batches have put is lost with them: its places."""
+        self._set_to_work()
+        self._await_connected()
+        self._kill(phases.under_load)
+        return lose_last_batches(self.broker.data_dir)
 
     def _at_rest(self, broker: BrokerProcess, dice: random.Random, pause: phases.Pause, dying: threading.Event) -> str:
         pause(dice.uniform(0, phases.UNDER_LOAD_SECONDS_MAX))

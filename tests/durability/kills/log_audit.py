@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from pipeline.audit.audit import audit, reduce
-from pipeline.audit.log_coverage import END_OF_BOOT, NOT_WRITTEN
-from pipeline.audit.reduction import SEQ_BITS
+from pipeline.audit.log_coverage import END_OF_BOOT
 from pipeline.event_parts import parts_of
 from tests.durability.kills.audited import AuditedCampaign
 from tests.durability.kills.observed_log import Comparison, Log
@@ -41,11 +39,11 @@ def judge(campaign: AuditedCampaign) -> Judgement:
     """Audit what is sealed of a log, and hold it against its clients' logs."""
     found = audit(map(reduce, parts_of(str(campaign.segments))))
     rows = [SimpleNamespace(**row) for row in found.rows.to_pylist()]
-    torn = {gap.boot: gap.doubtful for gap in found.gaps if gap.kind == END_OF_BOOT}
-    comparison = Comparison(Log(campaign.events()), rows, torn)
+    killed = {gap.boot for gap in found.gaps if gap.kind == END_OF_BOOT}
+    comparison = Comparison(Log(campaign.events()), rows, killed)
     comparison.everything(campaign.connections)
-    problems = [*comparison.problems, *_doubts(rows, found.gaps)]
-    problems += [f"events are missing: {gap}" for gap in found.gaps if gap.kind == NOT_WRITTEN]
+    problems = [*comparison.problems, *(f"in doubt: {row}" for row in rows if row.verdict == "unknown")]
+    problems += [f"a kill leaves doubt: {gap}" for gap in found.gaps if gap.doubtful]
     return Judgement(rows, found.gaps, found.boots, comparison, problems)
 
 
@@ -54,17 +52,8 @@ def sound(judgement: Judgement) -> list[str]:
     return [str(row) for row in (*judgement.lost, *judgement.violations)] + judgement.problems
 
 
-def _doubts(rows: list[Any], missing: list[Any]) -> Iterator[str]:
-    """What is unknown was heard of before a gap that may hold its end; and nothing is lost behind such a gap alone."""
-    doubtful = [gap.moment for gap in missing if gap.doubtful]
-    for row in rows:
-        if row.verdict == "unknown" and not any(gap >= row.boots[-1] << SEQ_BITS for gap in doubtful):
-            yield f"in doubt, and no gap follows: {row}"
-
-
 def figures(judgement: Judgement, campaign: AuditedCampaign) -> dict[str, Any]:
     """What was compared, in numbers."""
-    doubtful = sum(gap.doubtful for gap in judgement.gaps)
     size = sum(path.stat().st_size for path in campaign.segments.glob("*.events"))
     compared = vars(judgement.comparison.figures)
     return {
@@ -72,7 +61,7 @@ def figures(judgement: Judgement, campaign: AuditedCampaign) -> dict[str, Any]:
         "log_bytes": size,
         "boots": len(judgement.boots),
         "gaps": len(judgement.gaps),
-        "doubtful_gaps": doubtful,
+        "doubtful_gaps": sum(gap.doubtful for gap in judgement.gaps),
         **compared,
         "verdicts": dict(compared["verdicts"]),
     }

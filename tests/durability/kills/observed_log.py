@@ -1,14 +1,14 @@
 """The broker's event log, and its audit, held against what the client logs have.
 
 A channel's publishes, deliveries and settlements are in the log in the order in which the broker handled them, and the
-log of a boot has no holes. So it has a beginning of what each client did, and where it ends before the client did, the
-boot's end must be missing.
+log of a boot has no holes. So it has a beginning of what each client did. Whatever was confirmed is in it, and what the
+client did before; only of the last deliveries and settlements before a kill some may be missing.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,7 +24,6 @@ SAYS = {
     Verdict.REQUEUE: ("requeue", "drop"),
 }
 """What a client says of a delivery, and what becomes of it: a message that was given back too often is dropped."""
-PROOFS = ".proofs"
 PROBLEMS_MAX = 30
 
 Stay = tuple[int, str | None, int | None]
@@ -48,7 +47,6 @@ class Figures:
 
     connections: int = 0
     confirmed: int = 0
-    confirmed_in_gaps: int = 0
     delivered: int = 0
     delivered_in_gaps: int = 0
     settled: int = 0
@@ -131,12 +129,12 @@ class Log:
 class Comparison:
     """Collects what does not agree."""
 
-    def __init__(self, log: Log, rows: Iterable[Any], torn: Mapping[int, bool]) -> None:
-        """`rows` are the audit's, `torn` the boots whose end is in a gap, and whether something is in doubt there."""
+    def __init__(self, log: Log, rows: Iterable[Any], killed: Collection[int]) -> None:
+        """`rows` are the audit's, `killed` the boots that were not stopped in order."""
         self.log = log
         self.figures = Figures()
         self.problems: list[str] = []
-        self._torn = torn
+        self._killed = killed
         self._rows: dict[Place, Any] = {(row.queue, row.position): row for row in rows}
         self._of_message: dict[int, list[Any]] = defaultdict(list)
         for row in self._rows.values():
@@ -177,15 +175,12 @@ class Comparison:
             )
         for number in client_log.confirmed:
             if number > len(recorded.published):
-                self.figures.confirmed_in_gaps += 1
-                self._excuse(recorded, f"{client_log.name}: publish {number} was confirmed and is not in the log")
-                self._must_be_doubtful(recorded, client_log, number)
+                self._say(f"{client_log.name}: publish {number} was confirmed and is not in the log")
 
     def _confirmed(self, client_log: ConnectionLog, number: int, event: Event) -> None:
         assert event.msg_id is not None
         if event.msg_id not in self.log.confirmed:
-            self.figures.confirmed_in_gaps += 1
-            self._excuse(self.log.connections[client_log.name], f"{client_log.name}: the log lacks confirm {number}")
+            self._say(f"{client_log.name}: the log lacks confirm {number}")
             return
         self.figures.confirmed += 1
         rows = {row.queue: row for row in self._of_message[event.msg_id]}
@@ -233,8 +228,6 @@ class Comparison:
         """What came before a publish that is in the log is there; of the last things nobody knows if they came."""
         if one.behind < len(recorded.published):
             self._say(f"{client_log.name}: the log lacks {one}, and has {len(recorded.published)} publishes")
-        if any(number > one.behind for number in client_log.confirmed):
-            self._excuse(recorded, f"{client_log.name}: {one} reached the broker and is not in the log")
 
     def _sums(self) -> None:
         """The audit counts what the log has."""
@@ -245,17 +238,9 @@ class Comparison:
                 self._say(f"the log has {logged} events {kind}, the audit counts {told}")
 
     def _excuse(self, recorded: Recorded, complaint: str) -> None:
-        """Nothing is wrong if the boot's end is missing; of a connection that is not in the log, no boot is known."""
-        if recorded.boot and recorded.boot not in self._torn:
+        """Nothing is wrong if the boot was killed; of a connection that is not in the log, no boot is known."""
+        if recorded.boot and recorded.boot not in self._killed:
             self._say(complaint)
-
-    def _must_be_doubtful(self, recorded: Recorded, client_log: ConnectionLog, number: int) -> None:
-        """A proof is in a queue that nobody consumes: where it was confirmed, the lost events had reached the disk."""
-        proof = client_log.published[number - 1].routing_key.endswith(PROOFS)
-        if recorded.boot and proof and not self._torn.get(recorded.boot):
-            self._say(
-                f"{client_log.name}: publish {number} is in no log and on disk, and the gap is said to hold no doubt"
-            )
 
     def _say(self, problem: str) -> None:
         if len(self.problems) < PROBLEMS_MAX:

@@ -1,13 +1,15 @@
 """The audit of brokers that were really killed: what it finds is what their clients know.
 
 Real clients work with all kinds of queues while the broker is killed and stopped (`tests/durability/kills`); each has
-a log that keeps the tags and places of what it did. A sound broker shows nothing. One that forgets messages, or
-acknowledgements, shows exactly what the clients' ledgers show.
+a log that keeps the tags and places of what it did. A sound broker shows nothing, and a kill leaves nothing in doubt.
+One that forgets messages, or acknowledgements, shows exactly what the clients' ledgers show; a store that loses its
+last batches at the kill, what these had put there.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import count
 from typing import NamedTuple
 
 import numpy as np
@@ -18,6 +20,8 @@ from pipeline.packed_events import merged, packed
 from pipeline.throughput import throughput
 from tests.durability.kills.audited import EVENTS, AuditedCampaign, Sight
 from tests.durability.kills.log_audit import PASSING, Judgement, judge, sound
+from tests.durability.kills.lost_batches import Place
+from tests.durability.kills.observed_log import Log
 from tests.planted.planted_catalogue import with_mistake
 
 pytestmark = [
@@ -27,6 +31,8 @@ pytestmark = [
 ]
 
 CYCLES = 2
+LOSSES = 3
+ENDS = {"ack", "reject", "expire", "drop", "release"}
 FORGETFUL = {"message": "message forgotten", "acknowledgement": "acknowledgement forgotten"}
 
 
@@ -100,6 +106,46 @@ def test_gaps_are_the_ends_of_killed_boots(told: dict[str, Told]) -> None:
     stopped = {boot.boot for boot in judgement.boots if boot.stopped is not None}
     assert len(stopped) >= 2
     assert not [gap for gap in judgement.gaps if gap.boot in stopped]
+
+
+def test_what_is_lost_at_a_kill_is_found_each_time(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Its confirms were sent right before, and the last event before a commit is lost with the commit."""
+    seed, losses = count(20), 0
+    while losses < LOSSES:
+        campaign = AuditedCampaign(tmp_path_factory.mktemp("losing"), next(seed))
+        try:
+            campaign.begin()
+            planted = campaign.work_and_lose()
+            campaign.broker.start()
+            campaign.restart()
+            campaign.kill_for_good()
+        finally:
+            campaign.abandon()
+        judgement = judge(campaign)
+        promised = _promised(judgement.comparison.log)
+        assert {(row.queue, row.position) for row in judgement.lost} == planted & promised
+        assert judgement.problems == []
+        losses += bool(planted & promised)
+
+
+def _promised(log: Log) -> set[Place]:
+    """Where confirmed messages came last that nothing has made leave, and that are nowhere in their queue later."""
+    places = {(event.queue or "", event.position or 0): event for event in log.events if event.kind == "route"}
+
+    def origin(place: Place) -> Place:
+        """Where a message was before it went to the end of its queue, for the first time."""
+        before = place[0], places[place].msg_id or 0
+        return place if before == place or before not in places else origin(before)
+
+    gone = {(event.queue, event.position) for event in log.events if event.kind in ENDS}
+    found = {(event.queue or "", event.position or 0) for event in log.events if event.kind == "queued"}
+    still_there = {origin(place) for place in found & places.keys()}
+    last = {origin(place): place for place in places}
+    return {
+        place
+        for first, place in last.items()
+        if first not in still_there and place not in gone and places[first].msg_id in log.confirmed
+    }
 
 
 def test_messages_that_were_forgotten_are_lost_and_no_others(told: dict[str, Told]) -> None:
