@@ -42,11 +42,10 @@ def _seal(directory: Path, node: str, boot: int, segments: Found, tails: list[Pa
             if segment is not None:
                 segment.seal()
             segment = _opened(path, name)
-    last = max((name.last for name in sealed_segments(directory) if name[:2] == (node, boot)), default=0)
-    last = max(last, 0 if segment is None else segment.last)
-    found = [block for path in tails for block in tail_blocks(path.read_bytes()) if block.first > last]
     try:
-        segment = _completed(segment, directory, node, boot, found)
+        for block, first, events in as_segment_blocks(_missing(directory, node, boot, segment, tails)):
+            segment = segment or Segment.create(directory, node, boot, first, 0.0)
+            segment.add(block, first, events)
     except OSError as error:
         log.error("events of boot %d stay out of the event log until the next start: %s", boot, error)
         tails = []
@@ -54,6 +53,13 @@ def _seal(directory: Path, node: str, boot: int, segments: Found, tails: list[Pa
         segment.seal()
     for path in tails:
         path.unlink()
+
+
+def _missing(directory: Path, node: str, boot: int, segment: Segment | None, tails: list[Path]) -> list[Block]:
+    """The blocks of tails that are in none of a boot's segments, sealed or not."""
+    last = max((name.last for name in sealed_segments(directory) if name[:2] == (node, boot)), default=0)
+    last = max(last, 0 if segment is None else segment.last)
+    return [block for path in tails for block in tail_blocks(path.read_bytes()) if block.first > last]
 
 
 def _opened(path: Path, name: SegmentName) -> Segment | None:
@@ -65,11 +71,3 @@ def _opened(path: Path, name: SegmentName) -> Segment | None:
     except SegmentError as error:
         log.error("%s is left as it is: %s", path, error)
         return None
-
-
-def _completed(segment: Segment | None, directory: Path, node: str, boot: int, found: list[Block]) -> Segment | None:
-    """A segment with further blocks; None if there is nothing at all."""
-    for block, first, events in as_segment_blocks(found):
-        segment = segment or Segment.create(directory, node, boot, first, 0.0)
-        segment.add(block, first, events)
-    return segment

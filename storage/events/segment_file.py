@@ -28,6 +28,7 @@ class Segment:
         try:
             append_whole(file, START, 0)
         except OSError:
+            file.close()
             path.unlink()
             raise
         return cls(path, file, SegmentName(node, boot, first, 0), began)

@@ -14,6 +14,7 @@ from subprocess import PIPE, Popen
 import msgspec
 import pytest
 
+from harness.brokers.full_disk import no_file_larger_than
 from harness.brokers.recording_broker import events_in
 from harness.project import ROOT
 from harness.waiting import eventually
@@ -225,6 +226,24 @@ def test_a_log_that_cannot_be_written_loses_events_and_says_so_once(
         log.close()
     assert numbers(directory) == [(1, 7), (1, 8)]
     assert caplog.text.count("events are being lost") == 1
+
+
+def test_a_full_disk_costs_what_it_does_not_take(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """A block that was half written goes; a start leaves a tail to the next one."""
+    log, _ = opened(tmp_path, 5)
+    log.append(part(1, 3))
+    size = (tmp_path / tail_name(NODE, 5, 1)).stat().st_size
+    with no_file_larger_than(size + 20):
+        log.append(part(4, 3))
+    log.append(part(7, 3))
+    log.close()
+    assert log.lost == 3
+    (tmp_path / tail_name(NODE, 5, 10)).write_bytes(tail(part(10, 4)))
+    with no_file_larger_than(10), caplog.at_level(logging.ERROR):
+        assert record(tmp_path, 6) == LastEvent(5, 9)
+    assert "events of boot 5 stay out of the event log until the next start" in caplog.text
+    assert record(tmp_path, 7) == LastEvent(5, 13)
+    assert numbers(tmp_path) == [(5, number) for number in (1, 2, 3, *range(7, 14))]
 
 
 def test_a_log_that_falls_behind_costs_events_and_no_time(
