@@ -22,7 +22,7 @@ from broker.entities.vhosts.broker import Broker
 from storage.batch import COUNTER_BITS
 from storage.events.event_log_writer import EventLog, EventLogSettings, Part
 from storage.messages.message_store import MessageStore
-from storage.messages.records import LastEvent
+from storage.messages.records import NumberInBoot
 
 FLUSH_SECONDS = 0.1
 SNAPSHOT_MESSAGES = 4096
@@ -46,9 +46,9 @@ class Events:
         self._record_boot(last, store.last_event)
         self.recorder.flush()
 
-    def _record_boot(self, logged: LastEvent | None, committed: LastEvent | None) -> None:
+    def _record_boot(self, logged: NumberInBoot | None, committed: NumberInBoot | None) -> None:
         """`idle` says that boots behind the last logged one, if there were any, have left nothing on disk."""
-        before = logged or LastEvent(0, 0)
+        before = logged or NumberInBoot(0, 0)
         known = committed.number if committed is not None and committed.boot == before.boot else 0
         idle = committed is not None and committed.boot <= before.boot
         self.recorder.add(BOOT, 1, name_bytes(self.node), before.boot, before.number, known, int(idle))

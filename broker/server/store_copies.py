@@ -17,6 +17,7 @@ import trio
 
 from broker.admin.protocol import AdministrationError
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, Stores
+from storage import synced_files
 from storage.messages import lmdb_environment
 from storage.messages.backup import backup as copy_messages
 
@@ -58,7 +59,7 @@ class StoreCopies:
 
 def _copy(stores: Stores, directory: Path) -> None:
     fresh = directory.with_name(f"{directory.name}.new")
-    lmdb_environment.make_directory(directory.parent)
+    synced_files.make_directory(directory.parent)
     with _alone(fresh):
         if lmdb_environment.exists(directory):
             raise AdministrationError("already_exists", f"{directory} exists already: name a directory that does not")
@@ -68,7 +69,7 @@ def _copy(stores: Stores, directory: Path) -> None:
             copy_messages(stores.messages, fresh / MESSAGES_DIRECTORY)
             stores.definitions.backup(fresh / DEFINITIONS_FILE)
             fresh.rename(directory)
-            lmdb_environment.sync_directory(directory.parent)
+            synced_files.sync_directory(directory.parent)
         except BaseException:
             shutil.rmtree(fresh, ignore_errors=True)
             raise

@@ -11,7 +11,6 @@ last commit when the power fails. The file is locked exclusively: no other proce
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -21,6 +20,7 @@ from typing import Any, Self, TypeVar
 import aiosqlite
 
 from migrations.apply import MigrationError, apply
+from storage import synced_files
 from storage.definitions import features
 from storage.definitions.definition_changes import Change, Definitions
 from storage.definitions.definition_statements import TABLES, Row, rows, select, steps
@@ -233,7 +233,7 @@ class DefinitionStore:
             finally:
                 await target.close()
             for synced in (path, path.parent):
-                _sync(synced)
+                synced_files.sync_file(synced)
 
 
 def _refuse_unknown_features(store: DefinitionStore) -> None:
@@ -259,14 +259,6 @@ async def _connection(path: Path, **options: Any) -> aiosqlite.Connection:
         for thread in threads:
             thread.join()
         raise
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _translated(path: Path, error: Exception) -> DefinitionsError:

@@ -24,8 +24,8 @@ from leveret_spark.events.segment_format import node_name, sealed_segments
 from storage.events.event_tail import Tail, as_segment_blocks
 from storage.events.left_over import seal_left_over
 from storage.events.segment_file import Segment
-from storage.messages.lmdb_environment import make_directory
-from storage.messages.records import LastEvent
+from storage.messages.records import NumberInBoot
+from storage.synced_files import make_directory
 
 log = logging.getLogger("leveret.events")
 
@@ -84,7 +84,7 @@ class EventLog:
     @classmethod
     def open(
         cls, directory: Path, node: str, boot: int, settings: EventLogSettings
-    ) -> tuple[EventLog, LastEvent | None]:
+    ) -> tuple[EventLog, NumberInBoot | None]:
         """Begin a boot's log, after sealing what an earlier one left; with the last event found, if there is one.
 
         Raises OSError when the directory cannot be used.
@@ -93,7 +93,7 @@ class EventLog:
         node = node_name(node)
         seal_left_over(directory, node)
         before = [name for name in sealed_segments(directory) if name.node == node and name.boot < boot]
-        last = LastEvent(before[-1].boot, before[-1].last) if before else None
+        last = NumberInBoot(before[-1].boot, before[-1].last) if before else None
         return cls(directory, node, boot, settings), last
 
     def append(self, part: Part) -> None:

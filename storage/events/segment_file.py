@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from leveret_spark.events.segment_format import START, DamageError, SegmentName, blocks, unsealed_name
 from storage.events.event_tail import append_whole
-from storage.messages.lmdb_environment import sync_directory, sync_file
+from storage.synced_files import sync_directory, sync_file
 
 
 class Segment:

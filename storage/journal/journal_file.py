@@ -34,6 +34,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, final
 
+from storage import synced_files
+
 PAGE_BYTES = 4096
 MAGIC = b"LvJ1"
 NAME = "journal"
@@ -104,7 +106,7 @@ class JournalFile:
         began = perf_counter()
         written = os.pwritev(self._descriptor, parts, self._at)
         if written < _PAYLOAD_AT + len(payload):
-            _write_all(self._descriptor, b"".join(parts)[written:], self._at + written)
+            synced_files.write_all(self._descriptor, b"".join(parts)[written:], self._at + written)
         size = _PAYLOAD_AT + len(payload)
         self._at += _pages(size)
         seconds = perf_counter() - began
@@ -127,7 +129,7 @@ class JournalFile:
     def restore_reserve(self) -> None:
         """Take the reserve again, if the disk has room."""
         try:
-            _allocate(self._descriptor, self.size * (1 + RESERVE))
+            synced_files.allocate(self._descriptor, self.size * (1 + RESERVE))
             os.fsync(self._descriptor)
             self.reserved = True
         except OSError:
@@ -195,33 +197,15 @@ def _make(path: Path, size: int) -> None:
         if os.fstat(descriptor).st_size == whole:
             return
         os.ftruncate(descriptor, 0)
-        _allocate(descriptor, whole)
-        _write_all(descriptor, bytes(min(size, _ZEROED_BYTES)), 0)
+        synced_files.allocate(descriptor, whole)
+        synced_files.write_all(descriptor, bytes(min(size, _ZEROED_BYTES)), 0)
         os.fsync(descriptor)
     except OSError:
         os.ftruncate(descriptor, 0)
         raise
     finally:
         os.close(descriptor)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
-
-
-def _allocate(descriptor: int, size: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, size)
-        return
-    for at in range(os.fstat(descriptor).st_size, size, 1 << 20):  # macOS
-        _write_all(descriptor, bytes(min(1 << 20, size - at)), at)
-
-
-def _write_all(descriptor: int, data: bytes, at: int) -> None:
-    done = 0
-    while done < len(data):
-        done += os.pwrite(descriptor, memoryview(data)[done:], at + done)
+    synced_files.sync_directory(path.parent)
 
 
 def _pages(size: int) -> int:

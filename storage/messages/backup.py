@@ -7,6 +7,7 @@ from pathlib import Path
 
 import lmdb
 
+from storage import synced_files
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
 from storage.storage_errors import StoreError
@@ -20,16 +21,16 @@ def backup(store: MessageStore, directory: Path) -> None:
     """
     if lmdb_environment.exists(directory):
         raise StoreError(f"{directory} exists already: name a directory that does not")
-    lmdb_environment.make_directory(directory.parent)
+    synced_files.make_directory(directory.parent)
     fresh = directory.with_name(f"{directory.name}.new")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(mode=0o700)
     try:
         store.copy_to(fresh)
-        lmdb_environment.sync_file(fresh / "data.mdb")
-        lmdb_environment.sync_directory(fresh)
+        synced_files.sync_file(fresh / "data.mdb")
+        synced_files.sync_directory(fresh)
         fresh.rename(directory)
-        lmdb_environment.sync_directory(directory.parent)
+        synced_files.sync_directory(directory.parent)
     except (OSError, lmdb.Error) as error:
         shutil.rmtree(fresh, ignore_errors=True)
         raise StoreError(f"the copy to {directory} failed ({error}): look at its disk, then try again") from error

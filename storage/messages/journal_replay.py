@@ -17,7 +17,7 @@ from storage.journal.journal_records import decode_batch
 from storage.journal.unapplied_writes import UnappliedWrites
 from storage.messages.keys import APPLIED, POSITION_END
 from storage.messages.lmdb_writer import LmdbWriter
-from storage.messages.records import Applied, Identity
+from storage.messages.records import Identity, NumberInBoot
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreCorrupt, StoreError
 
@@ -74,7 +74,11 @@ def _applied(txn: lmdb.Transaction[bytes], boot: int) -> int:
     """The number of the boot's last record that LMDB has."""
     record = txn.get(APPLIED)
     try:
-        applied = Applied(0, 0) if record is None else Applied.decode(record)
+        applied = (
+            NumberInBoot(0, 0)
+            if record is None
+            else NumberInBoot.decode(record, "the mark of what the journal has given to LMDB")
+        )
     except StoreCorrupt:
         return 0  # to give LMDB again what it has changes nothing
     return applied.number if applied.boot == boot else 0

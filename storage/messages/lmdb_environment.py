@@ -16,6 +16,7 @@ from pathlib import Path
 
 import lmdb
 
+from storage import synced_files
 from storage.lock_file import flocked, lock_file
 from storage.messages.keys import IDENTITY
 from storage.messages.records import Identity
@@ -68,7 +69,7 @@ def lock(directory: Path) -> int:
     """
     path = lock_file(directory)
     try:
-        make_directory(directory.parent)
+        synced_files.make_directory(directory.parent)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         text = f"{path.absolute()} cannot be made ({error.strerror}): see that this user may write there"
@@ -119,10 +120,10 @@ def create(directory: Path, uuid: bytes) -> None:
         with environment.begin(write=True) as txn:
             txn.put(IDENTITY, Identity(uuid, 0).encode())
         environment.sync(True)
-    sync_file(fresh / "data.mdb")
-    sync_directory(fresh)
+    synced_files.sync_file(fresh / "data.mdb")
+    synced_files.sync_directory(fresh)
     fresh.rename(directory)
-    sync_directory(directory.parent)
+    synced_files.sync_directory(directory.parent)
 
 
 def check_identity(directory: Path, uuid: bytes | None) -> Identity:
@@ -181,31 +182,8 @@ def compact_if_worth_it(directory: Path) -> bool:
             # No room for the copy, most likely. The store is as good as before, only larger.
             shutil.rmtree(fresh, ignore_errors=True)
             return False
-    sync_file(fresh / "data.mdb")
+    synced_files.sync_file(fresh / "data.mdb")
     (fresh / "data.mdb").rename(data)
-    sync_directory(directory)
+    synced_files.sync_directory(directory)
     shutil.rmtree(fresh, ignore_errors=True)
     return True
-
-
-def make_directory(directory: Path) -> None:
-    """Make a directory and its parents, each synced into its own parent."""
-    if directory.is_dir():
-        return
-    make_directory(directory.parent)
-    directory.mkdir(mode=0o700, exist_ok=True)
-    sync_directory(directory.parent)
-
-
-def sync_file(path: Path) -> None:
-    """Have a file's bytes on disk."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def sync_directory(directory: Path) -> None:
-    """Have a directory's names on disk."""
-    sync_file(directory)

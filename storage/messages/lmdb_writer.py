@@ -18,7 +18,7 @@ from storage.commit_failures import FailureClassifier, retry_once
 from storage.messages import reclaim, stream_index
 from storage.messages.batch_writer import Changes, CorruptRecord
 from storage.messages.keys import APPLIED, IDENTITY, LANE, LAST_EVENT, lane_key
-from storage.messages.records import Applied, Identity, LastEvent, encode_counters
+from storage.messages.records import Identity, NumberInBoot, encode_counters
 from storage.messages.segments import TRANSIENT
 from storage.messages.store_io import StoreIo
 from storage.space.store_space import StoreSpace
@@ -143,9 +143,9 @@ class LmdbWriter:
             for queue_id in batch.deleted_queues:
                 reclaim.delete_queue(changes, queue_id)
             if batch.last_event:
-                changes.txn.put(LAST_EVENT, LastEvent(self._boot, batch.last_event).encode())
+                changes.txn.put(LAST_EVENT, NumberInBoot(self._boot, batch.last_event).encode())
             if applied:
-                changes.txn.put(APPLIED, Applied(self._boot, applied).encode())
+                changes.txn.put(APPLIED, NumberInBoot(self._boot, applied).encode())
             reclaiming = self._reclaiming or bool(batch.purges or batch.deleted_queues)
             if reclaiming:
                 reclaiming = reclaim.step(changes, RECLAIM_WITH_COMMIT)

@@ -36,7 +36,7 @@ from storage.messages.key_lookup import records
 from storage.messages.keys import APPLIED, DELETION, IDENTITY, LANE, LAST_EVENT, SEGMENT, lane_of, number_key, number_of
 from storage.messages.lane_reader import LaneReader
 from storage.messages.lmdb_writer import LmdbWriter
-from storage.messages.records import Identity, LastEvent, decode_counters
+from storage.messages.records import Identity, NumberInBoot, decode_counters
 from storage.messages.start_repair import repair
 from storage.space import ballast
 from storage.space.store_space import StoreSpace
@@ -386,10 +386,10 @@ def _count_boot(
         raise classifier.classify(error) from error
 
 
-def _last_event(txn: lmdb.Transaction[memoryview]) -> LastEvent | None:
+def _last_event(txn: lmdb.Transaction[memoryview]) -> NumberInBoot | None:
     record = txn.get(LAST_EVENT)
     try:
-        return None if record is None else LastEvent.decode(record)
+        return None if record is None else NumberInBoot.decode(record, "the last event")
     except StoreCorrupt:
         return None
 

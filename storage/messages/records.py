@@ -219,8 +219,8 @@ def pack_positions(positions: tuple[int, ...]) -> bytes:
     return struct.pack(f">{len(positions)}Q", *positions)
 
 
-class LastEvent(NamedTuple):
-    """The number of an event of the event log, and of its boot."""
+class NumberInBoot(NamedTuple):
+    """A number that counts within a boot: of the last event, or of the journal's last record that LMDB has."""
 
     boot: int
     number: int
@@ -230,23 +230,6 @@ class LastEvent(NamedTuple):
         return frame(_NUMBER_IN_BOOT.pack(*self))
 
     @classmethod
-    def decode(cls, data: bytes | memoryview) -> LastEvent:
-        """Raises StoreCorrupt."""
-        return cls(*_unpack(_NUMBER_IN_BOOT, unframe(data, "the last event"), "the last event"))
-
-
-class Applied(NamedTuple):
-    """The number of the last record of the journal that LMDB has, and the boot that wrote it."""
-
-    boot: int
-    number: int
-
-    def encode(self) -> bytes:
-        """The record's bytes."""
-        return frame(_NUMBER_IN_BOOT.pack(*self))
-
-    @classmethod
-    def decode(cls, data: bytes | memoryview) -> Applied:
-        """Raises StoreCorrupt."""
-        what = "the mark of what the journal has given to LMDB"
+    def decode(cls, data: bytes | memoryview, what: str) -> NumberInBoot:
+        """Raises StoreCorrupt, which says what it is the record of."""
         return cls(*_unpack(_NUMBER_IN_BOOT, unframe(data, what), what))

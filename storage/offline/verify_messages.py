@@ -35,7 +35,7 @@ from storage.messages.keys import (
     place_of,
 )
 from storage.messages.lane_reader import LaneReader
-from storage.messages.records import LastEvent, Settled, decode_counters, decode_number, unframe
+from storage.messages.records import NumberInBoot, Settled, decode_counters, decode_number, unframe
 from storage.messages.segment_count import count_lane
 from storage.messages.segments import ENTRY, Segment
 from storage.storage_errors import StoreCorrupt
@@ -268,7 +268,7 @@ def _check_last_event(txn: lmdb.Transaction[memoryview], report: Report) -> None
     record = txn.get(LAST_EVENT)
     if record is not None:
         try:
-            LastEvent.decode(record)
+            NumberInBoot.decode(record, "the last event")
         except StoreCorrupt as error:
             report.problems.append(str(error))
 

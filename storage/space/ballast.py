@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from storage.messages.lmdb_environment import sync_directory
+from storage import synced_files
 
 BALLAST_BYTES = 16 << 20
 
@@ -25,7 +25,7 @@ def release(directory: Path) -> bool:
     except OSError:
         return False
     try:
-        sync_directory(directory)  # the file system may give the blocks away only then
+        synced_files.sync_directory(directory)  # the file system may give the blocks away only then
     except OSError:
         pass  # nothing relies on the file's being gone
     return True
@@ -39,21 +39,12 @@ def restore(directory: Path) -> bool:
         return False
     try:
         if os.fstat(descriptor).st_size != BALLAST_BYTES:
-            _allocate(descriptor)
+            synced_files.allocate(descriptor, BALLAST_BYTES)
             os.fsync(descriptor)  # a start on a full disk finds it there after a power failure too
-            sync_directory(directory)
+            synced_files.sync_directory(directory)
     except OSError:
         release(directory)  # a part of it would only be in the way
         return False
     finally:
         os.close(descriptor)
     return True
-
-
-def _allocate(descriptor: int) -> None:
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(descriptor, 0, BALLAST_BYTES)
-        return
-    block = bytes(1 << 20)  # macOS
-    for at in range(0, BALLAST_BYTES, len(block)):
-        os.pwrite(descriptor, block, at)

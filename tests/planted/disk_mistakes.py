@@ -9,6 +9,7 @@ from typing import Any
 import lmdb
 
 from broker.server.committer import Committer
+from storage import synced_files
 from storage.batch import SealedBatch
 from storage.journal import journal, journal_file
 from storage.journal.journal import Journal
@@ -91,7 +92,7 @@ def checksums_not_checked(patch: Patch) -> None:
 @mistake("I10", BrokerCrashes("", (1,)))
 def no_directory_sync(patch: Patch) -> None:
     """Leave directories unsynced."""
-    patch(lmdb_environment, "sync_directory", lambda directory: None)
+    patch(synced_files, "sync_directory", lambda directory: None)
 
 
 @mistake("I10", BrokerCrashes("cannot be read as LMDB|environment of something else", (1,)))
@@ -103,8 +104,8 @@ def unsafe_creation(patch: Patch) -> None:
         with lmdb.Environment(str(directory), map_size=lmdb_environment.MAP_BYTES) as environment:
             with environment.begin(write=True) as txn:
                 txn.put(IDENTITY, Identity(uuid, 0).encode())
-        lmdb_environment.sync_directory(directory)
-        lmdb_environment.sync_directory(directory.parent)
+        synced_files.sync_directory(directory)
+        synced_files.sync_directory(directory.parent)
 
     patch(lmdb_environment, "create", create)
 

@@ -13,18 +13,18 @@ from tests.durability.crash.recording.recorder import Recording
 
 pytestmark = [needs_compiler, pytest.mark.slow]
 
-WRITES = 3000
+WRITES = 10_000
 PROGRAM = f"""
 import os, signal, socket
 reader, writer = socket.socketpair()
 writer.setblocking(False)
-signal.signal(signal.SIGALRM, lambda *_: None)
+signal.signal(signal.SIGPROF, lambda *_: None)
 signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-signal.setitimer(signal.ITIMER_REAL, 0.0001, 0.0001)
+signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
 file = os.open("written", os.O_CREAT | os.O_WRONLY)
 for number in range({WRITES}):
     os.write(file, b"x")
-signal.setitimer(signal.ITIMER_REAL, 0)
+signal.setitimer(signal.ITIMER_PROF, 0)
 """
 
 

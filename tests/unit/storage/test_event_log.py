@@ -31,7 +31,7 @@ from leveret_spark.events.segment_format import (
 from storage.events.event_log_writer import WAITING_TAILS_MAX, EventLog, EventLogSettings, Part
 from storage.events.event_tail import MARK, as_segment_blocks, tail_blocks, tail_name
 from storage.events.segment_file import Segment
-from storage.messages.records import LastEvent
+from storage.messages.records import NumberInBoot
 
 LARGE = EventLogSettings(1 << 30, 3600.0, 0)
 SMALL = EventLogSettings(1, 3600.0, 0)
@@ -44,11 +44,11 @@ def part(first: int, events: int) -> Part:
     return Part([(STOP, 1_000_000 + number, 1) for number in range(first, first + events)], first, events)
 
 
-def opened(directory: Path, boot: int, settings: EventLogSettings = LARGE) -> tuple[EventLog, LastEvent | None]:
+def opened(directory: Path, boot: int, settings: EventLogSettings = LARGE) -> tuple[EventLog, NumberInBoot | None]:
     return EventLog.open(directory, NODE, boot, settings)
 
 
-def record(directory: Path, boot: int, settings: EventLogSettings = LARGE, *parts: Part) -> LastEvent | None:
+def record(directory: Path, boot: int, settings: EventLogSettings = LARGE, *parts: Part) -> NumberInBoot | None:
     """Write the log of a boot and close it; what had been left there before."""
     log, last = opened(directory, boot, settings)
     for found in parts:
@@ -135,7 +135,7 @@ def segment(*parts: Part) -> bytes:
 def test_nothing_is_lost_or_twice_there_after_a_kill(tmp_path: Path, left: dict[str, bytes]) -> None:
     for name, data in {**left, tail_name(NODE, 5, 6): tail(*SECOND)}.items():
         (tmp_path / name).write_bytes(data)
-    assert record(tmp_path, 6) == LastEvent(5, ALL)
+    assert record(tmp_path, 6) == NumberInBoot(5, ALL)
     assert numbers(tmp_path) == [(5, number) for number in range(1, ALL + 1)]
     assert all(map(parse_name, names(tmp_path)))
 
@@ -156,7 +156,7 @@ def test_what_a_crash_left_is_cut_at_its_last_whole_block(tmp_path: Path) -> Non
             (directory / name).write_bytes(left)
             last = record(directory, 6)
             kept = 0 if not left.startswith(one) else 3 if left != two else 5
-            assert last == (LastEvent(5, kept) if kept else None)
+            assert last == (NumberInBoot(5, kept) if kept else None)
             assert numbers(directory) == [(5, number) for number in range(1, kept + 1)]
             assert all(map(parse_name, names(directory)))
             shutil.rmtree(directory)
@@ -240,9 +240,9 @@ def test_a_full_disk_costs_what_it_does_not_take(tmp_path: Path, caplog: pytest.
     assert log.lost == 3
     (tmp_path / tail_name(NODE, 5, 10)).write_bytes(tail(part(10, 4)))
     with no_file_larger_than(10), caplog.at_level(logging.ERROR):
-        assert record(tmp_path, 6) == LastEvent(5, 9)
+        assert record(tmp_path, 6) == NumberInBoot(5, 9)
     assert "events of boot 5 stay out of the event log until the next start" in caplog.text
-    assert record(tmp_path, 7) == LastEvent(5, 13)
+    assert record(tmp_path, 7) == NumberInBoot(5, 13)
     assert numbers(tmp_path) == [(5, number) for number in (1, 2, 3, *range(7, 14))]
 
 
