@@ -26,7 +26,7 @@ AUDIT = Process("tests/pipeline/event_log/test_kill_audit.py")
 EVERY = 10
 
 
-@mistake("I1", BrokerCrashes("has lost"), Kills("has lost"))
+@mistake("I1", BrokerCrashes("has lost"), Kills("has lost|was gone"))
 def confirm_before_commit(patch: Patch) -> None:
     """Return from each commit with the batch still in hand, and write it with the next one."""
     commit, in_hand = MessageStore.commit, list[tuple[MessageStore, SealedBatch]]()
