@@ -90,7 +90,8 @@ def watching_logs(secret: str = "") -> Iterator[Failures]:
         yield failures
     finally:
         log.removeHandler(failures)
-        log.level, log.propagate = before
+        level, log.propagate = before
+        log.setLevel(level)  # which has loggers below it forget what they are to let through
 
 
 @contextmanager
