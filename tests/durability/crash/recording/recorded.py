@@ -70,9 +70,10 @@ def _live(process: BrokerProcess, workers: Sequence[Worker], steps: int, *, kill
         if len(cut_off) < len(errors):
             raise next(error for error in errors if error not in cut_off)
         if not killed:
-            for client in clients:  # a stop waits for the answers of those that are there
-                client.close()
-            process.stop()
+            process.terminate()
+            for client in clients:  # a stop waits for their answers
+                client.expect_gone()
+            process.wait()
     finally:
         process.kill()
         for client in clients:
