@@ -6,13 +6,14 @@ A file is written under a hidden name, synced where that is up to us, and rename
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
+
+from storage.synced_files import sync_directory, sync_file
 
 
 class ManifestError(Exception):
@@ -92,10 +93,10 @@ class Target:
         with self._files.open_output_stream(hidden, compression=None) as stream:
             stream.write(content)
         if isinstance(self._files, fs.LocalFileSystem):
-            _sync(hidden)
+            sync_file(Path(hidden))
         self._files.move(hidden, final)
         if isinstance(self._files, fs.LocalFileSystem):
-            _sync(directory)
+            sync_directory(Path(directory))
 
 
 def listed(target: Target, name: str, form: int) -> list[dict[str, Any]]:
@@ -110,11 +111,3 @@ def listed(target: Target, name: str, form: int) -> list[dict[str, Any]]:
         return list(manifest["files"])
     except (ValueError, LookupError, TypeError) as error:
         raise ManifestError(f"{where}: is not a manifest, or is damaged: {error!r}") from error
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
