@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from typing import NamedTuple
 
@@ -20,13 +21,21 @@ class Ended(NamedTuple):
 
 
 def leveret(*arguments: str | os.PathLike[str], said: str = "", **environment: str | None) -> Ended:
-    """Run a command; `said` is its standard input, `environment` is set for it, or unset by None."""
+    """Run a command; `said` is its standard input, `environment` is set for it, or unset by None.
+
+    What it sets up of the log, as `leveret serve` does before it loads the broker, ends with it.
+    """
     code: object = 0
+    root = logging.getLogger()
+    level, handlers = root.level, root.handlers[:]
     with CliRunner(env=environment).isolation(said) as (output, errors, _):
         try:
             main([os.fspath(each) for each in arguments])
         except SystemExit as end:
             code = end.code
+        finally:
+            root.setLevel(level)
+            root.handlers[:] = handlers
         return Ended(int(str(code or 0)), output.getvalue().decode(), errors.getvalue().decode())
 
 
