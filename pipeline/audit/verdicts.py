@@ -164,7 +164,7 @@ class _Copies:
     def move(self) -> None:
         """Copies that went back to the end of a quorum queue end by that; their successors have the first's number.
 
-        Those are `left_alone` that are gone together with all that they were before.
+        Those are `left_alone` after which nothing was heard of what they were before: the move has not come undone.
         """
         to = np.flatnonzero((self.msg_id != self.position) & (self.routed < NEVER))
         before = self._at(self.place[to], self.msg_id[to])
@@ -179,9 +179,9 @@ class _Copies:
         while (first[first] != first).any():
             first = first[first]
         self.msg_id = np.where(self.moved, self.position[first], self.msg_id)
-        latest = self.absent.copy()
-        np.maximum.at(latest, first, self.absent)
-        self.left_alone = self.moved & (latest[first] <= self.absent)
+        heard = self.last.copy()
+        np.maximum.at(heard, first, self.last)
+        self.left_alone = self.moved & (heard[first] <= self.last)
 
     def _at(self, place: Any, position: Any) -> Any:
         """The rows of copies; -1 where there is none."""

@@ -275,8 +275,7 @@ def to_the_end_of_a_quorum_queue(history: Story) -> None:
     history.stop(place, queue="quorum")
 
 
-@story
-def a_move_that_came_undone(history: Story) -> None:
+def _move_that_came_undone(history: Story) -> int:
     """It was not on disk when the broker was killed: the message is where it was, and no other is lost."""
     history.declare("quorum", kind="quorum")
     place = history.message("settled", queue="quorum")
@@ -284,10 +283,25 @@ def a_move_that_came_undone(history: Story) -> None:
     history.of("requeue", place, "quorum")
     history.verdicts["quorum", history.move(place, "quorum")] = ("not confirmed",)
     history.start(known=8)
+    history.gaps.append(("end of a boot", 1, 10, 0, False))
+    return place
+
+
+@story
+def a_move_that_came_undone(history: Story) -> None:
+    place = _move_that_came_undone(history)
     history.recorded(place, queue="quorum")
     history.deliver(place, "quorum", redelivered=True)
     history.of("ack", place, "quorum")
-    history.gaps.append(("end of a boot", 1, 10, 0, False))
+
+
+@story
+def a_move_that_came_undone_and_an_end_before_any_record(history: Story) -> None:
+    """A start takes its time to record everything: the stop came sooner."""
+    place = _move_that_came_undone(history)
+    history.deliver(place, "quorum", redelivered=True)
+    history.of("ack", place, "quorum")
+    history.stop()
 
 
 @story
