@@ -28,11 +28,12 @@ from __future__ import annotations
 
 import os
 import struct
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, final
+
+from zlib_ng.zlib_ng import crc32
 
 from storage import synced_files
 
@@ -101,8 +102,8 @@ class JournalFile:
 
     def append(self, number: int, payload: bytes) -> JournalWrite:
         """Write a record, and return when it is on disk. Raises OSError: then it may be there or not."""
-        head = _HEADER.pack(MAGIC, self._store, self._boot, number, len(payload), zlib.crc32(payload))
-        parts = head + _CHECKSUM.pack(zlib.crc32(head)), payload
+        head = _HEADER.pack(MAGIC, self._store, self._boot, number, len(payload), crc32(payload))
+        parts = head + _CHECKSUM.pack(crc32(head)), payload
         began = perf_counter()
         written = os.pwritev(self._descriptor, parts, self._at)
         if written < _PAYLOAD_AT + len(payload):
@@ -183,10 +184,10 @@ def _record(data: memoryview, at: int, uuid: bytes, boot: int) -> JournalRecord 
         return None
     _magic, store, of_boot, number, size, checksum = _HEADER.unpack(head)
     (head_checksum,) = _CHECKSUM.unpack_from(data, at + _HEADER.size)
-    if head_checksum != zlib.crc32(head) or (store, of_boot) != (uuid, boot):
+    if head_checksum != crc32(head) or (store, of_boot) != (uuid, boot):
         return None
     payload = data[at + _PAYLOAD_AT : at + _PAYLOAD_AT + size]
-    return JournalRecord(number, payload) if zlib.crc32(payload) == checksum and len(payload) == size else None
+    return JournalRecord(number, payload) if crc32(payload) == checksum and len(payload) == size else None
 
 
 def _make(path: Path, size: int) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
+
+from zlib_ng.zlib_ng import crc32
 
 from storage.batch import PERSISTENT, StoredMessage, WaitingMessage
 from storage.messages.batch_writer import CorruptRecord
@@ -148,7 +149,7 @@ class LaneReader:
             start = base + offset
             body_at = route_size + header_size
             payload = bytes(value[start : start + body_at + (0 if body_id else body_size)])
-            if zlib.crc32(payload) != checksum:
+            if crc32(payload) != checksum:
                 self._damaged(segment.entry(slot), "a message fails its checksum")
                 continue
             body = self._body(body_id) if body_id else payload[body_at:]

@@ -8,9 +8,10 @@ a version is damaged, because a release that writes it raises the identity's ver
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterable
 from typing import NamedTuple
+
+from zlib_ng.zlib_ng import crc32
 
 from storage.batch import COUNTER_BITS, PERSISTENT, ClosedSegment, LaneCounters
 from storage.storage_errors import StoreCorrupt, StoreIncompatible
@@ -33,7 +34,7 @@ MAGIC = b"leveret\x00"
 
 def frame(payload: bytes) -> bytes:
     """A record's bytes on disk."""
-    return _FRAME.pack(VERSION, zlib.crc32(payload)) + payload
+    return _FRAME.pack(VERSION, crc32(payload)) + payload
 
 
 def unframe(data: bytes | memoryview, what: str) -> bytes:
@@ -44,7 +45,7 @@ def unframe(data: bytes | memoryview, what: str) -> bytes:
     if version != VERSION:
         raise unknown_version(what, version)
     payload = bytes(data[_FRAME.size :])
-    if zlib.crc32(payload) != checksum:
+    if crc32(payload) != checksum:
         raise StoreCorrupt(f"{what} fails its checksum")
     return payload
 

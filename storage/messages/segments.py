@@ -20,9 +20,10 @@ its payload: one damaged message is set aside and the others of its segment stay
 from __future__ import annotations
 
 import struct
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
+
+from zlib_ng.zlib_ng import crc32
 
 from storage.batch import BLIND, DELAYED, PERSISTENT, Put
 from storage.messages.records import VERSION, Settled, unknown_version
@@ -117,7 +118,7 @@ class Cutter:
     def _cut(self) -> None:
         kinds = _KINDS.pack(VERSION, self._kinds, len(self._index))
         index = b"".join(self._index)
-        checksum = zlib.crc32(index, zlib.crc32(kinds)).to_bytes(4, "big")
+        checksum = crc32(index, crc32(kinds)).to_bytes(4, "big")
         self.segments.append((self._first, b"".join((kinds, checksum, index, *self._payload))))
         self._index, self._payload, self._offset, self._kinds = [], [], 0, 0
 
@@ -128,7 +129,7 @@ def _pack_delayed(position: int, due_at: int, _: int, *rest: int) -> bytes:
 
 def pack(puts: Sequence[tuple[int, Put]]) -> list[tuple[int, bytes]]:
     """Cut records into segments; each with the position of its first message. All of them are delayed, or none."""
-    cutter, crc32 = Cutter(), zlib.crc32
+    cutter = Cutter()
     pack_entry = _pack_delayed if puts[0][1][0].flags & DELAYED else ENTRY.pack
     for position, (record, expires_at) in puts:
         route, header, body, body_id, flags = record.route, record.header, record.body, record.body_id, record.flags
@@ -209,7 +210,7 @@ class Segment:
             raise unknown_version("a segment", version)
         self.value = value
         index = value[HEADER.size : self.payload_at]
-        if not self.count or zlib.crc32(index, zlib.crc32(value[: _KINDS.size])) != checksum:
+        if not self.count or crc32(index, crc32(value[: _KINDS.size])) != checksum:
             raise StoreCorrupt(f"the index of a segment of {self.count} messages fails its checksum")
 
     @property
