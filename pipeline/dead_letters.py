@@ -93,7 +93,7 @@ def dead_letter_rates(events: Sequence[Part], since: int | None, until: int | No
     """
     batches = [RATES.empty_table()]
     for part in events:
-        for batch in part.batches(("kind", "ts", "vhost", "queue", "reason"), []):
+        for batch in part.batches(("seq", "kind", "ts", "vhost", "queue", "reason"), []):
             died = pa.table(batch).filter(pc.equal(batch.column("kind").dictionary_decode(), "deadletter"))
             times = died.column("ts").cast(pa.int64())
             low, high = (fill if time is None else time for time, fill in ((since, -(1 << 62)), (until, 1 << 62)))

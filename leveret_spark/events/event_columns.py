@@ -7,6 +7,7 @@ thousand events; the table that others see (`record_batches`) has it as plain st
 from __future__ import annotations
 
 import json
+import sys
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -157,14 +158,24 @@ def read_segment(name: SegmentName, data: bytes) -> Iterator[Event]:
 
 
 def encoded_batches(
-    name: SegmentName, data: bytes, columns: Sequence[str] = COLUMNS, damaged: list[int] | None = None
+    name: SegmentName,
+    data: bytes,
+    columns: Sequence[str] = COLUMNS,
+    damaged: list[int] | None = None,
+    *,
+    after: int = 0,
+    until: int = sys.maxsize,
 ) -> Iterator[pa.RecordBatch]:
     """Some columns of a segment's events, text dictionary-encoded; raises SegmentError, save for damage if a list is
     given for the places of that: then events of damaged blocks are missing like those that were never written.
+
+    Of blocks without an event behind `after` and up to `until` the heads and checksums alone are read.
     """
     decode = msgspec.msgpack.Decoder().decode
     gathered = _Runs(name)
     for block in blocks(data, damaged):
+        if block.first > until or block.first + block.events <= after + 1:
+            continue
         gathered.begin(block.first, block.events)
         for kind, *values in decode(zlib.decompress(block.payload)):
             gathered.add[kind](*values)

@@ -53,7 +53,7 @@ class Engine(Protocol):
 
 def events_in(parts: Sequence[Part]) -> int:
     """How many events there are, by the names of segments."""
-    return sum(part.name.last - max(part.name.first - 1, part.after) for part in parts)
+    return sum(part.events for part in parts)
 
 
 def chosen(name: Name, parts: Sequence[Part], master: str | None) -> Literal["local", "spark"]:

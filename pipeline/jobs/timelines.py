@@ -72,7 +72,7 @@ def timelines(parts: Sequence[Part], found: pa.Table) -> pa.Table:
 
 def _may_have(part: Part, wanted: Wanted) -> bool:
     name = part.name
-    begins, ends = moment(name.boot, name.first), moment(name.boot, name.last)
+    begins, ends = moment(name.boot, part.after + 1), moment(name.boot, part.until)
     # Its publish is a little sooner than the first of the copy, its confirm may be later than the last.
     return name.node == wanted.node and begins <= wanted.last + (1 << 20) and ends >= wanted.first - (1 << 16)
 

@@ -18,7 +18,7 @@ from broker.entities.queues.events.event_recording import ACK, CONFIRM, ROUTE
 from harness.event_logs.made_up_log import NODE, VIOLATIONS, Made, write
 from leveret_spark.events.segment_format import START, SegmentName, encode_block, node_name
 from pipeline.audit.audit import audit, reduce
-from pipeline.event_parts import parts_of
+from pipeline.event_parts import PART_EVENTS, parts_of
 from tests.pipeline.inputs.made_up_events import History, export_of
 
 Place = tuple[str, int]
@@ -580,6 +580,7 @@ def test_the_audit_finds_what_was_planted_and_nothing_else(judged: Judged, name:
     assert found.gaps == history.gaps
 
 
+@pytest.mark.parametrize("most", [PART_EVENTS, 500, 300])
 @pytest.mark.parametrize(
     ("damage", "gap"),
     [
@@ -589,9 +590,9 @@ def test_the_audit_finds_what_was_planted_and_nothing_else(judged: Judged, name:
     ],
 )
 def test_a_damaged_segment_is_a_gap_and_the_rest_is_audited(
-    tmp_path: Path, damage: Callable[[bytes], bytes], gap: tuple[str, int, int]
+    tmp_path: Path, damage: Callable[[bytes], bytes], gap: tuple[str, int, int], most: int
 ) -> None:
-    """Two segments, of which the first has two blocks of 500 events."""
+    """Two segments, of which the first has two blocks of 500 events: one part, two, or four that divide blocks."""
     first = 1 << 40
 
     def segment(begin: int, *records: list[tuple[object, ...]]) -> None:
@@ -604,7 +605,7 @@ def test_a_damaged_segment_is_a_gap_and_the_rest_is_audited(
     segment(1001, [(ACK, 3, b"/", b"q", numbers, 0)])
     victim = min(tmp_path.iterdir())
     victim.write_bytes(damage(victim.read_bytes()))
-    found = audit(map(reduce, parts_of(str(tmp_path))))
+    found = audit(map(reduce, parts_of(str(tmp_path), most=most)))
     assert [(each.kind, each.after, each.lost) for each in found.gaps] == [gap]
     assert found.gaps[0].file == victim.name
     assert Counter(found.rows.column("verdict").to_pylist()) == {"settled": 500}

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from harness.brokers.http_broker import write_segments
 from leveret_spark.events.event_columns import COLUMNS
 from leveret_spark.events.sealed_segments import SegmentDirectory
 from leveret_spark.events.segment_format import SegmentName
-from pipeline.event_parts import parts_of
+from pipeline.event_parts import PART_EVENTS, parts_of
 from pipeline.export import MANIFEST, Export
 from pipeline.file_target import ManifestError, Target
 from pipeline.jobs.audit_job import run_audit
@@ -69,11 +71,16 @@ def test_results_of_a_newer_release_are_left_alone(target: Target) -> None:
     assert last_run(target, "job") is None
 
 
-def rows_of(where: str) -> list[dict[str, Any]]:
-    return [row for part in parts_of(where) for batch in part.batches(COLUMNS, []) for row in batch.to_pylist()]
+def rows_of(where: str, most: int = PART_EVENTS) -> list[dict[str, Any]]:
+    """All events, read in parts of at most so many."""
+    rows = [
+        [row for batch in part.batches(COLUMNS, []) for row in batch.to_pylist()] for part in parts_of(where, most=most)
+    ]
+    assert all(len(of_part) <= most for of_part in rows)
+    return [row for of_part in rows for row in of_part]
 
 
-def test_events_are_the_same_from_segments_and_from_an_export(tmp_path: Path) -> None:
+def test_events_are_the_same_from_segments_and_from_an_export_in_parts_of_any_size(tmp_path: Path) -> None:
     segments, out = tmp_path / "log", tmp_path / "export"
     write_segments(segments, "node", 1, 2, 1)
     write_segments(segments, "node", 2, 3)
@@ -86,8 +93,10 @@ def test_events_are_the_same_from_segments_and_from_an_export(tmp_path: Path) ->
     work = Export(SegmentDirectory(segments), Target(str(out)))
     assert all(work.run(name) for name in work.sizes)
     (out / "node-00000009-0000000000000001-0000000000000009.parquet").write_bytes(b"half")
-    for where in (str(out), out.as_uri(), segments.as_uri()):
-        assert rows_of(where) == expected
+    exported = max(out.glob("node-00000002-*.parquet"))
+    pq.write_table(pq.read_table(exported), exported, row_group_size=1)
+    for where, most in product((str(out), out.as_uri(), segments.as_uri()), (1, 2, PART_EVENTS)):
+        assert rows_of(where, most) == expected
 
 
 def test_events_that_two_segments_have_come_once(tmp_path: Path) -> None:
@@ -96,7 +105,8 @@ def test_events_that_two_segments_have_come_once(tmp_path: Path) -> None:
     later = SegmentName("node", 1, 2, 3)
     (tmp_path / str(later)).write_bytes(whole.read_bytes())
     (tmp_path / str(later._replace(last=4))).write_bytes(whole.read_bytes())
-    assert [row["seq"] for row in rows_of(str(tmp_path))] == [1, 2, 3]
+    for most in (1, 2, 3):
+        assert [row["seq"] for row in rows_of(str(tmp_path), most)] == [1, 2, 3]
 
 
 def test_what_is_no_source_of_events_is_said(tmp_path: Path) -> None:
