@@ -6,18 +6,23 @@ All use the same functions. A part is reduced where it is read; what is left of 
 from __future__ import annotations
 
 import os
+import pickle
 import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
+from itertools import accumulate, groupby
 from multiprocessing import get_context
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+import pyarrow as pa
 
 from leveret_spark.events.segment_format import SegmentError
 from leveret_spark.option_errors import HttpError, OptionError
-from pipeline.event_parts import Part
+from pipeline.event_parts import PART_EVENTS, Part
 from pipeline.file_target import ManifestError
 
 if TYPE_CHECKING:
@@ -25,15 +30,22 @@ if TYPE_CHECKING:
 
 Name = Literal["auto", "local", "spark"]
 Left = TypeVar("Left")
-PARTS_AT_ONCE = 16
-"""What is left of so many parts passes through Java's memory at once."""
 LOCAL_EVENTS = 30_000_000
 """Up to so many events `auto` is local: some 150 bytes of memory each."""
 PROCESS_EVENTS = 2_000_000
 """From so many events on a further process is worth its start."""
 
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
-"""Java only moves what Python makes and is not up for long: its quick compiler and its simple collector do best."""
+JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:ReservedCodeCacheSize=240m"
+    " -XX:+ExitOnOutOfMemoryError -XX:+UnlockDiagnosticVMOptions -XX:-DisplayVMOutput"
+)
+"""Java only moves what Python makes and is not up for long: its quick compiler and its simple collector do best.
+
+A thread of Spark that has no memory would end, and Spark would wait for it for ever: Java ends in its place, and why is
+ours to say.
+"""
+OUT_OF_MEMORY = 3
+"""The status with which Java ends then."""
 SETTINGS = {
     "spark.sql.shuffle.partitions": "2",
     "spark.driver.memory": "2g",
@@ -89,7 +101,7 @@ def spark_for(
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import PySparkException
 
-        from pipeline.spark.spark_session import session
+        from pipeline.spark.spark_session import JavaEndedError, session
     except ImportError as error:
         raise JobError(f"not installed: {error.name}") from error
     from pipeline.spark.java import MissingError
@@ -102,6 +114,8 @@ def spark_for(
             yield spark
     except (PySparkException, Py4JJavaError) as error:
         raise JobError(_reason(str(error))) from error
+    except JavaEndedError as error:
+        raise JobError(_end_of_java(error.status, ours["spark.driver.memory"])) from error
     except MissingError as error:
         raise JobError(str(error)) from error
 
@@ -116,11 +130,39 @@ def _local(function: Callable[[Part], Left], parts: Sequence[Part]) -> Iterator[
 
 
 def _by_spark(spark: SparkSession, function: Callable[[Part], Left], parts: Sequence[Part]) -> Iterator[Left]:
-    """In tasks, whose nodes need the package leveret_spark; ours is sent along."""
+    """In tasks, whose nodes need the package leveret_spark; ours is sent along.
+
+    What is left stays on the nodes' disks, and comes here task by task: Java's memory need not grow with the log.
+    """
+    from pyspark import StorageLevel
+
     context = spark.sparkContext
-    step = max(PARTS_AT_ONCE, 4 * context.defaultParallelism)
-    for chunk in (parts[at : at + step] for at in range(0, len(parts), step)):
-        yield from context.parallelize(chunk, len(chunk)).map(function).collect()
+    tasks = _shares(parts, min(PART_EVENTS, 1 + events_in(parts) // (4 * context.defaultParallelism)))
+    shares = context.parallelize(tasks, max(len(tasks), 1))
+    left = shares.flatMap(lambda share: map(_compressed, map(function, share))).persist(StorageLevel.DISK_ONLY)
+    try:
+        left._jrdd.count()  # has all tasks done; counted in Python, all of it would be read once more
+        yield from map(_restored, left.toLocalIterator(prefetchPartitions=True))
+    finally:
+        left.unpersist()
+
+
+def _shares(parts: Sequence[Part], events: int) -> list[list[Part]]:
+    """Parts that a task reads one after another, with about so many events."""
+    ends = accumulate(part.events for part in parts)
+    numbered = zip((end // events for end in ends), parts, strict=True)
+    return [[part for _, part in share] for _, share in groupby(numbered, itemgetter(0))]
+
+
+def _compressed(left: object) -> tuple[int, bytes]:
+    """A tenth of its size as a rule, at a fifteenth of the time that it takes to come by."""
+    content = pickle.dumps(left, pickle.HIGHEST_PROTOCOL)
+    return len(content), pa.compress(content, codec="zstd", asbytes=True)
+
+
+def _restored(sent: tuple[int, bytes]) -> Any:
+    size, content = sent
+    return pickle.loads(pa.decompress(content, size, codec="zstd"))
 
 
 def _packed_code() -> Path:
@@ -131,6 +173,12 @@ def _packed_code() -> Path:
         for module in package.rglob("*.py"):
             archive.write(module, Path("pipeline") / module.relative_to(package))
     return packed
+
+
+def _end_of_java(status: int, memory: str) -> str:
+    if status != OUT_OF_MEMORY:
+        return f"Java has ended in the middle of the job, with status {status}"
+    return f"Java's memory of {memory} is not enough: --conf spark.driver.memory=SIZE gives it more"
 
 
 def _reason(error: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator, Mapping
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 NEEDED = ("pyspark", "pyarrow", "pika")
 TALKATIVE = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """Loggers of PySpark that print as JSON what is raised anyway."""
+
+JAVA_END_SECONDS = 5
+"""So long after its last word Java, if it was that which ended, is still seen as running at the most."""
 
 LOGGING = Path(__file__).with_name("log4j2.properties")
 
@@ -54,6 +58,14 @@ Two streams that start at the same moment spoil that map for good, and no task o
 """
 
 
+class JavaEndedError(Exception):
+    """Java has ended before Spark was stopped, with a status as of a process; Spark has not said why."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"Java has ended, with status {status}")
+        self.status = status
+
+
 @contextmanager
 def session(
     name: str = "leveret",
@@ -70,7 +82,7 @@ def session(
     nodes find this process, and PYSPARK_PYTHON in the environment names their Python. `settings` are Spark's, and come
     before ours; `java_options` go to the virtual machine. `keep_classes`: Java writes an archive of its classes when it
     ends, unless there is one (`pipeline.spark.class_archive`). SIGINT and SIGTERM end it with KeyboardInterrupt. Raises
-    MissingError when a package or Java is missing.
+    MissingError when a package or Java is missing, JavaEndedError when Java ends while Spark is asked for something.
     """
     _check_packages()
     for logger in TALKATIVE:
@@ -92,7 +104,7 @@ def session(
 
 @contextmanager
 def _spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[SparkSession]:
-    from py4j.protocol import Py4JError
+    from py4j.protocol import Py4JError, Py4JNetworkError
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -102,6 +114,12 @@ def _spark(name: str, master: str, settings: Mapping[str, str]) -> Iterator[Spar
         with interruptible(context):
             spark = SparkSession.builder.getOrCreate()
             yield spark
+    except (Py4JNetworkError, ConnectionError, EOFError) as error:
+        java = context._gateway.proc if context._gateway else None
+        if java is not None:  # it is ours
+            with suppress(subprocess.TimeoutExpired):
+                raise JavaEndedError(java.wait(JAVA_END_SECONDS)) from error
+        raise
     finally:
         with suppress(Py4JError, OSError):  # where Java has ended before, there is nothing to stop
             (spark or context).stop()

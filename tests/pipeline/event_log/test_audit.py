@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import pytest
@@ -19,6 +19,7 @@ from harness.event_logs.made_up_log import NODE, VIOLATIONS, Made, write
 from leveret_spark.events.segment_format import START, SegmentName, encode_block, node_name
 from pipeline.audit.audit import audit, reduce
 from pipeline.event_parts import PART_EVENTS, parts_of
+from pipeline.jobs.engines import engine
 from tests.pipeline.inputs.made_up_events import History, export_of
 
 Place = tuple[str, int]
@@ -76,13 +77,29 @@ class Judged(NamedTuple):
     violations: int
 
 
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Judged:
-    log = tmp_path_factory.mktemp("log")
+class Read(NamedTuple):
+    """By which engine stories are read, and how many events are in a part at the most: of a story, and of the log."""
+
+    engine: Literal["local", "spark"]
+    of_story: int = PART_EVENTS
+    of_log: int = PART_EVENTS
+
+
+@pytest.fixture(
+    scope="module",
+    params=[Read("local"), Read("local", 1, 50), pytest.param(Read("spark", 5, 50), marks=pytest.mark.slow)],
+    ids=lambda read: f"{read.engine}-{read.of_story}",
+)
+def judged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Judged:
+    if request.param.engine == "spark":
+        request.getfixturevalue("spark")
+    log, exported = tmp_path_factory.mktemp("log"), tmp_path_factory.mktemp("stories")
     made = write(log, 4000)
     stories = {node_name(name): (name, history_of(name), Found({}, [])) for name in STORIES}
-    told = export_of(tmp_path_factory.mktemp("stories"), [history for _, history, _ in stories.values()])
-    found = audit(map(reduce, [*told, *parts_of(str(log))]))
+    export_of(exported, [history for _, history, _ in stories.values()])
+    parts = [*parts_of(str(exported), most=request.param.of_story), *parts_of(str(log), most=request.param.of_log)]
+    with engine(request.param.engine, "audit") as read:
+        found = audit(read(reduce, parts))
     of_log = []
     for row in found.rows.to_pylist():
         if row["node"] == NODE:

@@ -136,6 +136,27 @@ def test_no_archive_where_none_is_wanted_or_its_name_does_not_go_through_a_shell
     assert archive_for(tmp_path / "bin" / "java", 17) is None
 
 
+GREEDY = """
+import os
+
+from pipeline.event_parts import Part
+from pipeline.jobs.engines import JobError, engine
+
+try:
+    with engine("spark", "test", master="local[1]", settings={"spark.driver.memory": "600m"}) as read:
+        list(read(lambda part: os.urandom(450 << 20), [Part(None, None, 0, 1)]))
+except JobError as error:
+    print(error)
+"""
+
+
+@pytest.mark.slow
+def test_a_job_for_which_java_has_not_enough_memory_ends_and_says_so() -> None:
+    job = subprocess.run([sys.executable, "-c", GREEDY], capture_output=True, text=True, cwd=ROOT, check=False)
+    said = "Java's memory of 600m is not enough: --conf spark.driver.memory=SIZE gives it more\n"
+    assert (job.stdout, job.stderr) == (said, "")
+
+
 LASTING = """
 from pipeline.spark.spark_session import session
 from tests.pipeline.conftest import JAVA_FOR_TESTS
