@@ -44,6 +44,8 @@ JAVA = (
 A thread of Spark that has no memory would end, and Spark would wait for it for ever: Java ends in its place, and why is
 ours to say.
 """
+SENT = ("pipeline", "storage")
+"""Packages that tasks import, and that nodes of a cluster need not have."""
 OUT_OF_MEMORY = 3
 """The status with which Java ends then."""
 SETTINGS = {
@@ -86,7 +88,7 @@ def engine(
         else:
             with spark_for(job, master=master, settings=settings) as spark:
                 if not str(spark.sparkContext.master).startswith("local["):
-                    spark.sparkContext.addPyFile(str(_packed_code()))
+                    spark.sparkContext.addPyFile(str(packed_code()))
                 yield lambda function, parts: _by_spark(spark, function, parts)
     except (SegmentError, ManifestError, HttpError, OptionError) as error:
         raise JobError(str(error)) from error
@@ -165,13 +167,13 @@ def _restored(sent: tuple[int, bytes]) -> Any:
     return pickle.loads(pa.decompress(content, size, codec="zstd"))
 
 
-def _packed_code() -> Path:
-    """This package as a file that tasks can import from."""
-    package = Path(__file__).parents[1]
+def packed_code() -> Path:
+    """The packages SENT as a file that tasks can import from."""
+    root = Path(__file__).parents[2]
     packed = Path(tempfile.mkdtemp(prefix="leveret-code-")) / "pipeline.zip"
     with zipfile.ZipFile(packed, "w") as archive:
-        for module in package.rglob("*.py"):
-            archive.write(module, Path("pipeline") / module.relative_to(package))
+        for module in (module for package in SENT for module in (root / package).rglob("*.py")):
+            archive.write(module, module.relative_to(root))
     return packed
 
 

@@ -26,6 +26,7 @@ from harness.project import ROOT
 from harness.waiting import eventually
 from leveret_spark.events.segment_format import unsealed_name
 from pipeline.event_parts import has_unsealed
+from pipeline.jobs.engines import packed_code
 from tests.pipeline.conftest import JAVA_FOR_TESTS, SETTINGS_FOR_TESTS
 from tests.pipeline.inputs.command import Ended, leveret
 from tests.pipeline.inputs.made_up_events import begun, export_of
@@ -132,6 +133,18 @@ def by_itself(*arguments: str) -> Ended:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(project), str(ROOT)])}
         ended = subprocess.run(command, cwd=project, env=environment, capture_output=True, text=True, check=False)
     return Ended(ended.returncode, ended.stdout, ended.stderr)
+
+
+def test_nodes_of_a_cluster_need_the_package_of_sources_alone(tmp_path: Path) -> None:
+    """What tasks import of ours is in the file that they are sent."""
+    (tmp_path / "leveret_spark").symlink_to(ROOT / "leveret_spark")
+    sent = str(packed_code())
+    imported = "import sys, pipeline.audit.audit, pipeline.jobs.engines, pipeline.packed_events, storage"
+    told = "print(pipeline.__file__, storage.__file__, 'broker' in sys.modules)"
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([sent, str(tmp_path)])}
+    command = [sys.executable, "-P", "-c", f"{imported}; {told}"]
+    ended = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert ended.stdout.split() == [f"{sent}/pipeline/__init__.py", f"{sent}/storage/__init__.py", "False"], ended
 
 
 @pytest.fixture(scope="module")
