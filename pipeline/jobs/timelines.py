@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ from pipeline.event_parts import Part
 
 SHOWN_OF_KIND = 5
 SHOWN = 60
+FOUND_AT_ONCE = 10_000
+"""So many of what was found are rows of Python at a time: half a million would take 400 MB."""
+LOOKED_AT = ("node", "vhost", "queue", "position", "msg_id", "verdict", "violations", "first", "last")
 COLUMNS = (
     *("node", "boot", "seq", "ts", "kind", "vhost", "queue", "exchange", "routing_key", "connection", "channel"),
     *("consumer_tag", "msg_id", "position", "redelivered", "reason", "detail"),
@@ -55,7 +59,8 @@ def cause(row: dict[str, Any]) -> str:
 def timelines(parts: Sequence[Part], found: pa.Table) -> pa.Table:
     """The events of some of what was found, a few of each queue and cause: rows of SCHEMA, in their order."""
     ranked, seen = list[tuple[int, Wanted]](), Counter[tuple[str, ...]]()
-    for row in found.to_pylist():
+    rows_of_some = (batch.to_pylist() for batch in found.select(LOOKED_AT).to_batches(max_chunksize=FOUND_AT_ONCE))
+    for row in chain.from_iterable(rows_of_some):
         if row["queue"] is None:  # it was never in one
             continue
         group = row["node"], row["vhost"], row["queue"], cause(row)
