@@ -183,10 +183,12 @@ class RouteCache:
     def _forget_stale(self) -> None:
         now = self.access.cache_epoch.number
         kept = {arguments: route for arguments, route in self.by_arguments.items() if not route.is_stale(now)}
-        if len(kept) >= ROUTES_MAX or sum(route.size for route in kept.values()) > 3 * ROUTES_BYTES_MAX // 4:
-            kept = dict(islice(kept.items(), len(kept) // 2, None))  # the younger half
+        if len(kept) < len(self.by_arguments):
+            self._held.bytes = sum(route.size for route in kept.values())
+        if len(kept) >= ROUTES_MAX or self._held.bytes > 3 * ROUTES_BYTES_MAX // 4:
+            for arguments in list(islice(kept, len(kept) // 2)):  # the older half
+                self._held.bytes -= kept.pop(arguments).size
         self.by_arguments = kept
-        self._held.bytes = sum(route.size for route in kept.values())
         self._due = min(ROUTES_MAX, max(ROUTES_MIN, 2 * len(kept)))
 
 
