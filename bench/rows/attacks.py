@@ -10,6 +10,7 @@ broker uses and what the good client waits meanwhile is the line that attacks ar
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -49,12 +50,20 @@ class Benign(NamedTuple):
 
 
 def attacks(wanted: Wanted) -> None:
-    """The honest loads first, then each attack against a broker of its own, or against the target."""
+    """The honest loads first, then each attack against a broker of its own, or against the target.
+
+    ATTACKS_ONLY names some of the attacks, separated by commas.
+    """
     allow_open_files()
     line = _benign_line(wanted)
-    for name in ATTACKS if wanted.part >= 0.1 else list(ATTACKS)[-2:]:
+    for name in named("ATTACKS_ONLY") or (ATTACKS if wanted.part >= 0.1 else list(ATTACKS)[-2:]):
         with chosen(wanted) as target:
             measure(target, wanted, name, line)
+
+
+def named(variable: str) -> list[str]:
+    """The attacks that an environment variable names, separated by commas."""
+    return [name for name in os.environ.get(variable, "").split(",") if name]
 
 
 def measure(target: Target, wanted: Wanted, name: str, line: list[Benign]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.load.measured_broker import Target, Wanted, own_broker, report, target_of
-from bench.rows.attacks import attacking
+from bench.rows.attacks import attacking, named
 from harness.attacks.attack_catalogue import ATTACKS
 from harness.waiting import eventually
 
@@ -30,8 +30,7 @@ LONG_MILLISECONDS = 5
 
 def turns(wanted: Wanted) -> None:
     """Each attack against a broker of its own; TURNS_ONLY names some of them, separated by commas."""
-    only = [name for name in os.environ.get("TURNS_ONLY", "").split(",") if name]
-    for name in only or (ATTACKS if wanted.part >= 0.1 else list(ATTACKS)[-2:]):
+    for name in named("TURNS_ONLY") or (ATTACKS if wanted.part >= 0.1 else list(ATTACKS)[-2:]):
         with tempfile.TemporaryDirectory(prefix="leveret-turns-") as directory:
             path = Path(directory) / "turns"
             with own_broker(**watched(path)) as broker:
