@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from broker.entities.exchanges.topic_trie import TopicTrie
 from broker.wire.amqp_errors import precondition_failed
-from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Field, Table
+from broker.wire.field_tables import INTEGER_KINDS, TYPE_NAMES, Field, Fields, Table
 
 if TYPE_CHECKING:
     from broker.entities.exchanges.exchange import Binding, Destination
@@ -40,7 +40,7 @@ class Router(Protocol):
     def unbind(self, binding: Binding) -> None:
         """Forget a binding."""
 
-    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
         """Where a message goes; a destination may come several times.
 
         `keys` are its routing key and those it is copied to. Without a message the question is where such a one
@@ -66,7 +66,7 @@ class Direct(Router):
         if not bindings:
             del self._bindings[binding.key]
 
-    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
         return [binding.destination for key in keys for binding in self._bindings.get(key, ())]
 
     def check(self, bindings: Collection[Binding]) -> None:
@@ -89,7 +89,7 @@ class Fanout(Router):
     def unbind(self, binding: Binding) -> None:
         del self._bindings[binding]
 
-    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
         return [binding.destination for binding in self._bindings]
 
     def check(self, bindings: Collection[Binding]) -> None:
@@ -140,7 +140,7 @@ class Topic(Router):
     def unbind(self, binding: Binding) -> None:
         self._trie.remove(binding.key, binding)
 
-    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
         return [binding.destination for key in keys for binding in self._trie.match(key)]
 
     def check(self, bindings: Collection[Binding]) -> None:
@@ -177,7 +177,7 @@ class Headers(Router):
     def unbind(self, binding: Binding) -> None:
         del self._criteria[binding]
 
-    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterator[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterator[Destination]:
         for binding, (every, wanted) in self._criteria.items():
             hits = (_agrees(field, headers.get(name)) for name, field in wanted.items())
             if all(hits) if every else any(hits):

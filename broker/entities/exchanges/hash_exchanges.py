@@ -17,14 +17,14 @@ from broker.entities.exchanges.exchange_types import OneBinding, Router
 from broker.entities.queues.queue import Queue
 from broker.wire.amqp_errors import ConnectionException, precondition_failed
 from broker.wire.constants import ReplyCode
-from broker.wire.field_tables import Field, Table
+from broker.wire.field_tables import Field, Fields, Table
 from broker.wire.properties import decode_properties
 
 if TYPE_CHECKING:
     from broker.entities.exchanges.exchange import Binding, Destination
     from broker.entities.messages.message import Message
 
-Subject = Callable[[Sequence[str], Table, "Message | None"], Term]
+Subject = Callable[[Sequence[str], Fields, "Message | None"], Term]
 """What of a message is hashed, given its routing keys, its headers and itself."""
 
 
@@ -63,7 +63,7 @@ class ConsistentHash(Router):
         self._weights.pop(binding.destination, None)
         self._line = []
 
-    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
         if len(self._weights) < 2:
             return tuple(self._weights)
         if not self._line:  # made when asked for, not with each of a thousand bindings that come or go
@@ -83,7 +83,7 @@ class ModulusHash(OneBinding):
     def order(self, bindings: Iterable[Binding]) -> Iterable[Binding]:
         return sorted(bindings, key=_place)
 
-    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
         line = self.line
         return (line[phash2([_bytes(key) for key in keys]) % len(line)],) if line else ()
 
@@ -93,7 +93,7 @@ _PROPERTIES = ("correlation_id", "message_id", "timestamp")
 
 def _subject(header: str | None, property_: str | None) -> Subject:
     if header is not None:
-        return lambda keys, headers, message: typed(headers[header]) if header in headers else UNDEFINED
+        return lambda keys, headers, message: UNDEFINED if (field := headers.get(header)) is None else typed(field)
     if property_ is not None:
         return lambda keys, headers, message: UNDEFINED if message is None else _property(message, property_)
     return lambda keys, headers, message: _bytes(keys[0])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from broker.entities.arguments.queue_types import CLASSIC
 from broker.entities.exchanges.exchange_types import OneBinding
 from broker.wire.amqp_errors import precondition_failed
-from broker.wire.field_tables import Table
+from broker.wire.field_tables import Fields, Table
 
 if TYPE_CHECKING:
     from broker.entities.exchanges.exchange import Destination
@@ -25,7 +25,7 @@ class RandomChoice(OneBinding):
         super().__init__()
         self._chance = chance
 
-    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
         return (self._chance.choice(self.line),) if self.line else ()
 
 

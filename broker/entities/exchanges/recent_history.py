@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from broker.entities.arguments.erlang_terms import printed, value
 from broker.entities.exchanges.exchange_types import Fanout
 from broker.wire.amqp_errors import precondition_failed
-from broker.wire.field_tables import Field, Table
+from broker.wire.field_tables import Field, Fields, Table
 
 if TYPE_CHECKING:
     from broker.entities.exchanges.exchange import Destination
@@ -39,7 +39,7 @@ class RecentHistory(Fanout):
         super().__init__()
         self.history: deque[Message] = deque(maxlen=_length(arguments))
 
-    def match(self, keys: Sequence[str], headers: Table, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
         if message is not None and headers.get("x-recent-history-no-store") != _NOT_STORED:
             self.history.append(message)
         return super().match(keys, headers, message)

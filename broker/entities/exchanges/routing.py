@@ -14,7 +14,7 @@ from broker.entities.exchanges.exchange import Destination, Exchange
 from broker.entities.messages.delay_header import delay_of
 from broker.entities.messages.message import Message
 from broker.entities.queues.queue import Queue
-from broker.wire.field_tables import Table
+from broker.wire.field_tables import Fields
 from storage.batch import COUNTER_BITS
 
 SHARED_BODY_BYTES = 4096
@@ -37,7 +37,7 @@ class Routing:
         self._boot = boot
         self._body_ids = body_ids
 
-    def route(self, start: Exchange, keys: Iterable[str], headers: Table, message: Message | None = None) -> Routes:
+    def route(self, start: Exchange, keys: Iterable[str], headers: Fields, message: Message | None = None) -> Routes:
         """The queues a message reaches from `start`, each once, in the order they are found.
 
         Without the message itself it is the queues that such a one would reach, as far as that can be said.
@@ -72,7 +72,7 @@ class Routing:
 
 
 def _destinations(
-    exchange: Exchange, keys: Sequence[str], headers: Table, queues: Mapping[str, Queue], message: Message | None
+    exchange: Exchange, keys: Sequence[str], headers: Fields, queues: Mapping[str, Queue], message: Message | None
 ) -> Iterable[Destination]:
     if not exchange.name:  # every queue is bound to the default exchange by its name
         return [queues[key] for key in keys if key in queues]

@@ -12,7 +12,7 @@ import re
 from typing import Any
 
 from broker.entities.messages.message import BlindlyCopied, Message, copied_to
-from broker.wire.field_tables import INTEGER_KINDS, Field, Table
+from broker.wire.field_tables import INTEGER_KINDS, Field, Fields, Table
 from broker.wire.properties import decode_properties, encode_header
 from storage.batch import BLIND, DELAYED
 
@@ -25,7 +25,7 @@ _DIGITS = re.compile(rb"[+-]?[0-9]{1,20}")
 _SIGNED_INT_MAX = (1 << 31) - 1
 
 
-def delay_of(headers: Table) -> int:
+def delay_of(headers: Fields) -> int:
     """The milliseconds a message has to wait; 0 when it asks for none, or for what cannot be granted."""
     field = headers.get(HEADER)
     delay = 0 if field is None else _number(field)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
-from broker.wire.field_tables import Table
+from broker.wire.field_tables import Fields, Table
 from broker.wire.properties import decode_properties
 from storage.batch import BLIND, PERSISTENT
 
@@ -137,7 +137,7 @@ def keys_of(message: Message) -> list[str]:
     return [message.routing_key, *copied_to(headers_of(message)), *message.blind_keys]
 
 
-def copied_to(headers: Table) -> list[str]:
+def copied_to(headers: Fields) -> list[str]:
     """The routing keys that the header CC names; what is none of that is passed over."""
     field = headers.get("CC")
     values: Any = field.value if field is not None and field.kind == "A" else []

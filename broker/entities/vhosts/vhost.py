@@ -31,7 +31,7 @@ from broker.entities.vhosts.policy_application import PolicyApplication
 from broker.entities.vhosts.vhost_context import VHostContext
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
-from broker.wire.field_tables import Table
+from broker.wire.field_tables import Fields, Table
 from storage.batch import TRANSIENT_QUEUE, LaneState
 
 RESTORE_SPREAD_MILLISECONDS = 2000
@@ -333,7 +333,7 @@ class VHost:
 
     # Publishing
 
-    def route(self, exchange: Exchange, keys: Iterable[str], headers: Table, message: Message | None = None) -> Routes:
+    def route(self, exchange: Exchange, keys: Iterable[str], headers: Fields, message: Message | None = None) -> Routes:
         """The queues a message reaches from an exchange, or would reach if it is none yet."""
         return self.routing.route(exchange, keys, headers, message)
 

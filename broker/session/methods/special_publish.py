@@ -11,7 +11,7 @@ from broker.entities.messages.message import BlindlyCopied, Message
 from broker.session.channel import firehose
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
-from broker.wire.field_tables import TYPE_NAMES, Field, Table, decode_table
+from broker.wire.field_tables import TYPE_NAMES, Field, Fields, SoundTable
 from broker.wire.properties import REPLY_TO, PropertySummary, decode_properties, encode_header, summarize
 from storage.batch import PERSISTENT
 
@@ -54,11 +54,15 @@ def prepare(
 
 def _route(channel: Channel, route: CachedRoute, message: Message, summary: PropertySummary) -> tuple[Queue, ...]:
     assert route.exchange is not None, "it has been resolved"
-    headers: Table = decode_table(summary.headers, 0)[0] if summary.headers is not None else {}
+    headers = _headers(summary)
     queues = channel.vhost.route(route.exchange, (route.key,), headers, message).queues
     if channel.vhost.traced:
         firehose.published(channel.origin, message, (route.key,), queues)
     return queues
+
+
+def _headers(summary: PropertySummary) -> Fields:
+    return {} if summary.headers is None else SoundTable(summary.headers)
 
 
 def _route_copies(
@@ -66,10 +70,10 @@ def _route_copies(
 ) -> tuple[Message, tuple[Queue, ...]]:
     """The message without its BCC header, and the queues that it reaches by all its keys."""
     assert route.exchange is not None, "it has been resolved"
-    headers: Table = decode_table(summary.headers, 0)[0] if summary.headers is not None else {}
+    headers = _headers(summary)
     copies, blind = _copied_to(headers, "CC"), _copied_to(headers, "BCC")
     keys = [route.key, *copies, *blind]
-    if "BCC" in headers:
+    if headers.get("BCC") is not None:
         message = BlindlyCopied.of(message, _without_blind_copies(message), blind)
     for key in sorted(set(keys)) if not route.name else ():
         _reply(channel, key, message)
@@ -123,7 +127,7 @@ def milliseconds(expiration: str) -> int:
     raise ChannelException(ReplyCode.PRECONDITION_FAILED, f"invalid expiration '{expiration}': {problem}")
 
 
-def _copied_to(headers: Table, name: str) -> list[str]:
+def _copied_to(headers: Fields, name: str) -> list[str]:
     """The further routing keys a sender named in the CC or BCC header; what is no text in it does not count."""
     field = headers.get(name)
     if field is None:

@@ -15,6 +15,7 @@ from broker.wire.field_tables import (
     NESTING_MAX,
     TYPE_NAMES,
     Field,
+    SoundTable,
     decode_table,
     encode_table,
     from_python,
@@ -64,6 +65,7 @@ def test_each_letter_reads_and_writes_as_rabbitmq_does(raw: bytes, field: Field)
     assert decode_table(wire) == ({"a": field}, len(wire))
     assert encode_table({"a": field}) == wire
     assert skim_table(wire) == len(wire)
+    assert (SoundTable(wire).get("a"), SoundTable(wire).get("b")) == (field, None)
 
 
 def test_tables_in_tables_survive_the_wire() -> None:
@@ -71,11 +73,13 @@ def test_tables_in_tables_survive_the_wire() -> None:
     assert {field.kind for _, field in VECTORS} == TYPE_NAMES.keys()
     wire = block(b"\x01at\x01" + b"\x01at\x00")
     assert decode_table(wire)[0] == {"a": Field("t", True)}
+    assert SoundTable(wire).get("a") == Field("t", True)
     fields = {raw.hex(): field for raw, field in VECTORS}
     table = {"": Field("F", fields), "\udcff": Field("A", [Field("F", fields), *fields.values()])}
     wire = encode_table(table)
     assert decode_table(b"??" + wire + b"rest", 2) == (table, 2 + len(wire))
     assert skim_table(b"??" + wire + b"rest", 2) == 2 + len(wire)
+    assert {name: SoundTable(wire).get(name) for name in table} == table
     for end in range(len(wire)):
         assert _outcome(decode_table, wire[:end]) == _outcome(skim_table, wire[:end]) == "refused"
 

@@ -10,7 +10,7 @@ from typing import Any
 from broker.wire.amqp_errors import ConnectionException, DecodeError
 from broker.wire.assembler import Assembler
 from broker.wire.constants import FRAME_METHOD
-from broker.wire.field_tables import Table, decode_table, encode_table, skim_table, to_python
+from broker.wire.field_tables import SoundTable, Table, decode_table, encode_table, skim_table, to_python
 from broker.wire.frames import content_frames, frame
 from broker.wire.methods import DECODERS, BasicPublish
 from broker.wire.properties import HEADER_START, decode_properties, encode_header, summarize
@@ -22,7 +22,10 @@ _KEYS = tuple(DECODERS)
 
 
 def tables(choices: Choices) -> None:
-    """A table is read and skimmed to the same place, or refused by both; what was read can be written again."""
+    """A table is read and skimmed to the same place, or refused by both; asked field by field it is the same.
+
+    What was read can be written again.
+    """
     wire = _bent(choices, encode_table(table(choices, HEADERS))) if choices.number(0, 1) else choices.data(600)
     _check_table(wire)
     _check_table(struct.pack(">I", len(wire)) + wire)
@@ -35,6 +38,9 @@ def _check_table(wire: bytes) -> None:
         read, end = decoded
         assert end == skimmed <= len(wire)
         to_python(read)
+        asked = {name: SoundTable(wire[:end]).get(name) for name in read}
+        assert repr(asked) == repr(read), f"{wire!r} is another table when its fields are asked for"
+        assert SoundTable(wire[:end]).get("no such field" * 30) is None
         assert _same_again(read), f"{wire!r} comes back as another table"
 
 
