@@ -28,7 +28,9 @@ DEATHS_MAX = 64
 from queue to queue does so in one turn. Then it is gone."""
 
 REMEMBERED_BYTES_MAX = 1024
-"""Of longer headers the dead letter is written anew for each message."""
+"""Of longer headers few dead letters are remembered."""
+LONG_BYTES_MAX = 16_384
+"""Of longer headers than this, which is more than deaths alone can make, none is."""
 
 
 def alike(messages: Sequence[Message]) -> list[list[Message]]:
@@ -83,7 +85,8 @@ def write(
 
     `last_deaths`: with the headers x-last-death-*.
     """
-    writer = _write_again if len(message.header) <= REMEMBERED_BYTES_MAX else _write
+    size = len(message.header)
+    writer = _write_again if size <= REMEMBERED_BYTES_MAX else _write_long_again if size <= LONG_BYTES_MAX else _write
     blind_keys = tuple(message.blind_keys)
     return writer(
         message.route, message.header, blind_keys, queue, reason, now // 1000, exchange, routing_key, last_deaths
@@ -129,6 +132,8 @@ def _write(
 
 _write_again = lru_cache(maxsize=256)(_write)
 """Messages that die together are mostly alike, and so are their letters, second by second."""
+_write_long_again = lru_cache(maxsize=8)(_write)
+"""The same where many deaths have made the letters long, and writing one takes up to a millisecond."""
 
 
 def _deaths(field: Field | None) -> list[Table]:

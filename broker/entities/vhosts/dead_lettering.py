@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from broker.entities.scheduling.turn import Turn
 
 
+COPY_HEADER_BYTES = 64
+"""To write so much of a dead letter's header, with all deaths that it tells of, takes about as long as a copy."""
+
+
 class DeadLettering:
     """Publishes the dead letters of one virtual host."""
 
@@ -49,7 +53,7 @@ class DeadLettering:
             if len(copies) < len(alike):  # each may go elsewhere, or there is no room for more of them
                 left.appendleft(alike[len(copies) :])
             written.append(Letters(copies, targets))
-            room -= len(copies) * max(1, len(targets))
+            room -= len(copies) * max(1, len(targets)) + _worth(copies[0])
         return written
 
     def publish(self, written: Iterable[Letters]) -> None:
@@ -73,7 +77,7 @@ class DeadLettering:
         if not targets or any(target.limits.refuses(copy) for target in targets):
             return False
         self._routing.share_body(copy, targets)
-        self._turn.dead_letter_copies += len(targets)
+        self._turn.dead_letter_copies += len(targets) + _worth(copy)
         for target in targets:
             target.publish(copy)
         return True
@@ -91,7 +95,7 @@ class DeadLettering:
 
     def _post(self, letters: Letters) -> None:
         copies, targets = letters
-        self._turn.dead_letter_copies += len(copies) * len(targets)
+        self._turn.dead_letter_copies += len(copies) * len(targets) + _worth(copies[0])
         for copy in copies:
             self._routing.share_body(copy, targets)
         for target in targets:
@@ -100,6 +104,12 @@ class DeadLettering:
                 continue
             for copy in copies:
                 hand_over(copy, target)
+
+
+def _worth(letter: Message) -> int:
+    """How many copies take as long as it takes to write the header of a letter, if that is long."""
+    size = len(letter.header)
+    return size // COPY_HEADER_BYTES if size > death_header.REMEMBERED_BYTES_MAX else 0
 
 
 def _in_circle(dead_letter: DeadLetter, target: Queue) -> bool:

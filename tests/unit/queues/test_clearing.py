@@ -14,7 +14,8 @@ from broker.entities.arguments.policies import Policy
 from broker.entities.queues.clearing import RETURN_BYTES
 from broker.entities.queues.queue import Queue, QueueSpec
 from broker.entities.queues.ready_messages import Window
-from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES, PORTION_STEPS
+from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES, PORTION_STEPS, STEP_COPIES
+from broker.entities.vhosts.dead_lettering import COPY_HEADER_BYTES
 from broker.wire.method import Method
 from broker.wire.methods import (
     BasicCancel,
@@ -432,6 +433,25 @@ def test_what_goes_to_very_many_queues_goes_some_messages_at_a_time(
     assert max(steps) <= PORTION_BYTES // MESSAGE_BYTES + FAN
     assert all(step % FAN == 0 for step in steps), "a message goes to all of its queues in one turn"
     assert core.queue_named("q").messages == 0
+
+
+@pytest.mark.parametrize("end", [expire, lower_the_limit])
+def test_letters_that_tell_of_many_deaths_are_written_a_few_at_a_time(core: Core, end: Callable[[Core], None]) -> None:
+    """No two are alike, so each is written by itself, which takes as long as many copies."""
+    dead, ttl = core.queue("dead"), {"message_ttl": 5000} if end is expire else {}
+    queue = core.queue("q", **LETTERS, **ttl)
+    deaths = [{"queue": f"old {number}", "reason": "rejected", "count": 1} for number in range(60)]
+    for number in range(COUNT):
+        queue.publish(message(b"x", persistent=False, headers={"x-death": deaths, "number": number}))
+    size, made = len(message(b"", headers={"x-death": deaths}).header), [0]
+    end(core)
+    while made[-1] < COUNT:
+        made.append(dead.ready)
+        core.end_turn()
+        core.advance(1)
+    steps = [after - before for before, after in pairwise(made)]
+    copies = PORTION_BYTES // MESSAGE_BYTES + 3 * STEP_COPIES
+    assert max(steps) <= copies * COPY_HEADER_BYTES // size < COUNT
 
 
 def test_very_many_acknowledgements_wait_for_the_disk_and_not_for_room_on_it(
