@@ -302,7 +302,7 @@ def enter(connection: Connection, vhost: VHost, *, trusted: bool = False) -> Non
 
 def _end_consumers(channel: Channel) -> Iterator[None]:
     """Cancel a channel's consumers, one with each step, unless others might overtake what is out with the client."""
-    if not channel.deliveries.unacked and channel.transaction is None:
+    if not channel.deliveries and channel.transaction is None:
         for consumer in reversed(list(channel.consumers.values())):
             if channel.consumers.get(consumer.tag) is consumer:
                 channel.end_consumer(consumer)

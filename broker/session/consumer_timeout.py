@@ -76,13 +76,13 @@ class Overdue:
         before, self._marks = self._marks, {}
         for connection in self._registry.connections:
             for channel in connection.channels.values():
-                if channel.deliveries.unacked and not channel.closing:
+                if channel.deliveries and not channel.closing:
                     self._marks[channel] = before.get(channel) or deque()
         for channel, marks in self._marks.items():
             self._look_at(channel, marks, now)
 
     def _look_at(self, channel: Channel, marks: Marks, now: int) -> None:
-        oldest, entry = next(iter(channel.deliveries.unacked.items()))
+        oldest, entry = next(channel.deliveries.items())
         while marks and marks[0][0] < oldest:
             marks.popleft()
         timeout = self._timeout(entry)

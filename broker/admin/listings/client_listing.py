@@ -95,7 +95,7 @@ CHANNEL_COLUMNS: dict[str, Column] = {
     "user": lambda client: client.it.connection.user,
     "vhost": lambda client: client.it.vhost.name,
     "consumer_count": lambda client: len(client.it.consumers),
-    "messages_unacknowledged": lambda client: len(client.it.deliveries.unacked),
+    "messages_unacknowledged": lambda client: len(client.it.deliveries),
     "messages_uncommitted": lambda client: messages_uncommitted(client.it),
     "acks_uncommitted": lambda client: acks_uncommitted(client.it),
     "messages_unconfirmed": lambda client: client.it.confirms.unanswered if client.it.confirms else 0,

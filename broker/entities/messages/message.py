@@ -190,7 +190,7 @@ class Entry:
 
     `message` is None while it is only on disk. `stored` says that the position has been given to the store,
     `persistent` that it survives a restart there. `consumer` is set while a consumer's delivery is unsettled.
-    `level` is the priority the message has here; only queues with priorities set it, and only they ask for it.
+    `level` is the priority the message has here; only queues with priorities set it.
     """
 
     __slots__ = (
@@ -206,7 +206,6 @@ class Entry:
         "stored",
     )
 
-    level: int
     deliveries = 0
     """How often it was handed out. Only quorum queues count, and say so in the message."""
 
@@ -220,6 +219,7 @@ class Entry:
         self.stored = False
         self.redelivered = False
         self.consumer: Receiver | None = None
+        self.level = 0
 
     def hand_out(self) -> int:
         """It goes out once more; how often it has by now, 0 where that is not counted."""
@@ -230,6 +230,20 @@ class Entry:
 
     def conceal(self) -> None:
         """Have the message be as it was published."""
+
+    @property
+    def kind(self) -> tuple[object, ...]:
+        """What it shares with others of its kind: all but position, size and time to live, while it has no content."""
+        return self.queue, self.consumer, self.persistent, self.stored, self.redelivered, self.deliveries, self.level
+
+    def another(self, position: int, size: int, expires_at: int) -> Entry:
+        """Another one of its kind, without its content."""
+        return self._alike(Entry(self.queue, position, None, size, expires_at))
+
+    def _alike(self, entry: Entry) -> Entry:
+        entry.persistent, entry.stored, entry.redelivered = self.persistent, self.stored, self.redelivered
+        entry.consumer, entry.level = self.consumer, self.level
+        return entry
 
     def release(self) -> None:
         """Let the content go from memory if it is on disk: it can be read again."""

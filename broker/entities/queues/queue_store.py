@@ -158,12 +158,16 @@ class QueueStore:
         """Everything below `floor` is dead, save what is still out with consumers."""
         if not self.used:
             return
-        kept = sorted((entry for entry in survivors if entry.stored), key=lambda entry: entry.position)
-        durable = [entry for entry in kept if entry.persistent]
+        positions, sizes = list[int](), list[int]()
+        for entry in survivors:
+            if entry.stored:
+                positions.append(entry.position)
+            if entry.persistent:
+                sizes.append(entry.size)
         state = self.state
-        state.messages, state.bytes, state.floor = len(durable), sum(entry.size for entry in durable), floor
-        writes, positions = self._open(), {entry.position for entry in kept}
-        writes.puts = {position: put for position, put in writes.puts.items() if position in positions}
+        state.messages, state.bytes, state.floor = len(sizes), sum(sizes), floor
+        writes, kept = self._open(), set(positions)
+        writes.puts = {position: put for position, put in writes.puts.items() if position in kept}
         self._batches.current.purges.append(Purge(self.queue_id, self.number, floor, tuple(sorted(positions))))
 
     def lost(self, number: int, messages: int, size_bytes: int) -> None:

@@ -79,6 +79,12 @@ class QuorumEntry(Entry):
         if self.original is not None:
             self.message, self.original = self.original, None
 
+    def another(self, position: int, size: int, expires_at: int) -> Entry:
+        """Another one of its kind, without its content."""
+        entry = QuorumEntry(self.queue, position, None, size, expires_at)
+        entry.deliveries = self.deliveries
+        return self._alike(entry)
+
     def release(self) -> None:
         """Let the content go from memory if it is on disk: it can be read again."""
         super().release()

@@ -61,7 +61,7 @@ STATE = (
 def _state(channel: Channel) -> Values:
     return (
         len(channel.consumers),
-        len(channel.deliveries.unacked),
+        len(channel.deliveries),
         channel.confirms.unanswered if channel.confirms else 0,
         messages_uncommitted(channel),
         acks_uncommitted(channel),

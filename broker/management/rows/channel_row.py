@@ -35,7 +35,7 @@ def channel_columns(node: str, past: Past, *, single: bool = False) -> Columns[C
             "global_prefetch_count": lambda channel: channel.prefetch_all,
             "idle_since": lambda channel: moment(history.channel_idle_since(channel)),
             "message_stats": lambda channel: history.channel_stats(channel, ages) or ABSENT,
-            "messages_unacknowledged": lambda channel: len(channel.deliveries.unacked),
+            "messages_unacknowledged": lambda channel: len(channel.deliveries),
             "messages_uncommitted": messages_uncommitted,
             "messages_unconfirmed": lambda channel: channel.confirms.unanswered if channel.confirms else 0,
             "name": channel_name,

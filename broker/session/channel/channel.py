@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from broker.entities.arguments.queue_types import STREAM
@@ -278,8 +279,8 @@ class Channel(Outlet):
 
     def unacked_of(self, queue: Queue) -> Iterable[Entry]:
         """What is out with the client of one queue."""
-        settled = [entry for entry in unfinished(self.transaction, self.settling) if entry.queue is queue]
-        return [*self.deliveries.of_queue(queue), *settled]
+        settled = (entry for entry in unfinished(self.transaction, self.settling) if entry.queue is queue)
+        return chain(self.deliveries.of_queue(queue), settled)
 
     def cancelled(self, consumer: Consumer) -> None:
         """A queue is gone: its consumer ends. A client with the capability gets basic.cancel (RabbitMQ's extension)."""
@@ -332,7 +333,7 @@ class Channel(Outlet):
         assert self.prefixes.keys() == set(self.consumers.values()), "consumers and their prefixes differ"
         out = Counter(
             entry.consumer
-            for entry in (*self.deliveries.unacked.values(), *unfinished(self.transaction, self.settling))
+            for entry in (*dict(self.deliveries.items()).values(), *unfinished(self.transaction, self.settling))
         )
         for tag, consumer in self.consumers.items():
             assert consumer.unacked == out[consumer], (
@@ -353,17 +354,18 @@ class Channel(Outlet):
         As in RabbitMQ, a channel that `failed` keeps until its close is answered what it took from queues that it
         does not consume from.
         """
-        outstanding = self.deliveries.take(0, multiple=True)
+        outstanding = dict(self.deliveries.take(0, multiple=True).items())
         self.connection.count_incomplete(-self.assembler.bytes)
         self.assembler = Assembler(BODY_BYTES_MAX)
         if self.transaction is not None:
             self.connection.count_incomplete(-self.transaction.bytes)
             outstanding |= self.transaction.settled
             self.transaction = None
+        kept = dict[int, Entry]()
         if failed:
             consumed = {consumer.queue for consumer in self.consumers.values()}
-            self.deliveries.put_back({tag: entry for tag, entry in outstanding.items() if entry.queue not in consumed})
-        kept = self.deliveries.unacked
+            kept = {tag: entry for tag, entry in outstanding.items() if entry.queue not in consumed}
+            self.deliveries.put_back(kept.items())
         for consumer in reversed(list(self.consumers.values())):  # a waiting single consumer before the active one
             self.end_consumer(consumer)
         deliveries.requeue([entry for tag, entry in outstanding.items() if tag not in kept], abandoned=True)

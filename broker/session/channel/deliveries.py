@@ -7,38 +7,53 @@ are kept in a dict in rising order, so "up to" is a walk from the front, or from
 
 A delivered message that is on disk need not stay in memory while the client thinks. Deliveries are counted in
 chunks, so many messages or so many bytes each; whenever one is full, those of the chunk before it are asked
-to let their content go.
+to let their content go. When very many are out, the older ones are packed: see `old_deliveries`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, islice, takewhile
+from itertools import chain, groupby, islice, takewhile
 from operator import attrgetter
 from typing import Final
 
 from broker.entities.messages.message import Entry, Holder, Receiver
 from broker.entities.queues.queue import Queue
+from broker.session.channel.old_deliveries import OldDeliveries, Taken
 from broker.wire.amqp_errors import ChannelException
 from broker.wire.constants import ReplyCode
 
 CHUNK_MESSAGES: Final = 512
 CHUNK_BYTES: Final = 2 << 20
+RECENT: Final = 8192
+"""So many deliveries are not packed, as many as most clients ever have out."""
 
 
 class DeliveryLedger:
-    """Unacknowledged deliveries of one channel, by tag."""
+    """Unacknowledged deliveries of one channel, by tag: the old ones, and behind them the recent ones."""
 
-    __slots__ = ("_before", "_bytes", "_chunk", "consumed", "last", "unacked")
+    __slots__ = ("_before", "_bytes", "_chunk", "_old", "_recent", "consumed", "last")
 
     def __init__(self) -> None:
-        self.unacked: dict[int, Entry] = {}
+        self._old = OldDeliveries()
+        self._recent: dict[int, Entry] = {}
         self.last = 0
         self.consumed = 0
         self._chunk: list[int] = []
         self._before: list[int] = []
         self._bytes = 0
+
+    def __len__(self) -> int:
+        return self._old.count + len(self._recent)
+
+    def items(self) -> Iterator[tuple[int, Entry]]:
+        """What is outstanding, in the order of the tags."""
+        return chain(self._old.items(), self._recent.items())
+
+    def get(self, tag: int) -> Entry | None:
+        """The delivery with a tag, if it is outstanding."""
+        return self._recent.get(tag) or self._old.get(tag)
 
     def add(self, entry: Entry) -> int:
         """A message goes out and wants an acknowledgement; its tag."""
@@ -52,7 +67,7 @@ class DeliveryLedger:
         """
         tags = range(self.last + 1, self.last + len(entries) + 1)
         self.last += len(entries)
-        self.unacked.update(zip(tags, entries, strict=True))
+        self._recent.update(zip(tags, entries, strict=True))
         if entries[0].consumer is not None:
             self.consumed += len(entries)
         self._chunk.extend(tags)
@@ -65,23 +80,35 @@ class DeliveryLedger:
         self.last += count
         return self.last
 
-    def take(self, tag: int, *, multiple: bool) -> dict[int, Entry]:
+    def take(self, tag: int, *, multiple: bool) -> Taken:
         """Strike tags out. Raises ChannelException 406 for one that is not outstanding."""
         if multiple and tag == 0:
-            taken, self.unacked, self.consumed = self.unacked, {}, 0
+            taken = Taken(self._recent, self._old.take_up_to(self.last))
+            self._recent, self.consumed = {}, 0
             return taken
-        if tag not in self.unacked:
+        if self.get(tag) is None:
             raise _unknown(tag)
-        all_consumed, half = self.consumed == len(self.unacked), len(self.unacked) // 2
-        tags = list(islice(takewhile(tag.__ge__, self.unacked), half + 1)) if multiple else [tag]
-        if len(tags) <= half:
-            taken = {number: self.unacked.pop(number) for number in tags}
-        else:  # fewer stay: these are taken out instead
-            later = list(takewhile(tag.__lt__, reversed(self.unacked))) if multiple else ()
-            stay = {number: self.unacked.pop(number) for number in reversed(later)}
-            taken, self.unacked = self.unacked, stay
-        self.consumed -= len(taken) if all_consumed else sum(entry.consumer is not None for entry in taken.values())
+        all_consumed = self.consumed == len(self)
+        if multiple:
+            packs = self._old.take_up_to(tag) if self._old.count else ()
+            taken = Taken(self._take_recent(tag), packs)
+        else:
+            taken = Taken({tag: self._pop(tag)})
+        self.consumed -= len(taken) if all_consumed else taken.consumed
         return taken
+
+    def _take_recent(self, tag: int) -> dict[int, Entry]:
+        recent, half = self._recent, len(self._recent) // 2
+        tags = list(islice(takewhile(tag.__ge__, recent), half + 1))
+        if len(tags) <= half:
+            return {number: recent.pop(number) for number in tags}
+        # Fewer stay: these are taken out instead.
+        later = list(takewhile(tag.__lt__, reversed(recent)))
+        self._recent = {number: recent.pop(number) for number in reversed(later)}
+        return recent
+
+    def _pop(self, tag: int) -> Entry:
+        return self._old.pop(tag) if tag <= self._old.last else self._recent.pop(tag)
 
     def take_each(self, tags: Iterable[int], taken: list[Entry]) -> None:
         """Strike tags out one by one and add their messages to `taken`.
@@ -89,45 +116,57 @@ class DeliveryLedger:
         Raises ChannelException 406 at the first that is not outstanding; those before it are taken.
         """
         try:
-            for entry in map(self.unacked.pop, tags):
+            for entry in map(self._pop if self._old.count else self._recent.pop, tags):
                 taken.append(entry)
                 if entry.consumer is not None:
                     self.consumed -= 1
         except KeyError as error:
             raise _unknown(error.args[0]) from None
 
-    def put_back(self, entries: dict[int, Entry]) -> None:
+    def put_back(self, entries: Iterable[tuple[int, Entry]]) -> None:
         """Undo `take`: nothing has become of these deliveries."""
-        self.unacked = dict(sorted({**self.unacked, **entries}.items()))
-        self.consumed += sum(entry.consumer is not None for entry in entries.values())
+        recent = self._recent
+        for tag, entry in entries:
+            self.consumed += entry.consumer is not None
+            if tag <= self._old.last:
+                self._old.put_back(tag, entry)
+            else:
+                recent[tag] = entry
+        self._recent = dict(sorted(recent.items()))
 
     def of_queue(self, queue: Queue) -> Iterable[Entry]:
         """What is outstanding of one queue."""
-        return (entry for entry in self.unacked.values() if entry.queue is queue)
+        return (entry for _, entry in self.items() if entry.queue is queue)
 
     def check(self) -> None:
         """Raise AssertionError unless tags rise, none is later than the last, and consumers' deliveries are counted."""
-        tags = list(self.unacked)
+        self._old.check()
+        deliveries = dict(self.items())
+        tags, entries = list(deliveries), deliveries.values()
         assert tags == sorted(tags), f"delivery tags out of order: {tags}"
         assert not tags or 1 <= tags[0] <= tags[-1] <= self.last, (
             f"tags {tags[0]} to {tags[-1]}, the last is {self.last}"
         )
-        entries = self.unacked.values()
         consumed = sum(entry.consumer is not None for entry in entries)
         assert self.consumed == consumed, f"{self.consumed} deliveries to consumers are counted, {consumed} are out"
-        assert len(set(map(id, entries))) == len(tags), "one delivery has two tags"
+        assert len(set(map(id, entries))) == len(tags) == len(self), "one delivery has two tags"
         assert self._bytes < CHUNK_BYTES, f"a chunk of {self._bytes} bytes is not ended"
         assert len(self._chunk) < CHUNK_MESSAGES, f"a chunk of {len(self._chunk)} deliveries is not ended"
 
     def _end_chunk(self) -> None:
         on_their_way = []
         for tag in self._before:
-            entry = self.unacked.get(tag)
+            entry = self._recent.get(tag)
             if entry is not None:
                 entry.release()
                 if entry.stored and entry.message is not None:
                     on_their_way.append(tag)  # to the disk: asked again next time
         self._before, self._chunk, self._bytes = on_their_way + self._chunk, [], 0
+        while len(self._recent) >= RECENT + CHUNK_MESSAGES:
+            tags = list(islice(self._recent, CHUNK_MESSAGES))
+            if on_their_way and on_their_way[0] <= tags[-1]:
+                break
+            self._old.append({tag: self._recent.pop(tag) for tag in tags})
 
 
 def _unknown(tag: int) -> ChannelException:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from broker.entities.messages.message import Entry
+from broker.session.channel.old_deliveries import Taken
 
 
 class Settlement(NamedTuple):
     """Deliveries that are settled at the commit, or some in each turn, and how."""
 
     how: Callable[[list[Entry]], None]
-    entries: deque[Entry]
+    entries: Taken
 
     def settle(self, messages: int) -> int:
         """Settle so many of them, the first that are left; how many that were."""
-        some = [self.entries.popleft() for _ in range(min(messages, len(self.entries)))]
+        some = self.entries.first(messages)
         self.how(some)
         return len(some)
 
@@ -53,4 +53,4 @@ def unfinished(transaction: Transaction | None, settling: Sequence[Settlement]) 
     if transaction is not None:
         yield from transaction.settled.values()
     for settlement in settling:
-        yield from settlement.entries
+        yield from settlement.entries.values()

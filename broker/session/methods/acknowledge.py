@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
@@ -11,6 +10,7 @@ from broker.entities.queues.clearing import RETURN_BYTES
 from broker.entities.scheduling.future import Future
 from broker.session.channel import deliveries
 from broker.session.channel.channel import Channel, leave_queues
+from broker.session.channel.old_deliveries import Taken
 from broker.session.channel.transaction import Settlement
 from broker.session.methods.stream_methods import check_return
 from broker.wire import methods
@@ -68,14 +68,15 @@ def settle(channel: Channel, tag: int, how: How, *, multiple: bool) -> None:
 
     Raises ChannelException 406 for a tag that is not outstanding.
     """
-    entries = channel.deliveries.take(tag, multiple=multiple)
+    taken = channel.deliveries.take(tag, multiple=multiple)
     if channel.transaction is not None:
+        entries = dict(taken.items())
         channel.transaction.settled.update(entries)
-        channel.transaction.settlements.append(Settlement(how, deque(entries.values())))
-    elif len(entries) > SETTLED_AT_ONCE and how is not deliveries.requeue:  # which itself does some at a time, in order
-        channel.when(_settle_some_at_a_time(channel, Settlement(how, deque(entries.values()))), lambda _: None)
+        channel.transaction.settlements.append(Settlement(how, Taken(entries)))
+    elif len(taken) > SETTLED_AT_ONCE and how is not deliveries.requeue:  # which itself does some at a time, in order
+        channel.when(_settle_some_at_a_time(channel, Settlement(how, taken)), lambda _: None)
     else:
-        how(list(entries.values()))
+        how(list(taken.values()))
         if channel.prefetch_all:
             channel.replenish(settled=True)
 

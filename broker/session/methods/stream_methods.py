@@ -33,8 +33,8 @@ def check_return(channel: Channel, tag: int, *, multiple: bool) -> None:
     """
     if not channel.reads_streams:
         return
-    entries = channel.deliveries.take(tag, multiple=multiple)
-    channel.deliveries.put_back(entries)
+    entries = dict(channel.deliveries.take(tag, multiple=multiple).items())
+    channel.deliveries.put_back(entries.items())
     for entry in entries.values():
         if isinstance(entry.queue, Stream):
             entry.queue.refuse_return()

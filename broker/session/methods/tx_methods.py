@@ -99,7 +99,7 @@ def _settle(settlement: Settlement, broker: Broker) -> Iterator[int]:
 def rollback(channel: Channel, method: methods.TxRollback) -> None:
     """tx.rollback: publishes are forgotten, settled deliveries are outstanding again."""
     transaction = _transaction(channel)
-    channel.deliveries.put_back(transaction.settled)
+    channel.deliveries.put_back(transaction.settled.items())
     channel.connection.count_incomplete(-transaction.bytes)
     transaction.clear()
     channel.send(methods.TxRollbackOk())

@@ -31,8 +31,8 @@ def of_channel(channel: Channel) -> Subject:
 
 def of_delivery(channel: Channel, tag: int, *, multiple: bool) -> Subject:
     """The delivery that an acknowledgement names, or the oldest of several."""
-    unacked = channel.deliveries.unacked
-    entry = next(iter(unacked.values()), None) if multiple else unacked.get(tag)
+    deliveries = channel.deliveries
+    entry = next((entry for _, entry in deliveries.items()), None) if multiple else deliveries.get(tag)
     if entry is None:
         return of_channel(channel)
     consumer = next((consumer.tag for consumer in channel.consumers.values() if consumer is entry.consumer), "")
