@@ -45,7 +45,8 @@ def is_silent(hearer: Hearer, interval: float, now: float, late: float, unread: 
 
 
 async def beat_forever(transports: Collection[Transport], engine: Engine) -> None:
-    """Look at every connection, if there is one, twice a second: fine enough for the shortest heartbeat there is, 1 s.
+    """Look at the connections for which something may be due, twice a second: fine enough for the shortest heartbeat
+    there is, 1 s.
 
     A process that was stopped, frozen or busy for longer has read no socket meanwhile: no client was silent then.
     Nor was one while the broker's clock stood still.
@@ -57,7 +58,10 @@ async def beat_forever(transports: Collection[Transport], engine: Engine) -> Non
         passed = 0.0 if engine.broker.clock.stopped else TICK_SECONDS
         late, before = now - before - passed, now
         for transport in list(transports):
-            transport.beat(now, late)
+            if transport.beat_at <= now:
+                transport.beat(now, late)
+            else:
+                transport.last_received += late
         if transports:
             engine.end_turn()
         else:

@@ -86,6 +86,8 @@ class Transport:
         self._close_deadline_set = False
         self.last_received = self.last_sent = trio.current_time()
         self.lay_unread = 0
+        self.beat_at = 0.0
+        """Before this time `beat` would do nothing."""
         self._ending = trio.CancelScope()
         self.connection = Connection(registry, peer, self.flush)
         self.frames = settings.incoming(self.connection, sock)
@@ -128,8 +130,11 @@ class Transport:
 
         RabbitMQ says nothing then. The last `late` seconds, in which no socket was read, do not count.
         """
+        if self.connection.phase is not Phase.OPEN:
+            return
         interval = self.connection.heartbeat
-        if not interval or self.connection.phase is not Phase.OPEN:
+        if not interval:
+            self.beat_at = float("inf")
             return
         if now - self.last_sent >= interval / 2 and self._unsent is None:
             self.connection.output.send(HEARTBEAT)
@@ -137,6 +142,7 @@ class Transport:
             text, connection = "closing connection %s: missed heartbeats from client, timeout: %ds", self.connection
             log.warning(text, connection.peer, interval, extra=connection.log_fields())
             self.abort()
+        self.beat_at = min(self.last_sent + interval / 2, self.last_received + 2 * interval)
 
     @property
     def sending(self) -> bool:
