@@ -122,7 +122,7 @@ class OldDeliveries:
 
     def get(self, tag: int) -> Entry | None:
         """The delivery with a tag, if it is one of them."""
-        return self._packs[bisect_left(self._lasts, tag)].get(tag) if tag <= self.last else None
+        return self._packs[bisect_left(self._lasts, tag)].get(tag) if 0 < tag <= self.last else None
 
     def pop(self, tag: int) -> Entry:
         """Take the delivery with a tag, which is not later than `last`, out. Raises KeyError when there is none."""
