@@ -9,6 +9,7 @@ events, as behind a restored backup, the second is read from where the first has
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
@@ -57,7 +58,7 @@ class Part(NamedTuple):
     def _logged(self, columns: Sequence[str], damaged: list[int]) -> Iterator[pa.RecordBatch]:
         assert not isinstance(self.source, Target)
         try:
-            data = self.source.read(self.name)
+            data = _content(self.source, self.name)
         except FileNotFoundError:
             return
         if data.startswith(MARK):
@@ -79,6 +80,12 @@ class Part(NamedTuple):
         if limits is None or not limits.has_min_max:
             return True
         return bool(limits.min <= self.until and limits.max > self.after)
+
+
+@lru_cache(maxsize=1)
+def _content(source: Segments, name: SegmentName) -> bytes:
+    """A whole segment. Its parts are read one after another, and by HTTP it has to come once for all of them."""
+    return source.read(name)
 
 
 def exported_name(name: SegmentName) -> str:

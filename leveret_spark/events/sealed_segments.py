@@ -19,6 +19,12 @@ class SegmentDirectory:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SegmentDirectory) and other._directory == self._directory
+
+    def __hash__(self) -> int:
+        return hash(self._directory)
+
     def names(self, after: Mapping[str, str] = NOTHING) -> list[SegmentName]:
         """What there is now, oldest first for each node; `after` has the last name that is known of a node.
 

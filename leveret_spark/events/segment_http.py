@@ -80,6 +80,12 @@ class SegmentHttp:
         self._web = web
         self._sizes: dict[SegmentName, int] = {}
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SegmentHttp) and other._web == self._web
+
+    def __hash__(self) -> int:
+        return hash(self._web)
+
     def names(self, after: Mapping[str, str] = NOTHING) -> list[SegmentName]:
         """What there is now, oldest first for each node; `after` has the last name that is known of a node.
 

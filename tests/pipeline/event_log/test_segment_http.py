@@ -21,6 +21,7 @@ from leveret_spark.events.segment_format import SegmentName
 from leveret_spark.events.segment_http import SegmentHttp
 from leveret_spark.option_errors import HttpError, OptionError
 from leveret_spark.options import Given
+from pipeline.event_parts import parts_of
 from pipeline.export import begin
 from tests.pipeline.inputs.command import leveret
 from tests.unit.http.test_http_server import noise
@@ -85,6 +86,18 @@ def test_they_are_those_of_the_directory(site: Site) -> None:
     assert [remote.size(name) for name in names] == [site.here.size(name) for name in names]
     assert [remote.read(name) for name in names] == [site.here.read(name) for name in names]
     assert site.segments().size(names[0]) == site.here.size(names[0]), "without a list before"
+
+
+def test_a_segment_comes_once_for_all_of_its_parts(tmp_path: Path, authority: Authority) -> None:
+    """Also for another look at the same place, as each task of Spark has one."""
+    site = Site(tmp_path, authority)
+    parts = [part for part in parts_of(site.url, {"reconnectSeconds": "0"}, most=1) if part.name.node == "one"][:2]
+    first, second = pickle.loads(pickle.dumps(parts))
+    (batch,) = first.batches(["seq"], [])
+    assert batch.column("seq").to_pylist() == [1]
+    assert site.broker.stop() == 0
+    (batch,) = pickle.loads(pickle.dumps(second)).batches(["seq"], [])
+    assert batch.column("seq").to_pylist() == [2]
 
 
 def test_names_behind_what_is_known_in_lists_of_any_length(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
