@@ -38,7 +38,7 @@ class ChannelRecorder:
         """The number of what was published last, or of the first in its batch."""
 
     def published(self, messages: Sequence[Message], queues: int, *, returned: bool, in_transaction: bool) -> None:
-        """The client has published messages, alike but for their bodies, which are about to reach so many queues."""
+        """The client has published messages, all persistent or none, which are about to reach so many queues."""
         origin = (None, (), 1) if in_transaction else ()
         self.latest = first = self.recorder.published(messages, self._publisher, queues, *origin)
         if returned:

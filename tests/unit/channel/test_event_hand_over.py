@@ -11,6 +11,9 @@ from broker.entities.statistics.counters import ChannelCounters
 from broker.session.channel.channel_recording import ChannelRecorder, ConfirmRecorder
 from broker.session.channel.confirms import ConfirmLedger
 from harness.brokers.broker_core import Core, message
+from harness.clients.amqp_peer import publish_frames
+from harness.clients.session_client import SessionLayer
+from harness.clients.shorthand import queue_bind
 
 
 class HandedOver:
@@ -18,11 +21,13 @@ class HandedOver:
 
     def __init__(self) -> None:
         self.parts: list[list[int]] = []
+        self.records: list[Any] = []
         self.last = 0
         self.recorder = Recorder(1, self._take, lambda: None)
 
     def _take(self, records: list[Any], first: int, events: int) -> None:
         self.parts.append([record[0] for record in records])
+        self.records += records
         self.last = first + events - 1
 
 
@@ -83,3 +88,17 @@ def test_what_is_sent_in_the_midst_of_a_turn_is_handed_over_too() -> None:
     turn.outbound.clear()
     turn.end()
     assert handed_over.parts == early.parts
+
+
+def test_publishes_of_one_batch_are_recorded_with_their_own_routing_keys(tmp_path: Path) -> None:
+    handed_over = HandedOver()
+    core = Core(tmp_path, recorder=handed_over.recorder)
+    core.queue("q")
+    client = SessionLayer(core).connect()
+    client.ask(queue_bind("q", "amq.topic", "#"))
+    client.say(b"".join(publish_frames(b"x", exchange="amq.topic", key=key) for key in "aab"))
+    handed_over.recorder.flush()
+    published = [(record[5], record[6], record[8]) for record in handed_over.records if record[0] == PUBLISH]
+    first = published[0][0]
+    assert published == [(first, b"\x09amq.topic\x01a", [1, 1]), (first + 2, b"\x09amq.topic\x01b", [1])]
+    core.close()

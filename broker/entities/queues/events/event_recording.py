@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import attrgetter
 
 from broker.entities.messages.message import Entry, Message
 from broker.entities.scheduling.turn import Turn
@@ -96,7 +97,7 @@ class Recorder:
         self.flush()
 
     def published(self, messages: Sequence[Message], publisher: Publisher, queues: int = -1, *origin: object) -> int:
-        """Number messages, alike but for their bodies, that have been published; the first number.
+        """Number messages that have been published to the same queues, all persistent or none; the first number.
 
         `queues` is how many they are routed to, -1: unknown. The `origin` of dead letters is the queue in which their
         messages died, and the positions of these; of what is published by a transaction None, (), 1: it was routed
@@ -105,9 +106,11 @@ class Recorder:
         first = self.draw(len(messages))
         for number, message in enumerate(messages, first):
             message.number = number
-        sizes = [len(message.body) for message in messages]
-        route, kept = messages[0].route, int(messages[0].persistent)
-        self.add(PUBLISH, len(sizes), *publisher, first, route, kept, sizes, queues, *origin)
+        number, kept = first, int(messages[0].persistent)
+        for route, alike in groupby(messages, attrgetter("route")):
+            sizes = [len(message.body) for message in alike]
+            self.add(PUBLISH, len(sizes), *publisher, number, route, kept, sizes, queues, *origin)
+            number += len(sizes)
         return first
 
     def delivering(self, entries: Sequence[Entry]) -> None:
