@@ -6,7 +6,7 @@ the order in which they are asked is `routing`'s. The types that RabbitMQ has in
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from broker.entities.exchanges.topic_trie import TopicTrie
@@ -40,7 +40,7 @@ class Router(Protocol):
     def unbind(self, binding: Binding) -> None:
         """Forget a binding."""
 
-    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
         """Where a message goes; a destination may come several times.
 
         `keys` are its routing key and those it is copied to. Without a message the question is where such a one
@@ -66,7 +66,7 @@ class Direct(Router):
         if not bindings:
             del self._bindings[binding.key]
 
-    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
         return [binding.destination for key in keys for binding in self._bindings.get(key, ())]
 
     def check(self, bindings: Collection[Binding]) -> None:
@@ -89,7 +89,7 @@ class Fanout(Router):
     def unbind(self, binding: Binding) -> None:
         del self._bindings[binding]
 
-    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
         return [binding.destination for binding in self._bindings]
 
     def check(self, bindings: Collection[Binding]) -> None:
@@ -140,7 +140,7 @@ class Topic(Router):
     def unbind(self, binding: Binding) -> None:
         self._trie.remove(binding.key, binding)
 
-    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
         return [binding.destination for key in keys for binding in self._trie.match(key)]
 
     def check(self, bindings: Collection[Binding]) -> None:
@@ -177,11 +177,12 @@ class Headers(Router):
     def unbind(self, binding: Binding) -> None:
         del self._criteria[binding]
 
-    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterator[Destination]:
-        for binding, (every, wanted) in self._criteria.items():
-            hits = (_agrees(field, headers.get(name)) for name, field in wanted.items())
-            if all(hits) if every else any(hits):
-                yield binding.destination
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
+        return [
+            binding.destination
+            for binding, (every, wanted) in self._criteria.items()
+            if _fits(headers, wanted, every=every)
+        ]
 
     def check(self, bindings: Collection[Binding]) -> None:
         assert_same(self._criteria, bindings)
@@ -210,6 +211,13 @@ def _match_mode(arguments: Table) -> str:
         found = f'field value <<"{mode}">>; expected all, any, all-with-x, or any-with-x'
         raise precondition_failed(f"Invalid x-match {found}")
     return mode
+
+
+def _fits(headers: Fields, wanted: Table, *, every: bool) -> bool:
+    for name, field in wanted.items():
+        if _agrees(field, headers.get(name)) is not every:
+            return not every
+    return every
 
 
 def _agrees(wanted: Field, found: Field | None) -> bool:

@@ -63,7 +63,7 @@ class ConsistentHash(Router):
         self._weights.pop(binding.destination, None)
         self._line = []
 
-    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
         if len(self._weights) < 2:
             return tuple(self._weights)
         if not self._line:  # made when asked for, not with each of a thousand bindings that come or go
@@ -83,7 +83,7 @@ class ModulusHash(OneBinding):
     def order(self, bindings: Iterable[Binding]) -> Iterable[Binding]:
         return sorted(bindings, key=_place)
 
-    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
         line = self.line
         return (line[phash2([_bytes(key) for key in keys]) % len(line)],) if line else ()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -25,7 +25,7 @@ class RandomChoice(OneBinding):
         super().__init__()
         self._chance = chance
 
-    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
         return (self._chance.choice(self.line),) if self.line else ()
 
 

@@ -7,7 +7,7 @@ them in a table of that kind. The copies it hands out are messages like any othe
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from broker.entities.arguments.erlang_terms import printed, value
@@ -39,7 +39,7 @@ class RecentHistory(Fanout):
         super().__init__()
         self.history: deque[Message] = deque(maxlen=_length(arguments))
 
-    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Iterable[Destination]:
+    def match(self, keys: Sequence[str], headers: Fields, message: Message | None) -> Sequence[Destination]:
         if message is not None and headers.get("x-recent-history-no-store") != _NOT_STORED:
             self.history.append(message)
         return super().match(keys, headers, message)

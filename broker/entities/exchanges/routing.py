@@ -8,14 +8,16 @@ that is reached in several ways gets one copy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from broker.entities.exchanges.exchange import Destination, Exchange
 from broker.entities.messages.delay_header import delay_of
 from broker.entities.messages.message import Message
 from broker.entities.queues.queue import Queue
-from broker.wire.field_tables import Fields
+from broker.wire.field_tables import Fields, Table
 from storage.batch import COUNTER_BITS
+
+_NO_HEADERS: Final[Table] = {}
 
 SHARED_BODY_BYTES = 4096
 """From this size on, a body that goes to several durable queues is stored once."""
@@ -65,6 +67,16 @@ class Routing:
                 pending.append(alternate)
         return Routes(tuple(found), lasting)
 
+    def lasting_queues(self, start: Exchange, key: str) -> tuple[Queue, ...] | None:
+        """The queues that every message with this key reaches from `start`; None if something else has a say."""
+        if start.name and start.delays is None and start.router.by_key_alone:
+            found = start.router.match((key,), _NO_HEADERS, None)
+            queues = [destination for destination in found if isinstance(destination, Queue)]
+            if queues and len(queues) == len(found):
+                return tuple(queues) if len(queues) == 1 else tuple(dict.fromkeys(queues))
+        routes = self.route(start, (key,), _NO_HEADERS)
+        return routes.queues if routes.lasting else None
+
     def share_body(self, message: Message, queues: Iterable[Queue]) -> None:
         """Have a large body that goes to several durable queues stored once."""
         if message.persistent and len(message.body) >= SHARED_BODY_BYTES and sum(q.durable for q in queues) > 1:
@@ -73,7 +85,7 @@ class Routing:
 
 def _destinations(
     exchange: Exchange, keys: Sequence[str], headers: Fields, queues: Mapping[str, Queue], message: Message | None
-) -> Iterable[Destination]:
+) -> Sequence[Destination]:
     if not exchange.name:  # every queue is bound to the default exchange by its name
         return [queues[key] for key in keys if key in queues]
     return exchange.router.match(keys, headers, message)

@@ -35,6 +35,7 @@ from broker.wire.assembler import Assembler
 from broker.wire.constants import ReplyCode
 from broker.wire.frames import method_frame
 from broker.wire.method import Method
+from broker.wire.properties import PropertySummary
 
 if TYPE_CHECKING:
     from broker.entities.vhosts.broker import Broker
@@ -158,6 +159,9 @@ class Channel(Outlet):
         self.confirms: ConfirmLedger | None = None
         self.confirmed = False
         """Whether publishes are answered: in confirm mode, and in transactions."""
+        self.header = b""
+        """The content header of a publish before, and what it says: the next has the same, as a rule."""
+        self.summary: PropertySummary | None = None
         self.transaction: Transaction | None = None
         self.settling: list[Settlement] = []
         """What a commit, or one frame, settles over several turns, even when the channel has ended meanwhile."""

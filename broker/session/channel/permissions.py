@@ -65,7 +65,7 @@ class Access:
 
     def topic(self, exchange: Exchange, action: str, key: str) -> None:
         """Raises ChannelException 403 unless the user may write or read (`action`) with this key."""
-        if exchange.type != "topic":
+        if exchange.type != "topic" or not self.users.topic_permissions:
             return
         allowed = partial(self.users.may_use_topic, self.user, self.vhost, exchange.name, action, key)
         self._require(allowed, action, f"topic '{key}' in exchange '{exchange.name}' in vhost '{self.vhost}'")

@@ -17,9 +17,13 @@ from broker.entities.queues.delay_queue import DelayQueue
 from broker.session.channel.channel import HELD_OVERHEAD_BYTES
 from broker.session.methods import special_publish
 from broker.session.output import content_frames
-from broker.wire.amqp_errors import ChannelException
+from broker.wire.amqp_errors import ChannelException, ConnectionException, DecodeError
 from broker.wire.constants import ReplyCode
+from broker.wire.properties import PropertySummary, summarize
 from storage.batch import PERSISTENT
+
+HEADER_BYTES_MAX = 1024
+"""Longer content headers are not remembered."""
 
 LARGE_BYTES = 1 << 20
 """From this size on a message, or a transaction, is looked at before it is taken: is there room on the disk?"""
@@ -28,7 +32,6 @@ if TYPE_CHECKING:
     from broker.entities.queues.queue import Queue
     from broker.session.channel.channel import Channel
     from broker.session.channel.route_cache import CachedRoute
-    from broker.wire.properties import PropertySummary
 
 
 def publish(channel: Channel, arguments: bytes, header: bytes, body: bytes) -> None:
@@ -106,9 +109,9 @@ class PublishBatch:
             routes.resolve(route, channel.vhost)
         if body_bytes > channel.message_bytes_max:
             raise _too_large(body_bytes, channel.message_bytes_max)
-        summary = route.summary
-        if summary is None or header != route.header:  # the same, as a rule, save for the size of the body in it
-            summary = route.summarize(header)
+        summary = channel.summary
+        if summary is None or header != channel.header:  # the same, as a rule, save for the size of the body in it
+            summary = _summarize(channel, header)
         queues = route.queues
         if queues is None and not route.routed:
             queue = channel.vhost.queues.get(route.key)
@@ -176,6 +179,17 @@ class PublishBatch:
         return 1
 
 
+def _summarize(channel: Channel, header: bytes) -> PropertySummary:
+    """What a content header says; remembered for the next publish unless the header is long."""
+    try:
+        summary = summarize(header)
+    except DecodeError as error:
+        raise ConnectionException(ReplyCode.INTERNAL_ERROR, "") from error
+    if len(header) <= HEADER_BYTES_MAX:
+        channel.header, channel.summary = header, summary
+    return summary
+
+
 def _enqueue(channel: Channel, message: Message, route: CachedRoute, queues: tuple[Queue, ...]) -> None:
     """Put one message into queues, and count it."""
     exchange = route.exchange
@@ -197,7 +211,7 @@ def _count(channel: Channel, route: CachedRoute, publishes: int, copies: int) ->
 
 
 def _put(channel: Channel, messages: Sequence[Message], route: CachedRoute, queues: tuple[Queue, ...]) -> None:
-    """Put messages, alike but for their bodies, into queues, and note what is to be confirmed.
+    """Put messages, all persistent or none, into queues, and note what is to be confirmed.
 
     Only one at a time goes to no queue, or to queues that may refuse it because they are full. Of the route counts,
     for a message without a queue, whether it is mandatory.
