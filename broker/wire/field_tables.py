@@ -240,10 +240,10 @@ _STEPS[ord("S")] = _STEPS[ord("x")] = _WITH_LENGTH
 _STEPS[ord("F")], _STEPS[ord("A")] = _NESTED_TABLE, _NESTED_ARRAY
 
 
-def skim_table(data: bytes, offset: int = 0) -> int:
-    """Walk a table with its length prefix and return the offset behind it, making no values.
+def skim_table(data: bytes, offset: int = 0) -> tuple[int, bool]:
+    """Walk a table with its length prefix, making no values: the offset behind it, and whether a broker has to read it.
 
-    Accepts exactly what decode_table accepts. Raises DecodeError.
+    That is so if CC, BCC or x-death is among its names. Accepts exactly what decode_table accepts. Raises DecodeError.
     """
     try:
         return _skim(data, offset, 1, True)
@@ -251,8 +251,9 @@ def skim_table(data: bytes, offset: int = 0) -> int:
         raise DecodeError("broken field table") from error
 
 
-def _skim(data: bytes, offset: int, depth: int, named: bool) -> int:
+def _skim(data: bytes, offset: int, depth: int, named: bool) -> tuple[int, bool]:
     # Called for each message with headers: one loop, no call per field.
+    telling = False
     if depth > NESTING_MAX:
         raise DecodeError("nested too deeply")
     end = offset + 4 + (data[offset] << 24 | data[offset + 1] << 16 | data[offset + 2] << 8 | data[offset + 3])
@@ -262,7 +263,12 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> int:
     steps = _STEPS
     while offset < end:
         if named:
-            offset += data[offset] + 1
+            size = data[offset]
+            if size == 7:
+                telling = telling or data[offset + 1 : offset + 8] == b"x-death"
+            elif size == 2 or size == 3:
+                telling = telling or data[offset + size - 1 : offset + size + 1] == b"CC"
+            offset += size + 1
         step = steps[data[offset]]
         if step > 0:
             offset += step
@@ -271,10 +277,10 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> int:
         elif step == _UNKNOWN:
             raise DecodeError(f"unknown field type {data[offset : offset + 1]!r}")
         else:
-            offset = _skim(data, offset + 1, depth + 1, step == _NESTED_TABLE)
+            offset, _ = _skim(data, offset + 1, depth + 1, step == _NESTED_TABLE)
     if offset != end:
         raise DecodeError("table overruns its length")
-    return end
+    return end, telling
 
 
 class SoundTable:

@@ -8,7 +8,8 @@ A broker passes properties through as bytes. `summarize` is what it runs for eac
 checks all of it, and keeps only what routing and limits ask for. Bounded caches stand before it. One goes by the exact
 bytes of the list. Since a unique message id defeats that one, there is another of *shapes*: a list that was walked, and
 where in it the correlation id, the message id and the timestamp lie. Another list that differs from it in nothing else
-is as sound as it is, and says the same to a broker. The third is a set of the header tables already found sound.
+is as sound as it is, and says the same to a broker. Of header tables only the last that was found sound is remembered:
+walking another one costs as much as looking it up.
 """
 
 from __future__ import annotations
@@ -27,11 +28,15 @@ PERSISTENT: Final = 2
 
 CACHED_BYTES_MAX: Final = 1024
 CACHE_ENTRIES_MAX: Final = 4096
+_MISSED_MAX: Final = 8
+"""After so many lists of a length that were others, the last of them is the one to expect."""
 
 HEADER_START: Final = struct.Struct(">HHQ")
 """Class id, weight (always 0), body size in bytes."""
 _FLAGS: Final = struct.Struct(">H")
 _TIMESTAMP: Final = struct.Struct(">Q")
+_DIGITS_MAX: Final = 9
+"""Expirations with more digits are looked at more closely."""
 
 
 class BasicProperties(NamedTuple):
@@ -56,14 +61,16 @@ class BasicProperties(NamedTuple):
 class PropertySummary:
     """What the broker itself needs to know of a property list. The rest stays bytes.
 
-    `headers` are the header table with its length prefix, its structure sound. `ordinary`: the message goes where its
-    key leads and stays as long as others do, there is nothing else to look at.
+    `headers` are the header table with its length prefix, its structure sound. `milliseconds` is the expiration, if it
+    is a number as publishers write it. `ordinary`: the message goes where its key leads, and what it says of its
+    expiration is plain; there is nothing else to look at.
     """
 
     __slots__ = (
+        "_expiration",
         "delivery_mode",
-        "expiration",
         "headers",
+        "milliseconds",
         "ordinary",
         "persistent",
         "priority",
@@ -75,25 +82,34 @@ class PropertySummary:
         self,
         delivery_mode: int | None,
         priority: int | None,
-        expiration: str | None,
+        expiration: bytes | None,
         reply_to: str | None,
         user_id: str | None,
         headers: bytes | None,
+        *,
+        obeyed: bool,
     ) -> None:
+        """`obeyed`: the broker has to read the headers."""
         self.persistent = delivery_mode == PERSISTENT
         self.delivery_mode = delivery_mode
         self.priority = priority
-        self.expiration = expiration
+        self._expiration = expiration
+        self.milliseconds = None if expiration is None else _plain_number(expiration)
         self.reply_to = reply_to
         self.user_id = user_id
         self.headers = headers
         self.ordinary = (
-            delivery_mode in (None, 1, PERSISTENT)
-            and expiration is None
+            (self.persistent or delivery_mode is None or delivery_mode == 1)
+            and (expiration is None or self.milliseconds is not None)
             and user_id is None
-            and (headers is None or not (b"CC" in headers or b"x-death" in headers))
+            and not obeyed
             and reply_to != REPLY_TO
         )
+
+    @property
+    def expiration(self) -> str | None:
+        """The expiration as it is written."""
+        return None if self._expiration is None else _text(self._expiration)
 
 
 _HEADERS, _DELIVERY_MODE, _PRIORITY, _TIMESTAMP_INDEX = 2, 3, 4, 9
@@ -177,7 +193,7 @@ class _Shape:
     the timestamp; empty where there is none of these.
     """
 
-    __slots__ = ("between", "between_end", "between_start", "end", "rest", "start", "start_end", "summary")
+    __slots__ = ("between", "between_end", "between_start", "end", "missed", "rest", "start", "start_end", "summary")
 
     def __init__(self, payload: bytes, marks: tuple[int, int, int, int], summary: PropertySummary) -> None:
         self.start_end, self.between_start, self.between_end, self.end = marks
@@ -185,6 +201,8 @@ class _Shape:
         self.between = payload[self.between_start : self.between_end]
         self.rest = payload[self.end :]
         self.summary = summary
+        self.missed = 0
+        """How many lists were as long, and others."""
 
     def fits(self, payload: bytes) -> bool:
         """A header of the same length differs in nothing but ids and timestamp."""
@@ -198,9 +216,21 @@ class _Shape:
 _LIST: Final = HEADER_START.size
 
 _shapes: Final[dict[int, _Shape]] = {}
-"""By the length of the whole header."""
+"""By the length of the whole header: as many as there are lengths to remember."""
 _summaries: Final[dict[bytes, PropertySummary]] = {}
-_sound_tables: set[bytes] = set()
+
+
+class _SoundTable:
+    """The header table that was found sound last, and whether the broker has to read it."""
+
+    __slots__ = ("data", "obeyed")
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.obeyed = False
+
+
+_sound_table: Final = _SoundTable()
 
 
 def summarize(header_payload: bytes) -> PropertySummary:
@@ -208,27 +238,34 @@ def summarize(header_payload: bytes) -> PropertySummary:
 
     Raises DecodeError when any property is broken: a message that no consumer could read must fail its publisher.
     """
-    shape = _shapes.get(len(header_payload))
-    if shape is not None and shape.fits(header_payload):
-        return shape.summary
-    properties = header_payload[_LIST:]
-    summary = _summaries.get(properties)
-    if summary is None:
-        summary, marks = _walk(header_payload)
-        if len(properties) <= CACHED_BYTES_MAX:
-            _remember(header_payload, marks, summary)
+    size = len(header_payload)
+    if size >= _LIST + 2 and (header_payload[_LIST] & 0x04 or header_payload[_LIST + 1] & 0xC0):  # an id or a timestamp
+        return _by_shape(header_payload, size)
+    return _by_bytes(header_payload, size)
+
+
+def _by_shape(payload: bytes, size: int) -> PropertySummary:
+    shape = _shapes.get(size)
+    if shape is not None:
+        if shape.fits(payload):
+            return shape.summary
+        shape.missed += 1
+    summary, marks = _walk(payload)
+    if size <= CACHED_BYTES_MAX and (shape is None or shape.missed >= _MISSED_MAX):
+        _shapes[size] = _Shape(payload, marks, summary)
     return summary
 
 
-def _remember(payload: bytes, marks: tuple[int, int, int, int], summary: PropertySummary) -> None:
-    if marks[0] < marks[3]:
-        if len(_shapes) >= CACHE_ENTRIES_MAX:
-            _shapes.clear()
-        _shapes[len(payload)] = _Shape(payload, marks, summary)
-        return
-    if len(_summaries) >= CACHE_ENTRIES_MAX:
-        _summaries.clear()
-    _summaries[payload[_LIST:]] = summary
+def _by_bytes(payload: bytes, size: int) -> PropertySummary:
+    properties = payload[_LIST:]
+    summary = _summaries.get(properties)
+    if summary is None:
+        summary = _walk(payload)[0]
+        if size <= CACHED_BYTES_MAX:
+            if len(_summaries) >= CACHE_ENTRIES_MAX:
+                _summaries.clear()
+            _summaries[properties] = summary
+    return summary
 
 
 def _walk(data: bytes) -> tuple[PropertySummary, tuple[int, int, int, int]]:
@@ -247,12 +284,13 @@ def _walk_list(data: bytes) -> tuple[PropertySummary, tuple[int, int, int, int]]
     if flags & _CONTINUED:
         raise DecodeError("property flags continue in a second word")
     headers = delivery_mode = priority = expiration = reply_to = user_id = None
+    obeyed = False
     if flags & 0x8000:  # content-type
         offset += data[offset] + 1
     if flags & 0x4000:  # content-encoding
         offset += data[offset] + 1
     if flags & 0x2000:
-        headers, offset = _sound_table(data, offset)
+        headers, offset, obeyed = _checked_table(data, offset)
     if flags & 0x1000:
         delivery_mode = data[offset]
         offset += 1
@@ -266,7 +304,8 @@ def _walk_list(data: bytes) -> tuple[PropertySummary, tuple[int, int, int, int]]
     if flags & 0x0200:
         reply_to, offset = _string(data, offset)
     if flags & 0x0100:
-        expiration, offset = _string(data, offset)
+        between_end = offset + 1 + data[offset]
+        expiration, offset = data[offset + 1 : between_end], between_end
     between_end = offset
     if flags & 0x0080:  # message-id
         between_end, offset = offset + 1, offset + 1 + data[offset]
@@ -283,21 +322,38 @@ def _walk_list(data: bytes) -> tuple[PropertySummary, tuple[int, int, int, int]]
         offset += data[offset] + 1
     if offset != len(data):
         raise DecodeError("wrong length of the property list")
-    return PropertySummary(delivery_mode, priority, expiration, reply_to, user_id, headers), marks
+    return PropertySummary(delivery_mode, priority, expiration, reply_to, user_id, headers, obeyed=obeyed), marks
 
 
-def _sound_table(data: bytes, offset: int) -> tuple[bytes, int]:
+def _checked_table(data: bytes, offset: int) -> tuple[bytes, int, bool]:
     end = offset + 4 + (data[offset] << 24 | data[offset + 1] << 16 | data[offset + 2] << 8 | data[offset + 3])
     table = data[offset:end]
-    if table not in _sound_tables:
-        skim_table(data, offset)
-        if len(table) <= CACHED_BYTES_MAX:
-            if len(_sound_tables) >= CACHE_ENTRIES_MAX:
-                _sound_tables.clear()
-            _sound_tables.add(table)
-    return table, end
+    sound = _sound_table
+    if table == sound.data:
+        return table, end, sound.obeyed
+    obeyed = skim_table(data, offset)[1]
+    if len(table) <= CACHED_BYTES_MAX:
+        sound.data, sound.obeyed = table, obeyed
+    return table, end, obeyed
 
 
 def _string(data: bytes, offset: int) -> tuple[str, int]:
     end = offset + 1 + data[offset]
-    return data[offset + 1 : end].decode("utf-8", "surrogateescape"), end
+    return _text(data[offset + 1 : end]), end
+
+
+def _plain_number(text: bytes) -> int | None:
+    """The number that an expiration nearly always is; None for text that has to be looked at more closely."""
+    size, value = len(text), 0
+    if not 0 < size <= _DIGITS_MAX:
+        return None
+    for at in range(size):
+        digit = text[at] - 48
+        if not 0 <= digit <= 9:
+            return None
+        value = value * 10 + digit
+    return value
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")

@@ -342,22 +342,22 @@ class ClassicQueue(OrderedQueue):
         return durable
 
     def publish_all(self, messages: Sequence[Message]) -> bool:
-        """Take a run of messages at the end: all persistent or none, none with a time to live of its own.
-
-        True if a confirm of them has to wait for the disk.
-        """
-        if self.limits.on_length:
+        """Take a run of messages at the end: all persistent or none. True if a confirm has to wait for the disk."""
+        limits, now = self.limits, 0
+        if limits.on_length:
             return super().publish_all(messages)
         ready_messages = self._ready
         first = self._position + 1
         durable = self.durable and bool(messages[0].flags & PERSISTENT)
         if self.events is not None:
             first = self.events.arrived(messages, first, kept=durable)
-        expires_at = self.limits.expires_at(messages[0]) if self.limits.on_time else 0
-        entries = [
-            Entry(self, first + number, message, len(message.body), expires_at)
-            for number, message in enumerate(messages)
-        ]
+        entries = []
+        for position, message in enumerate(messages, first):
+            expires_at = 0
+            if limits.on_time or message.expiration is not None:
+                now = now or self._context.now()
+                expires_at = limits.expires_at(message, now)
+            entries.append(Entry(self, position, message, len(message.body), expires_at))
         self._position = first + len(entries) - 1
         if durable or ready_messages.paging:
             self._lane.put_all(entries, durable=durable)

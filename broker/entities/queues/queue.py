@@ -211,10 +211,7 @@ class Queue:
         """Take a message. True if a confirm of it has to wait for the disk."""
 
     def publish_all(self, messages: Sequence[Message]) -> bool:
-        """Take a run of messages: all persistent or none, none with a time to live of its own.
-
-        True if a confirm of them has to wait for the disk.
-        """
+        """Take a run of messages: all persistent or none. True if a confirm of them has to wait for the disk."""
         if self.events is not None:
             self.events.number(messages)
         return max([self.publish(message) for message in messages])

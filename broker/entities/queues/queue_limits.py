@@ -43,8 +43,9 @@ class Unlimited:
     def set(self, arguments: QueueArguments) -> None:
         """Hold to these limits from now on. Messages keep the time that they were given when they came."""
 
-    def expires_at(self, message: Message) -> int:
-        """When a message published now expires, in milliseconds since the epoch; 0: never."""
+    def expires_at(self, message: Message, now: int = 0) -> int:
+        """When a message published now expires, in milliseconds since the epoch; 0: never. `now` is that time, if it
+        is known already."""
         return 0
 
     def refuses(self, message: Message) -> bool:
@@ -106,15 +107,19 @@ class Limits(Unlimited):
         self.on_time = self._message_ttl is not None
         self.on_length = self._messages is not None or self._bytes is not None
 
-    def expires_at(self, message: Message) -> int:
-        """When a message published now expires, in milliseconds since the epoch; 0: never."""
+    def expires_at(self, message: Message, now: int = 0) -> int:
+        """When a message published now expires, in milliseconds since the epoch; 0: never. `now` is that time, if it
+        is known already."""
         own, given = self._message_ttl, message.expiration
         if own is None and given is None:
             return 0
         self.timed = True
-        now = self._now()
+        now = now or self._now()
         self._came = self._came or now
-        return now + min(ttl for ttl in (own, given) if ttl is not None)
+        if own is None or (given is not None and given < own):
+            own = given
+        assert own is not None
+        return now + own
 
     def moment(self) -> int:
         """Whatever expired before it is no longer to be delivered; 0 where nothing expires.

@@ -140,6 +140,7 @@ class PublishBatch:
         route, priority, pending = found.route, summary.priority, self._pending
         for body in bodies:
             message = Message(route, header, body, flags)
+            message.expiration = summary.milliseconds
             if priority:
                 message.priority = priority
             pending.append(message)

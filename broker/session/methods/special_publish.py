@@ -102,14 +102,13 @@ def _check(channel: Channel, summary: PropertySummary, message: Message) -> None
         raise ChannelException(ReplyCode.PRECONDITION_FAILED, text)
     if summary.delivery_mode not in (None, 1, 2):
         raise _invalid_message(f"{{delivery_mode_unknown,{summary.delivery_mode}}}")
-    if summary.expiration is not None:
+    message.expiration = summary.milliseconds
+    if summary.milliseconds is None and summary.expiration is not None:
         message.expiration = milliseconds(summary.expiration)
 
 
 def milliseconds(expiration: str) -> int:
     """The time to live a publisher wrote as text. Raises ChannelException 406 in the words of RabbitMQ's parser."""
-    if expiration.isdecimal() and expiration.isascii() and len(expiration) < 10:
-        return int(expiration)  # as it nearly always is
     sign = expiration[:1] if expiration[:1] in ("-", "+") else ""
     digits = expiration[len(sign) :]
     number = digits[: len(digits) - len(digits.lstrip("0123456789"))]

@@ -64,7 +64,7 @@ def test_each_letter_reads_and_writes_as_rabbitmq_does(raw: bytes, field: Field)
     wire = block(b"\x01a" + raw)
     assert decode_table(wire) == ({"a": field}, len(wire))
     assert encode_table({"a": field}) == wire
-    assert skim_table(wire) == len(wire)
+    assert skim_table(wire) == (len(wire), False)
     assert (SoundTable(wire).get("a"), SoundTable(wire).get("b")) == (field, None)
 
 
@@ -78,10 +78,19 @@ def test_tables_in_tables_survive_the_wire() -> None:
     table = {"": Field("F", fields), "\udcff": Field("A", [Field("F", fields), *fields.values()])}
     wire = encode_table(table)
     assert decode_table(b"??" + wire + b"rest", 2) == (table, 2 + len(wire))
-    assert skim_table(b"??" + wire + b"rest", 2) == 2 + len(wire)
+    assert skim_table(b"??" + wire + b"rest", 2) == (2 + len(wire), False)
     assert {name: SoundTable(wire).get(name) for name in table} == table
     for end in range(len(wire)):
         assert _outcome(decode_table, wire[:end]) == _outcome(skim_table, wire[:end]) == "refused"
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [("CC", True), ("BCC", True), ("x-death", True), ("cc", False), ("CCC-", False), ("y-death", False), ("C", False)],
+)
+def test_headers_that_a_broker_obeys_are_told(names: str, told: bool) -> None:
+    wire = encode_table({"before": Field("t", True), names: Field("A", [Field("S", b"q")]), "id": Field("V", None)})
+    assert skim_table(wire) == (len(wire), told)
 
 
 @pytest.mark.parametrize("letter", [b"F", b"A"])
@@ -93,7 +102,7 @@ def test_nesting_has_a_limit(letter: bytes) -> None:
             content = named + letter + block(content)
         return block(content)
 
-    assert skim_table(nested(NESTING_MAX)) == len(nested(NESTING_MAX))
+    assert skim_table(nested(NESTING_MAX)) == (len(nested(NESTING_MAX)), False)
     assert _outcome(decode_table, nested(NESTING_MAX)) != "refused"
     for refused in (nested(NESTING_MAX + 1), nested(1000)):
         assert _outcome(decode_table, refused) == _outcome(skim_table, refused) == "refused"

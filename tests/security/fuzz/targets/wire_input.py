@@ -34,9 +34,10 @@ def tables(choices: Choices) -> None:
 def _check_table(wire: bytes) -> None:
     decoded, skimmed = _outcome(decode_table, wire), _outcome(skim_table, wire)
     assert (decoded is None) == (skimmed is None), f"reading and skimming differ over {wire!r}"
-    if decoded is not None:
+    if decoded is not None and skimmed is not None:
         read, end = decoded
-        assert end == skimmed <= len(wire)
+        assert end == skimmed[0] <= len(wire)
+        assert skimmed[1] >= bool(read.keys() & {"CC", "BCC", "x-death"}), f"a name in {wire!r} is not told of"
         to_python(read)
         asked = {name: SoundTable(wire[:end]).get(name) for name in read}
         assert repr(asked) == repr(read), f"{wire!r} is another table when its fields are asked for"
