@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from broker.entities.vhosts.broker import Broker
+from broker.server.next_pass import NextPass
 from broker.server.store_writer import CatchUp, Item, Progress, Signal, StoreWriter
 from storage.batch import SealedBatch
 from storage.messages.message_store import MessageStore
@@ -24,6 +25,8 @@ from storage.storage_errors import StoreFull
 log = logging.getLogger("leveret.committer")
 
 
+GATHER_SECONDS = 0.002
+"""How long several clients' batch waits at most for others that have sent something by then."""
 WAITS_MAX = 10_000
 """How many waits for the disk are remembered until they are asked for."""
 
@@ -85,16 +88,19 @@ class Committer:
         self._changed = trio.Event()
         self.deleted: dict[int, None] = {}
         self._writer = writer(store, self, self.deleted)
+        self.next_pass = NextPass(lambda: self.start_commit(gathered=True))
 
     def start(self, deleted: Iterable[int]) -> None:
         """Begin; records of these deleted queues may be there still."""
         self.deleted.update(dict.fromkeys(deleted))
         self._writer.start()
 
-    def start_commit(self, *, lazily: bool = False) -> None:
+    def start_commit(self, *, lazily: bool = False, gathered: bool = False) -> None:
         """Hand the next batch to the thread, if there is one with a waiter, and the thread wants one."""
         no_room, under_way = self._broker.batches.no_room, self.busy
         if (under_way and not no_room) or self._error is not None:
+            return
+        if not (lazily or gathered) and self._gathers():
             return
         batch = self._broker.batches.next(lazily=lazily or no_room)
         if batch is not None:
@@ -103,6 +109,17 @@ class Committer:
                 self.stored(batch)
             else:
                 self._writer.hand_over(batch)
+
+    def _gathers(self) -> bool:
+        """Several clients wait for the open batch, and the disk for nothing: others may be ready with more.
+
+        Each batch costs a write and the way to the thread and back, so few large ones are better. One client alone
+        would only wait.
+        """
+        batches, next_pass = self._broker.batches, self.next_pass
+        if len(batches.current.waiters) < 2 or batches.sealed or batches.no_room or not next_pass.running:
+            return False
+        return not next_pass.late(batches.current.number, GATHER_SECONDS)
 
     def shrink(self) -> None:
         """Between two batches, give the room that free pages take back to the disk."""

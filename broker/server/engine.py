@@ -144,17 +144,22 @@ class Engine:
     async def run(self) -> None:
         """Run timers, lazy flushes and turns left over, each when its time has come, until `stop`."""
         with self._running:
-            while True:
-                await self._wakeup.sleep(self._seconds_to_wait())
-                began = self.turn_clock()
-                self.broker.timers.run(self.broker.clock.now())
-                if self._lazy_flush_at is not None and self._lazy_flush_at <= trio.current_time():
-                    self._lazy_flush_at = None
-                    self.committer.start_commit(lazily=True)
-                self.end_turn()
-                seconds = self.turn_clock() - began
-                if seconds > LONG_TURN_SECONDS:
-                    await trio.sleep(seconds / 2)
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(self.committer.next_pass.run)
+                await self._run_what_is_due()
+
+    async def _run_what_is_due(self) -> None:
+        while True:
+            await self._wakeup.sleep(self._seconds_to_wait())
+            began = self.turn_clock()
+            self.broker.timers.run(self.broker.clock.now())
+            if self._lazy_flush_at is not None and self._lazy_flush_at <= trio.current_time():
+                self._lazy_flush_at = None
+                self.committer.start_commit(lazily=True)
+            self.end_turn()
+            seconds = self.turn_clock() - began
+            if seconds > LONG_TURN_SECONDS:
+                await trio.sleep(seconds / 2)
 
     def stop(self) -> None:
         """Begin no turn any more. What comes due is left to the next start: its batch might never be committed."""

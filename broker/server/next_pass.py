@@ -1,0 +1,36 @@
+"""When a batch is handed over for which several clients wait: when the event loop comes round again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+
+class NextPass:
+    """Has an action done once each task that was ready has had its turn. It is done only while `run` runs."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+        self._requested = trio.Event()
+        self._number, self._since = 0, 0.0
+        self.running = False
+
+    def late(self, number: int, seconds: float) -> bool:
+        """Request it for a batch, unless that was done. True when it was done longer ago than so many seconds."""
+        now = trio.current_time()
+        if number != self._number:
+            self._number, self._since = number, now
+            self._requested.set()
+        return now - self._since > seconds
+
+    async def run(self) -> None:
+        """Do it whenever it was requested."""
+        self.running = True
+        try:
+            while True:
+                await self._requested.wait()
+                self._requested = trio.Event()
+                self._action()
+        finally:
+            self.running = False
