@@ -79,12 +79,13 @@ NOTHING = LaneView({}, frozenset(), 0, frozenset(), {})
 class UnappliedLane:
     """What one lane is still to be given."""
 
-    __slots__ = ("counters", "deliveries", "moved", "purge", "puts", "settled")
+    __slots__ = ("counters", "deliveries", "highest_finished", "moved", "purge", "puts", "settled")
 
     def __init__(self) -> None:
         self.puts: dict[int, Put] = {}
         self.settled: dict[int, None] = {}
         self.moved: dict[int, int] = {}
+        self.highest_finished = 0
         self.deliveries: dict[int, int] = {}
         self.counters: LaneCounters | None = None
         self.purge: Purge | None = None
@@ -99,6 +100,8 @@ class UnappliedLane:
         for position, size in lane.moved:
             if unput(position, None) is None:
                 self.moved[position] = size
+        if finished := lane.finished:
+            self.highest_finished = max(self.highest_finished, max(finished))
         self.deliveries.update(lane.deliveries)
         self.counters = lane.counters
 
@@ -122,11 +125,17 @@ class UnappliedLane:
             tuple(self.moved.items()),
         )
 
-    def view(self, after: int, before: int) -> LaneView:
-        """What a reader between two positions, both exclusive, has to know."""
+    def view(self, after: int, before: int) -> LaneView | None:
+        """What a reader between two positions, both exclusive, has to know; None where that is nothing.
+
+        What is finished with lies before what is read next of a queue, as a rule.
+        """
         puts = dict(sorted((put for put in self.puts.items() if after < put[0] < before), key=_position))
+        is_finished = self.highest_finished > after
+        if not (puts or is_finished or self.purge or self.deliveries):
+            return None
         floor, survivors = (self.purge.floor, self.purge.survivors) if self.purge else (0, ())
-        finished = frozenset((*self.settled, *self.moved))
+        finished = frozenset((*self.settled, *self.moved)) if is_finished else frozenset[int]()
         return LaneView(puts, finished, floor, frozenset(survivors), dict(self.deliveries))
 
 
@@ -183,7 +192,7 @@ class UnappliedWrites:
         return (place for place, lane in self._lanes.items() if lane.puts)
 
     def view(self, queue_id: int, lane: int, after: int, before: int) -> LaneView | None:
-        """What a reader of a lane has to know; None where nothing is unapplied."""
+        """What a reader of a lane between two positions has to know; None where LMDB has all of it."""
         found = self._lanes.get((queue_id, lane))
         return None if found is None else found.view(after, before)
 
