@@ -11,8 +11,9 @@ The rules that keep the store sound, all of them here:
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from storage.batch import Put
@@ -134,21 +135,25 @@ class Changes:
 
     def settle(self, queue_id: int, lane: int, positions: Iterable[int]) -> None:
         """Take messages out of the store. Positions that it does not hold are passed over."""
-        for key, segment, slots in self._places(queue_id, lane, sorted(positions)):
-            self.settle_slots(key, segment, slots.values())
+        for key, segment, wanted in self._segments(queue_id, lane, sorted(set(positions))):
+            run = segment.run(wanted)
+            self.settle_slots(key, segment, run or segment.slots(wanted).values())
 
     def count_deliveries(self, queue_id: int, lane: int, counts: Iterable[tuple[int, int]]) -> None:
         """Note how often messages have been handed out. Positions that the store does not hold are passed over."""
         count_of = dict(counts)
-        for key, segment, slots in self._places(queue_id, lane, sorted(count_of)):
-            settled = self.settled(key, segment)
-            settled.deliveries |= {slot: count_of[position] for position, slot in slots.items() if slot not in settled}
-            self.txn.put(_bitmap_key(key), settled.encode())
+        for key, segment, wanted in self._segments(queue_id, lane, sorted(count_of)):
+            if slots := segment.slots(wanted):
+                counted = self.settled(key, segment)
+                counted.deliveries |= {
+                    slot: count_of[position] for position, slot in slots.items() if slot not in counted
+                }
+                self.txn.put(_bitmap_key(key), counted.encode())
 
-    def _places(
+    def _segments(
         self, queue_id: int, lane: int, ordered: Sequence[int]
-    ) -> Iterator[tuple[bytes, Segment, dict[int, int]]]:
-        """Where positions, ascending, are: the key of each segment, the segment, and its slots by position."""
+    ) -> Iterator[tuple[bytes, Segment, Sequence[int]]]:
+        """Where positions, ascending, may be: the key of each segment, the segment, and those that fall into it."""
         at = 0
         while at < len(ordered):
             key = seek_segment(self._cursor, queue_id, lane, ordered[at])
@@ -156,26 +161,22 @@ class Changes:
             if key is None or segment is None:
                 at += 1
                 continue
-            last, slot, start = segment.last, -1, at
-            slots: dict[int, int] = {}
-            while at < len(ordered) and (at == start or ordered[at] <= last):
-                slot = segment.find(ordered[at], slot + 1)
-                if slot >= 0:
-                    slots[ordered[at]] = slot
-                at += 1
-            if slots:
-                yield key, segment, slots
+            end = bisect_right(ordered, segment.last, at)
+            if end > at:
+                yield key, segment, ordered[at:end]
+            at = max(end, at + 1)
 
-    def settle_slots(self, key: bytes, segment: Segment, slots: Iterable[int]) -> None:
+    def settle_slots(self, key: bytes, segment: Segment, slots: Collection[int]) -> None:
         """Settle messages of one segment, and do what is due when few or none are left."""
+        if len(slots) == segment.count:
+            self.drop_segment(key, segment)
+            return
         settled = self.settled(key, segment)
         before = settled.live
-        for slot in slots:
-            if slot not in settled:
-                weight, body_id = segment.weight(slot)
-                settled.add(slot, weight)
-                if body_id:
-                    self._references[body_id] -= 1
+        if isinstance(slots, range) and not segment.kinds & SHARED and settled.lacks(slots):
+            settled.add_run(slots, segment.weight_of_run(slots))
+        else:
+            self._settle_each(segment, settled, slots)
         if settled.live == before:
             return
         if not settled.live:
@@ -184,6 +185,14 @@ class Changes:
             self._rewrite(key, segment, settled)
         else:
             self.txn.put(_bitmap_key(key), settled.encode())
+
+    def _settle_each(self, segment: Segment, settled: Settled, slots: Iterable[int]) -> None:
+        for slot in slots:
+            if slot not in settled:
+                weight, body_id = segment.weight(slot)
+                settled.add(slot, weight)
+                if body_id:
+                    self._references[body_id] -= 1
 
     def drop_segment(self, key: bytes, segment: Segment) -> None:
         """Take every message of a segment out."""

@@ -144,6 +144,19 @@ class Settled:
         if self.deliveries:
             self.deliveries.pop(slot, None)
 
+    def lacks(self, slots: range) -> bool:
+        """None of the slots, which follow each other, is settled."""
+        return not int.from_bytes(self.bits, "little") & _mask(slots)
+
+    def add_run(self, slots: range, slots_bytes: int) -> None:
+        """Settle slots that follow each other, none of which is settled yet."""
+        bits = int.from_bytes(self.bits, "little") | _mask(slots)
+        self.bits = bytearray(bits.to_bytes(len(self.bits), "little"))
+        self.live -= len(slots)
+        self.live_bytes -= slots_bytes
+        if self.deliveries:
+            self.deliveries = {slot: count for slot, count in self.deliveries.items() if slot not in slots}
+
     def encode(self) -> bytes:
         """The record's bytes."""
         counts = b"".join(_DELIVERIES.pack(*count) for count in sorted(self.deliveries.items()))
@@ -166,6 +179,10 @@ class Settled:
             raise StoreCorrupt(f"{what} does not fit its segment of {slots} messages")
         deliveries = _DELIVERIES.iter_unpack(payload[counts_at:])
         return cls(bytearray(payload[_SETTLED.size : counts_at]), live, live_bytes, deliveries)
+
+
+def _mask(slots: range) -> int:
+    return (1 << len(slots)) - 1 << slots.start
 
 
 class Sweep(NamedTuple):

@@ -244,6 +244,31 @@ class Segment:
         )
         return ENTRY.size + route_size + header_size + (0 if body_id else body_size), body_id
 
+    def weight_of_run(self, slots: range) -> int:
+        """How many bytes the messages of slots that follow each other take, their bodies not shared."""
+        last = self.entry(slots[-1])
+        return len(slots) * ENTRY.size + last.offset + last.payload_size - self.entry(slots[0]).offset
+
+    def run(self, positions: Sequence[int]) -> range:
+        """The slots of positions, ascending and each there once, that follow each other; empty where they do not.
+
+        Most do, and then only the first and the last are looked up.
+        """
+        count = len(positions)
+        first = self.find(positions[0]) if count and positions[-1] - positions[0] == count - 1 else -1
+        end = first + count
+        found = first >= 0 and end <= self.count and self.position(end - 1) == positions[-1]
+        return range(first, end) if found else range(0)
+
+    def slots(self, positions: Iterable[int]) -> dict[int, int]:
+        """The slots of positions, ascending, by position; those that are not here are missing."""
+        found, slot = dict[int, int](), -1
+        for position in positions:
+            slot = self.find(position, slot + 1)
+            if slot >= 0:
+                found[position] = slot
+        return found
+
     def slot_from(self, position: int) -> int:
         """The first slot whose position is not below this one; `count` when there is none."""
         low, high = 0, self.count

@@ -58,6 +58,27 @@ def test_damage_is_noticed() -> None:
         Identity.decode(frame(b"another\x00" + bytes(24)))
 
 
+def test_a_run_is_settled_as_its_messages_one_by_one() -> None:
+    """Where positions follow each other and are all there; others are looked up one by one."""
+    places = (5, 6, 7, 9, 10)
+    segment = only([(position, (Message(bytes(position)), 0)) for position in places])
+    for wanted, slots in (
+        *(((5, 6, 7), range(3)), ((9, 10), range(3, 5)), ((6,), range(1, 2))),
+        *(((), range(0)), ((7, 9), range(0)), ((8, 9), range(0)), ((4, 5), range(0)), ((10, 11), range(0))),
+    ):
+        assert segment.run(wanted) == slots
+        assert segment.slots(wanted) == {place: places.index(place) for place in wanted if place in places}
+        together, alone = segment.settled(None), segment.settled(None)
+        together.deliveries, alone.deliveries = {1: 2, 4: 1}, {1: 2, 4: 1}
+        if slots:
+            assert together.lacks(slots)
+            together.add_run(slots, segment.weight_of_run(slots))
+        for slot in slots:
+            alone.add(slot, segment.weight(slot)[0])
+        assert together.encode() == alone.encode()
+        assert together.lacks(slots) == (not slots)
+
+
 def test_bitmaps_count_what_is_left() -> None:
     """Of a segment that is cut short what is settled weighs more than what is left."""
     settled = Settled.none(19, 190)
