@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from zlib_ng.zlib_ng import crc32
@@ -12,7 +12,7 @@ from storage.messages.batch_writer import CorruptRecord
 from storage.messages.key_lookup import records, seek_segment
 from storage.messages.keys import BODY, SEGMENT, SETTLED, SWEEP, lane_key, number_key, place_of
 from storage.messages.records import Settled, Sweep, unframe
-from storage.messages.segments import ENTRY, HEADER, Entry, Segment, likely_loss
+from storage.messages.segments import ENTRY, Entry, Segment, likely_loss
 from storage.storage_errors import StoreCorrupt
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from storage.journal.unapplied_writes import LaneView
 
 _NO_SWEEP = Sweep(0, 0, 0, b"")
+_stored_message = StoredMessage._make  # two thirds of the time of a call with eight arguments
 
 
 class LaneReader:
@@ -124,43 +125,34 @@ class LaneReader:
             )
             return None
 
-    def _messages(self, key: bytes, segment: Segment, slots: Iterable[int]) -> Iterator[StoredMessage]:
-        settled = self._settled(key, segment)
-        sweep = self._sweep
-        value, base = segment.value, segment.payload_at
-        for slot in slots:
+    def _messages(self, key: bytes, segment: Segment, slots: Sequence[int]) -> Iterator[StoredMessage]:
+        """The live ones of slots, which ascend. Their payloads are copied together: the map is not read again."""
+        if not slots:
+            return
+        settled, sweep = self._settled(key, segment), self._sweep
+        base, payloads = segment.payloads(slots)
+        alike, route, header, alike_checksum = b"", b"", b"", 0
+        for slot, entry in zip(slots, segment.entries(slots), strict=True):
             if settled is not None and slot in settled:
                 continue
-            (
-                position,
-                expires_at,
-                _due,
-                body_id,
-                checksum,
-                offset,
-                header_size,
-                body_size,
-                count,
-                flags,
-                route_size,
-            ) = ENTRY.unpack_from(value, HEADER.size + slot * ENTRY.size)
+            position, expires_at, _due, body_id, checksum, at, header_size, body_size, count, flags, route_size = entry
             if sweep is not _NO_SWEEP and sweep.dead(position, flags):
                 continue
-            start = base + offset
-            body_at = route_size + header_size
-            payload = bytes(value[start : start + body_at + (0 if body_id else body_size)])
-            if crc32(payload) != checksum:
+            start, before_body = at - base, route_size + header_size
+            body_at = start + before_body
+            if len(alike) != before_body or len(route) != route_size or not payloads.startswith(alike, start):
+                alike = payloads[start:body_at]
+                route, header, alike_checksum = alike[:route_size], alike[route_size:], crc32(alike)
+            body: bytes | None = payloads[body_at : body_at + (0 if body_id else body_size)]
+            if crc32(body, alike_checksum) != checksum:
                 self._damaged(segment.entry(slot), "a message fails its checksum")
                 continue
-            body = self._body(body_id) if body_id else payload[body_at:]
-            if body is None:
+            if body_id and (body := self._body(body_id)) is None:
                 self._damaged(segment.entry(slot), f"shared body {body_id} is missing or fails its checksum")
                 continue
             if settled is not None and settled.deliveries:
                 count = settled.deliveries.get(slot, count)
-            yield StoredMessage(
-                position, flags, count, expires_at, payload[:route_size], payload[route_size:body_at], body, body_id
-            )
+            yield _stored_message((position, flags, count, expires_at, route, header, body, body_id))
 
     def _settled(self, key: bytes, segment: Segment) -> Settled | None:
         record = self._txn.get(SETTLED + key[1:])

@@ -237,6 +237,20 @@ class Segment:
         """The index entry in a slot."""
         return Entry._make(ENTRY.unpack_from(self.value, HEADER.size + slot * ENTRY.size))
 
+    def entries(self, slots: Iterable[int]) -> Iterator[tuple[int, ...]]:
+        """The index entries in slots, unnamed."""
+        if isinstance(slots, range) and slots.step == 1:
+            return ENTRY.iter_unpack(
+                self.value[HEADER.size + slots.start * ENTRY.size : HEADER.size + slots.stop * ENTRY.size]
+            )
+        return (ENTRY.unpack_from(self.value, HEADER.size + slot * ENTRY.size) for slot in slots)
+
+    def payloads(self, slots: Sequence[int]) -> tuple[int, bytes]:
+        """Where the payload of the first of ascending slots starts; and a copy from there to the last one's end."""
+        first, last = self.entry(slots[0]), self.entry(slots[-1])
+        at = self.payload_at
+        return first.offset, bytes(self.value[at + first.offset : at + last.offset + last.payload_size])
+
     def weight(self, slot: int) -> tuple[int, int]:
         """How many bytes a message takes of the segment, and its shared body's number or 0."""
         _p, _e, _d, body_id, _c, _o, header_size, body_size, _n, _f, route_size = ENTRY.unpack_from(

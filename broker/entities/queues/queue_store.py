@@ -229,10 +229,11 @@ class QueueStore:
             assert not dead, f"messages {sorted(dead)} are to be written and settled"
 
     def _entry(self, queue: Holder, stored: StoredMessage) -> Entry:
-        entry = Entry(queue, stored.position, _message(stored), len(stored.body), stored.expires_at)
+        position, flags, _count, expires_at, _route, _header, body, _id = stored
+        entry = Entry(queue, position, _message(stored), len(body), expires_at)
         entry.stored = True
-        entry.persistent = bool(stored.flags & PERSISTENT) and queue.durable
-        entry.redelivered = stored.position <= self.redelivered_up_to
+        entry.persistent = bool(flags & PERSISTENT) and queue.durable
+        entry.redelivered = position <= self.redelivered_up_to
         return entry
 
     def _open(self) -> LaneWrites:
@@ -244,7 +245,9 @@ class QueueStore:
 
 
 def _message(stored: StoredMessage) -> Message:
-    make = BlindlyCopied.restored if stored.flags & BLIND else Message
-    message = make(stored.route, stored.header, stored.body, stored.flags)
-    message.body_id = stored.body_id
+    _position, flags, _count, _expires_at, route, header, body, body_id = stored
+    message = (
+        BlindlyCopied.restored(route, header, body, flags) if flags & BLIND else Message(route, header, body, flags)
+    )
+    message.body_id = body_id
     return message
