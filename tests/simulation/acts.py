@@ -214,7 +214,7 @@ def get(client: Client, channel: Channel, chance: Random) -> None:
     def answered(answer: Any) -> None:
         place.asked.remove(channel)
         if isinstance(answer, methods.BasicGetEmpty):
-            place.said_empty = True
+            place.said_empty = place.there  # else one of the same name answered, which was declared since
         else:
             method, properties, body = answer
             client.take(channel, place, method, properties, body, no_ack=no_ack)
