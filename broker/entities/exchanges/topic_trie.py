@@ -16,8 +16,8 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 WILDCARDS = ("*", "#")
-REMEMBERED_MAX = 4096
-"""So many places where the words of keys led are remembered, until a binding comes or goes."""
+REMEMBERED_MAX = 32_768
+"""So much of where the words of keys led is remembered until a binding comes or goes: branches, and values on them."""
 
 
 def words(key: str) -> list[str]:
@@ -71,7 +71,7 @@ class TopicTrie(Generic[T]):
     def _begin(self) -> _Reached[T]:
         nodes: dict[TopicTrie[T], None] = {}
         self._reach(nodes)
-        self._start, self._remembered = _Reached(nodes), 1
+        self._start, self._remembered = _Reached(nodes), 0
         return self._start
 
     def _follow(self, reached: _Reached[T], word: str) -> _Reached[T]:
@@ -90,8 +90,9 @@ class TopicTrie(Generic[T]):
             if "*" in children:
                 children["*"]._reach(nodes)
         further = _Reached(nodes)
-        if self._remembered < REMEMBERED_MAX:
-            self._remembered += 1
+        size = 1 + len(further.nodes) + len(further.values)
+        if self._remembered + size <= REMEMBERED_MAX:
+            self._remembered += size
             if named:
                 reached.further[word] = further
             else:
