@@ -97,10 +97,10 @@ def expiration_of_publisher_ignored(patch: Patch) -> None:
     """Go by the queue's time to live alone."""
     expires_at = Limits.expires_at
 
-    def expires_with_queue(limits: Limits, message: Message) -> int:
+    def expires_with_queue(limits: Limits, message: Message, *now: int) -> int:
         if limits.on_time:
             message.expiration = None
-        return expires_at(limits, message)
+        return expires_at(limits, message, *now)
 
     patch(Limits, "expires_at", expires_with_queue)
 
@@ -123,8 +123,8 @@ def expiry_too_early(patch: Patch) -> None:
     """Cut a time to live by a tenth."""
     expires_at = Limits.expires_at
 
-    def early(limits: Limits, message: Message) -> int:
-        found = expires_at(limits, message)
+    def early(limits: Limits, message: Message, *now: int) -> int:
+        found = expires_at(limits, message, *now)
         return found and found - (found - limits._now()) // 10
 
     patch(Limits, "expires_at", early)
@@ -135,8 +135,8 @@ def expiry_too_late(patch: Patch) -> None:
     """Make a time to live a second longer than asked for."""
     expires_at = Limits.expires_at
 
-    def late(limits: Limits, message: Message) -> int:
-        found = expires_at(limits, message)
+    def late(limits: Limits, message: Message, *now: int) -> int:
+        found = expires_at(limits, message, *now)
         return found and found + 1000
 
     patch(Limits, "expires_at", late)

@@ -28,11 +28,12 @@ BOUNDED = "turns are bounded"
 def dead_letter_after_settlement(patch: Patch) -> None:
     """Settle a dead message at once, and publish its letter a little later."""
 
-    def discard_first(queue: OrderedQueue, entries: Sequence[Entry], reason: str) -> None:
+    def discard_first(queue: OrderedQueue, entries: Sequence[Entry], reason: str) -> int:
         dead, context = [entry.message for entry in entries if entry.message is not None], queue._context
-        publish = partial(context.dead_letters.publish, queue, dead, reason)
-        context.timers.at(context.now() + LATER_MILLISECONDS, publish)
+        letters = context.dead_letters.write(queue, dead, reason)
+        context.timers.at(context.now() + LATER_MILLISECONDS, partial(context.dead_letters.publish, letters))
         queue.finish(entries)
+        return len(entries)
 
     patch(OrderedQueue, "discard", discard_first)
 
