@@ -176,7 +176,12 @@ class Changes:
         if isinstance(slots, range) and not segment.kinds & SHARED and settled.lacks(slots):
             settled.add_run(slots, segment.weight_of_run(slots))
         else:
-            self._settle_each(segment, settled, slots)
+            for slot in slots:
+                if slot not in settled:
+                    weight, body_id = segment.weight(slot)
+                    settled.add(slot, weight)
+                    if body_id:
+                        self._references[body_id] -= 1
         if settled.live == before:
             return
         if not settled.live:
@@ -185,14 +190,6 @@ class Changes:
             self._rewrite(key, segment, settled)
         else:
             self.txn.put(_bitmap_key(key), settled.encode())
-
-    def _settle_each(self, segment: Segment, settled: Settled, slots: Iterable[int]) -> None:
-        for slot in slots:
-            if slot not in settled:
-                weight, body_id = segment.weight(slot)
-                settled.add(slot, weight)
-                if body_id:
-                    self._references[body_id] -= 1
 
     def drop_segment(self, key: bytes, segment: Segment) -> None:
         """Take every message of a segment out."""
