@@ -169,8 +169,9 @@ class Committer:
         return gathered and self._error is None
 
     async def _commit_some(self) -> None:
-        self.start_commit(lazily=True)
-        await self._changed.wait()
+        changed = self._changed
+        self.start_commit(lazily=True)  # the batch may be on disk when this returns
+        await changed.wait()
 
     async def catch_up(self) -> None:
         """Return when LMDB has all that is on disk by now. Raises StoreFull."""

@@ -61,11 +61,13 @@ class Core:
         clock: HandClock | None = None,
         *,
         check_invariants: bool = True,
+        journal_bytes: int = 0,
     ) -> None:
         self.pace = pace
         self.chance = chance
         self.recorder = recorder
         self.check_invariants = check_invariants
+        self._journal_bytes = journal_bytes
         self.directory = directory
         self.window = window
         self.clock = clock or HandClock()
@@ -73,7 +75,7 @@ class Core:
         self._start()
 
     def _start(self) -> None:
-        self.store = MessageStore.open(self.directory)
+        self.store = MessageStore.open(self.directory, journal_bytes=self._journal_bytes)
         settings = BrokerSettings(self.window, 1 << 20, 1 << 19, self.check_invariants)
         self.broker = Broker(
             settings, self.clock, self.store, self.definitions, self.store.boot, self.pace, self.chance, self.recorder

@@ -66,8 +66,8 @@ class Desk:
 
 
 @asynccontextmanager
-async def desk(directory: Path) -> AsyncIterator[Desk]:
-    core = Core(directory)
+async def desk(directory: Path, *, journal_bytes: int = 0) -> AsyncIterator[Desk]:
+    core = Core(directory, journal_bytes=journal_bytes)
     at = Desk(core)
     at.committer.start(())
     yield at
@@ -112,6 +112,20 @@ async def test_what_nobody_waits_for_starts_nothing(directory: Path, monkeypatch
         at.publish(b"5")
         await at.waiter.count(2)
         assert disk.sizes == [3, 1, 1]
+
+
+async def test_a_batch_that_the_event_loop_writes_itself_is_not_waited_for(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stop waited for one more batch than there was, for five seconds, after a lone publisher on a quick disk."""
+    monkeypatch.setattr(store_writer, "QUICK_WRITES_MIN", 0)
+    async with desk(directory, journal_bytes=1 << 20) as at:
+        with trio.fail_after(30):
+            for number in range(20):  # one that the thread is not done with is left to it
+                at.publish(b"%d" % number)
+                await at.waiter.count(number + 1)
+                at.publish(b"nobody waits", waiting=False)
+                await at.committer.flush()
 
 
 async def test_nobody_adds_to_a_full_batch_that_is_held_open(directory: Path) -> None:
