@@ -96,7 +96,10 @@ class Committer:
         self._writer.start()
 
     def start_commit(self, *, lazily: bool = False, gathered: bool = False) -> None:
-        """Hand the next batch to the thread, if there is one with a waiter, and the thread wants one."""
+        """Hand the next batch to the thread, if there is one with a waiter, and the thread wants one.
+
+        `lazily`: also one without a waiter. `gathered`: others that were ready have added to it what they had.
+        """
         no_room, under_way = self._broker.batches.no_room, self.busy
         if (under_way and not no_room) or self._error is not None:
             return
