@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from broker.entities.queues.batch_queue import OnDisk
 from broker.server import committer
 from broker.wire.methods import BasicGetEmpty, QueueDeclareOk
 from harness.brokers.broker_core import SMALL, Core, flip
@@ -42,29 +43,20 @@ async def test_what_nobody_waits_for_reaches_the_disk_a_little_later(server: Bro
     await eventually(lambda: on_disk(server) == 2, "the acknowledgement on disk")
 
 
-class Waiter:
-    """What is notified that batches are on disk, and notes which."""
-
-    def __init__(self) -> None:
-        self.batches: list[int] = []
-
-    def stored(self, batch: int) -> None:
-        self.batches.append(batch)
-
-
 async def test_clients_with_something_ready_share_a_batch(
     server: BrokerServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committer, "GATHER_SECONDS", math.inf)
     await (await server.connect()).ask(queue_declare("q"))
     await eventually(lambda: not server.engine.committer.unfinished, "nothing to be under way")
-    waiters, batches = [Waiter() for _ in range(4)], server.core.broker.batches
-    batches.wait(waiters[0])
-    for waiter in waiters[1:]:
-        batches.wait(waiter)
+    batches = server.core.broker.batches
+    numbers, waiters = [batches.current.number], [OnDisk(batches)]
+    for _ in range(3):
+        numbers.append(batches.current.number)
+        waiters.append(OnDisk(batches))
         server.engine.end_turn()
-    await eventually(lambda: all(waiter.batches for waiter in waiters), "the batch")
-    assert len({tuple(waiter.batches) for waiter in waiters}) == 1
+    assert len(set(numbers)) == 1
+    await eventually(lambda: all(waiter.done for waiter in waiters), "the batch")
 
 
 async def test_a_timer_that_is_due_sooner_than_all_others_is_not_overslept(
