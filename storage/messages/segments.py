@@ -41,6 +41,11 @@ TRANSIENT = 2
 HEADER = struct.Struct(">BBHI")
 ENTRY = struct.Struct(">QQQQIIIIIHH")
 
+_PLAIN_ENTRY = struct.Struct(">QQ16xIIII4xHH")
+"""The same of a message that is not delayed, with a body of its own, and was never delivered."""
+_PAYLOAD_BYTES = SEGMENT_BYTES - HEADER.size - ENTRY.size
+"""Room for payload beside one entry."""
+
 _KINDS = struct.Struct(">BBH")
 _POSITION = struct.Struct(">Q")
 
@@ -76,7 +81,7 @@ class Entry(NamedTuple):
 
 
 class Cutter:
-    """Cuts a run of messages, ascending in position, into segments within the limits.
+    """Cuts what was stored before, ascending in position, into segments within the limits.
 
     For each message: `room`, which gives the offset of its payload, then `add`.
     """
@@ -92,9 +97,7 @@ class Cutter:
     def room(self, position: int, size: int) -> int:
         """Make room for a payload of `size` bytes, in a new segment when the current one is full."""
         count = len(self._index)
-        if count and (
-            count == SEGMENT_MESSAGES or HEADER.size + (count + 1) * ENTRY.size + self._offset + size > SEGMENT_BYTES
-        ):
+        if count == SEGMENT_MESSAGES or (count and self._offset + size > _PAYLOAD_BYTES - count * ENTRY.size):
             self._cut()
             count = 0
         if not count:
@@ -103,10 +106,10 @@ class Cutter:
         self._offset = offset + size
         return offset
 
-    def add(self, entry: bytes, payload: Iterable[bytes], kinds: int) -> None:
+    def add(self, entry: bytes, payload: bytes, kinds: int) -> None:
         """Add a packed entry and its payload."""
         self._index.append(entry)
-        self._payload.extend(payload)
+        self._payload.append(payload)
         self._kinds |= kinds
 
     def finish(self) -> list[tuple[int, bytes]]:
@@ -116,48 +119,49 @@ class Cutter:
         return self.segments
 
     def _cut(self) -> None:
-        kinds = _KINDS.pack(VERSION, self._kinds, len(self._index))
-        index = b"".join(self._index)
-        checksum = crc32(index, crc32(kinds)).to_bytes(4, "big")
-        self.segments.append((self._first, b"".join((kinds, checksum, index, *self._payload))))
+        self.segments.append((self._first, _segment(self._kinds, self._index, self._payload)))
         self._index, self._payload, self._offset, self._kinds = [], [], 0, 0
 
 
-def _pack_delayed(position: int, due_at: int, _: int, *rest: int) -> bytes:
-    return ENTRY.pack(position, 0, due_at, *rest)
+def _segment(kinds: int, index: list[bytes], payload: list[bytes]) -> bytes:
+    head, entries = _KINDS.pack(VERSION, kinds, len(index)), b"".join(index)
+    return b"".join((head, crc32(entries, crc32(head)).to_bytes(4, "big"), entries, *payload))
 
 
-def pack(puts: Sequence[tuple[int, Put]]) -> list[tuple[int, bytes]]:
-    """Cut records into segments; each with the position of its first message. All of them are delayed, or none."""
-    cutter = Cutter()
-    pack_entry = _pack_delayed if puts[0][1][0].flags & DELAYED else ENTRY.pack
-    for position, (record, expires_at) in puts:
-        route, header, body, body_id, flags = record.route, record.header, record.body, record.body_id, record.flags
-        kinds = SHARED if body_id else 0
-        if flags != PERSISTENT:
-            kinds |= 0 if flags & PERSISTENT else TRANSIENT
-            header = record.stored_header if flags & BLIND else header
-        parts = (route, header) if body_id else (route, header, body)
-        checksum = crc32(header, crc32(route))
-        size = len(route) + len(header)
-        if not body_id:
-            checksum = crc32(body, checksum)
-            size += len(body)
-        entry = pack_entry(
-            position,
-            expires_at,
-            0,
-            body_id,
-            checksum,
-            cutter.room(position, size),
-            len(header),
-            len(body),
-            0,
-            flags & 0xFFFF,
-            len(route),
-        )
-        cutter.add(entry, parts, kinds)
-    return cutter.finish()
+def pack(puts: Sequence[tuple[int, Put]]) -> Iterator[tuple[int, bytes]]:
+    """Cut records into segments; each with the position of its first message. All of them are delayed, or none.
+
+    The messages of one publisher mostly share route and header: what these give is worked out once for a run of them.
+    """
+    pack_entry, delayed = _PLAIN_ENTRY.pack, puts[0][1][0].flags & DELAYED
+    index, payload = list[bytes](), list[bytes]()
+    first, kinds, offset = puts[0][0], 0, 0
+    route_before, header_before, flags_before = None, None, BLIND
+    for position, (record, time) in puts:
+        route, header, flags, body, body_id = record.route, record.header, record.flags, record.body, record.body_id
+        if header is not header_before or route is not route_before or flags != flags_before or flags & BLIND:
+            route_before, header_before, flags_before = route, header, flags
+            stored = record.stored_header if flags & BLIND else header
+            checksum, route_size, stored_size = crc32(stored, crc32(route)), len(route), len(stored)
+            kind, stored_flags = 0 if flags & PERSISTENT else TRANSIENT, flags & 0xFFFF
+        body_size, count = len(body), len(index)
+        size = route_size + stored_size + (0 if body_id else body_size)
+        if count == SEGMENT_MESSAGES or (count and offset + size > _PAYLOAD_BYTES - count * ENTRY.size):
+            yield first, _segment(kinds, index, payload)
+            index, payload, first, kinds, offset = [], [], position, 0, 0
+        if body_id or delayed:
+            times, whole = (0, time) if delayed else (time, 0), checksum if body_id else crc32(body, checksum)
+            of_each = stored_size, body_size, 0, stored_flags, route_size
+            index.append(ENTRY.pack(position, *times, body_id, whole, offset, *of_each))
+            payload += (route, stored) if body_id else (route, stored, body)
+            kinds |= kind | (SHARED if body_id else 0)
+        else:
+            whole = crc32(body, checksum)
+            index.append(pack_entry(position, time, whole, offset, stored_size, body_size, stored_flags, route_size))
+            payload += route, stored, body
+            kinds |= kind
+        offset += size
+    yield first, _segment(kinds, index, payload)
 
 
 def repack(kept: Iterable[tuple[Entry, bytes]]) -> list[tuple[int, bytes]]:
@@ -165,7 +169,7 @@ def repack(kept: Iterable[tuple[Entry, bytes]]) -> list[tuple[int, bytes]]:
     cutter = Cutter()
     for entry, payload in kept:
         moved = entry._replace(offset=cutter.room(entry.position, len(payload)))
-        cutter.add(ENTRY.pack(*moved), (payload,), entry.kinds)
+        cutter.add(ENTRY.pack(*moved), payload, entry.kinds)
     return cutter.finish()
 
 

@@ -26,7 +26,7 @@ def only(puts: list[tuple[int, Put]]) -> Segment:
 def test_segments_are_cut_at_their_limits() -> None:
     by_count = [Segment(value).count for _first, value in pack(run(2 * SEGMENT_MESSAGES + 1, size=1))]
     assert by_count == [SEGMENT_MESSAGES, SEGMENT_MESSAGES, 1]
-    by_size = pack(run(100, size=10_000))
+    by_size = list(pack(run(100, size=10_000)))
     assert max(len(value) for _first, value in by_size) <= SEGMENT_BYTES
     assert sum(Segment(value).count for _first, value in by_size) == 100
     alone = pack([*run(1), (50, (Message(bytes(SEGMENT_BYTES)), 0)), (51, (Message(b""), 0))])
