@@ -10,14 +10,18 @@ error texts need the type a client chose, and headers pass through unchanged.
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from broker.wire.amqp_errors import DecodeError
 
 NESTING_MAX = 64
 """Tables and arrays within each other: deeper ones are refused, so that a small message cannot exhaust the stack."""
+
+LONG_ARRAY_BYTES = 1024
+"""An array of so many bytes is checked when it comes, and its fields are made when they are asked for."""
 
 Buffer = bytes | memoryview
 
@@ -26,7 +30,7 @@ class Field(NamedTuple):
     """One value of a table: its type letter, and the value in Python's terms.
 
     t bool; b B s u I i l L T int (T in seconds since the epoch); f d float; D (scale, unscaled value);
-    S x bytes; A list of Field; F Table; V None.
+    S x bytes; A list of Field, or LongArray; F Table; V None.
     """
 
     kind: str
@@ -107,7 +111,15 @@ def _read_array(data: Buffer, offset: int, depth: int) -> tuple[Any, int]:
     if depth > NESTING_MAX:
         raise DecodeError("nested too deeply")
     end = _end_of_block(data, offset)
-    items, offset = [], offset + 4
+    if end - offset >= LONG_ARRAY_BYTES:
+        block = bytes(data[offset:end])
+        _skim(block, 0, depth, False)
+        return LongArray(block), end
+    return _read_items(data, offset + 4, end, depth), end
+
+
+def _read_items(data: Buffer, offset: int, end: int, depth: int) -> list[Field]:
+    items = []
     while offset < end:
         small = _SMALL[data[offset]]
         if small is None:
@@ -119,7 +131,7 @@ def _read_array(data: Buffer, offset: int, depth: int) -> tuple[Any, int]:
         items.append(field)
     if offset != end:
         raise DecodeError("array overruns its length")
-    return items, end
+    return items
 
 
 def _read_table(data: Buffer, offset: int, depth: int) -> tuple[Any, int]:
@@ -146,6 +158,27 @@ _READERS: dict[int, tuple[str, Callable[[Buffer, int, int], tuple[Any, int]]]] =
     ord("A"): ("A", _read_array),
     ord("F"): ("F", _read_table),
 }
+
+
+class LongArray:
+    """The fields of a long array, kept as they came and made whenever they are asked for: a frame has room for 130,000.
+
+    It equals a list of equal fields.
+    """
+
+    __slots__ = ("encoded",)
+
+    def __init__(self, encoded: bytes) -> None:
+        self.encoded = encoded
+        """A sound array, with its length prefix."""
+
+    def __iter__(self) -> Iterator[Field]:
+        return iter(_read_items(self.encoded, 4, len(self.encoded), 1))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LongArray) and self.encoded == other.encoded:
+            return True
+        return isinstance(other, LongArray | list) and list(self) == list(other)
 
 
 _SMALL: list[list[Field] | None] = [None] * 256
@@ -209,7 +242,7 @@ _WRITERS: dict[str, Callable[[Any], bytes]] = {
     "D": lambda value: _DECIMAL.pack(*value),
     "S": _block,
     "x": _block,
-    "A": lambda value: _block(b"".join(map(_write_field, value))),
+    "A": lambda value: value.encoded if isinstance(value, LongArray) else _block(b"".join(map(_write_field, value))),
     "F": _write_table,
     "V": lambda value: b"",
 }
@@ -231,13 +264,19 @@ def encode_table(table: Table) -> bytes:
 # --- walking the structure only ---
 
 # How far the next field lies behind the type letter, the letter included. Negative: the length stands in the data.
-_WITH_LENGTH, _NESTED_TABLE, _NESTED_ARRAY, _UNKNOWN = -1, -2, -3, -4
+_WITH_LENGTH, _NESTED_TABLE, _NESTED_ARRAY, _UNKNOWN, _FIXED_SIZE = -1, -2, -3, -4, -5
 _STEPS = [_UNKNOWN] * 256
 for _kind, _packed in _NUMBERS.items():
     _STEPS[ord(_kind)] = 1 + _packed.size
 _STEPS[ord("t")], _STEPS[ord("D")], _STEPS[ord("V")] = 2, 1 + _DECIMAL.size, 1
 _STEPS[ord("S")] = _STEPS[ord("x")] = _WITH_LENGTH
 _STEPS[ord("F")], _STEPS[ord("A")] = _NESTED_TABLE, _NESTED_ARRAY
+
+_ITEM_STEPS = [_FIXED_SIZE if _step > 0 else _step for _step in _STEPS]
+"""The same in an array, where fields whose letters say how far the next one lies are passed over all at once."""
+_fixed_sizes = re.compile(
+    rb"(?:V++|(?:[tbB].)++|(?:[su]..)++|(?:[iIf].{4})++|(?:D.{5})++|(?:[lLTd].{8})++)++", re.DOTALL
+).match
 
 
 def skim_table(data: bytes, offset: int = 0) -> tuple[int, bool]:
@@ -260,7 +299,7 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> tuple[int, bool]
     if end > len(data):
         raise DecodeError("length runs past the end")
     offset += 4
-    steps = _STEPS
+    steps = _STEPS if named else _ITEM_STEPS
     while offset < end:
         if named:
             size = data[offset]
@@ -274,6 +313,11 @@ def _skim(data: bytes, offset: int, depth: int, named: bool) -> tuple[int, bool]
             offset += step
         elif step == _WITH_LENGTH:
             offset += 5 + (data[offset + 1] << 24 | data[offset + 2] << 16 | data[offset + 3] << 8 | data[offset + 4])
+        elif step == _FIXED_SIZE:
+            fixed = _fixed_sizes(data, offset, end)
+            if fixed is None:
+                raise DecodeError("array overruns its length")
+            offset = fixed.end()
         elif step == _UNKNOWN:
             raise DecodeError(f"unknown field type {data[offset : offset + 1]!r}")
         else:

@@ -12,6 +12,7 @@ import pytest
 
 from broker.wire.amqp_errors import DecodeError
 from broker.wire.field_tables import (
+    LONG_ARRAY_BYTES,
     NESTING_MAX,
     TYPE_NAMES,
     Field,
@@ -66,6 +67,24 @@ def test_each_letter_reads_and_writes_as_rabbitmq_does(raw: bytes, field: Field)
     assert encode_table({"a": field}) == wire
     assert skim_table(wire) == (len(wire), False)
     assert (SoundTable(wire).get("a"), SoundTable(wire).get("b")) == (field, None)
+
+
+def test_a_long_array_reads_and_writes_as_a_short_one() -> None:
+    """With every letter, in runs and mixed; cut short or with an unknown letter it is refused."""
+    several = [(raw, field) for raw, field in VECTORS for _ in range(50)] + VECTORS * 50
+    array = b"".join(raw for raw, _ in several)
+    assert len(array) > LONG_ARRAY_BYTES
+    wire, fields = block(b"\x01aA" + block(array)), [field for _, field in several]
+    table = decode_table(wire)[0]
+    assert table == {"a": Field("A", fields)} == decode_table(wire)[0]
+    assert list(table["a"].value) == fields
+    assert table != decode_table(block(b"\x01aA" + block(array + b"V")))[0]
+    assert encode_table(table) == encode_table({"a": Field("A", fields)}) == wire
+    assert to_python(table) == to_python({"a": Field("A", fields)})
+    assert (skim_table(wire), SoundTable(wire).get("a")) == ((len(wire), False), table["a"])
+    for end in (*(b"?" + array, array + b"?"), *(array + raw[:-1] for raw, _ in VECTORS if len(raw) > 1)):
+        broken = block(b"\x01aA" + block(end))
+        assert _outcome(decode_table, broken) == _outcome(skim_table, broken) == "refused"
 
 
 def test_tables_in_tables_survive_the_wire() -> None:
