@@ -175,7 +175,7 @@ class Limits(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     queue_window_bytes: Positive = 8 * MEBIBYTE
     output_bytes_max: Positive = MEBIBYTE
     held_bytes_max: Positive = MEBIBYTE
-    turn_milliseconds: Annotated[float, Meta(gt=0)] = 2.0
+    turn_milliseconds: Annotated[float, Meta(gt=0)] = 1.0
 
 
 class Memory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -20,9 +20,9 @@ from storage.messages.message_store import MessageStore
 log = logging.getLogger("leveret.engine")
 
 IDLE_SECONDS = 3600.0
-DELIVER_SECONDS = 0.005
+DELIVER_SECONDS = 0.002
 """How long queues deliver at the end of one turn."""
-TIMERS_SECONDS = 0.002
+TIMERS_SECONDS = 0.001
 """How long what is due is done in one turn."""
 LONG_TURN_SECONDS = 0.01
 """Of processor time. After a longer turn a client waits half as long, and so do those in line behind it: others need

@@ -79,6 +79,8 @@ class Connection(ChannelConnection):
         self.new_confirms = registry.new_confirms
         self.handling = 0
         """The key of the method that is being handled."""
+        self.going_on = registry.going_on
+        self.channels_going_on = 0
         self.output = Output(registry.broker.turn, registry.settings.output_bytes_max, on_flush, self._replenish)
         self.ended = False
         self.linger = 0.0
@@ -124,18 +126,22 @@ class Connection(ChannelConnection):
     def _replenish(self) -> None:
         for channel in self.channels.values():
             channel.replenish()
+            channel.go_on(later=True)  # the output is being taken: no time for answers
 
     # Holding back
 
     @property
     def readable(self) -> bool:
-        """The client may be read from: not too much of it is held, and it reads what it asked for.
+        """The client may be read from: nothing of it that was held goes on, not too much is, and it reads its answers.
 
         Confirms do not count: they are not encoded before the socket takes them. Returns and answers do.
         """
         held_max = self.settings.held_bytes_max
         return not (
-            self.write_blocked or self.held_bytes > held_max or (self.blocked and self.incomplete_bytes > held_max)
+            self.write_blocked
+            or self.channels_going_on
+            or self.held_bytes > held_max
+            or (self.blocked and self.incomplete_bytes > held_max)
         )
 
     @property
@@ -280,12 +286,10 @@ class Connection(ChannelConnection):
             f"{self.incomplete_bytes} bytes of incomplete messages are counted, there are {incomplete}"
         )
 
-    def _give_back(self, channels: list[Channel]) -> Iterator[None]:
+    def _give_back(self, channels: list[Channel]) -> Iterator[int | None]:
         while channels:
-            channel = channels.pop()
-            yield from _end_consumers(channel)
-            channel.release()
-            yield
+            yield from channels.pop().release()
+            yield None
         if self.vhost_name:
             yield from self.vhost.release(self)
             connection_events.connection_closed(self)
@@ -298,12 +302,3 @@ def enter(connection: Connection, vhost: VHost, *, trusted: bool = False) -> Non
     connection.phase = Phase.OPEN
     vhost.statistics.traffic_sum.join(connection.traffic)
     connection.broker.statistics.churn.connection_created += 1
-
-
-def _end_consumers(channel: Channel) -> Iterator[None]:
-    """Cancel a channel's consumers, one with each step, unless others might overtake what is out with the client."""
-    if not channel.deliveries and channel.transaction is None:
-        for consumer in reversed(list(channel.consumers.values())):
-            if channel.consumers.get(consumer.tag) is consumer:
-                channel.end_consumer(consumer)
-            yield

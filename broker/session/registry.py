@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from broker.entities.vhosts.broker import Broker
 from broker.session.channel import channel
 from broker.session.channel.channel import NewConfirms
+from broker.session.channel.going_on import GoingOn
 from broker.session.channel.permissions import Access, Trusted
 from broker.session.channel.route_cache import RouteCache
 from broker.session.consumer_timeout import Overdue
@@ -44,6 +45,7 @@ class Registry:
         self.login_throttle = LoginThrottle(settings.throttle)
         self.incomplete_bytes = 0
         """Bytes that all connections together have sent of messages that are not whole, or not committed."""
+        self.going_on = GoingOn(broker.background_work)
         self._routes: dict[tuple[str, str], RouteCache] = {}
         self._overdue = Overdue(self)
 

@@ -25,8 +25,8 @@ class SessionSettings(NamedTuple):
     held_bytes_max: int = 4 << 20  # beyond it a connection is not read
     incomplete_bytes_max: int = 0  # of messages that are not whole, over all connections
     consumer_timeout: float = 1800.0  # until a delivery has to be acknowledged
-    turn_copies_max: int = 500  # routed copies before others have their turn
-    turn_seconds: float = 0.002  # the same in time, for what is not counted in copies
+    turn_copies_max: int = 1000  # routed copies before others have their turn; see `UNLIKE_COPIES`
+    turn_seconds: float = 0.001  # the same in time, for what is not counted in copies
     product: str = "RabbitMQ"
     version: str = "3.13.7"
     personality: Personality = DEFAULT

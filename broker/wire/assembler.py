@@ -33,7 +33,7 @@ class Assembler:
     body_bytes_max is the broker's limit on a message; a larger announcement is refused before its body is gathered.
     """
 
-    __slots__ = ("_arguments", "_header", "_method", "_missing", "_parts", "body_bytes_max", "bytes", "idle")
+    __slots__ = ("_arguments", "_header", "_method", "_parts", "body_bytes_max", "bytes", "idle", "missing")
 
     def __init__(self, body_bytes_max: int = 0) -> None:
         self.body_bytes_max = body_bytes_max
@@ -41,7 +41,8 @@ class Assembler:
         self._arguments = b""
         self._header: bytes | None = None
         self._parts: list[bytes | bytearray | memoryview] = []
-        self._missing = 0
+        self.missing = 0
+        """How many bytes the body lacks."""
         self.idle = True
         """No content is half received."""
         self.bytes = 0
@@ -77,7 +78,7 @@ class Assembler:
             text = f"content body size {size} exceeds maximum allowed size {self.body_bytes_max}"
             raise ConnectionException(ReplyCode.FRAME_ERROR, text, method.CLASS_ID, method.METHOD_ID)
         if size:
-            self._header, self._missing = payload, size
+            self._header, self.missing = payload, size
             return None
         self._method = None
         self.idle = True
@@ -90,13 +91,13 @@ class Assembler:
             raise _unexpected("expected method frame, got non method frame instead")
         if header is None:
             raise self._unexpected_method()
-        missing = self._missing - len(payload)
+        missing = self.missing - len(payload)
         if missing < 0:
             # RabbitMQ 3.10 waits for ever here; 4.2.9 and later say this.
             text = "content body frame exceeds remaining content size"
             raise ConnectionException(ReplyCode.FRAME_ERROR, text, method.CLASS_ID, method.METHOD_ID)
         self._keep(payload)
-        self._missing = missing
+        self.missing = missing
         if missing:
             return None
         body = payload if isinstance(payload, bytes) and len(self._parts) == 1 else b"".join(self._parts)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from broker.entities.scheduling.future import Future
 from broker.wire.field_tables import Fields, Table
 from broker.wire.properties import decode_properties
 from storage.batch import BLIND, PERSISTENT
@@ -155,6 +156,8 @@ class Holder(Protocol):
     durable: bool
     stored_up_to: int
     """Everything that it gave to the store up to this position is on disk."""
+    returned_last: bool
+    """A message that comes back stands behind those that did before, not where it was."""
 
     @property
     def may_time_out(self) -> bool:
@@ -169,6 +172,9 @@ class Holder(Protocol):
 
     def requeue(self, entries: Sequence[Entry], *, abandoned: bool = False) -> None:
         """Delivered messages come back, given back or `abandoned` by a channel that has ended."""
+
+    def expect(self, back: Future[None]) -> None:
+        """Messages come back, some in each turn: nothing is delivered before all have, when `back` is settled."""
 
     def reject(self, entries: Sequence[Entry]) -> None:
         """Delivered messages are not wanted, here or anywhere."""

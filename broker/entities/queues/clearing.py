@@ -40,13 +40,26 @@ LINE_MESSAGES_MAX = 4096
 """With more in line than this, nothing is delivered: a client that rejects faster than the disk writes has to wait."""
 
 
+class HeadLimits(Protocol):
+    """What says which messages are to go at the head."""
+
+    on_length: bool
+
+    def clear_some(self) -> int:
+        """Let go of some of them; how much that was in bytes, 0 when nothing is left."""
+
+    def make_room_for_returned(self) -> None:
+        """Messages have come back and may be too many."""
+
+
 class Cleared(Protocol):
     """The queue that the work is for."""
 
     arguments: QueueArguments
 
-    def clear_head(self) -> int:
-        """Let go of some of what is to go at the head; how much that was in bytes, 0 when nothing is left."""
+    @property
+    def limits(self) -> HeadLimits:
+        """Its limits."""
 
     def touch(self) -> None:
         """There may be something to deliver."""
@@ -72,7 +85,18 @@ class Returned(NamedTuple):
 class Clearing:
     """The background work of one queue."""
 
-    __slots__ = ("_background_work", "_batches", "_done", "_first", "_line", "_queue", "_turn", "size", "working")
+    __slots__ = (
+        "_background_work",
+        "_batches",
+        "_done",
+        "_first",
+        "_line",
+        "_queue",
+        "_turn",
+        "expected",
+        "size",
+        "working",
+    )
 
     def __init__(self, queue: Cleared, background_work: BackgroundWork, batches: BatchQueue, turn: Turn) -> None:
         self._queue: Cleared | None = queue
@@ -82,6 +106,8 @@ class Clearing:
         self._line: list[Returned] = []
         self.size = 0
         """How many messages are in line."""
+        self.expected: list[Future[None]] = []
+        """What is settled when messages are back of which some come in each turn."""
         self._first = 0
         self.working = False
         """Something is to be done still, by a portion in each turn."""
@@ -95,7 +121,7 @@ class Clearing:
     @property
     def delays_delivery(self) -> bool:
         """What could be delivered now has to wait for what is in line."""
-        return self._first > 0 or self.size > LINE_MESSAGES_MAX
+        return bool(self.expected) or self._first > 0 or self.size > LINE_MESSAGES_MAX
 
     @property
     def head_has_to_wait(self) -> bool:
@@ -129,6 +155,18 @@ class Clearing:
             self.working = True
             self._done = self._background_work.begin(until_done(self._step, self._ended), self._has_to_wait)
         return self._done
+
+    def expect(self, back: Future[None]) -> None:
+        """Messages come back, some in each turn, until `back` is settled: then they may be too many for the queue."""
+        self.expected.append(back)
+        back.then(self._came_back)
+
+    def _came_back(self, back: Future[None]) -> None:
+        self.expected.remove(back)
+        if self._queue is not None and not self.expected:
+            if self._queue.limits.on_length and not self.size:
+                self._queue.limits.make_room_for_returned()
+            self._queue.touch()
 
     def purge(self) -> list[Entry]:
         """Drop what is in line to be ready again. The rest are to be dead letters."""
@@ -168,7 +206,7 @@ class Clearing:
         """Do some of what is to be done, how much in bytes; 0 when nothing is left."""
         if self._queue is None:
             return 0
-        return self._deal_with_some() if self._line else self._queue.clear_head()
+        return self._deal_with_some() if self._line else self._queue.limits.clear_some()
 
     def _deal_with_some(self) -> int:
         """Deal with a chunk of what is first in line, how much in bytes; one chunk's trouble is not the others'."""

@@ -86,7 +86,7 @@ class OrderedQueue(Queue):
         """
         self._touched = False
         limits, left = self.limits, DELIVER_MESSAGES
-        waits = self.clearing.size and self.clearing.delays_delivery
+        waits = (self.clearing.size or self.clearing.expected) and self.clearing.delays_delivery
         while left > 0 and not waits and self.consumers.members and len(self.line):
             if limits.timed:
                 limits.expire(strictly=True)
@@ -112,6 +112,8 @@ class OrderedQueue(Queue):
         with in one turn. None, as a rule, for nothing.
         """
         self.limits.expire()
+        if self.clearing.expected:
+            return self.clearing.expected[0]
         return self.clearing.begin() if self.limits.expiring or self.clearing.delays_delivery else None
 
     def get(self, outlet: Outlet, *, no_ack: bool) -> Entry | None:
@@ -129,10 +131,6 @@ class OrderedQueue(Queue):
         else:
             self.hold(outlet, (entry,), entry.size)
         return entry
-
-    def clear_head(self) -> int:
-        """Let go of some of what could not go at once. How much that was in bytes, 0 when nothing is left."""
-        return self.limits.clear_some()
 
     def take(self, limit: int) -> list[Entry]:
         """The next messages for one consumer: a run of them, as long as none may have expired meanwhile."""
@@ -202,9 +200,13 @@ class OrderedQueue(Queue):
             entry.redelivered = True
             entry.consumer = None
         self.line.give_back(entries)
-        if self.limits.on_length and not self.clearing.size:
+        if self.limits.on_length and not (self.clearing.size or self.clearing.expected):
             self.limits.make_room_for_returned()
         self.touch()
+
+    def expect(self, back: Future[None]) -> None:
+        """Messages are about to come back, some in each turn, the last first; nothing is delivered before all have."""
+        self.clearing.expect(back)
 
     def reject(self, entries: Sequence[Entry]) -> None:
         """A consumer does not want messages and does not want them back in the queue."""
@@ -351,14 +353,15 @@ class ClassicQueue(OrderedQueue):
         durable = self.durable and bool(messages[0].flags & PERSISTENT)
         if self.events is not None:
             first = self.events.arrived(messages, first, kept=durable)
-        entries = []
-        for position, message in enumerate(messages, first):
+        entries, position, on_time = [], first, limits.on_time
+        for message in messages:
             expires_at = 0
-            if limits.on_time or message.expiration is not None:
+            if on_time or message.expiration is not None:
                 now = now or self._context.now()
                 expires_at = limits.expires_at(message, now)
             entries.append(Entry(self, position, message, len(message.body), expires_at))
-        self._position = first + len(entries) - 1
+            position += 1
+        self._position = position - 1
         if durable or ready_messages.paging:
             self._lane.put_all(entries, durable=durable)
         ready_messages.extend(entries)

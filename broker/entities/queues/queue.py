@@ -198,6 +198,7 @@ class Queue:
         self._turn = context.turn
         self._position = context.boot << COUNTER_BITS
         self.stored_up_to = 0
+        self.returned_last = False
         self._touched = False
         self._holders: dict[Outlet, None] = {}
         self.store: Store = roles.store
@@ -308,6 +309,9 @@ class Queue:
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
         self.out.remove(entries)
+
+    def expect(self, back: Future[None]) -> None:
+        """Messages are about to come back, some in each turn, the last first; `back` is settled when all have."""
 
     def reject(self, entries: Sequence[Entry]) -> None:
         """A consumer does not want messages and does not want them back in the queue; here nothing left."""

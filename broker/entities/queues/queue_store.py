@@ -132,7 +132,7 @@ class QueueStore:
             return
         writes, state = self._open(), self.state
         moved = moved or self._batches.urgent
-        unwritten = writes.puts.pop
+        unwritten, settled, messages, size = writes.puts.pop, writes.settled, 0, 0
         self._batches.current.bytes += len(entries) * SETTLEMENT_BYTES
         for entry in entries:
             position, persistent = entry.position, entry.persistent
@@ -140,10 +140,12 @@ class QueueStore:
                 if moved:
                     writes.moved[position] = entry.size if persistent else -1
                 else:
-                    writes.settled.append(position)
+                    settled.append(position)
             if persistent:
-                state.messages -= 1
-                state.bytes -= entry.size
+                messages += 1
+                size += entry.size
+        state.messages -= messages
+        state.bytes -= size
 
     def delivered(self, entries: Sequence[Entry]) -> None:
         """A consumer has seen these messages, in order: after a restart they, and all before them, are redelivered."""

@@ -218,6 +218,7 @@ class QuorumQueue(OrderedQueue):
 
     def __init__(self, spec: QueueSpec, roles: Roles, context: QueueContext, owner: object | None = None) -> None:
         super().__init__(spec, roles, context, owner)
+        self.returned_last = True
         self._lane: QuorumStore = roles.store
         self._ready = cast(QuorumReadyMessages, self.ready_messages)
         self.dead_letters: AtLeastOnce = AtLeastOnce(self, self._lane.dead_letters, context)

@@ -160,6 +160,9 @@ class ReadyMessages:
             return self._run_of_returned(messages, size_bytes, now)
         taken: list[Entry] = []
         head, size = self._head, 0
+        if not now and len(head) <= messages and self._head_bytes < size_bytes:
+            taken, size = list(head), self._head_bytes
+            head.clear()
         while head and len(taken) < messages and size < size_bytes:
             entry = head[0]
             if entry.expires_at and entry.expires_at < now:

@@ -70,13 +70,13 @@ class BackgroundWork:
         """There is work under way, and all of it waits for the disk."""
         return bool(self.line) and all(map(_has_to_wait, self.line))
 
-    def begin(self, steps: Steps, waits: Callable[[], bool] | None = None) -> Future[None]:
-        """Do the first portion; what is returned is settled once everything is done.
+    def begin(self, steps: Steps, waits: Callable[[], bool] | None = None, *, later: bool = False) -> Future[None]:
+        """Do the first portion, or leave it, too, to a `later` turn; what is returned is settled once all is done.
 
         While `waits` says so, the work waits for the disk, from its first step on: see `disk_moved`.
         """
         work = Work(steps, Future(), waits)
-        if _has_to_wait(work) or not self._advance(work):
+        if later or _has_to_wait(work) or not self._advance(work):
             self.line.append(work)
             self._next_later()
         return work.done

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
@@ -21,13 +21,15 @@ from broker.entities.queues.queue import Queue
 from broker.entities.scheduling.future import Future
 from broker.entities.statistics.counters import ChannelCounters, count_deliveries
 from broker.entities.statistics.pair_counters import ChannelPairs
-from broker.session.channel import deliveries, firehose
+from broker.session.channel import firehose
 from broker.session.channel.channel_events import ChannelEvents
 from broker.session.channel.channel_recording import ChannelRecorder, ConfirmRecorder
 from broker.session.channel.confirms import ConfirmLedger
 from broker.session.channel.deliveries import DeliveryLedger
 from broker.session.channel.direct_reply import DirectReplyTo
-from broker.session.channel.transaction import Settlement, Transaction, unfinished
+from broker.session.channel.old_deliveries import Taken
+from broker.session.channel.returning import Returning
+from broker.session.channel.transaction import Leaving, Transaction, unfinished
 from broker.session.output import content_frames
 from broker.wire import methods
 from broker.wire.amqp_errors import ChannelException, ConnectionException, reply_text
@@ -40,6 +42,7 @@ from broker.wire.properties import PropertySummary
 if TYPE_CHECKING:
     from broker.entities.vhosts.broker import Broker
     from broker.entities.vhosts.vhost import VHost
+    from broker.session.channel.going_on import GoingOn
     from broker.session.channel.route_cache import RouteCache
     from broker.session.output.output_buffer import Output
     from broker.session.peer import Peer
@@ -89,6 +92,9 @@ class ChannelConnection:
     reply_channels: dict[str, Channel]
     """Channels that wait for direct replies, on any connection, by the address of the replies."""
     handling: int
+    going_on: GoingOn
+    channels_going_on: int
+    """How many of its channels go on with what they held, or give back what they had: it is not read from before."""
     new_confirms: NewConfirms
     publishes: bool
     confirmed: bool
@@ -163,8 +169,8 @@ class Channel(Outlet):
         """The content header of a publish before, and what it says: the next has the same, as a rule."""
         self.summary: PropertySummary | None = None
         self.transaction: Transaction | None = None
-        self.settling: list[Settlement] = []
-        """What a commit, or one frame, settles over several turns, even when the channel has ended meanwhile."""
+        self.settling: list[Leaving] = []
+        """What is settled or goes back over several turns, even when the channel has ended meanwhile."""
         self.prefetch = 0
         self.prefetch_all = 0
         self.last_queue = ""
@@ -183,7 +189,7 @@ class Channel(Outlet):
 
     def handle(self, key: int, action: Action, size: int, *, may_pass: bool = False) -> None:
         """Do something now, or once everything before it is done; what `may_pass` does not wait for publishes."""
-        if self.free or (may_pass and not self.gates):
+        if self.free or (may_pass and not self.gates and self.waits_for_room):
             action()
         else:
             self._hold(key, action, size)
@@ -213,16 +219,15 @@ class Channel(Outlet):
 
         future.then(settled)
 
-    def go_on(self) -> None:
-        """Handle what was held, up to the next gate."""
-        while self.held and not self.gates and not self.ended:
-            if self.held[0].key == methods.BasicPublish.KEY and self.connection.broker.alarms.raised:
-                self.connection.block()
-                break
-            key, action, size = self.held.popleft()
-            self.connection.hold(-size)
-            if not self.closing:
-                self.connection.guard(self, key, action)
+    @property
+    def waits_for_room(self) -> bool:
+        """What is held begins with a publish, and memory or disk run short."""
+        return self.held[0].key == methods.BasicPublish.KEY and self.connection.broker.alarms.raised
+
+    def go_on(self, *, later: bool = False) -> None:
+        """Handle what was held, up to the next gate; of much, some in each turn. `later`: nothing of it in this one."""
+        if self.held:
+            self.connection.going_on.add(self, later=later)
 
     # Out
 
@@ -236,9 +241,9 @@ class Channel(Outlet):
         """End the channel with an error; `failing` is the key of the method that caused it."""
         text = reply_text(error.code, error.text)
         _log_failure(self, error.code, text)
-        self.send(methods.ChannelClose(error.code, text, failing >> 16, failing & 0xFFFF))
         self.closing = True
-        self.release(failed=True)
+        close = methods.ChannelClose(error.code, text, failing >> 16, failing & 0xFFFF)
+        release(self, lambda: self.send(close), failed=True)
 
     # Consumers
 
@@ -352,34 +357,35 @@ class Channel(Outlet):
         end(self)
         self.direct_reply.stop(self)
 
-    def release(self, *, failed: bool = False) -> None:
-        """Give everything back: consumers end, what is unacknowledged returns to its queues.
+    def release(self, *, failed: bool = False) -> Iterator[int | None]:
+        """Steps that give everything back: consumers end, what is unacknowledged returns to its queues.
 
         As in RabbitMQ, a channel that `failed` keeps until its close is answered what it took from queues that it
         does not consume from.
         """
-        outstanding = dict(self.deliveries.take(0, multiple=True).items())
+        outstanding = [self.deliveries.take(0, multiple=True)]
         self.connection.count_incomplete(-self.assembler.bytes)
         self.assembler = Assembler(BODY_BYTES_MAX)
         if self.transaction is not None:
             self.connection.count_incomplete(-self.transaction.bytes)
-            outstanding |= self.transaction.settled
+            outstanding.append(Taken(self.transaction.settled))
             self.transaction = None
-        kept = dict[int, Entry]()
-        if failed:
-            consumed = {consumer.queue for consumer in self.consumers.values()}
-            kept = {tag: entry for tag, entry in outstanding.items() if entry.queue not in consumed}
-            self.deliveries.put_back(kept.items())
+        consumed = {consumer.queue for consumer in self.consumers.values()}
+        keeps = (lambda queue: queue not in consumed and not self.ended) if failed else None
+        returning = Returning(self, *outstanding, abandoned=True, keeps=keeps)
         for consumer in reversed(list(self.consumers.values())):  # a waiting single consumer before the active one
-            self.end_consumer(consumer)
-        deliveries.requeue([entry for tag, entry in outstanding.items() if tag not in kept], abandoned=True)
-        leave_queues(self)
+            if self.consumers.get(consumer.tag) is consumer:
+                self.end_consumer(consumer)
+            if self.ended:
+                yield None
         if self.events is not None and (failed or not self.closing):
             self.events.closed()
+        self.closing = True
         self.direct_reply.stop(self)
         self._end_confirms()
         self.connection.hold(-sum(held.size for held in self.held))
         self.held.clear()
+        yield from returning.steps()
 
     def end_consumer(self, consumer: Consumer) -> None:
         """Cancel a consumer; an auto-delete queue goes with its last one."""
@@ -404,13 +410,21 @@ def draw_from(channel: Channel, queue: Queue) -> None:
     channel.reads_streams = channel.reads_streams or queue.type is STREAM
 
 
-def leave_queues(channel: Channel) -> None:
-    """Have the queues that have nothing out with a channel forget it: it has ended."""
-    queues_by_id = channel.connection.broker.queues_by_id
-    for queue_id in channel.drawn_from:
-        queue = queues_by_id.get(queue_id)
-        if queue is not None and not any(True for _ in channel.unacked_of(queue)):
-            queue.forget(channel)
+def release(channel: Channel, then: Callable[[], None], *, failed: bool = False) -> None:
+    """Have a channel give everything back, then go on, if its connection has not ended; the client is not read before.
+
+    See `Channel.release`.
+    """
+    connection = channel.connection
+    connection.channels_going_on += 1
+
+    def released(_: Future[None]) -> None:
+        connection.channels_going_on -= 1
+        connection.output.touch()  # the transport may read on
+        if not channel.ended:
+            then()
+
+    connection.broker.background_work.begin(channel.release(failed=failed)).then(released)
 
 
 def end(channel: Channel) -> None:

@@ -33,15 +33,17 @@ RECENT: Final = 8192
 class DeliveryLedger:
     """Unacknowledged deliveries of one channel, by tag: the old ones, and behind them the recent ones."""
 
-    __slots__ = ("_before", "_bytes", "_chunk", "_old", "_recent", "consumed", "last")
+    __slots__ = ("_before", "_bytes", "_chunk", "_chunked", "_old", "_recent", "consumed", "last")
 
     def __init__(self) -> None:
         self._old = OldDeliveries()
         self._recent: dict[int, Entry] = {}
         self.last = 0
         self.consumed = 0
-        self._chunk: list[int] = []
-        self._before: list[int] = []
+        self._chunk: list[range] = []
+        """The tags of this chunk, and how many messages they are."""
+        self._chunked = 0
+        self._before: list[Sequence[int]] = []
         self._bytes = 0
 
     def __len__(self) -> int:
@@ -65,14 +67,18 @@ class DeliveryLedger:
 
         `size` is what they take in bytes, roughly.
         """
-        tags = range(self.last + 1, self.last + len(entries) + 1)
-        self.last += len(entries)
-        self._recent.update(zip(tags, entries, strict=True))
+        tag, recent, chunk = self.last, self._recent, self._chunk
+        first = chunk.pop().start if chunk and chunk[-1].stop == tag + 1 else tag + 1
+        for entry in entries:
+            tag += 1
+            recent[tag] = entry
+        chunk.append(range(first, tag + 1))
+        self.last = tag
         if entries[0].consumer is not None:
             self.consumed += len(entries)
-        self._chunk.extend(tags)
+        self._chunked += len(entries)
         self._bytes += size
-        if self._bytes >= CHUNK_BYTES or len(self._chunk) >= CHUNK_MESSAGES:
+        if self._bytes >= CHUNK_BYTES or self._chunked >= CHUNK_MESSAGES:
             self._end_chunk()
 
     def skip(self, count: int = 1) -> int:
@@ -115,13 +121,16 @@ class DeliveryLedger:
 
         Raises ChannelException 406 at the first that is not outstanding; those before it are taken.
         """
+        consumed = 0
         try:
             for entry in map(self._pop if self._old.count else self._recent.pop, tags):
                 taken.append(entry)
                 if entry.consumer is not None:
-                    self.consumed -= 1
+                    consumed += 1
         except KeyError as error:
             raise _unknown(error.args[0]) from None
+        finally:
+            self.consumed -= consumed
 
     def put_back(self, entries: Iterable[tuple[int, Entry]]) -> None:
         """Undo `take`: nothing has become of these deliveries."""
@@ -151,22 +160,34 @@ class DeliveryLedger:
         assert self.consumed == consumed, f"{self.consumed} deliveries to consumers are counted, {consumed} are out"
         assert len(set(map(id, entries))) == len(tags) == len(self), "one delivery has two tags"
         assert self._bytes < CHUNK_BYTES, f"a chunk of {self._bytes} bytes is not ended"
-        assert len(self._chunk) < CHUNK_MESSAGES, f"a chunk of {len(self._chunk)} deliveries is not ended"
+        assert sum(map(len, self._chunk)) == self._chunked, f"{self._chunked} tags are counted in {self._chunk}"
+        assert self._chunked < CHUNK_MESSAGES, f"a chunk of {self._chunked} deliveries is not ended"
 
     def _end_chunk(self) -> None:
-        on_their_way = []
-        for tag in self._before:
-            entry = self._recent.get(tag)
-            if entry is not None:
-                entry.release()
-                if entry.stored and entry.message is not None:
-                    on_their_way.append(tag)  # to the disk: asked again next time
-        self._before, self._chunk, self._bytes = on_their_way + self._chunk, [], 0
+        on_their_way = self._release_before()
+        self._before = [on_their_way, *self._chunk] if on_their_way else [*self._chunk]
+        self._chunk, self._chunked, self._bytes = [], 0, 0
         while len(self._recent) >= RECENT + CHUNK_MESSAGES:
             tags = list(islice(self._recent, CHUNK_MESSAGES))
             if on_their_way and on_their_way[0] <= tags[-1]:
                 break
             self._old.append({tag: self._recent.pop(tag) for tag in tags})
+
+    def _release_before(self) -> list[int]:
+        """Ask the deliveries of the chunk before to let their content go; those that are on their way to the disk, to
+        be asked again."""
+        on_their_way: list[int] = []
+        oldest = next(iter(self._recent), 0)
+        for tags in self._before:
+            if oldest > tags[-1]:
+                continue  # all of them are settled
+            for tag in tags:
+                entry = self._recent.get(tag)
+                if entry is not None:
+                    entry.release()
+                    if entry.stored and entry.message is not None:
+                        on_their_way.append(tag)
+        return on_their_way
 
 
 def _unknown(tag: int) -> ChannelException:

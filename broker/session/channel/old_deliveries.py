@@ -13,18 +13,20 @@ from collections import deque
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, pairwise, takewhile
 
-from broker.entities.messages.message import Entry
+from broker.entities.messages.message import Entry, Holder
 
 
 class Pack:
     """Some deliveries with rising tags, none later than `last`. Those whose content is in memory stay as they are."""
 
-    __slots__ = ("_columns", "_kinds", "_resident", "last")
+    __slots__ = ("_columns", "_kinds", "_resident", "last", "queues")
 
     def __init__(self, deliveries: dict[int, Entry]) -> None:
         self.last = max(deliveries)
         self._resident = {tag: entry for tag, entry in deliveries.items() if entry.message is not None}
         packed = {tag: entry for tag, entry in deliveries.items() if entry.message is None}
+        self.queues = {entry.queue for entry in deliveries.values()}
+        """The queues that they are, or were, from."""
         entries = packed.values()
         self._kinds, numbers = _by_kind(entries)
         """An entry of each kind."""
@@ -82,6 +84,7 @@ class Pack:
     def put_back(self, tag: int, entry: Entry) -> None:
         """A delivery that was taken out is outstanding again."""
         self._resident[tag] = entry
+        self.queues.add(entry.queue)
 
     def _find(self, tag: int) -> int | None:
         tags = self._columns[0]
@@ -189,6 +192,12 @@ class Taken:
         """How many of them went to consumers."""
         recent = sum(entry.consumer is not None for entry in self._recent.values())
         return recent + sum(pack.consumed for pack in self._packs)
+
+    @property
+    def queues(self) -> Iterator[Holder]:
+        """The queues that they are from, before any were taken with `first`; one may come several times."""
+        packed = chain.from_iterable(pack.queues for pack in self._packs)
+        return chain(packed, (entry.queue for entry in self._recent.values()))
 
     def items(self) -> Iterator[tuple[int, Entry]]:
         """Tags and entries, before any were taken with `first`."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from broker.entities.messages.message import Entry
 from broker.session.channel.old_deliveries import Taken
@@ -48,9 +48,16 @@ class Transaction:
         self.refused = False
 
 
-def unfinished(transaction: Transaction | None, settling: Sequence[Settlement]) -> Iterator[Entry]:
+class Leaving(Protocol):
+    """Deliveries that are settled or given back, some in each turn."""
+
+    def values(self) -> Iterator[Entry]:
+        """Those that are left."""
+
+
+def unfinished(transaction: Transaction | None, settling: Sequence[Leaving]) -> Iterator[Entry]:
     """Deliveries that were settled in a transaction, or are being settled, and are out until then."""
     if transaction is not None:
         yield from transaction.settled.values()
-    for settlement in settling:
-        yield from settlement.entries.values()
+    for leaving in settling:
+        yield from leaving.values()

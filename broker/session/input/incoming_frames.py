@@ -10,7 +10,7 @@ apart. Everything else takes the general way (`frames_to_commands`).
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -51,8 +51,15 @@ _SETTLEMENT_START: Final = struct.Struct(">BHII").pack
 _SETTLEMENT_BYTES: Final = 13
 _SETTLEMENT_FRAME: Final = struct.Struct(">11sQ2s")
 """What all acknowledgements or rejections of a channel begin with; delivery tag; their bit and the frame-end octet."""
+_LAST_OCTET: Final = 18
+"""The place of the delivery tag's last octet in such a frame."""
+_OCTETS: Final = bytes(range(256))
+_RUN_MIN: Final = 4
+"""From so many frames on it is tried to take them as one run."""
 _NO_BIT: Final = bytes((0, FRAME_END))
 """Not multiple; not to be requeued."""
+UNLIKE_COPIES: Final = 1
+"""A publish that is not like the one before takes as long as so many more copies."""
 _REJECTED_AT_ONCE: Final = 64
 """As many as a queue deals with at once: each may be copied to become a dead letter."""
 
@@ -92,6 +99,14 @@ class IncomingFrames:
             self._rest = data[self._handle_frames(data, start) :]
         except ConnectionException as error:
             connection.fail(error)
+
+    @property
+    def missing(self) -> int:
+        """How many bytes a body lacks, about, of which a large frame has begun to arrive; else 0."""
+        if not _missing_of_large(self._rest):
+            return 0
+        channel = self._connection.channels.get(_FRAME(self._rest, 0)[1])
+        return 0 if channel is None else channel.assembler.missing
 
     def _handle_frames(self, data: bytes, start: int) -> int:
         """Handle whole frames from `start` on until the turn's budget is spent, in copies or in time; how far that was.
@@ -178,14 +193,14 @@ def _handle_batch(channel: Channel, data: bytes, at: int, copies_max: int, until
                 start, at, body_at = at, body_stop + 1, header_stop + 8
                 queues = batch.plain_queues(arguments, header, body_stop - body_at)
                 if not queues:
-                    copies += batch.publish_special(arguments, header, data[body_at:body_stop])
+                    copies += UNLIKE_COPIES + batch.publish_special(arguments, header, data[body_at:body_stop])
                     if monotonic() > until:
                         copies = max(copies, copies_max)
                     continue
                 bodies = [data[body_at:body_stop]]
                 if data[at : at + body_at - start] == data[start:body_at]:
                     at = _cut_bodies(data, start, body_at, at, bodies, 1 + (copies_max - copies) // len(queues))
-                copies += len(bodies) * len(queues)
+                copies += UNLIKE_COPIES + len(bodies) * len(queues)
                 batch.add(queues, header, bodies)
         finally:  # what came before an error has been done before the error is answered
             if batch is not None:
@@ -253,17 +268,41 @@ def _cut_bodies(data: bytes, at: int, body_at: int, after: int, bodies: list[byt
     return after
 
 
-def _cut_settlements(data: bytes, at: int, channel: int, key: int, tags_max: int) -> tuple[list[int], int]:
+def _cut_settlements(data: bytes, at: int, channel: int, key: int, tags_max: int) -> tuple[Sequence[int], int]:
     """The delivery tags of the acknowledgements, or rejections, of one message each that lie from `at` on on a channel;
     and where they end. `key` says which of the two."""
     common = _SETTLEMENT_START(FRAME_METHOD, channel, _SETTLEMENT_BYTES, key)
-    tags: list[int] = []
     if not data.startswith(common, at):
-        return tags, at
+        return (), at
     count = min(tags_max, (len(data) - at) // _SETTLEMENT_FRAME.size)
+    if count >= _RUN_MIN:
+        run = _run_of_settlements(data, at, count)
+        if run:
+            return run, at + len(run) * _SETTLEMENT_FRAME.size
+    tags: list[int] = []
     whole = at + count * _SETTLEMENT_FRAME.size
     for start, tag, end in _SETTLEMENT_FRAME.iter_unpack(memoryview(data)[at:whole]):
         if start != common or end != _NO_BIT:
             break
         tags.append(tag)
     return tags, at + len(tags) * _SETTLEMENT_FRAME.size
+
+
+def _run_of_settlements(data: bytes, at: int, count_max: int) -> range:
+    """The tags of settlements that lie from `at` on, if they rise by one each and differ in their last octet alone.
+
+    No frame is looked at: apart from that octet all are as the first. Empty unless all are, up to `count_max` or to
+    where the octet begins anew.
+    """
+    size = _SETTLEMENT_FRAME.size
+    last = data[at + _LAST_OCTET]
+    count = min(count_max, len(_OCTETS) - last)
+    run = bytearray(data[at : at + count * size])
+    octets = run[_LAST_OCTET::size]
+    if octets != _OCTETS[last : last + count]:
+        return range(0)
+    run[_LAST_OCTET::size] = bytes(count)
+    if run[size:] != run[:-size] or run[_LAST_OCTET + 1 : size] != _NO_BIT:
+        return range(0)
+    first = int.from_bytes(data[at + _LAST_OCTET - 7 : at + _LAST_OCTET + 1], "big")
+    return range(first, first + count)

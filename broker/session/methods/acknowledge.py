@@ -9,8 +9,9 @@ from broker.entities.messages.message import Entry
 from broker.entities.queues.clearing import RETURN_BYTES
 from broker.entities.scheduling.future import Future
 from broker.session.channel import deliveries
-from broker.session.channel.channel import Channel, leave_queues
+from broker.session.channel.channel import Action, Channel
 from broker.session.channel.old_deliveries import Taken
+from broker.session.channel.returning import Returning, leave_queues
 from broker.session.channel.transaction import Settlement
 from broker.session.methods.stream_methods import check_return
 from broker.wire import methods
@@ -73,12 +74,18 @@ def settle(channel: Channel, tag: int, how: How, *, multiple: bool) -> None:
         entries = dict(taken.items())
         channel.transaction.settled.update(entries)
         channel.transaction.settlements.append(Settlement(how, Taken(entries)))
-    elif len(taken) > SETTLED_AT_ONCE and how is not deliveries.requeue:  # which itself does some at a time, in order
-        channel.when(_settle_some_at_a_time(channel, Settlement(how, taken)), lambda _: None)
-    else:
+    elif len(taken) <= SETTLED_AT_ONCE:
         how(list(taken.values()))
-        if channel.prefetch_all:
-            channel.replenish(settled=True)
+        _replenish(channel)
+    elif how is deliveries.requeue:
+        channel.when(_requeue_some_at_a_time(channel, taken), lambda _: _replenish(channel))
+    else:
+        channel.when(_settle_some_at_a_time(channel, Settlement(how, taken)), lambda _: None)
+
+
+def _replenish(channel: Channel) -> None:
+    if channel.prefetch_all:
+        channel.replenish(settled=True)
 
 
 def _settle_some_at_a_time(channel: Channel, settlement: Settlement) -> Future[None]:
@@ -87,37 +94,43 @@ def _settle_some_at_a_time(channel: Channel, settlement: Settlement) -> Future[N
     On a full disk that does not wait: it is what makes room.
     """
     broker = channel.connection.broker
-    channel.settling = [settlement]
+    channel.settling.append(settlement.entries)
 
     def steps() -> Iterator[int]:
         try:
             while settlement.entries:
                 yield RETURN_BYTES * settlement.settle(SETTLED_AT_ONCE)
-            if channel.prefetch_all:
-                channel.replenish(settled=True)
+            _replenish(channel)
         finally:
-            channel.settling = []
-            if channel.ended or channel.closing:
-                leave_queues(channel)
+            channel.settling.remove(settlement.entries)
+            leave_queues(channel)
 
     return broker.background_work.begin(steps(), lambda: broker.batches.crowded and not broker.batches.no_room)
 
 
+def _requeue_some_at_a_time(channel: Channel, taken: Taken) -> Future[None]:
+    """Have deliveries go back to their queues, some in each turn: nothing is written for that."""
+    return channel.connection.broker.background_work.begin(Returning(channel, taken).steps())
+
+
 def recover(channel: Channel, method: methods.BasicRecover) -> None:
     """basic.recover: everything outstanding on the channel goes back to its queues."""
-    _recover(channel, requeue=method.requeue)
-    channel.send(methods.BasicRecoverOk())
+    _recover(channel, method, lambda: channel.send(methods.BasicRecoverOk()))
 
 
 def recover_async(channel: Channel, method: methods.BasicRecoverAsync) -> None:
     """basic.recover-async, the older form without an answer."""
-    _recover(channel, requeue=method.requeue)
+    _recover(channel, method, lambda: None)
 
 
-def _recover(channel: Channel, *, requeue: bool) -> None:
-    if not requeue:
+def _recover(channel: Channel, method: methods.BasicRecover | methods.BasicRecoverAsync, then: Action) -> None:
+    if not method.requeue:
         raise ConnectionException(ReplyCode.NOT_IMPLEMENTED, "requeue=false")
     check_return(channel, 0, multiple=True)
-    deliveries.requeue(list(channel.deliveries.take(0, multiple=True).values()))
-    if channel.prefetch_all:
-        channel.replenish()
+
+    def recovered(_: None) -> None:
+        if channel.prefetch_all:
+            channel.replenish()
+        then()
+
+    channel.when(_requeue_some_at_a_time(channel, channel.deliveries.take(0, multiple=True)), recovered)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from broker.entities.vhosts.user_limits import MAX_CHANNELS
-from broker.session.channel.channel import Channel, end
+from broker.session.channel.channel import Channel, end, release
 from broker.session.channel.channel_events import ChannelEvents
 from broker.session.channel.channel_recording import ChannelRecorder
+from broker.session.channel.returning import leave_queues
 from broker.wire import methods
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
@@ -66,18 +67,24 @@ def flow(channel: Channel, method: methods.ChannelFlow) -> None:
 
 def close(channel: Channel, method: methods.ChannelClose) -> None:
     """channel.close: everything the channel held goes back."""
-    channel.release()
-    end(channel)
-    del channel.connection.channels[channel.number]
-    channel.send(methods.ChannelCloseOk())
+
+    def released() -> None:
+        _leave(channel)
+        channel.send(methods.ChannelCloseOk())
+
+    release(channel, released)
 
 
 def close_ok(channel: Channel, method: methods.ChannelCloseOk) -> None:
     """channel.close-ok: the number may be opened again."""
     if not channel.closing:
         raise ConnectionException(ReplyCode.COMMAND_INVALID, "unimplemented method")
-    channel.release()
+    release(channel, lambda: _leave(channel))
+
+
+def _leave(channel: Channel) -> None:
     end(channel)
+    leave_queues(channel)
     del channel.connection.channels[channel.number]
 
 

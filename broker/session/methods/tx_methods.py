@@ -12,7 +12,8 @@ from broker.entities.queues.batch_queue import OnDisk
 from broker.entities.scheduling.background_work import MESSAGE_BYTES, STEP_COPIES
 from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.broker import Broker
-from broker.session.channel.channel import Channel, leave_queues
+from broker.session.channel.channel import Channel
+from broker.session.channel.returning import leave_queues
 from broker.session.channel.transaction import Settlement, Transaction
 from broker.session.methods.publish import check_room
 from broker.wire import methods
@@ -60,7 +61,8 @@ def _store(channel: Channel, publishes: list[Callable[[], int]], settlements: li
     broker = channel.connection.broker
     stored: Future[None] = Future()
 
-    channel.settling = settlements
+    leaving = [settlement.entries for settlement in settlements]
+    channel.settling += leaving
 
     def steps() -> Iterator[int]:
         broker.batches.hold_open()
@@ -75,9 +77,9 @@ def _store(channel: Channel, publishes: list[Callable[[], int]], settlements: li
         except Exception as error:  # carried to the channel, which answers it
             stored.fail(error)
         finally:
-            channel.settling = []
-            if channel.ended:
-                leave_queues(channel)
+            for entries in leaving:
+                channel.settling.remove(entries)
+            leave_queues(channel)
             broker.batches.let_close()
 
     broker.background_work.begin(steps())

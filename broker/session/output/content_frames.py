@@ -18,6 +18,8 @@ _FRAME: Final = FRAME_START.pack
 _TAG: Final = struct.Struct(">QB").pack
 _TAG_BYTES: Final = 9
 """Of a delivery tag and the bit that says whether the message is redelivered."""
+_LAST_OCTETS: Final = [bytes((octet,)) for octet in range(256)]
+"""Of a delivery tag, by their value."""
 _BITS: Final = (b"\x00", b"\x01")
 """By whether the message is redelivered."""
 _DELIVER: Final = struct.pack(">HH", 60, 60)
@@ -45,12 +47,13 @@ def deliver_batch(
     """The frames of several deliveries with consecutive tags, in pieces; how many bytes they are, and how many of them
     are redelivered.
 
-    What frames begin with depends on lengths alone, and what stands between tag and body is the same for many in a row:
-    both are written anew only where they change. Nothing else is copied; joining all the pieces of a turn does that.
+    What frames begin with depends on lengths alone, all but the last octet of the tag and what stands between tag and
+    body are the same for many in a row: all of it is written anew only where it changes. Nothing else is copied;
+    joining all the pieces of a turn does that.
     """
     pieces: list[Piece] = []
-    route_size = header_size = size = -1
-    last_route = last_header = method_start = header_start = body_start = between = b""
+    route_size = header_size = size = first_octets = -1
+    last_route = last_header = method_start = start = header_start = body_start = between = b""
     last_redelivered, limit, total, again = False, frame_max - FRAME_OVERHEAD, 0, 0
     for number, entry in enumerate(entries):
         tag = first + number
@@ -64,10 +67,16 @@ def deliver_batch(
             pieces += large
             total += sum(map(len, large))
             continue
-        if header != last_header or len(body) != size or route != last_route or redelivered != last_redelivered:
+        if (
+            (header is not last_header and header != last_header)
+            or (route is not last_route and route != last_route)
+            or len(body) != size
+            or redelivered != last_redelivered
+        ):
             if len(route) != route_size:
                 route_size = len(route)
                 method_start = _FRAME(FRAME_METHOD, channel, len(prefix) + _TAG_BYTES + route_size) + prefix
+                first_octets = -1
             if len(header) != header_size:
                 header_size = len(header)
                 header_start = END + _FRAME(FRAME_HEADER, channel, header_size)
@@ -76,8 +85,11 @@ def deliver_batch(
                 body_start = END + _FRAME(FRAME_BODY, channel, size)
             last_header, last_route, last_redelivered = header, route, redelivered
             between = b"".join((_BITS[redelivered], route, header_start, header, body_start))
-        pieces += (method_start, tag.to_bytes(8, "big"), between, body, END)
-        total += len(method_start) + 8 + len(between) + size + 1
+        if tag >> 8 != first_octets:
+            first_octets = tag >> 8
+            start = method_start + first_octets.to_bytes(7, "big")
+        pieces += (start, _LAST_OCTETS[tag & 0xFF], between, body, END)
+        total += len(start) + len(between) + size + 2
     return pieces, total, again
 
 

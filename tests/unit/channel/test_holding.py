@@ -6,11 +6,20 @@ from collections.abc import Callable
 
 import pytest
 
+from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES
 from broker.wire.amqp_errors import ConnectionException
 from broker.wire.constants import ReplyCode
-from broker.wire.methods import BasicAck, ConnectionBlocked, ConnectionUnblocked, QueueDeclareOk
+from broker.wire.methods import (
+    BasicAck,
+    BasicCancel,
+    BasicCancelOk,
+    BasicConsumeOk,
+    ConnectionBlocked,
+    ConnectionUnblocked,
+    QueueDeclareOk,
+)
 from harness.clients.session_client import SessionClient, SessionLayer
-from harness.clients.shorthand import get, queue_bind, queue_declare, queue_delete
+from harness.clients.shorthand import consume, get, queue_bind, queue_declare, queue_delete
 
 
 @pytest.fixture
@@ -85,6 +94,22 @@ def test_a_client_that_goes_while_it_waits_leaves_nothing_held(sessions: Session
     held.drop()
     settle(sessions)
     assert ready(sessions) == 0, "it was never obeyed"
+
+
+def test_very_much_that_was_held_goes_on_some_at_a_time(sessions: SessionLayer, held: SessionClient) -> None:
+    """In order, and what comes meanwhile is behind it; the client is not read from, and another is served between."""
+    tags = [str(number) for number in range(5 * PORTION_BYTES // MESSAGE_BYTES)]
+    held.send(*(consume("q", tag) for tag in tags))
+    settle(sessions)
+    other, begun = sessions.connect(), held.received()
+    assert 0 < len(begun) < len(tags)
+    assert not held.connection.readable
+    held.send(*(BasicCancel(tag, False) for tag in tags))
+    assert isinstance(other.ask(queue_declare("q", passive=True)), QueueDeclareOk)
+    while not held.connection.readable:
+        sessions.core.advance(1)
+    answers = [*begun, *held.received()]
+    assert answers == [*map(BasicConsumeOk, tags), *map(BasicCancelOk, tags)]
 
 
 # Alarms. What consumers may do meanwhile is asserted on the wire (tests/durability/faults/test_promises.py)

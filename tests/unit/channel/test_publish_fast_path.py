@@ -142,6 +142,38 @@ def test_acks_and_publishes_in_one_piece_are_the_same_as_one_by_one(kinds: list[
     assert outcomes[0] == outcomes[1]
 
 
+RUN = [method_frame(2, BasicAck(tag, False)) for tag in range(1, 301)]
+
+
+@pytest.mark.parametrize(
+    ("at", "frame"),
+    [
+        (0, RUN[0]),
+        (255, b""),
+        (100, RUN[90]),
+        (100, method_frame(2, BasicAck(101, True))),
+        (100, method_frame(1, BasicAck(101, False))),
+        (100, RUN[100][:-1] + b"\x00"),
+        (299, RUN[299][:-1]),
+    ],
+    ids=["rising", "one left out", "one twice", "multiple", "another channel", "broken frame end", "incomplete"],
+)
+def test_a_run_of_acks_is_the_same_as_one_by_one(at: int, frame: bytes) -> None:
+    frames = [*RUN[:at], frame, *RUN[at + 1 :]]
+    outcomes = []
+    for pieces in (frames, [b"".join(frames)]):
+        with joined() as client:
+            client.ask(consume("q", tag="t"), channel=2)
+            client.say(b"".join(publish_frames(b"%d" % number, key="q") for number in range(len(RUN))))
+            delivered = [(item.method.delivery_tag, item.body) for item in client.received(channel=2)]
+            assert delivered == [(number + 1, b"%d" % number) for number in range(len(RUN))]
+            for piece in pieces:
+                client.say(piece)
+            said = [client.received(channel=channel) for channel in range(3)]
+            outcomes.append((said, client.sessions.core.vhost.queues["q"].unacked))
+    assert outcomes[0] == outcomes[1]
+
+
 @pytest.fixture
 def client() -> Iterator[SessionClient]:
     with joined() as conversation:

@@ -21,6 +21,7 @@ from broker.wire.methods import (
     BasicCancel,
     BasicGetEmpty,
     ChannelClose,
+    ChannelCloseOk,
     QueueDeclareOk,
     QueueDeleteOk,
     QueuePurge,
@@ -267,10 +268,39 @@ def test_a_purge_drops_what_one_frame_has_given_back(core: Core, sessions: Sessi
     assert queue.unacked > 0, "the frame was dealt with in one turn: it is too small for this test"
     client.received()
     client.send(QueuePurge("q", False))
-    core.commit()
-    assert client.received() == [QueuePurgeOk(count)]
     work_off(core)
+    assert client.received() == [QueuePurgeOk(count)]
     assert queue.messages == 0
+
+
+def test_what_a_channel_leaves_behind_goes_back_some_at_a_time(core: Core, sessions: SessionLayer) -> None:
+    """Before all is back its queues deliver nothing, and close-ok is not sent; everything is in its place then."""
+    names, each = ("a", "b"), PORTION_BYTES // RETURN_BYTES // 2
+    client, readers = sessions.connect(), {name: Reader() for name in names}
+    for name in names:
+        queue = core.queue(name)
+        queue.ready_messages.window = Window(1 << 20, 1 << 30)
+        for _ in range(each):
+            queue.publish(SMALL)
+    client.send(*map(consume, names))
+    while any(core.queue_named(name).ready for name in names):
+        core.end_turn()
+    client.send(*(nack(tag) for tag in range(1, 2 * each, 16)))  # they come once more, as the last
+    client.received()
+    for name, reader in readers.items():
+        reader.consume(core.queue_named(name), prefetch=0)
+    client.send(ChannelClose(200, "", 0, 0))
+    while not (said := client.received()):
+        assert not any(reader.held for reader in readers.values())
+        assert not client.connection.readable
+        core.advance(1)
+    assert said == [ChannelCloseOk()]
+    for name, reader in readers.items():
+        while core.queue_named(name).ready:
+            core.end_turn()
+        positions = [entry.position for entry in reader.held]
+        assert len(positions) == each
+        assert positions == sorted(positions)
 
 
 def test_a_classic_queue_delivers_what_came_back_in_its_order(core: Core, sessions: SessionLayer) -> None:
