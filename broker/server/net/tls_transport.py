@@ -21,6 +21,7 @@ from broker.server.net.transport import RECEIVE_BYTES, Transport, TransportSetti
 from broker.session.login.handshake import HTTP_VERBS
 from broker.session.peer import Peer, Secured
 from broker.session.registry import Registry
+from broker.wire.frames import Piece
 
 log = logging.getLogger("leveret.connection")
 
@@ -152,7 +153,7 @@ class SecureTransport(Transport):
 
     # Writing
 
-    def _seal(self) -> bytes:
+    def _seal(self) -> list[Piece]:
         """Everything there is to send, sealed; what OpenSSL has to say itself comes with it."""
         data = memoryview(self.connection.output.take())
         parts = []
@@ -164,7 +165,7 @@ class SecureTransport(Transport):
             self._warn("connection %s: cannot encrypt its output: %s", words(error))
             self._fail()
         parts.append(self._outgoing.read())
-        return b"".join(parts)
+        return [sealed] if (sealed := b"".join(parts)) else []
 
     def _say_sealed(self) -> None:
         self.connection.output.touch()

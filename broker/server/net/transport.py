@@ -25,7 +25,7 @@ from broker.session.input.incoming_frames import IncomingFrames
 from broker.session.login.phase import Phase
 from broker.session.peer import Peer
 from broker.session.registry import Registry
-from broker.wire.frames import HEARTBEAT
+from broker.wire.frames import HEARTBEAT, Piece
 
 if TYPE_CHECKING:
     from broker.server.committer import Committer
@@ -35,6 +35,9 @@ log = logging.getLogger("leveret.connection")
 RECEIVE_BYTES = 256 * 1024
 BUSY_BYTES = 64 * 1024
 """What a client sends after so much at once is read into new memory: no copy, but an allocation of RECEIVE_BYTES."""
+LARGE_RECEIVE_BYTES = 1024 * 1024
+"""The same with what a large body lacks, at most: that costs few turns and few copies. What is behind the body is not
+read sooner for it: a client that has to wait would hold more in memory."""
 CLOSE_SECONDS = 10.0
 """How long a client may take to answer connection.close."""
 
@@ -91,7 +94,7 @@ class Transport:
         self._ending = trio.CancelScope()
         self.connection = Connection(registry, peer, self.flush)
         self.frames = settings.incoming(self.connection, sock)
-        self._take = self.connection.output.take
+        self._take = self.connection.output.take_pieces
         registry.handshaking[self.connection] = self.abort
 
     async def serve(self) -> None:
@@ -104,6 +107,7 @@ class Transport:
             if self._reading.cancelled_caught and not connection.parting:
                 log.warning("closing connection %s: no answer in time", connection.peer, extra=connection.log_fields())
             released = trio.Event()
+            await trio.lowlevel.checkpoint()  # what was read last may have taken a turn already
             connection.release().then(lambda _: released.set())
             self._engine.end_turn()
             await released.wait()  # connections that leave much behind end no faster than it is released
@@ -215,9 +219,10 @@ class Transport:
         while True:
             await self._settings.readable(self._socket)
             try:
-                data = (
-                    self._socket.recv(RECEIVE_BYTES) if self._busy else bytes(_view[: self._socket.recv_into(_buffer)])
-                )
+                if self._busy:
+                    data = self._socket.recv(min(RECEIVE_BYTES + self.frames.missing, LARGE_RECEIVE_BYTES))
+                else:
+                    data = bytes(_view[: self._socket.recv_into(_buffer)])
             except BlockingIOError:
                 continue
             except OSError:
@@ -258,7 +263,7 @@ class Transport:
         """Send the connection's output, as far as the socket takes it."""
         self._resume()
         if self._lost:
-            self.connection.output.take()
+            self.connection.output.take_pieces()
             return
         if self._unsent is None:
             self._send(self._take())
@@ -273,12 +278,12 @@ class Transport:
             self._flushed.set()
             self._flushed = trio.Event()
 
-    def _send(self, data: bytes) -> None:
-        if not data:
+    def _send(self, pieces: list[Piece]) -> None:
+        if not pieces:
             return
         self.last_sent = trio.current_time()
         try:
-            size = self._socket.send(data)
+            size = self._socket.sendmsg(pieces)
         except BlockingIOError:
             size = 0
         except OSError as error:
@@ -288,9 +293,10 @@ class Transport:
             self.abort()
             return
         self._count_sent(size)
-        self.connection.output.unsent(len(data) - size)
-        if size < len(data):
-            self._unsent = memoryview(data)[size:]
+        left = sum(map(len, pieces)) - size
+        self.connection.output.unsent(left)
+        if left:
+            self._unsent = _last_bytes(pieces, left)
             self._nursery.start_soon(self._send_rest)
 
     async def _send_rest(self) -> None:
@@ -318,7 +324,7 @@ class Transport:
         traffic.send_cnt += 1
 
     def _take_more(self) -> None:
-        data = self._take()
+        data = b"".join(self._take())
         self._unsent = memoryview(data) if data else None
         self.connection.output.unsent(len(data))
         self._resume()
@@ -329,3 +335,13 @@ class Transport:
     async def _all_sent(self) -> None:
         while self._unsent is not None and not self._lost:
             await self._sent.wait()
+
+
+def _last_bytes(pieces: list[Piece], size: int) -> memoryview:
+    """So many bytes from the end of some pieces."""
+    last: list[Piece] = []
+    while size > 0:
+        piece = pieces.pop()
+        last.append(memoryview(piece)[-size:] if size < len(piece) else piece)
+        size -= len(piece)
+    return memoryview(b"".join(reversed(last)))

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import Final, Protocol
 
 from broker.entities.scheduling.turn import Outbound, Turn
 from broker.wire.frames import Piece
+
+PIECES_MAX: Final = 512
+"""How many pieces go to a socket at once; IOV_MAX is 1024."""
+PIECE_BYTES_MIN: Final = 4096
+"""From this size on, on the average, pieces are not joined."""
 
 
 class PublishAnswers(Protocol):
@@ -81,13 +86,18 @@ class Output(Outbound):
 
     def take(self) -> bytes:
         """Everything there is to send, confirms last."""
+        return b"".join(self.take_pieces())
+
+    def take_pieces(self) -> list[Piece]:
+        """The same: in one piece, or in a few large ones, which to join would copy large bodies once more."""
+        pieces, size = self._parts, self._bytes
         for answers in self._answering:
-            self._parts.extend(answers.frames())
+            pieces.extend(answers.frames())
         self._answering.clear()
-        data = b"".join(self._parts)
-        self._parts.clear()
+        self._parts = []
         self._bytes = 0
-        return data
+        large = len(pieces) <= PIECES_MAX and size >= len(pieces) * PIECE_BYTES_MIN
+        return pieces if large or not pieces else [b"".join(pieces)]
 
     def unsent(self, size: int) -> None:
         """So much of what was taken is still on its way to the client: called after every attempt to send."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import trio
@@ -91,6 +92,9 @@ class FaultySocket(socket.socket):
         self._assert_goes(orders)
         data = super().recv(size, flags)
         return data[: self._arrived(orders, len(data))]
+
+    def sendmsg(self, buffers: Iterable[Any], *_others: Any) -> int:
+        return self.send(b"".join(buffers))
 
     def recv_into(self, buffer: Any, nbytes: int = 0, flags: int = 0) -> int:
         orders = self._orders()

@@ -303,7 +303,7 @@ async def test_a_consumer_that_does_not_read_is_given_no_more_than_fits(server: 
     await slow.shake_hands()
     await publisher.ask(queue_declare("q"))
     await slow.ask(consume("q", "t", no_ack=True))
-    count, body = 500, b"x" * 20_000
+    count, body = 500, b"x" * 30_000
     for number in range(count):
         await publisher.say(publish_frames(b"%06d" % number + body, key="q"))
     assert isinstance(await publisher.ask(queue_declare("q")), QueueDeclareOk)
