@@ -19,6 +19,9 @@ SEEDS = (5, 7, 86)
 MISTAKE_SECONDS = 3.0
 """How long a mistake that shows as waiting is waited for."""
 
+ROUNDS_MAX = 3
+"""A mistake shows when what clients send meets a shortage; one round may miss that, and the campaign has many."""
+
 pytestmark = [
     pytest.mark.slow,
     # Clients whose connection was lost leave sockets to the garbage collector.
@@ -37,10 +40,22 @@ def test_a_broker_that_runs_out_of_things(tmp_path: Path, seed: int) -> None:
 @pytest.mark.parametrize(("name", "exhaustion"), found_by(Exhaustion))
 def test_a_mistake_is_found(tmp_path: Path, name: str, exhaustion: Exhaustion) -> None:
     plan = Plan.drawn(exhaustion.seed, SMALL)
-    with prepared(tmp_path, plan, with_mistake(name)) as one:
+    rounds = (_broken_promise(tmp_path / str(number), plan, name) for number in range(ROUNDS_MAX))
+    found = next(filter(None, rounds), None)
+    assert found, f"the mistake was not found in {ROUNDS_MAX} rounds"
+    assert exhaustion.symptom in str(found)
+    assert f"--seed {plan.seed} --rounds 1 --small" in str(found)
+    assert str(tmp_path) in str(found)
+
+
+def _broken_promise(directory: Path, plan: Plan, name: str) -> BrokenPromiseError | None:
+    """What a round finds of a broker with the mistake."""
+    directory.mkdir()
+    with prepared(directory, plan, with_mistake(name)) as one:
         one.mended_seconds = MISTAKE_SECONDS
-        with pytest.raises(BrokenPromiseError, match=exhaustion.symptom) as found:
+        try:
             one.go_through()
-        one.abandon()
-    assert f"--seed {plan.seed} --rounds 1 --small" in str(found.value)
-    assert str(tmp_path) in str(found.value)
+        except BrokenPromiseError as found:
+            one.abandon()
+            return found
+    return None

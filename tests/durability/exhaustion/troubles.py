@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -154,19 +155,16 @@ class MemoryWatch:
 def control_group(name: str, memory_bytes: int) -> Iterator[Path | None]:
     """A control group that may take so much memory, of either kind; None where none can be made."""
     first = (CGROUPS / "memory" / "memory.limit_in_bytes").exists()
-    group = (CGROUPS / "memory" if first else CGROUPS) / name
-    try:
-        group.mkdir()
-    except OSError:
-        yield None
-        return
-    try:
+    made: Path | None = None
+    group: Path | None = None
+    with suppress(OSError):
+        # Its name is its own: a run that was killed leaves its groups behind.
+        group = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=CGROUPS / "memory" if first else CGROUPS))
         (group / ("memory.limit_in_bytes" if first else "memory.max")).write_text(str(memory_bytes))
-        made: Path | None = group
-    except OSError:
-        made = None
+        made = group
     try:
         yield made
     finally:
-        with suppress(OSError):
-            group.rmdir()
+        if group:
+            with suppress(OSError):
+                group.rmdir()
