@@ -203,4 +203,4 @@ class ServerClient:
             data = b""
         if not data:
             raise EOFError("the broker closed the socket")
-        self.peer.receive(data)
+        self.peer.receive(bytes(data))
