@@ -250,10 +250,10 @@ class ResourceWatch:
     def look_at_disk(self, keeper: SpaceKeeper) -> None:
         """Look at the disk now, and have done what follows."""
         self.check_disk()
-        if self.should_shrink():
-            keeper.shrink()
         if not self._space.has_ballast and not self._alarms.is_raised(DISK):
             keeper.restore_ballast()
+        if self.should_shrink():
+            keeper.shrink()  # last: it stops as soon as something behind it waits for the writer
 
     def check_disk(self) -> None:
         """Look at the disk now."""
