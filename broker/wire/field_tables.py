@@ -163,7 +163,7 @@ _READERS: dict[int, tuple[str, Callable[[Buffer, int, int], tuple[Any, int]]]] =
 class LongArray:
     """The fields of a long array, kept as they came and made whenever they are asked for: a frame has room for 130,000.
 
-    It equals a list of equal fields.
+    It equals a list of equal fields, and shows itself as one.
     """
 
     __slots__ = ("encoded",)
@@ -179,6 +179,9 @@ class LongArray:
         if isinstance(other, LongArray) and self.encoded == other.encoded:
             return True
         return isinstance(other, LongArray | list) and list(self) == list(other)
+
+    def __repr__(self) -> str:
+        return repr(list(self))
 
 
 _SMALL: list[list[Field] | None] = [None] * 256
