@@ -27,7 +27,6 @@ from broker.wire.method import Method
 
 if TYPE_CHECKING:
     from broker.entities.vhosts.vhost import VHost
-    from broker.session.channel.route_cache import RouteCache
     from broker.session.registry import Registry
 
 log = logging.getLogger("leveret.connection")
@@ -50,9 +49,6 @@ class Connection(ChannelConnection):
     `linger` is how long that may take. `readable` is False while the client has to be kept waiting.
     """
 
-    vhost: VHost
-    routes: RouteCache
-
     def __init__(self, registry: Registry, peer: Peer, on_flush: Callable[[], None], *, direct: bool = False) -> None:
         self.registry = registry
         self.direct = direct
@@ -74,7 +70,7 @@ class Connection(ChannelConnection):
         self.heartbeat = 0
         self.mechanism = ""
         """The SASL mechanism by which the user has logged in."""
-        self.channels: dict[int, Channel] = {}
+        self.channels = {}
         self.reply_channels = registry.reply_channels
         self.new_confirms = registry.new_confirms
         self.handling = 0
