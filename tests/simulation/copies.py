@@ -341,10 +341,10 @@ class Place:
         if any(former.channel is not taker.channel for former in self.former):
             raise Broken(f"queue {self.recipe.name} serves a consumer while messages are out with the one before")
 
-    def make_room(self) -> None:
-        """It may hold too many, and then drops some, nobody knows which."""
+    def make_room(self, back: Holder | None = None) -> None:
+        """It may hold too many, and then drops some, nobody knows which; what was out with `back` is in it again."""
         limit = self.recipe.limit
-        waiting = [copy for copy in self.copies.values() if copy.out is None]
+        waiting = [copy for copy in self.copies.values() if copy.out in (None, back)]
         if limit and self.recipe.overflow == "" and len(waiting) > limit:
             for copy in waiting:
                 copy.shaky = True

@@ -23,7 +23,7 @@ NEVER = 1 << 60
 """A batch that never comes."""
 
 RELEASE = 200
-"""Milliseconds within which a delayed message that is due must be in its queues, however busy the disk."""
+"""Milliseconds within which a delayed message that is due must be in its queues, unless the disk is far behind."""
 
 RELEASE_AFTER_FULL = 1000 + RELEASE
 """The same from the moment on at which a full disk has room again: it is looked at every second."""
@@ -104,6 +104,12 @@ class Promises:
         """Dead letters, and what quorum queues get back, wait for the disk, which has enough to do now."""
         for copy in self._still_waiting():
             copy.ready_by = self.now + RELEASE
+
+    def disk_is_far_behind(self) -> None:
+        """Delayed messages that are due wait too."""
+        for copy in self.copies():
+            if copy.waits and copy.publication.delay and copy.ready_by:
+                copy.ready_by = max(copy.ready_by, self.now + RELEASE)
 
     def _still_waiting(self) -> list[Copy]:
         self._waiting = [copy for copy in self._waiting if copy.waits and not copy.fate]
@@ -286,6 +292,8 @@ class Promises:
         """The broker has sent a message to somebody who has to acknowledge it, or not."""
         self.counts["delivered"] += 1
         copy = self._copy(place, self._publication(body), origin, reason)
+        if copy.out is not None:  # it came back with all that its channel had, before anybody heard that this is closed
+            place.make_room(copy.out)
         self._check_time(copy, late=late)
         if copy.flag is not None and copy.flag != redelivered and not place.blurred:
             raise Broken(f"{self.tell(copy)} comes with redelivered {redelivered}, out {copy.times_out} times before")

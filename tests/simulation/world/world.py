@@ -197,6 +197,8 @@ class World:
             self.promises.disturbed()
         if self.process.broker.batches.crowded:
             self.promises.disk_is_behind()
+        if self.process.broker.batches.full:
+            self.promises.disk_is_far_behind()
         self.look()
 
     def _look_for_room(self) -> None:
