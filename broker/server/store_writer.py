@@ -211,11 +211,12 @@ class CommitSteps:
         """Write a batch, and on a full disk as many behind it as it takes until there is room; all of them as one."""
         try:
             self._write(batch)
-        except StoreFull as error:
+            return batch
+        except StoreFull as error:  # which holds all that was made for writing: it goes before the long wait
             log.error("%s; publishers are blocked", error)
-            self._tell(self._progress.disk_full, True)
-            batch = yield from self._commit_without_room(batch)
-            self._tell(self._progress.disk_full, False)
+        self._tell(self._progress.disk_full, True)
+        batch = yield from self._commit_without_room(batch)
+        self._tell(self._progress.disk_full, False)
         return batch
 
     def _commit_without_room(self, batch: SealedBatch) -> Generator[float | None, Item | None, SealedBatch]:

@@ -22,7 +22,7 @@ from storage.messages.records import Identity, NumberInBoot, encode_counters
 from storage.messages.segments import TRANSIENT
 from storage.messages.store_io import StoreIo
 from storage.space.store_space import StoreSpace
-from storage.storage_errors import StoreFull
+from storage.storage_errors import StoreError, StoreFull
 
 RECLAIM_WITH_COMMIT = 16
 """How many dead records a commit clears away on its way, so that a busy store gets rid of them too."""
@@ -120,15 +120,22 @@ class LmdbWriter:
                 changes.finish()
                 transaction.fill()
         except lmdb.Error as error:
-            failure = self._classifier.classify(error)
-            if isinstance(failure, StoreFull):
-                self._space.cut_back()
-            raise failure from error
+            raise self._failed(error) from error
         self.set_aside_done += len(taken)
         for record in taken:
             del self.set_aside[(record.queue_id, record.lane, record.position)]
         self.set_aside_done += len(changes.corrupt)
         self.corrupt.extend(changes.corrupt)
+
+    def _failed(self, error: lmdb.Error) -> StoreError:
+        """What a failed transaction means. After a full disk the file is as large as before.
+
+        A variable of the frame that raises it would be a cycle, which holds the batch until Python looks for cycles.
+        """
+        failure = self._classifier.classify(error)
+        if isinstance(failure, StoreFull):
+            self._space.cut_back()
+        return failure
 
     def _write(self, batch: SealedBatch, applied: int) -> tuple[list[tuple[int, int]], bool]:
         """Commit a batch: the lanes that were marked as holding transient messages, and whether more is to reclaim."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +91,14 @@ class _MallInfo(ctypes.Structure):
 
 def _freed_bytes() -> int:
     """What the C library keeps of what was freed; 0 where it does not say."""
+    ask = _mallinfo()
+    return 0 if ask is None else int(ask().fordblks)
+
+
+@cache
+def _mallinfo() -> Callable[[], _MallInfo] | None:
+    """The C library's function, looked up once: each object for the library is a cycle of its own."""
     ask = getattr(ctypes.CDLL(None), "mallinfo2", None)
-    if ask is None:
-        return 0
-    ask.restype = _MallInfo
-    return int(ask().fordblks)
+    if ask is not None:
+        ask.restype = _MallInfo
+    return ask

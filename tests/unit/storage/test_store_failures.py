@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import resource
@@ -13,7 +14,7 @@ import lmdb
 import pytest
 
 from harness.brokers.full_disk import no_file_larger_than
-from storage.batch import TRANSIENT_QUEUE, LaneState
+from storage.batch import TRANSIENT_QUEUE, LaneState, SealedBatch
 from storage.batch_removals import additions, removals
 from storage.commit_failures import FailureClassifier
 from storage.journal.unapplied_writes import merged
@@ -265,6 +266,22 @@ def test_acks_go_on_when_the_disk_is_full_and_the_ballast_was_released(path: Pat
                 writer.settle(1, position)
                 writer.flush()
         assert bodies(store, 1) == []
+
+
+def test_what_did_not_fit_is_in_no_cycle(path: Path) -> None:
+    """A full disk is tried again each second, and Python looks for cycles seldom: messages would stay in memory."""
+    gc.collect()
+    gc.disable()
+    try:
+        with MessageStore.open(path) as store:
+            writer = Writer(store)
+            writer.puts(1, [bytes(100_000)] * 20)
+            with no_file_larger_than((path / "data.mdb").stat().st_size), pytest.raises(StoreFull) as raised:
+                writer.flush()
+            del writer, raised
+        assert [thing for thing in gc.get_objects() if isinstance(thing, SealedBatch)] == []
+    finally:
+        gc.enable()
 
 
 def test_a_start_on_a_full_disk_gives_the_ballast_for_it(path: Path) -> None:
