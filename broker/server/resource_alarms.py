@@ -8,6 +8,7 @@ container's where that is less.
 from __future__ import annotations
 
 import ctypes
+import gc
 import logging
 import os
 import resource
@@ -38,6 +39,8 @@ REUSABLE_BYTES_MIN, REUSABLE_BYTES_KEPT = 1 << 20, 64 << 20
 """When more of the store's file than KEPT has held nothing for so long, the disk gets its room back; while the disk is
 short, when it is more than MIN: a few pages of LMDB's own hold no records either."""
 
+_YOUNG = 1
+"""The generation up to which garbage in cycles is looked for: in a few milliseconds, however much has stayed."""
 TRIM_SECONDS = 60.0
 TRIM_BYTES_MIN, TRIM_BYTES_KEPT = 16 << 20, 8 << 20
 """Freed memory goes back to the system when it has grown by MIN since, after so long; all of it but KEPT."""
@@ -54,7 +57,7 @@ def keep_freed_memory() -> None:
     mebibyte that was a third of their cost. Up to KEPT_BYTES may lie idle in return. Without glibc nothing happens.
     """
     options = {_M_MMAP_THRESHOLD: MAPPED_BYTES_MIN, _M_TRIM_THRESHOLD: KEPT_BYTES}
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = getattr(_c_library(), "mallopt", None)
     if mallopt is not None:
         for option, value in options.items():
             mallopt(option, value)
@@ -110,9 +113,15 @@ def _cgroup_limits() -> Iterator[int]:
 
 def give_freed_memory_back(kept_bytes: int = 0) -> None:
     """Have the C library give the system what was freed, but for so much. Takes long; without glibc nothing happens."""
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    trim = getattr(_c_library(), "malloc_trim", None)
     if trim is not None:
         trim(ctypes.c_size_t(kept_bytes))
+
+
+@cache
+def _c_library() -> ctypes.CDLL:
+    """The C library, loaded once: each object for it is a cycle of its own."""
+    return ctypes.CDLL(None)
 
 
 def memory_used() -> int:
@@ -219,7 +228,7 @@ class ResourceWatch:
         self.limit_disk(self._config.disk.free_limit_bytes)
 
     async def watch_memory(self, pause: Pause) -> None:
-        """Look at memory again and again. Freed memory is given back before it counts as used."""
+        """Look at memory again and again. What is garbage or freed is given back before it counts as used."""
         trimmed_at, least = trio.current_time(), self._memory_taken()
         while True:
             used = self._memory_taken()
@@ -227,6 +236,7 @@ class ResourceWatch:
             overdue = used > least + TRIM_BYTES_MIN and trio.current_time() > trimmed_at + TRIM_SECONDS
             if overdue or used > self.memory_limit:
                 kept = 0 if used > self.memory_limit else TRIM_BYTES_KEPT
+                gc.collect(_YOUNG)  # while publishers wait so little is made that Python would not look for long
                 await trio.to_thread.run_sync(give_freed_memory_back, kept)
                 # What is freed while the alarm's cause ends, after this, goes back with the next, a minute later.
                 trimmed_at, least = trio.current_time(), self._memory_taken() if kept else 0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import mmap
 import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -84,6 +86,38 @@ def test_what_publishers_sent_meanwhile_does_not_keep_the_alarm_up(tmp_path: Pat
                 nursery.start_soon(watched.watch_memory, trio.sleep)
                 await raised.wait()
                 held = resource_alarms.memory_used()
+                await ended.wait()
+                nursery.cancel_scope.cancel()
+
+    trio.run(look)
+
+
+@pytest.fixture
+def nobody_looks_for_cycles() -> Iterator[None]:
+    """Python itself does so seldom in a broker."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("nobody_looks_for_cycles")
+def test_garbage_in_cycles_does_not_keep_the_alarm_up(tmp_path: Path, alarms: Alarms) -> None:
+    limit = resource_alarms.memory_used() + 32 * MEBIBYTE
+    memory = Memory(high_watermark_bytes=limit, check_interval_seconds=0.001)
+    watched = ResourceWatch(Config(server=Server(data_dir=str(tmp_path)), memory=memory), alarms, Space(), int)
+    cycle: list[object] = [bytearray(os.urandom(64)) * MEBIBYTE]
+    cycle.append(cycle)
+    del cycle
+    watched.check_memory()
+    assert alarms.is_raised(MEMORY)
+
+    async def look() -> None:
+        ended = trio.Event()
+        alarms.observe(lambda: None if alarms.is_raised(MEMORY) else ended.set())
+        with trio.fail_after(30):
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(watched.watch_memory, trio.sleep)
                 await ended.wait()
                 nursery.cancel_scope.cancel()
 
