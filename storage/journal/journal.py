@@ -20,6 +20,10 @@ NOTHING_WRITTEN = JournalWrite(0, 0.0)
 BATCH_BYTES_MAX = 1 << 20
 """A larger batch goes to LMDB at once: beside writing so much, the second flush costs little."""
 
+STAYING_BYTES_MAX = 2 << 20
+"""With more that is to stay LMDB catches up. All confirms wait meanwhile, and a larger journal would only make that
+longer; what is soon taken away again has the whole journal, and never goes to LMDB."""
+
 
 @final
 class Journal:
@@ -59,8 +63,10 @@ class Journal:
         What only ends with the process needs no disk. A file that cannot be written is given up: LMDB is written and
         synced apart from it, and says itself what has become of the disk.
         """
-        file = self._file
-        if file is None or not file.reserved or batch.bytes > BATCH_BYTES_MAX or self._writes.bytes > file.size:
+        file, writes = self._file, self._writes
+        if file is None or not file.reserved or batch.bytes > BATCH_BYTES_MAX:
+            return False
+        if writes.bytes > file.size or writes.staying_bytes > STAYING_BYTES_MAX:
             return False
         payload = encode_batch(batch)
         self.last_write = NOTHING_WRITTEN

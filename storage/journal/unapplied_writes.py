@@ -146,6 +146,9 @@ class UnappliedWrites:
         self.batches = 0
         self.bytes = 0
         """About how much was brought, whatever has become of it."""
+        self._brought = 0
+        """How many messages were put, and how many of these are still to be."""
+        self._staying = 0
         self._number = 0
         self._lanes: dict[tuple[int, int], UnappliedLane] = {}
         self._closed: list[ClosedSegment] = []
@@ -157,14 +160,19 @@ class UnappliedWrites:
         lanes = self._lanes
         for lane in batch.lanes:
             place = lane.queue_id, lane.lane
-            if place not in lanes:
-                lanes[place] = UnappliedLane()
-            lanes[place].add(lane)
+            if (found := lanes.get(place)) is None:
+                found = lanes[place] = UnappliedLane()
+            before = len(found.puts)
+            found.add(lane)
+            self._staying += len(found.puts) - before
+            self._brought += len(lane.puts)
         for purge in batch.purges:
             lanes.setdefault((purge.queue_id, purge.lane), UnappliedLane()).add_purge(purge)
         self._closed += batch.closed_segments
         if batch.deleted_queues:
             self._delete(batch.deleted_queues)
+        if batch.purges or batch.deleted_queues:
+            self._staying = sum(len(lane.puts) for lane in lanes.values())
         self._number = batch.number
         self._last_event = batch.last_event or self._last_event
         self.bytes += batch.bytes
@@ -176,6 +184,11 @@ class UnappliedWrites:
         for (queue_id, _lane), lane in self._lanes.items():
             if queue_id in self._deleted:
                 lane.puts.clear()
+
+    @property
+    def staying_bytes(self) -> int:
+        """About how much of what was brought is still to be put, were all messages of one size."""
+        return self.bytes * self._staying // self._brought if self._brought else 0
 
     @property
     def deleted(self) -> Iterable[int]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from harness.brokers.broker_core import Core, Reader
+from storage.journal.journal import STAYING_BYTES_MAX
 from storage.journal.journal_file import NAME, PAGE_BYTES
 from storage.messages.message_store import MessageStore
 from storage.offline.offline_reader import StoppedStore
@@ -14,6 +17,7 @@ from storage.offline.verify_messages import verify
 from tests.unit.storage.writing import Writer, bodies
 
 JOURNAL_BYTES = 1 << 16
+BODY_BYTES = 100_000
 
 
 def killed(path: Path, *batches: bytes, caught_up: int = 1) -> None:
@@ -71,3 +75,48 @@ def test_tools_for_a_stopped_broker_see_what_only_the_journal_has(path: Path) ->
             found = [each.message for part in store.ranges(1, 0, segments) for each in store.messages(part)]
             assert [message.body for message in found if message] == [b"1", b"22", b"333", b"4444"]
     assert verify(path).journaled == 2, "nothing was written"
+
+
+def sizes_at_once(core: Core, settle: Callable[[], object]) -> list[int]:
+    """How many bytes LMDB was given each time that it caught up, while 30 messages came one by one; `settle` follows
+    each."""
+    given, size = [], 0
+    for _ in range(30):
+        core.deposit(core.vhost.queues["q"], bytes(BODY_BYTES))
+        core.commit()
+        settle()
+        core.commit()
+        size += BODY_BYTES
+        if not core.store.journal.ahead:
+            given.append(size)
+            size = 0
+    return given
+
+
+@pytest.fixture
+def journaled(tmp_path: Path) -> Iterator[Core]:
+    core = Core(tmp_path / "journaled", journal_bytes=4 << 20)
+    core.queue("q")
+    core.commit()
+    core.store.catch_up()
+    yield core
+    core.close()
+
+
+def test_what_stays_goes_to_lmdb_before_the_journal_is_full(journaled: Core) -> None:
+    given = sizes_at_once(journaled, settle=bool)
+    assert len(given) == 1
+    assert STAYING_BYTES_MAX < given[0] <= STAYING_BYTES_MAX + 2 * BODY_BYTES
+
+
+@pytest.mark.parametrize("how", ["acknowledged", "purged"])
+def test_what_goes_again_has_the_whole_journal(journaled: Core, how: str) -> None:
+    queue, reader = journaled.vhost.queues["q"], Reader()
+    if how == "acknowledged":
+        reader.consume(queue)
+
+    def settle() -> None:
+        journaled.end_turn()
+        reader.ack() if how == "acknowledged" else queue.purge()
+
+    assert sizes_at_once(journaled, settle) == []
