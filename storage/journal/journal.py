@@ -23,6 +23,8 @@ BATCH_BYTES_MAX = 1 << 20
 STAYING_BYTES_MAX = 2 << 20
 """With more that is to stay LMDB catches up. All confirms wait meanwhile, and a larger journal would only make that
 longer; what is soon taken away again has the whole journal, and never goes to LMDB."""
+STAYING_MESSAGES_MAX = 2048
+"""The same for small messages, which cost by their number."""
 
 
 @final
@@ -66,7 +68,11 @@ class Journal:
         file, writes = self._file, self._writes
         if file is None or not file.reserved or batch.bytes > BATCH_BYTES_MAX:
             return False
-        if writes.bytes > file.size or writes.staying_bytes > STAYING_BYTES_MAX:
+        if (
+            writes.bytes > file.size
+            or writes.staying > STAYING_MESSAGES_MAX
+            or writes.staying_bytes > STAYING_BYTES_MAX
+        ):
             return False
         payload = encode_batch(batch)
         self.last_write = NOTHING_WRITTEN

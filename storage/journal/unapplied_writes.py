@@ -147,8 +147,9 @@ class UnappliedWrites:
         self.bytes = 0
         """About how much was brought, whatever has become of it."""
         self._brought = 0
-        """How many messages were put, and how many of these are still to be."""
-        self._staying = 0
+        """How many messages were put."""
+        self.staying = 0
+        """How many of these are still to be put."""
         self._number = 0
         self._lanes: dict[tuple[int, int], UnappliedLane] = {}
         self._closed: list[ClosedSegment] = []
@@ -164,7 +165,7 @@ class UnappliedWrites:
                 found = lanes[place] = UnappliedLane()
             before = len(found.puts)
             found.add(lane)
-            self._staying += len(found.puts) - before
+            self.staying += len(found.puts) - before
             self._brought += len(lane.puts)
         for purge in batch.purges:
             lanes.setdefault((purge.queue_id, purge.lane), UnappliedLane()).add_purge(purge)
@@ -172,7 +173,7 @@ class UnappliedWrites:
         if batch.deleted_queues:
             self._delete(batch.deleted_queues)
         if batch.purges or batch.deleted_queues:
-            self._staying = sum(len(lane.puts) for lane in lanes.values())
+            self.staying = sum(len(lane.puts) for lane in lanes.values())
         self._number = batch.number
         self._last_event = batch.last_event or self._last_event
         self.bytes += batch.bytes
@@ -188,7 +189,7 @@ class UnappliedWrites:
     @property
     def staying_bytes(self) -> int:
         """About how much of what was brought is still to be put, were all messages of one size."""
-        return self.bytes * self._staying // self._brought if self._brought else 0
+        return self.bytes * self.staying // self._brought if self._brought else 0
 
     @property
     def deleted(self) -> Iterable[int]:

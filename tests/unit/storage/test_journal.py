@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from harness.brokers.broker_core import Core, Reader
-from storage.journal.journal import STAYING_BYTES_MAX
+from storage.journal.journal import STAYING_BYTES_MAX, STAYING_MESSAGES_MAX
 from storage.journal.journal_file import NAME, PAGE_BYTES
 from storage.messages.message_store import MessageStore
 from storage.offline.offline_reader import StoppedStore
@@ -77,19 +77,19 @@ def test_tools_for_a_stopped_broker_see_what_only_the_journal_has(path: Path) ->
     assert verify(path).journaled == 2, "nothing was written"
 
 
-def sizes_at_once(core: Core, settle: Callable[[], object]) -> list[int]:
-    """How many bytes LMDB was given each time that it caught up, while 30 messages came one by one; `settle` follows
+def portions(core: Core, settle: Callable[[], object], bodies: Sequence[bytes] = (bytes(BODY_BYTES),)) -> list[int]:
+    """How many messages LMDB was given each time that it caught up, while these came 30 times; `settle` follows
     each."""
-    given, size = [], 0
+    given, messages = [], 0
     for _ in range(30):
-        core.deposit(core.vhost.queues["q"], bytes(BODY_BYTES))
+        core.deposit(core.vhost.queues["q"], *bodies)
         core.commit()
         settle()
         core.commit()
-        size += BODY_BYTES
+        messages += len(bodies)
         if not core.store.journal.ahead:
-            given.append(size)
-            size = 0
+            given.append(messages)
+            messages = 0
     return given
 
 
@@ -104,9 +104,13 @@ def journaled(tmp_path: Path) -> Iterator[Core]:
 
 
 def test_what_stays_goes_to_lmdb_before_the_journal_is_full(journaled: Core) -> None:
-    given = sizes_at_once(journaled, settle=bool)
-    assert len(given) == 1
-    assert STAYING_BYTES_MAX < given[0] <= STAYING_BYTES_MAX + 2 * BODY_BYTES
+    large = STAYING_BYTES_MAX // BODY_BYTES
+    assert portions(journaled, settle=bool) in ([large + 1], [large + 2])
+
+
+def test_many_small_messages_that_stay_go_there_earlier(journaled: Core) -> None:
+    (many,) = portions(journaled, settle=bool, bodies=[b"x"] * 100)
+    assert STAYING_MESSAGES_MAX < many <= STAYING_MESSAGES_MAX + 200
 
 
 @pytest.mark.parametrize("how", ["acknowledged", "purged"])
@@ -119,4 +123,4 @@ def test_what_goes_again_has_the_whole_journal(journaled: Core, how: str) -> Non
         journaled.end_turn()
         reader.ack() if how == "acknowledged" else queue.purge()
 
-    assert sizes_at_once(journaled, settle) == []
+    assert portions(journaled, settle) == []
