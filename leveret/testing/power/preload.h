@@ -4,13 +4,26 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* The function that ours stands before. */
-#define REAL(name) __typeof__(&name) real_##name = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+/* The function that ours stands before, looked up once, while no signal comes: a handler that writes, as Python's do, would
+ * wait for ever for a lock of the loader's that what it interrupts is taking. Two threads that look it up find the same. */
+#define REAL(name) \
+    static __typeof__(&name) real_##name; \
+    if (!real_##name) real_##name = (__typeof__(&name))look_up(#name)
+
+__attribute__((unused)) static void *look_up(const char *name) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before);
+    void *found = dlsym(RTLD_NEXT, name);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return found;
+}
 
 #define MODE(flags, mode) \
     mode_t mode = 0; \

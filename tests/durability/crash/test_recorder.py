@@ -14,22 +14,26 @@ from tests.durability.crash.recording.recorder import Recording
 pytestmark = [needs_compiler, pytest.mark.slow]
 
 WRITES = 10_000
+OTHER_WRITES = 500_000
 PROGRAM = f"""
 import os, signal, socket
 reader, writer = socket.socketpair()
 writer.setblocking(False)
-signal.signal(signal.SIGPROF, lambda *_: None)
+signal.signal(signal.SIGALRM, lambda *_: None)
 signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
-signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
+signal.setitimer(signal.ITIMER_REAL, 0.00003, 0.00003)
 file = os.open("written", os.O_CREAT | os.O_WRONLY)
 for number in range({WRITES}):
     os.write(file, b"x")
-signal.setitimer(signal.ITIMER_PROF, 0)
+nowhere = os.open(os.devnull, os.O_WRONLY)
+for number in range({OTHER_WRITES}):
+    os.write(nowhere, b"x")
+signal.setitimer(signal.ITIMER_REAL, 0)
 """
 
 
 def test_signals_that_come_meanwhile_do_no_harm(tmp_path: Path) -> None:
-    """Python notes each in a socket, which is recorded as well."""
+    """Python notes each in a socket, which is recorded as well. What is not recorded goes through the library, too."""
     recording = Recording(tmp_path / "record")
     recording.begin(0)
     command, environment = [sys.executable, "-c", PROGRAM], recording.environment()
