@@ -157,11 +157,20 @@ class Tab:
     def await_true(self, expression: str) -> Any:
         """Look again and again until an expression is true, and give its value."""
         deadline = time.monotonic() + SECONDS
-        while not (value := self.evaluate(expression)):
+        while not (value := self._look(expression)):
             shown = "" if time.monotonic() < deadline else self.evaluate("document.body.innerText")
             assert not shown, f"not within {SECONDS:g} s: {expression}\n{shown[:2000]}\n{self.errors}"
             time.sleep(0.02)
         return value
+
+    def _look(self, expression: str) -> Any:
+        """The value of an expression; None where the page was left before it was there."""
+        try:
+            return self.evaluate(expression)
+        except AssertionError as error:
+            if "Inspected target navigated" not in str(error):
+                raise
+            return None
 
     def await_text(self, text: str) -> None:
         """Return when the page shows a text."""
