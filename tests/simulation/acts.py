@@ -278,11 +278,13 @@ def read_on_stream(client: Client, channel: Channel, chance: Random) -> None:
     if not tags or not client.settles(channel) or channel.mode == "tx":
         channel.read_tags = tags
         return
-    for tag in tags:
+
+    def handled(tag: int, reading: Reading) -> None:
         channel.out_since.pop(tag, None)
-    client.line.send_together(
-        [(method_frame(channel.number, methods.BasicAck(tag, False)), each.settled) for tag, each in tags.items()]
-    )
+        reading.settled()
+
+    frames = {tag: method_frame(channel.number, methods.BasicAck(tag, False)) for tag in tags}
+    client.line.send_together([(frames[tag], partial(handled, tag, reading)) for tag, reading in tags.items()])
 
 
 def cancel(client: Client, channel: Channel, chance: Random) -> None:

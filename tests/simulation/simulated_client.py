@@ -85,6 +85,7 @@ class Channel:
         self.expected: deque[Callable[[Any], None]] = deque()
         self.out: dict[int, Copy] = {}
         self.out_since: dict[int, int] = {}
+        """Since when a delivery has been out in the broker's eyes: what says otherwise may lie unread in a pause."""
         self.owners: dict[int, Consumer] = {}
         self.read_tags: dict[int, Reading] = {}
         self.sent: list[Publication] = []
@@ -110,14 +111,14 @@ class Channel:
         struck = []
         for tag in tags:
             copy = self.out.pop(tag)
-            self.out_since.pop(tag)
             if copy.out is self:
                 struck.append(copy)
         return struck
 
     def shed_load(self, tags: Iterable[int]) -> None:
-        """The broker has taken in what has become of deliveries: their consumers have credit for others."""
+        """The broker has taken in what has become of deliveries: they are not out, their consumers have credit."""
         for tag in tags:
+            self.out_since.pop(tag, None)
             owner = self.owners.pop(tag, None)
             if owner is not None:
                 owner.out.pop(tag, None)

@@ -40,6 +40,7 @@ FOUND_ONCE = {
     (720194, 30): "a queue kept what it had written last in memory until it wrote again",
     (730053, 30): "a queue that had read the disk out took one message more than its window into memory",
     (720295, 150): "a queue whose disk was read out took more than its window into memory",
+    (2695897509, 519): "an acknowledgement that lay unread in a pause was counted before the broker had read it",
 }
 """Seeds that have found something, in the broker or in the promises, and the virtual minutes within which they have."""
 
