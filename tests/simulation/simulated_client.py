@@ -253,10 +253,15 @@ class Client:
         return theirs is not None and not theirs.closing and not self.line.connection.ended
 
     def settles(self, channel: Channel) -> bool:
-        """The broker handles an acknowledgement on this channel as soon as it has read it."""
+        """The broker handles an acknowledgement on this channel as soon as it has read it.
+
+        It passes by publishes while memory or disk run short. Those that are still held after that, because the client
+        does not read, it waits for; so it has to be read now, before that can have come about.
+        """
         if self.closing or not self.listening(channel) or not self.line.taken_in:
             return False
-        return not self.line.connection.channels[channel.number].gates
+        theirs = self.line.connection.channels[channel.number]
+        return theirs.free or (not theirs.gates and self.world.process.short and self.line.readable())
 
     def publish_frames(self, channel: Channel, publication: Publication) -> bytes:
         """The frames of a publish."""
