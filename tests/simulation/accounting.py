@@ -27,9 +27,9 @@ def survive(promises: Promises, found: dict[int, str], committed: int = EVERYTHI
     for group in _groups(copies):
         doubted, group.open = group.open, group.open or group.batch > committed
         group.open &= not any(copy.confirmed for copy in group.came)
-        owed = any(copy.confirmed or (copy.sure and copy.came <= committed) for copy in group.left)
+        owed = group.owed if doubted else []  # in doubt since the crash before
         group.over |= group.vague and any(copy.fate for copy in group.came)
-        group.owed = not group.over and (owed or (doubted and group.owed))  # or in doubt since the crash before
+        group.owed = [] if group.over else [copy for copy in group.left if copy in owed or _on_disk(copy, committed)]
         group.batch = 0
     for copy in copies:
         _survive(copy, committed, promises)
@@ -75,6 +75,11 @@ def _groups(copies: Iterable[Copy]) -> list[Group]:
     return list(groups.values())
 
 
+def _on_disk(copy: Copy, committed: int) -> bool:
+    """It had reached the disk for certain, whatever became of it there."""
+    return copy.confirmed or (copy.sure and copy.came <= committed)
+
+
 def _survive(copy: Copy, committed: int, promises: Promises) -> None:
     if not copy.kept:
         if not copy.fate:
@@ -87,7 +92,7 @@ def _survive(copy: Copy, committed: int, promises: Promises) -> None:
         if copy.left <= committed:
             copy.left = 0
             return
-        copy.was_sure = copy.confirmed or (copy.sure and copy.came <= committed)
+        copy.was_sure = _on_disk(copy, committed)
         copy.revive()
     elif copy.came > committed:
         copy.sure = copy.confirmed
@@ -178,5 +183,5 @@ def nothing_is_missing(promises: Promises) -> None:
     for place in promises.places.values():
         for copy in place.copies.values():
             for group in copy.groups_left:
-                if group.open and group.owed and not copy.may_have_gone(promises.now) and place.there:
+                if group.open and copy in group.owed and not copy.may_have_gone(promises.now) and place.there:
                     raise Broken(f"{promises.tell(copy)} is neither there nor what came in its place")

@@ -121,8 +121,8 @@ class Group:
         self.left: list[Copy] = []
         self.open = False
         """A crash has left in doubt whether it happened."""
-        self.owed = False
-        """One of its sides must be there: what left had been on disk for certain."""
+        self.owed: list[Copy] = []
+        """What of it left had been on disk for certain: it must be there, or what came. The rest need not."""
         self.vague = False
         """It is in `batch` at the latest: what came had to wait for the disk, and was seen later."""
         self.over = False
