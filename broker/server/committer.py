@@ -49,7 +49,7 @@ class Writer(Protocol):
     def start(self) -> None: ...
     def join(self) -> None: ...
     def hand_over(self, item: Item) -> None: ...
-    def commit_at_once(self, batch: SealedBatch) -> bool: ...
+    def commit_at_once(self, batch: SealedBatch, *, loop_busy: bool) -> bool: ...
 
 
 NewWriter = Callable[[MessageStore, Progress, dict[int, None]], Writer]
@@ -75,6 +75,7 @@ class Committer:
         writer: NewWriter = StoreWriter,
     ) -> None:
         self._broker = broker
+        self._store = store
         self._limits = limits
         self._on_stored = on_stored
         self._on_full = on_full
@@ -88,6 +89,9 @@ class Committer:
         self._changed = trio.Event()
         self.deleted: dict[int, None] = {}
         self._writer = writer(store, self, self.deleted)
+        self.line = trio.Lock()
+        """Where connections stand that have more to do than a turn allows: one of them goes on each time round, so that
+        those with little to do wait for one long turn, not for as many as there are busy clients."""
         self.next_pass = NextPass(lambda: self.start_commit(gathered=True))
 
     def start(self, deleted: Iterable[int]) -> None:
@@ -108,7 +112,7 @@ class Committer:
         batch = self._broker.batches.next(lazily=lazily or no_room)
         if batch is not None:
             self._last = batch.number
-            if not under_way and self._writer.commit_at_once(batch):
+            if not under_way and self._writer.commit_at_once(batch, loop_busy=self.line.locked()):
                 self.stored(batch)
             else:
                 self._writer.hand_over(batch)
@@ -152,6 +156,15 @@ class Committer:
         if confirmed:
             return self.behind > self._limits.batches_max or self._broker.batches.overfull
         return self.busy and (self.behind > 0 or self._broker.batches.current.bytes >= self._limits.lazy_bytes_max)
+
+    async def lmdb_at_rest(self) -> None:
+        """Return when a client with a lot to do may go on: LMDB does not catch up, or nobody waits for a commit.
+
+        Catching up asks for the interpreter at each of its steps, and such a client gives it once in a turn. So what
+        takes 5 ms alone took 30, and no other client got a confirm meanwhile. The next commit ends the wait.
+        """
+        while self._store.catching_up and self.waiting and self._error is None:
+            await self._changed.wait()
 
     async def flush(self) -> None:
         """Return when everything gathered is on disk, or is not going to be: the disk is full, or a commit failed."""

@@ -117,9 +117,7 @@ class Engine:
         self._lazy_flush_seconds = lazy_flush_seconds
         self._lazy_flush_at: float | None = None
         self._running = trio.CancelScope()
-        self.line = trio.Lock()
-        """Where connections stand that have more to do than a turn allows: one of them goes on each time round, so that
-        those with little to do wait for one long turn, not for as many as there are busy clients."""
+        self.line = self.committer.line
 
     def end_turn(self) -> None:
         """Deliver what the turn has made ready, send what it had to say, and see to the disk."""

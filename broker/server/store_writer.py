@@ -43,6 +43,15 @@ AT_ONCE_BYTES_MAX = 16 << 10
 QUICK_WRITES_MIN = 100
 """After so many quick writes in a row the event loop's thread may do one."""
 
+RARE_SECONDS = 0.005
+"""If nobody has waited for so long, a batch is not one of many: writing it costs others little."""
+RARE_BYTES_MAX = 128 << 10
+"""A larger one of these is left to the thread."""
+SLOW_SECONDS = 0.001
+"""If one takes longer, the thread has the next ones for a while."""
+SLOW_FACTOR = 20
+"""How many times as long that is: no more than a twentieth of the event loop's time goes to a slow disk."""
+
 
 class Signal(Enum):
     """What the thread is handed beside batches."""
@@ -273,8 +282,16 @@ class CommitSteps:
 class StoreWriter:
     """The thread of a committer's steps."""
 
-    def __init__(self, store: CommitStore, progress: Progress, deleted: dict[int, None]) -> None:
+    def __init__(
+        self,
+        store: CommitStore,
+        progress: Progress,
+        deleted: dict[int, None],
+        now: Callable[[], float] = monotonic,
+    ) -> None:
         self._store = store
+        self._now = now
+        self._waited_at = self._not_before = 0.0
         self._progress = progress
         self._handed_over: SimpleQueue[Item] = SimpleQueue()
         self._at_work = threading.Lock()
@@ -295,34 +312,44 @@ class StoreWriter:
         """Have a batch committed, or something done, behind what was handed over before."""
         self._handed_over.put(item)
 
-    def commit_at_once(self, batch: SealedBatch) -> bool:
+    def commit_at_once(self, batch: SealedBatch, *, loop_busy: bool) -> bool:
         """Commit a batch here and now, which takes the event loop as long as the disk needs. False if that must not be.
 
-        Only while nothing is under way and no other has work, and the disk has been quick: waking the thread and being
-        woken by it takes as long as such a write.
+        Only while nothing is under way. If no other has work and the disk has been quick: waking the thread and being
+        woken by it takes as long as such a write. Or if a client keeps the event loop busy, and batches are rare: the
+        thread asks for the interpreter several times, and gets it once in a turn.
         """
-        alone = self._is_alone(batch)
-        if not alone or self._store.journal.quick_writes < QUICK_WRITES_MIN or batch.deleted_queues:
-            return False
-        if not self._at_work.acquire(blocking=False):
+        now = self._now()
+        alone, rare = self._is_alone(batch), self._is_rare(batch, now)
+        if not (alone or (loop_busy and rare)) or batch.deleted_queues or not self._at_work.acquire(blocking=False):
             return False
         try:
             behind = self._store.journal.ahead
             committed = self._store.commit_to_journal(batch)
         finally:
             self._at_work.release()
+        if (seconds := self._now() - now) > SLOW_SECONDS:
+            self._not_before = now + SLOW_FACTOR * seconds
         if committed and not behind:
             self.hand_over(Signal.CATCH_UP_LATER)
         return committed
 
+    def _is_rare(self, batch: SealedBatch, now: float) -> bool:
+        """Somebody waits for the batch, nobody has waited for another one in a while, and the disk was quick then."""
+        if not batch.waiters:
+            return False
+        before, self._waited_at = self._waited_at, now
+        return now >= self._not_before and now - before > RARE_SECONDS and batch.bytes <= RARE_BYTES_MAX
+
     def _is_alone(self, batch: SealedBatch) -> bool:
-        """The batch is small, and the one channel that waits for it also waited for the one before."""
+        """The batch is small, the channel that waits for it waited alone for the one before, and the disk is quick."""
         before = self._waiter
         if len(batch.waiters) == 1:
             self._waiter = batch.waiters[0]
         elif batch.waiters:
             self._waiter = None
-        return before is not None and self._waiter is before and batch.bytes <= AT_ONCE_BYTES_MAX
+        alone = before is not None and self._waiter is before and batch.bytes <= AT_ONCE_BYTES_MAX
+        return alone and self._store.journal.quick_writes >= QUICK_WRITES_MIN
 
     # In the thread
 

@@ -64,6 +64,7 @@ class MessageStore:
     meanwhile. The store takes those records out of their lanes with its next commit and keeps their bytes; the queue
     has to subtract them from its counters.
     `space` is its room on the disk, `journal` what is in front of LMDB, `io` counts what is written and read.
+    `catching_up` is True while LMDB takes over what the journal has.
     """
 
     def __init__(
@@ -86,6 +87,7 @@ class MessageStore:
         self.space = space
         self._lock = lock
         self._lmdb = LmdbWriter(environment, classifier, space, identity.boot, identity.boot << COUNTER_BITS)
+        self.catching_up = False
         self.corrupt = self._lmdb.corrupt
         self.io = self._lmdb.io
         with environment.begin(buffers=True) as txn:
@@ -196,9 +198,14 @@ class MessageStore:
 
     def catch_up(self, batch: SealedBatch | None = None) -> None:
         """Have LMDB take over what the journal has, and one more batch, in one commit. Raises as `commit` does."""
-        if batch is not None or self.journal.ahead:
+        if batch is None and not self.journal.ahead:
+            return
+        self.catching_up = True
+        try:
             self._lmdb.write(self.journal.unapplied(batch), self.journal.number)
-            self.journal.applied()
+        finally:
+            self.catching_up = False
+        self.journal.applied()
 
     def take_away(self) -> None:
         """Have LMDB take away what the journal says is gone, and nothing else: that makes room. Raises as `commit`.

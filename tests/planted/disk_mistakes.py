@@ -179,7 +179,7 @@ def committed_past_a_batch_without_room(patch: Patch) -> None:
         batch = committer._broker.batches.next(lazily=lazily or no_room)
         if batch is not None:
             committer._last = batch.number
-            if committer._writer.commit_at_once(batch):
+            if committer._writer.commit_at_once(batch, loop_busy=False):
                 committer.stored(batch)
             else:
                 committer._writer.hand_over(batch)

@@ -63,7 +63,7 @@ class SimulatedWriter:
         if not self._busy:
             self._begin()
 
-    def commit_at_once(self, batch: SealedBatch) -> bool:
+    def commit_at_once(self, batch: SealedBatch, *, loop_busy: bool) -> bool:
         """Commit a batch here and now, half of the time that it may be."""
         if self._busy or self._handed_over or self._disk.failing or self._disk.chance.random() < 0.5:
             return False

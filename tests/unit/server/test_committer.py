@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,10 +14,13 @@ import trio.testing
 
 from broker.server import store_writer
 from broker.server.committer import CommitLimits, Committer
+from broker.server.store_writer import RARE_SECONDS, SLOW_FACTOR, SLOW_SECONDS, StoreWriter
 from harness.brokers.broker_core import Core
 from harness.brokers.broker_server import eventually
 from harness.brokers.full_disk import no_file_larger_than
 from harness.brokers.held_disk import HeldDisk
+from storage.batch import SealedBatch
+from storage.messages.lmdb_writer import LmdbWriter
 
 
 class Waiter:
@@ -35,11 +40,38 @@ class Waiter:
             await self._changed.wait()
 
 
+class Clock:
+    """Seconds that go on by hand, and by `step` each time that somebody looks."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+        self.step = 0.0
+
+    def now(self) -> float:
+        self.seconds += self.step
+        return self.seconds
+
+
+class HeldLmdb:
+    """LMDB that is written to while it is `open`; who writes before that waits. `begun` is set by the first."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.open, self.begun = threading.Event(), threading.Event()
+        self._write = LmdbWriter.write
+        patch.setattr(LmdbWriter, "write", lambda *arguments: self._held_write(*arguments))
+
+    def _held_write(self, writer: LmdbWriter, batch: SealedBatch, applied: int) -> None:
+        self.begun.set()
+        assert self.open.wait(30), "nobody opened it"
+        self._write(writer, batch, applied)
+
+
 class Desk:
     """A core with a committer, and who waits for it."""
 
     def __init__(self, core: Core) -> None:
         self.core = core
+        self.clock = Clock()
         self.full: list[bool] = []
         self.reclaimed: list[int] = []
         self.was_reclaimed = trio.Event()
@@ -50,6 +82,7 @@ class Desk:
             on_stored=lambda: self.committer.start_commit(),
             on_full=self.full.append,
             on_reclaimed=self._note_reclaimed,
+            writer=partial(StoreWriter, now=self.clock.now),
         )
         self.waiter = Waiter()
 
@@ -126,6 +159,57 @@ async def test_a_batch_that_the_event_loop_writes_itself_is_not_waited_for(
                 await at.waiter.count(number + 1)
                 at.publish(b"nobody waits", waiting=False)
                 await at.committer.flush()
+
+
+async def test_rare_batches_are_written_by_a_loop_that_a_client_keeps_busy(directory: Path) -> None:
+    """Not one of many, and after a slow write not for twenty times as long: that is left to the thread."""
+    async with desk(directory, journal_bytes=1 << 20) as at:
+        with trio.fail_after(30):
+            at.publish(b"1")
+            assert at.waiter.told == [], "nobody keeps the loop busy"
+            await at.waiter.count(1)
+            async with at.committer.line:
+                at.clock.seconds += 2 * RARE_SECONDS
+                at.clock.step = 2 * SLOW_SECONDS
+                at.publish(b"2")
+                assert at.waiter.told == [1, 2], "on disk when this returns"
+                at.clock.step = 0.0
+                at.clock.seconds += SLOW_FACTOR * SLOW_SECONDS
+                at.publish(b"3")
+                assert at.waiter.told == [1, 2], "the disk was slow"
+                await at.waiter.count(3)
+                at.clock.seconds += 2 * SLOW_FACTOR * SLOW_SECONDS
+                at.publish(b"4")
+                assert at.waiter.told == [1, 2, 3, 4]
+                at.publish(b"5")
+                assert at.waiter.told == [1, 2, 3, 4], "it is not rare"
+                await at.waiter.count(5)
+
+
+async def test_clients_with_much_to_do_wait_for_lmdb(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While it catches up and somebody waits for a commit, and not longer."""
+    async with desk(directory, journal_bytes=1 << 20) as at, trio.open_nursery() as nursery:
+        gone_on = trio.Event()
+
+        async def go_on() -> None:
+            await at.committer.lmdb_at_rest()
+            gone_on.set()
+
+        lmdb = HeldLmdb(monkeypatch)
+        with trio.fail_after(30):
+            at.publish(b"1")
+            await at.waiter.count(1)
+            nursery.start_soon(at.committer.catch_up)
+            await trio.to_thread.run_sync(lmdb.begun.wait)
+            await at.committer.lmdb_at_rest()  # nobody waits
+            at.publish(b"2")
+            at.committer.waiting[2] = trio.current_time()
+            nursery.start_soon(go_on)
+            await trio.testing.wait_all_tasks_blocked()
+            assert not gone_on.is_set()
+            lmdb.open.set()
+            await gone_on.wait()
+            await at.waiter.count(2)
 
 
 async def test_nobody_adds_to_a_full_batch_that_is_held_open(directory: Path) -> None:
