@@ -15,7 +15,7 @@ WATERMARK = 0.4
 """The part of it from which on publishers wait; their clients may have sent much before they notice."""
 HOGS = 14
 """Clients that together take so much that publishers must wait."""
-CROWD = 80
+CROWD = 50
 """Clients that publish on although they are blocked; a mebibyte of each is taken."""
 TTL_SECONDS = 2.0
 OUTAGES_SECONDS = (0.0, 0.5, 2 * TTL_SECONDS)
