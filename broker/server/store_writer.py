@@ -39,8 +39,10 @@ CATCH_UP_SECONDS = 0.2
 
 AT_ONCE_BYTES_MAX = 16 << 10
 """A larger batch is left to the thread."""
+PUTS_AT_ONCE_BYTES_MAX = 192 << 10
+"""The same where nobody acknowledges anything: then nobody else has work meanwhile."""
 
-QUICK_WRITES_MIN = 100
+QUICK_WRITES_MIN = 20
 """After so many quick writes in a row the event loop's thread may do one."""
 
 RARE_SECONDS = 0.005
@@ -348,8 +350,10 @@ class StoreWriter:
             self._waiter = batch.waiters[0]
         elif batch.waiters:
             self._waiter = None
-        alone = before is not None and self._waiter is before and batch.bytes <= AT_ONCE_BYTES_MAX
-        return alone and self._store.journal.quick_writes >= QUICK_WRITES_MIN
+        if before is None or self._waiter is not before or self._store.journal.quick_writes < QUICK_WRITES_MIN:
+            return False
+        settles = any(lane.settled for lane in batch.lanes)
+        return batch.bytes <= (AT_ONCE_BYTES_MAX if settles else PUTS_AT_ONCE_BYTES_MAX)
 
     # In the thread
 

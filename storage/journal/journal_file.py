@@ -49,7 +49,7 @@ _ZEROED_BYTES = 1 << 20
 RESERVE = 2
 """How many times as large as the room for records the reserve is: LMDB writes more than the messages themselves."""
 
-QUICK_SECONDS = 0.0005
+QUICK_SECONDS = 0.001
 """A write that takes less is quick."""
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,13 +13,21 @@ import trio.testing
 
 from broker.server import store_writer
 from broker.server.committer import CommitLimits, Committer
-from broker.server.store_writer import RARE_SECONDS, SLOW_FACTOR, SLOW_SECONDS, StoreWriter
-from harness.brokers.broker_core import Core
+from broker.server.store_writer import (
+    AT_ONCE_BYTES_MAX,
+    RARE_SECONDS,
+    SLOW_FACTOR,
+    SLOW_SECONDS,
+    Progress,
+    StoreWriter,
+)
+from harness.brokers.broker_core import Core, Reader
 from harness.brokers.broker_server import eventually
 from harness.brokers.full_disk import no_file_larger_than
 from harness.brokers.held_disk import HeldDisk
 from storage.batch import SealedBatch
 from storage.messages.lmdb_writer import LmdbWriter
+from storage.messages.message_store import MessageStore
 
 
 class Waiter:
@@ -82,9 +89,17 @@ class Desk:
             on_stored=lambda: self.committer.start_commit(),
             on_full=self.full.append,
             on_reclaimed=self._note_reclaimed,
-            writer=partial(StoreWriter, now=self.clock.now),
+            writer=self._new_writer,
         )
         self.waiter = Waiter()
+
+    def _new_writer(self, store: MessageStore, progress: Progress, deleted: dict[int, None]) -> StoreWriter:
+        self.writer = StoreWriter(store, progress, deleted, self.clock.now)
+        return self.writer
+
+    async def thread_waits(self) -> None:
+        """Return when the thread has nothing to do; what is told of its last batch is told a moment earlier."""
+        await eventually(lambda: not self.writer._at_work.locked(), "the thread waits for the next batch")
 
     def _note_reclaimed(self, queue_ids: list[int]) -> None:
         self.reclaimed += queue_ids
@@ -161,6 +176,27 @@ async def test_a_batch_that_the_event_loop_writes_itself_is_not_waited_for(
                 await at.committer.flush()
 
 
+async def test_large_batches_of_a_lone_publisher_are_written_by_the_loop(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Unless something is acknowledged in them: then another client has work."""
+    monkeypatch.setattr(store_writer, "QUICK_WRITES_MIN", 0)
+    async with desk(directory, journal_bytes=1 << 20) as at:
+        with trio.fail_after(30):
+            at.publish(b"1")
+            await at.waiter.count(1)
+            await at.thread_waits()
+            at.publish(bytes(2 * AT_ONCE_BYTES_MAX))
+            assert at.waiter.told == [1, 2]
+            reader = Reader()
+            reader.consume(at.core.queue_named("q"))
+            at.core.end_turn()
+            reader.ack()
+            at.publish(bytes(2 * AT_ONCE_BYTES_MAX))
+            assert at.waiter.told == [1, 2]
+            await at.waiter.count(3)
+
+
 async def test_rare_batches_are_written_by_a_loop_that_a_client_keeps_busy(directory: Path) -> None:
     """Not one of many, and after a slow write not for twenty times as long: that is left to the thread."""
     async with desk(directory, journal_bytes=1 << 20) as at:
@@ -168,6 +204,7 @@ async def test_rare_batches_are_written_by_a_loop_that_a_client_keeps_busy(direc
             at.publish(b"1")
             assert at.waiter.told == [], "nobody keeps the loop busy"
             await at.waiter.count(1)
+            await at.thread_waits()
             async with at.committer.line:
                 at.clock.seconds += 2 * RARE_SECONDS
                 at.clock.step = 2 * SLOW_SECONDS
@@ -178,6 +215,7 @@ async def test_rare_batches_are_written_by_a_loop_that_a_client_keeps_busy(direc
                 at.publish(b"3")
                 assert at.waiter.told == [1, 2], "the disk was slow"
                 await at.waiter.count(3)
+                await at.thread_waits()
                 at.clock.seconds += 2 * SLOW_FACTOR * SLOW_SECONDS
                 at.publish(b"4")
                 assert at.waiter.told == [1, 2, 3, 4]
