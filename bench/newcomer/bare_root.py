@@ -109,7 +109,7 @@ def bare_root(tools: Mapping[str, Path]) -> Iterator[BareRoot]:
     """Make one for as long as this is entered, with files of this machine below TOOLS. Raises NoNamespacesError."""
     _ask_for_namespaces()
     pip = pip_settings()
-    paths = {path for path in (*map(Path, LIBRARIES), *_python(), *_index_paths(pip.values())) if path.exists()}
+    paths = {path for path in (*map(Path, LIBRARIES), *_python(), *_paths_in(pip.values())) if path.exists()}
     binds = {path: path for path in sorted(paths)} | {TOOLS / name: path for name, path in tools.items()}
     with tempfile.TemporaryDirectory(prefix="newcomer-") as scratch:
         root = BareRoot(Path(scratch), binds, _environment(pip))
@@ -148,11 +148,12 @@ def pip_settings() -> dict[str, str]:
     return found
 
 
-def _index_paths(values: Iterable[str]) -> Iterator[Path]:
-    """Directories of this machine in which pip looks for packages. Pages of an index lead to files beside them."""
+def _paths_in(values: Iterable[str]) -> Iterator[Path]:
+    """What of this machine pip's settings name: directories in which it looks for packages, files of constraints and
+    certificates. Pages of an index lead to files beside them."""
     for word in " ".join(values).split():
         path = Path(word.removeprefix("file://"))
-        if path.is_absolute() and path.is_dir():
+        if path.is_absolute():
             yield path.parent if path.name == "simple" else path
 
 
