@@ -63,7 +63,8 @@ class Copy:
     def send_signal(self, number: int) -> None:
         """Send it a signal, unless it has ended."""
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with suppress(ProcessLookupError):  # it has ended since
+                os.kill(self.pid, number)
 
     def _ended(self, seconds: float | None) -> int | None:
         if self._code is None and select.select([self._report], [], [], seconds)[0]:
