@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 MEBIBYTE = 1 << 20
-MEMORY_BYTES = 160 * MEBIBYTE
+MEMORY_BYTES = 192 * MEBIBYTE
 """What the broker may take: by a control group where one can be made, and measured in any case. It takes 30 idle."""
 DESCRIPTORS = 160
 """Open files that it may have; the broker keeps 64 of them to itself."""
-WATERMARK = 0.4
+WATERMARK = 1 / 3
 """The part of it from which on publishers wait; their clients may have sent much before they notice."""
 HOGS = 14
 """Clients that together take so much that publishers must wait."""
-CROWD = 50
+CROWD = 60
 """Clients that publish on although they are blocked; a mebibyte of each is taken."""
 TTL_SECONDS = 2.0
 OUTAGES_SECONDS = (0.0, 0.5, 2 * TTL_SECONDS)
