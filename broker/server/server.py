@@ -94,7 +94,7 @@ class Server:
         self.definition_log = recovered.definition_log
         self.nursery = nursery
         self.registry = Registry(broker, session_settings(config), parts.new_confirms)
-        self.resources = ResourceWatch(config, broker.alarms, stores.messages.space, lambda: self.registry.held_bytes)
+        self.resources = ResourceWatch(config, broker.alarms, stores.messages.space, self.waiting_bytes)
         self.copies = StoreCopies(stores, self.definition_log.drop_tombstones)
         self.engine = Engine(
             broker,
@@ -157,6 +157,11 @@ class Server:
             accept = partial(self.accept_tls, bound.security)
             for listener in bound.secured:
                 self.nursery.start_soon(listeners.accept_forever, listener, accept, self.has_capacity)
+
+    def waiting_bytes(self) -> int:
+        """What publishers have sent while they had to wait: what is held of it, and what has come behind that."""
+        behind = sum(each.frames.unhandled_bytes for each in self.transports if each.connection.held_bytes)
+        return self.registry.held_bytes + behind
 
     def has_capacity(self) -> bool:
         """There may be one more connection, and the broker still has descriptors for itself and its operator."""

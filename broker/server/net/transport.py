@@ -189,6 +189,7 @@ class Transport:
                 await self._stand_in_line(data)
             else:
                 await self._handle(data)
+            data = b""  # what is not handled is with the frames: a client that waits takes no memory for it twice
             while self.frames.unfinished and not connection.ended:
                 await self._hold_back()
                 await self._stand_in_line(b"")

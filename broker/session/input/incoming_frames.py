@@ -101,6 +101,11 @@ class IncomingFrames:
             connection.fail(error)
 
     @property
+    def unhandled_bytes(self) -> int:
+        """How much has arrived and is not handled yet."""
+        return len(self._rest)
+
+    @property
     def missing(self) -> int:
         """How many bytes a body lacks, about, of which a large frame has begun to arrive; else 0."""
         if not _missing_of_large(self._rest):

@@ -13,9 +13,9 @@ DESCRIPTORS = 160
 """Open files that it may have; the broker keeps 64 of them to itself."""
 WATERMARK = 1 / 3
 """The part of it from which on publishers wait; their clients may have sent much before they notice."""
-HOGS = 14
-"""Clients that together take so much that publishers must wait."""
-CROWD = 60
+HOGS = 24
+"""Clients that together take so much that publishers must wait; two mebibytes of each lie in the broker."""
+CROWD = 50
 """Clients that publish on although they are blocked; a mebibyte of each is taken."""
 TTL_SECONDS = 2.0
 OUTAGES_SECONDS = (0.0, 0.5, 2 * TTL_SECONDS)

@@ -19,7 +19,7 @@ SEEDS = (5, 7, 86)
 MISTAKE_SECONDS = 3.0
 """How long a mistake that shows as waiting is waited for."""
 
-ROUNDS_MAX = 6
+ROUNDS_MAX = 3
 """A mistake shows when what clients send meets a shortage; one round may miss that, and the campaign has many."""
 
 pytestmark = [

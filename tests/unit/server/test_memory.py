@@ -5,6 +5,7 @@ Sizes are far apart: what clients leave is several times what the process may gr
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ from harness.waiting import eventually
 from tests.unit.conftest import Configured, Dial
 
 pytestmark = pytest.mark.slow
+
+WAITING_CLIENTS, WAITING_MESSAGES = 80, 20
 
 MEBIBYTE = 1 << 20
 BODY = bytes(64 * 1024)
@@ -86,3 +89,19 @@ def test_publishers_wait_while_memory_is_short(configured: Configured, dial: Dia
     publisher.publish(b"x", key="q")
     assert publisher.expect(ConnectionBlocked, channel=0).reason == "low on memory"
     assert other.ask(queue_declare("q", passive=True)).message_count == 0
+
+
+def test_what_waits_for_the_end_of_an_alarm_does_not_keep_it_up(configured: Configured, dial: Dial) -> None:
+    """Neither what is held of each client, nor what it has sent behind that and is not handled."""
+    broker = configured(SMALL_WINDOWS.format(1))
+    eventually(lambda: "memory alarm raised" in broker.log(), "the alarm")
+    clients = [dial(broker) for _ in range(WAITING_CLIENTS)]
+    before = anonymous_bytes(broker)
+    for client in clients:
+        client.socket.settimeout(0.05)
+        with suppress(TimeoutError):
+            for _ in range(WAITING_MESSAGES):
+                client.publish(BODY, key="nowhere")
+    eventually(lambda: anonymous_bytes(broker) - before > WAITING_CLIENTS * MEBIBYTE // 3, "what they have sent")
+    broker.tell("set_vm_memory_high_watermark", bytes=before + 8 * MEBIBYTE)
+    eventually(lambda: "memory alarm cleared" in broker.log(), "the end of the alarm")
