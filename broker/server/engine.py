@@ -117,7 +117,6 @@ class Engine:
         self._lazy_flush_seconds = lazy_flush_seconds
         self._lazy_flush_at: float | None = None
         self._running = trio.CancelScope()
-        self.line = self.committer.line
 
     def end_turn(self) -> None:
         """Deliver what the turn has made ready, send what it had to say, and see to the disk."""

@@ -200,7 +200,7 @@ class Transport:
 
     async def _stand_in_line(self, data: bytes) -> None:
         """Further turns, in line with other connections, until everything of one read from the socket is handled."""
-        async with self._engine.line:
+        async with self._committer.line:
             await self._committer.lmdb_at_rest()
             await self._handle(data)
 
