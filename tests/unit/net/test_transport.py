@@ -263,7 +263,9 @@ async def test_a_client_that_stands_in_line_is_not_called_silent(
     await client.ask(queue_declare("q"))
     async with beating.engine.committer.line:
         beating.nursery.start_soon(client.say, publish_frames(b"x", key="q") * count)
-        await eventually(lambda: beating.engine.committer.line.statistics().tasks_waiting, "the client to stand in line")
+        await eventually(
+            lambda: beating.engine.committer.line.statistics().tasks_waiting, "the client to stand in line"
+        )
         await let_pass(100)
         assert not client.connection.ended
     await eventually(lambda: len(beating.core.queue_named("q").ready_messages) == count, "everything that was sent")
