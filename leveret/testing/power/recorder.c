@@ -191,37 +191,46 @@ static void record_socket(char kind, int fd, uint64_t number, const struct iovec
     let_go();
 }
 
+/* What was promised was recorded before; if less of it left, it is recorded how much less. */
+static ssize_t left_behind(int fd, const struct iovec *parts, int count, ssize_t sent) {
+    int saved = errno;
+    size_t left = 0;
+    for (int i = 0; i < count; i++) left += parts[i].iov_len;
+    left -= sent > 0 ? (size_t)sent : 0;
+    if (left) record_socket('x', fd, left, NULL, 0);
+    errno = saved;
+    return sent;
+}
+
 ssize_t write(int fd, const void *data, size_t size) {
     REAL(write);
     struct iovec part = {(void *)data, size};
     if (handle_of(fd)) return write_recorded(fd, &part, 1, -1);
-    if (is_socket(fd)) record_socket('s', fd, 0, &part, 1);
-    return real_write(fd, data, size);
+    if (!is_socket(fd)) return real_write(fd, data, size);
+    record_socket('s', fd, 0, &part, 1);
+    return left_behind(fd, &part, 1, real_write(fd, data, size));
 }
 ssize_t writev(int fd, const struct iovec *parts, int count) {
     REAL(writev);
     if (handle_of(fd)) return write_recorded(fd, parts, count, -1);
-    if (is_socket(fd)) record_socket('s', fd, 0, parts, count);
-    return real_writev(fd, parts, count);
+    if (!is_socket(fd)) return real_writev(fd, parts, count);
+    record_socket('s', fd, 0, parts, count);
+    return left_behind(fd, parts, count, real_writev(fd, parts, count));
 }
 WRITES_AT_BY(handle_of, write_recorded)
 
-/* What was promised was recorded before; if less of it left, it is recorded how much less. */
 ssize_t send(int fd, const void *data, size_t size, int flags) {
     REAL(send);
     struct iovec part = {(void *)data, size};
-    int ours = is_socket(fd);
-    if (ours) record_socket('s', fd, 0, &part, 1);
-    ssize_t sent = real_send(fd, data, size, flags);
-    int saved = errno;
-    if (ours && sent != (ssize_t)size) record_socket('x', fd, size - (sent > 0 ? (size_t)sent : 0), NULL, 0);
-    errno = saved;
-    return sent;
+    if (!is_socket(fd)) return real_send(fd, data, size, flags);
+    record_socket('s', fd, 0, &part, 1);
+    return left_behind(fd, &part, 1, real_send(fd, data, size, flags));
 }
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags) {
     REAL(sendmsg);
-    if (is_socket(fd)) record_socket('s', fd, 0, message->msg_iov, (int)message->msg_iovlen);
-    return real_sendmsg(fd, message, flags);
+    if (!is_socket(fd)) return real_sendmsg(fd, message, flags);
+    record_socket('s', fd, 0, message->msg_iov, (int)message->msg_iovlen);
+    return left_behind(fd, message->msg_iov, (int)message->msg_iovlen, real_sendmsg(fd, message, flags));
 }
 ssize_t recv(int fd, void *data, size_t size, int flags) {
     REAL(recv);
