@@ -4,7 +4,8 @@ Only a full disk is survived: nothing of the batch was written, and it waits. Ba
 their turn: they are merged into it, and what they take away (acknowledged, purged, deleted) is committed on its own,
 with the ballast's room if need be. That frees pages, and what was put is tried again.
 
-A batch is on disk when it is in the journal. LMDB catches up every fifth of a second, and when the journal is full.
+A batch is on disk when it is in the journal. LMDB catches up every fifth of a second, when much of it is to stay, and
+when the journal is full. The event loop may commit to the journal meanwhile.
 
 `CommitSteps` says what is done and for how long to wait between two steps; `StoreWriter` is the thread that waits.
 """
@@ -39,7 +40,7 @@ CATCH_UP_SECONDS = 0.2
 
 AT_ONCE_BYTES_MAX = 16 << 10
 """A larger batch is left to the thread."""
-PUTS_AT_ONCE_BYTES_MAX = 192 << 10
+PUTS_AT_ONCE_BYTES_MAX = 320 << 10
 """The same where nobody acknowledges anything: then nobody else has work meanwhile."""
 
 QUICK_WRITES_MIN = 20
@@ -61,6 +62,7 @@ class Signal(Enum):
     END = "end"
     SHRINK = "shrink"
     RESTORE_BALLAST = "restore ballast"
+    CATCH_UP = "catch up"
     CATCH_UP_LATER = "catch up later"
 
 
@@ -164,7 +166,7 @@ class CommitSteps:
                 continue
             self._reclaim()
             goes_on = yield from self._do((yield seconds))
-        self._catch_up()
+        self._catch_up_with_all()
 
     def _seconds_to_catch_up(self) -> float | None:
         """How long LMDB may still lack something; None where it lacks nothing."""
@@ -185,12 +187,18 @@ class CommitSteps:
             return error
         return None
 
+    def _catch_up_with_all(self) -> StoreFull | None:
+        """The same until LMDB has all that is in the journal by now: the first time may be for what is older."""
+        return self._catch_up() or (self._catch_up() if self._store.journal.ahead else None)
+
     def _do(self, item: Item | None) -> Generator[float | None, Item | None, bool]:
         """Commit what was handed over, or act on it. False at the end."""
         if isinstance(item, SealedBatch):
             self._tell(self._progress.stored, (yield from self._commit(item)))
         elif isinstance(item, CatchUp):
-            self._tell(item.done, self._catch_up())
+            self._tell(item.done, self._catch_up_with_all())
+        elif item is Signal.CATCH_UP:
+            self._catch_up()
         elif item is Signal.SHRINK:
             self._shrink()
         elif item is Signal.RESTORE_BALLAST:
@@ -296,7 +304,6 @@ class StoreWriter:
         self._waited_at = self._not_before = 0.0
         self._progress = progress
         self._handed_over: SimpleQueue[Item] = SimpleQueue()
-        self._at_work = threading.Lock()
         self._waiter: Waiter | None = None
         self._steps = CommitSteps(store, progress, deleted, self._tell, self._handed_over.empty).run()
         self._token = trio.lowlevel.current_trio_token()
@@ -317,24 +324,27 @@ class StoreWriter:
     def commit_at_once(self, batch: SealedBatch, *, loop_busy: bool) -> bool:
         """Commit a batch here and now, which takes the event loop as long as the disk needs. False if that must not be.
 
-        Only while nothing is under way. If no other has work and the disk has been quick: waking the thread and being
+        Only while no batch is under way. If no other has work and the disk has been quick: waking the thread and being
         woken by it takes as long as such a write. Or if a client keeps the event loop busy, and batches are rare: the
         thread asks for the interpreter several times, and gets it once in a turn.
         """
         now = self._now()
         alone, rare = self._is_alone(batch), self._is_rare(batch, now)
-        if not (alone or (loop_busy and rare)) or batch.deleted_queues or not self._at_work.acquire(blocking=False):
+        if not (alone or (loop_busy and rare)) or batch.deleted_queues or not self._store.commit_to_journal(batch):
             return False
-        try:
-            behind = self._store.journal.ahead
-            committed = self._store.commit_to_journal(batch)
-        finally:
-            self._at_work.release()
         if (seconds := self._now() - now) > SLOW_SECONDS:
             self._not_before = now + SLOW_FACTOR * seconds
-        if committed and not behind:
+        self._have_lmdb_follow()
+        return True
+
+    def _have_lmdb_follow(self) -> None:
+        """Have LMDB catch up, now if the journal has much for it: what is committed after this is left."""
+        journal = self._store.journal
+        if journal.due:
+            journal.turn()
+            self.hand_over(Signal.CATCH_UP)
+        elif journal.first_since_turn:
             self.hand_over(Signal.CATCH_UP_LATER)
-        return committed
 
     def _is_rare(self, batch: SealedBatch, now: float) -> bool:
         """Somebody waits for the batch, nobody has waited for another one in a while, and the disk was quick then."""
@@ -358,7 +368,6 @@ class StoreWriter:
     # In the thread
 
     def _run(self) -> None:
-        self._at_work.acquire()
         try:
             with suppress(StopIteration):
                 seconds = next(self._steps)
@@ -369,13 +378,10 @@ class StoreWriter:
 
     def _next(self, seconds: float | None) -> Item | None:
         """What is handed over next, if it comes within so many seconds."""
-        self._at_work.release()
         try:
             return self._handed_over.get(timeout=seconds)
         except Empty:
             return None
-        finally:
-            self._at_work.acquire()
 
     def _tell(self, callback: Callable[..., None], argument: object) -> None:
         try:

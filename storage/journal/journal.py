@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from functools import reduce
 from pathlib import Path
 from threading import Lock
 from typing import final
@@ -31,15 +31,23 @@ STAYING_MESSAGES_MAX = 2048
 class Journal:
     """The journal of an open store. Without a file it takes nothing, and all goes to LMDB at once.
 
-    One thread at a time takes batches and gives them to LMDB; any may look at a lane.
+    One thread at a time takes batches, and one gives LMDB what it lacks; any may look at a lane. What LMDB is given is
+    what was taken before a *turn*; what is taken after it waits for the next one.
     """
 
     def __init__(self, file: JournalFile | None) -> None:
         self._file = file
         self._lock = Lock()
+        """Held while what LMDB lacks is changed or looked at."""
+        self._turning = Lock()
+        """Held while a batch is taken, and at a turn: a batch is on disk and noted before a turn, or after it."""
         self._writes = UnappliedWrites()
+        self._turned: UnappliedWrites | None = None
+        self._turned_number = 0
         self.number = 0
         """Of the last record."""
+        self.first_since_turn = True
+        """The batch that was taken last was."""
         self.last_write = NOTHING_WRITTEN
         """What the last batch that was taken has cost."""
 
@@ -65,22 +73,28 @@ class Journal:
         What only ends with the process needs no disk. A file that cannot be written is given up: LMDB is written and
         synced apart from it, and says itself what has become of the disk.
         """
+        with self._turning:
+            return self._take(batch)
+
+    def _take(self, batch: SealedBatch) -> bool:
         file, writes = self._file, self._writes
         if file is None or not file.reserved or batch.bytes > BATCH_BYTES_MAX:
             return False
-        if (
-            writes.bytes > file.size
-            or writes.staying > STAYING_MESSAGES_MAX
-            or writes.staying_bytes > STAYING_BYTES_MAX
-        ):
+        if writes.bytes > file.size or self._much_stays:
             return False
         payload = encode_batch(batch)
         self.last_write = NOTHING_WRITTEN
         if payload and not self._append(payload):
             return False
+        self.first_since_turn = not writes.batches
         with self._lock:
-            self._writes.add(batch)
+            writes.add(batch)
         return True
+
+    @property
+    def _much_stays(self) -> bool:
+        writes = self._writes
+        return writes.staying > STAYING_MESSAGES_MAX or writes.staying_bytes > STAYING_BYTES_MAX
 
     def _append(self, payload: bytes) -> bool:
         assert self._file is not None
@@ -99,12 +113,13 @@ class Journal:
     @property
     def quick_writes(self) -> int:
         """How many of the latest writes, in a row, were quick; 0 where nothing is written."""
-        return 0 if self._file is None else self._file.quick_writes
+        file = self._file
+        return 0 if file is None else file.quick_writes
 
     def begin_boot(self, boot: int) -> None:
         """Forget everything: another boot begins, and what LMDB holds is all there is."""
         with self._lock:
-            self._writes = UnappliedWrites()
+            self._writes, self._turned = UnappliedWrites(), None
         self.number = 0
         if self._file is not None:
             self._file.begin_boot(boot)
@@ -114,35 +129,78 @@ class Journal:
     @property
     def reserved(self) -> bool:
         """There is room for LMDB to catch up, whatever becomes of the disk; without it nothing is journaled."""
-        return self._file is None or self._file.reserved
+        file = self._file
+        return file is None or file.reserved
 
     def release_reserve(self) -> bool:
         """Give that room to a full disk. False when that was done already."""
-        return self._file is not None and self._file.release_reserve()
+        with self._turning:
+            return self._file is not None and self._file.release_reserve()
 
     def restore_reserve(self) -> None:
         """Take the room again, if the disk has it."""
-        if self._file is not None:
-            self._file.restore_reserve()
+        with self._turning:
+            if self._file is not None:
+                self._file.restore_reserve()
 
     # What LMDB lacks
 
     @property
     def ahead(self) -> bool:
         """LMDB lacks something."""
-        return self._writes.batches > 0
+        return self._writes.batches > 0 or self._turned is not None
+
+    @property
+    def due(self) -> bool:
+        """So much is to stay that LMDB should be given it, and it is not being given anything."""
+        return self._turned is None and self._much_stays
+
+    def turn(self) -> bool:
+        """Leave what was taken until now to LMDB, unless it has not got all yet that was left to it before.
+
+        False where it lacks nothing.
+        """
+        with self._turning:
+            if self._turned is None and self._writes.batches:
+                with self._lock:
+                    self._turned, self._writes = self._writes, UnappliedWrites()
+                self._turned_number = self.number
+                if self._file is not None:
+                    self._file.turn()
+            return self._turned is not None
+
+    def turned(self) -> tuple[SealedBatch, int]:
+        """What the turn has left to LMDB, as one batch, and the number of its last record."""
+        assert self._turned is not None, "there was no turn"
+        return self._turned.sealed(), self._turned_number
+
+    def turn_back(self) -> None:
+        """LMDB could not take what the turn has left to it: it is given all there is the next time."""
+        assert self._turned is not None, "there was no turn"
+        both = UnappliedWrites()
+        with self._turning, self._lock:
+            for writes in (self._turned, self._writes):
+                if writes.batches:
+                    both.add(writes.sealed())
+            self._writes, self._turned = both, None
+
+    def turned_applied(self) -> None:
+        """LMDB has what the turn has left to it."""
+        with self._turning:
+            with self._lock:
+                self._turned = None
+            if self._file is not None:
+                self._file.release_turned()
 
     def unapplied(self, batch: SealedBatch | None = None) -> SealedBatch:
-        """All that LMDB lacks as one batch, and one more that was not taken."""
-        writes = self._writes.sealed()
-        if batch is None:
-            return writes
-        return merged(writes, batch) if self.ahead else batch
+        """All that LMDB lacks as one batch, and one more that was not taken. None is taken until `applied`."""
+        unapplied = [writes.sealed() for writes in (self._turned, self._writes) if writes and writes.batches]
+        return reduce(merged, [*unapplied, batch] if batch else unapplied or [self._writes.sealed()])
 
     def applied(self) -> None:
         """LMDB has everything, up to the last record."""
         with self._lock:
-            self._writes = UnappliedWrites()
+            self._writes, self._turned = UnappliedWrites(), None
         if self._file is not None:
             self._file.rewind()
 
@@ -152,8 +210,8 @@ class Journal:
         To be asked before the reader's transaction begins: what is not here then is in LMDB.
         """
         with self._lock:
-            return self._writes.view(queue_id, lane, after, before)
-
-    def places(self) -> Iterator[tuple[int, int]]:
-        """Queue and lane of everything that is put and not in LMDB."""
-        return self._writes.places()
+            later = self._writes.view(queue_id, lane, after, before)
+            earlier = self._turned.view(queue_id, lane, after, before) if self._turned else None
+        if earlier is None or later is None:
+            return earlier or later
+        return earlier.then(later)

@@ -2,23 +2,24 @@
 
 LMDB flushes a commit twice, and its transaction is most of what a small batch costs. A write of a few kilobytes into a
 file that is allocated already takes the disk half as long. So a batch goes to the journal, which makes it durable; LMDB
-gets it later, together with others. When LMDB has all of them the journal begins anew at its start.
+gets it later, together with others.
 
-Records lie one behind the other, each from the beginning of a page, so that no write touches a page of an earlier one:
+Records lie one behind the other, each from the beginning of a page, so that no write touches a page of an earlier one.
+Behind the last place the first is next, as far as LMDB has what is there: while it catches up with what is older, new
+records go on. When it has all of them the journal begins anew at its start.
 
     magic        4 bytes    "LvJ1"
     store        16 bytes   the store's UUID
     boot         8 bytes    in which it was written
-    number       8 bytes    ascending by one from record to record, also where the journal begins anew
+    number       8 bytes    ascending by one from record to record, wherever that is written
     size         4 bytes    of the payload
     checksum     4 bytes    CRC32 of the payload
     checksum     4 bytes    CRC32 of the 44 bytes above
     payload                 a batch, see `journal_records`
 
-All numbers are big-endian. LMDB has the number of the last record that it needs no more. A start reads from the first
-page on, as long as records are whole and their numbers follow each other, and gives LMDB those that it lacks. What lies
-behind them is older: its numbers are lower. If a higher one is found behind a damaged record, that was not a write cut
-short by a crash: bytes have gone bad.
+All numbers are big-endian. LMDB has the number of the last record that it needs no more. A start looks for whole
+records at every page, and gives LMDB those that have higher numbers, in their order. If one is missing among them, that
+was not a write cut short by a crash, since the next is written only after it: bytes have gone bad.
 
 Behind the records the file has a reserve, twice as large. It is cut off when the disk is full, so that LMDB has room
 for what is in the journal, whatever becomes of the rest of the disk.
@@ -29,6 +30,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, final
@@ -68,7 +70,7 @@ class JournalRecord(NamedTuple):
 
 
 class JournalContents(NamedTuple):
-    """What a start finds: the records of one boot, in order; and whether one among them is damaged."""
+    """What a start finds: the records of one boot, in order; and whether one among them is missing."""
 
     records: list[JournalRecord]
     damaged: bool
@@ -87,7 +89,7 @@ class JournalFile:
         self.size = size
         self.reserved = True
         self._store, self._boot = uuid, boot
-        self._at = 0
+        self._at = self._oldest = self._turned_at = 0
         self.quick_writes = 0
         _make(self._path, size)
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_DSYNC | os.O_CLOEXEC)
@@ -98,29 +100,53 @@ class JournalFile:
 
     def fits(self, payload_bytes: int) -> bool:
         """Is there room for one more record?"""
-        return self._at + _PAYLOAD_AT + payload_bytes <= self.size
+        return self._place(_PAYLOAD_AT + payload_bytes) is not None
+
+    def _place(self, size: int) -> int | None:
+        """Where the next record of so many bytes goes: behind the last one, or at the start; never over a needed one.
+
+        What is needed lies between the oldest record and the last one, or from the oldest on and up to the last one.
+        """
+        if self._at < self._oldest:
+            return self._at if self._at + _pages(size) < self._oldest else None
+        if self._at + size <= self.size:
+            return self._at
+        return 0 if _pages(size) < self._oldest else None
 
     def append(self, number: int, payload: bytes) -> JournalWrite:
-        """Write a record, and return when it is on disk. Raises OSError: then it may be there or not."""
+        """Write a record that fits, and return when it is on disk. Raises OSError: then it may be there or not."""
+        at = self._place(_PAYLOAD_AT + len(payload))
+        assert at is not None, f"a record of {len(payload)} bytes does not fit"
         head = _HEADER.pack(MAGIC, self._store, self._boot, number, len(payload), crc32(payload))
         parts = head + _CHECKSUM.pack(crc32(head)), payload
         began = perf_counter()
-        written = os.pwritev(self._descriptor, parts, self._at)
+        written = os.pwritev(self._descriptor, parts, at)
         if written < _PAYLOAD_AT + len(payload):
-            synced_files.write_all(self._descriptor, b"".join(parts)[written:], self._at + written)
+            synced_files.write_all(self._descriptor, b"".join(parts)[written:], at + written)
         size = _PAYLOAD_AT + len(payload)
-        self._at += _pages(size)
+        self._at = at + _pages(size)
         seconds = perf_counter() - began
         self.quick_writes = self.quick_writes + 1 if seconds < QUICK_SECONDS else 0
         return JournalWrite(size, seconds)
 
+    def turn(self) -> None:
+        """LMDB is given what is there now; the records that follow are needed after that."""
+        self._turned_at = self._at
+
+    def release_turned(self) -> None:
+        """LMDB has every record from before the turn."""
+        if self._at == self._turned_at:
+            self.rewind()
+        self._oldest = self._turned_at
+
     def rewind(self) -> None:
         """Begin anew: LMDB has every record."""
-        self._at = 0
+        self._at = self._oldest = self._turned_at = 0
 
     def begin_boot(self, boot: int) -> None:
         """Begin anew, in another boot: what is there counts no more."""
-        self._boot, self._at = boot, 0
+        self._boot = boot
+        self.rewind()
 
     def release_reserve(self) -> bool:
         """Cut the reserve off. False when that was done already, or cannot be done."""
@@ -148,33 +174,33 @@ def release_reserve(directory: Path, size: int) -> bool:
     return True
 
 
-def read_journal(directory: Path, uuid: bytes, boot: int, after: int) -> JournalContents:
-    """The records that a boot has written since the one numbered `after`. Raises OSError."""
+def read_journal(directory: Path, uuid: bytes, boot: int, after: int | None) -> JournalContents:
+    """The records that a boot has written since the one numbered `after`. Raises OSError.
+
+    Where that number is lost, those that follow each other up to the last: to give LMDB again what it has changes
+    nothing, where what came after it is given again as well.
+    """
     try:
         data = memoryview((directory / NAME).read_bytes())
     except FileNotFoundError:
         return JournalContents([], False)
-    found, at, last = [], 0, None
-    while (record := _record(data, at, uuid, boot)) and (last is None or record.number == last + 1):
-        if record.number > after:
-            found.append(record)
-        last = record.number
-        at += _pages(_PAYLOAD_AT + len(record.payload))
-    later = list(_records_from(data, at, uuid, boot, max(after, last or 0)))
-    records = found + later
-    return JournalContents(records, bool(later) or (bool(records) and records[0].number != after + 1))
+    records = sorted(_whole_records(data, uuid, boot), key=attrgetter("number"))
+    if after is None:
+        last = records[-1].number if records else 0
+        records = [record for at, record in enumerate(records, 1 - len(records)) if record.number == last + at]
+    else:
+        records = [record for record in records if record.number > after]
+    return JournalContents(records, bool(records) and records[-1].number != (after or 0) + len(records))
 
 
-def _records_from(data: memoryview, at: int, uuid: bytes, boot: int, last: int) -> Iterator[JournalRecord]:
-    """Whole records with higher numbers, wherever they are."""
+def _whole_records(data: memoryview, uuid: bytes, boot: int) -> Iterator[JournalRecord]:
+    """Those of a boot, wherever they are."""
+    at = 0
     while at < len(data):
         record = _record(data, at, uuid, boot)
-        if record is not None and record.number > last:
+        if record is not None:
             yield record
-            last = record.number
-            at += _pages(_PAYLOAD_AT + len(record.payload))
-        else:
-            at += PAGE_BYTES
+        at += PAGE_BYTES if record is None else _pages(_PAYLOAD_AT + len(record.payload))
 
 
 def _record(data: memoryview, at: int, uuid: bytes, boot: int) -> JournalRecord | None:

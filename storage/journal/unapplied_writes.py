@@ -50,6 +50,18 @@ class LaneView(NamedTuple):
         """The same, with what is put before a position only."""
         return self._replace(puts={position: put for position, put in self.puts.items() if position < end})
 
+    def then(self, later: LaneView) -> LaneView:
+        """The same after what came later: what that takes away is not there."""
+        kept = {position: put for position, put in self.puts.items() if later.keeps(position)}
+        purged = later if later.floor else self
+        return LaneView(
+            dict(sorted((kept | later.puts).items(), key=_position)),
+            self.finished | later.finished,
+            purged.floor,
+            purged.survivors,
+            {**self.deliveries, **later.deliveries},
+        )
+
     def over(self, stored: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
         """The live messages, ascending, where `stored` is what LMDB has of them."""
         kept = (self._counted(message) for message in stored if self.keeps(message.position))

@@ -41,7 +41,7 @@ def left_in_journal(directory: Path, environment: lmdb.Environment, identity: Id
         contents = read_journal(directory, identity.uuid, identity.boot, after)
     except OSError as error:
         raise StoreError(f"{directory / NAME} cannot be read ({error}): see that this user may") from error
-    left = Left(UnappliedWrites(), contents.records[-1].number if contents.records else after, [])
+    left = Left(UnappliedWrites(), contents.records[-1].number if contents.records else after or 0, [])
     if contents.damaged:
         left.problems.append(f"{directory / NAME} is damaged: the batches that were in that place are lost")
     for record in contents.records:
@@ -70,8 +70,8 @@ def replay(directory: Path, environment: lmdb.Environment, classifier: FailureCl
     return bool(left.problems)
 
 
-def _applied(txn: lmdb.Transaction[bytes], boot: int) -> int:
-    """The number of the boot's last record that LMDB has."""
+def _applied(txn: lmdb.Transaction[bytes], boot: int) -> int | None:
+    """The number of the boot's last record that LMDB has, None where that cannot be read."""
     record = txn.get(APPLIED)
     try:
         applied = (
@@ -80,5 +80,5 @@ def _applied(txn: lmdb.Transaction[bytes], boot: int) -> int:
             else NumberInBoot.decode(record, "the mark of what the journal has given to LMDB")
         )
     except StoreCorrupt:
-        return 0  # to give LMDB again what it has changes nothing
+        return None
     return applied.number if applied.boot == boot else 0

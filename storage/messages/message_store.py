@@ -193,19 +193,37 @@ class MessageStore:
         with self.io.commit(batch) as measured:
             measured.counts = self.journal.take(batch)
             if measured.counts:
-                self.io.journaled(self.journal.last_write)
+                self.io.journaled(self.journal.last_write, measured)
         return measured.counts
 
     def catch_up(self, batch: SealedBatch | None = None) -> None:
-        """Have LMDB take over what the journal has, and one more batch, in one commit. Raises as `commit` does."""
-        if batch is None and not self.journal.ahead:
+        """Have LMDB take over in one commit what the journal has. Raises as `commit` does.
+
+        Without a batch, others may be committed to the journal meanwhile. With one, which goes to LMDB beside the rest,
+        none may be.
+        """
+        if batch is None:
+            self._catch_up_with_turned()
             return
+        self._have_written(self.journal.unapplied(batch), self.journal.number)
+        self.journal.applied()
+
+    def _catch_up_with_turned(self) -> None:
+        if not self.journal.turn():
+            return
+        try:
+            self._have_written(*self.journal.turned())
+        except StoreError:
+            self.journal.turn_back()
+            raise
+        self.journal.turned_applied()
+
+    def _have_written(self, batch: SealedBatch, applied: int) -> None:
         self.catching_up = True
         try:
-            self._lmdb.write(self.journal.unapplied(batch), self.journal.number)
+            self._lmdb.write(batch, applied)
         finally:
             self.catching_up = False
-        self.journal.applied()
 
     def take_away(self) -> None:
         """Have LMDB take away what the journal says is gone, and nothing else: that makes room. Raises as `commit`.

@@ -63,6 +63,8 @@ class StoreIo:
         self.last_commit_seconds = 0.0
         self.recent: deque[CommitFigures] = deque(maxlen=RECENT_MAX)
         self._written = _ThreadWrites()
+        self._adding = threading.Lock()
+        """The journal is written by one thread, and LMDB by another."""
         self._last_sync = 0.0
         self._last_size: int | None = None
 
@@ -72,15 +74,15 @@ class StoreIo:
         before, transaction = self._written.look(), _Transaction(perf_counter())
         yield transaction
         ended, after = perf_counter(), self._written.look()
-        self._last_sync = ended - transaction.filled
-        self.write_seconds += transaction.filled - transaction.began
-        self.sync_seconds += self._last_sync
-        self.syncs += 1
-        self._last_size = None
-        if before is not None and after is not None:
-            self._last_size = after[0] - before[0]
-            self.written_bytes += self._last_size
-            self.writes += after[1] - before[1]
+        self._last_sync, self._last_size = ended - transaction.filled, None
+        with self._adding:
+            self.write_seconds += transaction.filled - transaction.began
+            self.sync_seconds += self._last_sync
+            self.syncs += 1
+            if before is not None and after is not None:
+                self._last_size = after[0] - before[0]
+                self.written_bytes += self._last_size
+                self.writes += after[1] - before[1]
 
     @contextmanager
     def commit(self, batch: SealedBatch) -> Iterator[_Commit]:
@@ -91,12 +93,16 @@ class StoreIo:
             self.commits += 1
             self.last_commit_seconds = perf_counter() - began
             messages = sum(len(lane.puts) for lane in batch.lanes)
-            self.recent.append(CommitFigures(messages, self.last_commit_seconds, self._last_sync, self._last_size))
+            write = commit.write
+            sync, size = (self._last_sync, self._last_size) if write is None else (write.seconds, write.size)
+            self.recent.append(CommitFigures(messages, self.last_commit_seconds, sync, size))
 
-    def journaled(self, write: JournalWrite) -> None:
-        """A record was written into the journal, or nothing, where no record was needed."""
-        self._last_sync, self._last_size = write.seconds, write.size
-        if write.size:
+    def journaled(self, write: JournalWrite, commit: _Commit) -> None:
+        """A commit has written a record into the journal, or nothing, where no record was needed."""
+        commit.write = write
+        if not write.size:
+            return
+        with self._adding:
             self.writes += 1
             self.written_bytes += write.size
             self.syncs += 1
@@ -122,12 +128,13 @@ _sums = attrgetter(*IoSums._fields)
 
 
 class _Commit:
-    """Whether what was measured was a commit."""
+    """Whether what was measured was a commit, and what it has written into the journal; None: it went to LMDB."""
 
-    __slots__ = ("counts",)
+    __slots__ = ("counts", "write")
 
     def __init__(self) -> None:
         self.counts = True
+        self.write: JournalWrite | None = None
 
 
 class _Transaction:

@@ -122,10 +122,11 @@ class Pair:
             del self.gathering[place]
         self.flush()
         for place, position in self.moving:
-            if position in self.committed[place]:
+            if position in self.committed.get(place, {}):
                 assert self.store.fetch(*place, [position]), "it is gone before what was put for it has come"
         self.have_room()
-        self.store.catch_up()
+        while self.store.journal.ahead:
+            self.store.catch_up()
         while self.store.reclaim(3):
             pass
         self.check()
@@ -201,8 +202,13 @@ class Pair:
         assert not self.store.corrupt
 
     def store_catches_up(self) -> None:
-        """LMDB takes over what is in the journal."""
+        """LMDB takes over what is in the journal, or what was when it turned."""
         self.store.catch_up()
+        self.check()
+
+    def journal_turns(self) -> None:
+        """What is committed after this is not for LMDB the next time."""
+        self.store.journal.turn()
         self.check()
 
     def store_takes_away(self) -> None:
@@ -269,6 +275,7 @@ def weighted_steps(pair: Pair, choose: random.Random) -> list[Step]:
         (25, pair.flush),
         (6, lambda: pair.store.reclaim(choose.choice((1, 3, 50)))),
         (6, pair.store_catches_up),
+        (6, pair.journal_turns),
         (2, pair.store_takes_away),
         (3, lambda: pair.restart(dirty=choose.random() < 0.7)),
     ]

@@ -53,13 +53,13 @@ def alarm_holds_acknowledgements(patch: Patch) -> None:
     patch(Channel, "handle", wait)
 
 
-@mistake("I7", Simulation(139))
+@mistake("I7", Simulation(152))
 def removals_wait_for_room(patch: Patch) -> None:
     """Keep what is acknowledged and purged with the publishes that the disk has no room for."""
     patch(CommitSteps, "_take_away", lambda steps, batch: batch)
 
 
-@mistake("I12", Simulation(38))
+@mistake("I12", Simulation(22))
 def dead_message_gone_before_its_letter(patch: Patch) -> None:
     """Commit, among what a full disk takes away, the end of messages whose dead letters wait for room."""
     removals, additions = store_writer.removals, store_writer.additions

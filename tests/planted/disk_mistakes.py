@@ -13,7 +13,7 @@ from storage import synced_files
 from storage.batch import SealedBatch
 from storage.journal import journal, journal_file
 from storage.journal.journal import Journal
-from storage.journal.journal_file import JournalRecord
+from storage.journal.journal_file import JournalFile, JournalRecord
 from storage.journal.journal_records import encode_batch
 from storage.messages import lane_reader, lmdb_environment
 from storage.messages.keys import IDENTITY
@@ -114,13 +114,13 @@ def holes_where_somebody_reads(patch: Patch) -> None:
     patch(free_pages, "_readers", lambda environment: ())
 
 
-@mistake(NOTHING_LEFT, Simulation(2))
+@mistake(NOTHING_LEFT, Simulation(1))
 def failed_commit_left_in_the_file(patch: Patch) -> None:
     """Leave the pages of a commit that did not fit behind the last one in use."""
     patch(StoreSpace, "cut_back", lambda space: None)
 
 
-@mistake(NOTHING_LEFT, Simulation(11))
+@mistake(NOTHING_LEFT, Simulation(1))
 def killed_commit_left_in_the_file(patch: Patch) -> None:
     """Leave there, at a start, the pages of a commit that a kill has cut short."""
     patch(lmdb_environment, "cut_back", lambda directory: None)
@@ -155,20 +155,13 @@ class _WithoutSync:
         return getattr(os, name)
 
 
-@mistake("I1", Simulation(2))
+@mistake("I1", Simulation(5))
 def journal_begun_anew_too_early(patch: Patch) -> None:
-    """Begin the journal anew before LMDB has what is in it, and so also where LMDB has no room for it."""
-    catch_up = MessageStore.catch_up
-
-    def rewind_and_catch_up(store: MessageStore, batch: SealedBatch | None = None) -> None:
-        if store.journal._file is not None:
-            store.journal._file.rewind()
-        catch_up(store, batch)
-
-    patch(MessageStore, "catch_up", rewind_and_catch_up)
+    """Write over what is left to LMDB before it has got that."""
+    patch(JournalFile, "turn", JournalFile.rewind)
 
 
-@mistake("I1", Simulation(18))
+@mistake("I1", Simulation(413))
 def committed_past_a_batch_without_room(patch: Patch) -> None:
     """Commit at once what one channel waits for, also while the batch before it waits for room."""
 

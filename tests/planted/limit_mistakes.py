@@ -142,7 +142,7 @@ def expiry_too_late(patch: Patch) -> None:
     patch(Limits, "expires_at", late)
 
 
-@mistake("x-expires", Simulation(1))
+@mistake("x-expires", Simulation(2))
 def queue_expiry_although_used(patch: Patch) -> None:
     """Count nobody's use of a queue."""
     patch(Queue, "use", lambda queue: None)

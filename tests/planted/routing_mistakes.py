@@ -39,7 +39,7 @@ def any_header_means_all(patch: Patch) -> None:
     patch(Headers, "bind", bind_to_all)
 
 
-@mistake("x-priority", Simulation(1))
+@mistake("x-priority", Simulation(3))
 def consumer_priority_ignored(patch: Patch) -> None:
     """Serve all consumers in turn."""
     enlist = Consumers.enlist
@@ -51,7 +51,7 @@ def consumer_priority_ignored(patch: Patch) -> None:
     patch(Consumers, "enlist", enlist_as_any)
 
 
-@mistake("policies", Simulation(2))
+@mistake("policies", Simulation(1))
 def policy_for_new_queues_alone(patch: Patch) -> None:
     """Have a policy that changes leave the queues that are there as they are."""
 

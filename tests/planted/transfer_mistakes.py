@@ -38,7 +38,7 @@ def dead_letter_after_settlement(patch: Patch) -> None:
     patch(OrderedQueue, "discard", discard_first)
 
 
-@mistake("I12", Simulation(2))
+@mistake("I12", Simulation(3))
 def settlement_in_the_batch_after_its_letter(patch: Patch) -> None:
     """Close the batch between the dead letters and the end of their messages, as if it were full."""
     finish = OrderedQueue.finish

@@ -169,7 +169,7 @@ class SizedStore:
 
     def catch_up(self) -> None:
         """Have LMDB take over what the journal has. Raises as the store does."""
-        with self._whole_or_not(_pages(self.journal.unapplied())):
+        with self._whole_or_not(_pages(self.journal.turned()[0]) if self.journal.turn() else 0):
             self._store.catch_up()
 
     def take_away(self) -> None:

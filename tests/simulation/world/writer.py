@@ -64,14 +64,17 @@ class SimulatedWriter:
             self._begin()
 
     def commit_at_once(self, batch: SealedBatch, *, loop_busy: bool) -> bool:
-        """Commit a batch here and now, half of the time that it may be."""
-        if self._busy or self._handed_over or self._disk.failing or self._disk.chance.random() < 0.5:
+        """Commit a batch here and now, half of the time that it may be, and now and then have the journal turn then."""
+        journal, chance = self._store.journal, self._disk.chance
+        if batch.deleted_queues or self._disk.failing or chance.random() < 0.5:
             return False
-        behind = self._store.journal.ahead
-        if batch.deleted_queues or not self._store.commit_to_journal(batch):
+        if not self._store.commit_to_journal(batch):
             return False
         self.committed = batch.number
-        if not behind:
+        if chance.random() < 0.1:
+            journal.turn()
+            self.hand_over(Signal.CATCH_UP)
+        elif journal.first_since_turn:
             self.hand_over(Signal.CATCH_UP_LATER)
         return True
 

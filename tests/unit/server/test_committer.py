@@ -26,6 +26,7 @@ from harness.brokers.broker_server import eventually
 from harness.brokers.full_disk import no_file_larger_than
 from harness.brokers.held_disk import HeldDisk
 from storage.batch import SealedBatch
+from storage.journal.journal_file import PAGE_BYTES
 from storage.messages.lmdb_writer import LmdbWriter
 from storage.messages.message_store import MessageStore
 
@@ -97,10 +98,6 @@ class Desk:
         self.writer = StoreWriter(store, progress, deleted, self.clock.now)
         return self.writer
 
-    async def thread_waits(self) -> None:
-        """Return when the thread has nothing to do; what is told of its last batch is told a moment earlier."""
-        await eventually(lambda: not self.writer._at_work.locked(), "the thread waits for the next batch")
-
     def _note_reclaimed(self, queue_ids: list[int]) -> None:
         self.reclaimed += queue_ids
         self.was_reclaimed.set()
@@ -169,7 +166,7 @@ async def test_a_batch_that_the_event_loop_writes_itself_is_not_waited_for(
     monkeypatch.setattr(store_writer, "QUICK_WRITES_MIN", 0)
     async with desk(directory, journal_bytes=1 << 20) as at:
         with trio.fail_after(30):
-            for number in range(20):  # one that the thread is not done with is left to it
+            for number in range(20):
                 at.publish(b"%d" % number)
                 await at.waiter.count(number + 1)
                 at.publish(b"nobody waits", waiting=False)
@@ -185,7 +182,6 @@ async def test_large_batches_of_a_lone_publisher_are_written_by_the_loop(
         with trio.fail_after(30):
             at.publish(b"1")
             await at.waiter.count(1)
-            await at.thread_waits()
             at.publish(bytes(2 * AT_ONCE_BYTES_MAX))
             assert at.waiter.told == [1, 2]
             reader = Reader()
@@ -204,7 +200,6 @@ async def test_rare_batches_are_written_by_a_loop_that_a_client_keeps_busy(direc
             at.publish(b"1")
             assert at.waiter.told == [], "nobody keeps the loop busy"
             await at.waiter.count(1)
-            await at.thread_waits()
             async with at.committer.line:
                 at.clock.seconds += 2 * RARE_SECONDS
                 at.clock.step = 2 * SLOW_SECONDS
@@ -215,7 +210,6 @@ async def test_rare_batches_are_written_by_a_loop_that_a_client_keeps_busy(direc
                 at.publish(b"3")
                 assert at.waiter.told == [1, 2], "the disk was slow"
                 await at.waiter.count(3)
-                await at.thread_waits()
                 at.clock.seconds += 2 * SLOW_FACTOR * SLOW_SECONDS
                 at.publish(b"4")
                 assert at.waiter.told == [1, 2, 3, 4]
@@ -248,6 +242,30 @@ async def test_clients_with_much_to_do_wait_for_lmdb(directory: Path, monkeypatc
             lmdb.open.set()
             await gone_on.wait()
             await at.waiter.count(2)
+
+
+async def test_a_lone_publisher_goes_on_while_lmdb_catches_up(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until the journal is full of what LMDB has not got: the next batch waits for LMDB, and goes there."""
+    monkeypatch.setattr(store_writer, "QUICK_WRITES_MIN", 0)
+    async with desk(directory, journal_bytes=8 * PAGE_BYTES) as at, trio.open_nursery() as nursery:
+        lmdb = HeldLmdb(monkeypatch)
+        with trio.fail_after(30):
+            at.publish(b"1")
+            await at.waiter.count(1)
+            nursery.start_soon(at.committer.catch_up)
+            await trio.to_thread.run_sync(lmdb.begun.wait)
+            batches = 1
+            while len(at.waiter.told) == batches:
+                batches += 1
+                at.publish(b"%d" % batches)
+            assert at.waiter.told == [*range(1, 9)], "one in each page"
+            queue = at.core.queue_named("q").store.queue_id
+            assert len(at.core.store.read(queue, 0, 0, 1 << 63, 100, 1 << 20)) == 8
+            lmdb.open.set()
+            await at.waiter.count(batches)
+            await at.committer.catch_up()
+            assert not at.core.store.journal.ahead
+        assert len(at.core.store.read(queue, 0, 0, 1 << 63, 100, 1 << 20)) == batches
 
 
 async def test_nobody_adds_to_a_full_batch_that_is_held_open(directory: Path) -> None:
