@@ -107,8 +107,8 @@ class BrokerProcess:
     def await_ready(self) -> None:
         """Return when a process that was launched says that it is ready. Fails with its log when it ends before."""
         if not self._hear_ready():
-            self.kill()
-            raise AssertionError(f"the broker did not become ready: {self.ready_line!r}\n{self.log()}")
+            ended = self._end(SIGKILL)
+            raise AssertionError(f"the broker is not ready, but: {self.ready_line!r}; ended with {ended}\n{self.log()}")
 
     def _hear_ready(self) -> bool:
         assert self._process is not None

@@ -155,30 +155,34 @@ class Journal:
         """So much is to stay that LMDB should be given it, and it is not being given anything."""
         return self._turned is None and self._much_stays
 
-    def turn(self) -> bool:
+    def turn(self, *, everything: bool = False) -> bool:
         """Leave what was taken until now to LMDB, unless it has not got all yet that was left to it before.
 
-        False where it lacks nothing.
+        `everything`: also then, together with that. False where LMDB lacks nothing.
         """
+        if everything:
+            self.turn_back()
         with self._turning:
-            if self._turned is None and self._writes.batches:
-                with self._lock:
-                    self._turned, self._writes = self._writes, UnappliedWrites()
+            if self._turned is None:
+                if self._writes.batches:
+                    with self._lock:
+                        self._turned, self._writes = self._writes, UnappliedWrites()
                 self._turned_number = self.number
                 if self._file is not None:
                     self._file.turn()
             return self._turned is not None
 
-    def turned(self) -> tuple[SealedBatch, int]:
-        """What the turn has left to LMDB, as one batch, and the number of its last record."""
-        assert self._turned is not None, "there was no turn"
-        return self._turned.sealed(), self._turned_number
+    def turned(self, batch: SealedBatch | None = None) -> tuple[SealedBatch, int]:
+        """What the turn has left to LMDB, as one batch with one more that was not taken; its last record's number."""
+        turned = [self._turned.sealed()] if self._turned else []
+        return reduce(merged, [*turned, batch] if batch else turned), self._turned_number
 
     def turn_back(self) -> None:
         """LMDB could not take what the turn has left to it: it is given all there is the next time."""
-        assert self._turned is not None, "there was no turn"
-        both = UnappliedWrites()
         with self._turning, self._lock:
+            if self._turned is None:
+                return
+            both = UnappliedWrites()
             for writes in (self._turned, self._writes):
                 if writes.batches:
                     both.add(writes.sealed())
@@ -193,16 +197,9 @@ class Journal:
                 self._file.release_turned()
 
     def unapplied(self, batch: SealedBatch | None = None) -> SealedBatch:
-        """All that LMDB lacks as one batch, and one more that was not taken. None is taken until `applied`."""
+        """All that LMDB lacks as one batch, and one more that was not taken."""
         unapplied = [writes.sealed() for writes in (self._turned, self._writes) if writes and writes.batches]
         return reduce(merged, [*unapplied, batch] if batch else unapplied or [self._writes.sealed()])
-
-    def applied(self) -> None:
-        """LMDB has everything, up to the last record."""
-        with self._lock:
-            self._writes, self._turned = UnappliedWrites(), None
-        if self._file is not None:
-            self._file.rewind()
 
     def view(self, queue_id: int, lane: int, after: int, before: int) -> LaneView | None:
         """What a reader of a lane between two positions, both exclusive, has to know; None where LMDB has it all.

@@ -202,28 +202,18 @@ class MessageStore:
         Without a batch, others may be committed to the journal meanwhile. With one, which goes to LMDB beside the rest,
         none may be.
         """
-        if batch is None:
-            self._catch_up_with_turned()
+        journal = self.journal
+        if not journal.turn(everything=batch is not None) and batch is None:
             return
-        self._have_written(self.journal.unapplied(batch), self.journal.number)
-        self.journal.applied()
-
-    def _catch_up_with_turned(self) -> None:
-        if not self.journal.turn():
-            return
-        try:
-            self._have_written(*self.journal.turned())
-        except StoreError:
-            self.journal.turn_back()
-            raise
-        self.journal.turned_applied()
-
-    def _have_written(self, batch: SealedBatch, applied: int) -> None:
         self.catching_up = True
         try:
-            self._lmdb.write(batch, applied)
+            self._lmdb.write(*journal.turned(batch))
+        except StoreError:
+            journal.turn_back()
+            raise
         finally:
             self.catching_up = False
+        journal.turned_applied()
 
     def take_away(self) -> None:
         """Have LMDB take away what the journal says is gone, and nothing else: that makes room. Raises as `commit`.

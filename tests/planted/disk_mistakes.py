@@ -161,6 +161,12 @@ def journal_begun_anew_too_early(patch: Patch) -> None:
     patch(JournalFile, "turn", JournalFile.rewind)
 
 
+@mistake("I1", Model("store"))
+def journal_written_over_what_is_needed(patch: Patch) -> None:
+    """Go on at the start of the journal where it ends, whatever LMDB has of what is there."""
+    patch(JournalFile, "_place", lambda file, size: file._at if file._at + size <= file.size else 0)
+
+
 @mistake("I1", Simulation(413))
 def committed_past_a_batch_without_room(patch: Patch) -> None:
     """Commit at once what one channel waits for, also while the batch before it waits for room."""

@@ -37,7 +37,7 @@ class Simulation(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Found by random walks of a model: `queue`, `priorities` (the same with priorities), `limits` or `free pages`.
+    """Found by random walks of a model: `queue`, `priorities` (the same with them), `limits`, `store` or `free pages`.
 
     Or where much ends at once: `large messages`, `many copies` of dead letters, `many settlements` by one frame.
     """
