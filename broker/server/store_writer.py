@@ -54,6 +54,8 @@ SLOW_SECONDS = 0.001
 """If one takes longer, the thread has the next ones for a while."""
 SLOW_FACTOR = 20
 """How many times as long that is: no more than a twentieth of the event loop's time goes to a slow disk."""
+HANGS_SECONDS = 0.1
+"""If LMDB catches up for longer, the thread has all batches until it is done: it takes some 5 ms."""
 
 
 class Signal(Enum):
@@ -152,6 +154,7 @@ class CommitSteps:
         self._idle = idle
         self._now = now
         self._catch_up_at: float | None = None
+        self._catching_up_since: float | None = None
 
     def run(self) -> Generator[float | None, Item | None]:
         """Give how many seconds to wait for what is handed over next, None: for ever; take it, or None if none came.
@@ -180,12 +183,21 @@ class CommitSteps:
     def _catch_up(self) -> StoreFull | None:
         """Have LMDB catch up. On a full disk the journal keeps what there is, and this is tried again."""
         self._catch_up_at = None
+        self._catching_up_since = self._now()
         try:
             self._store.catch_up()
         except StoreFull as error:
             log.debug("what is in the journal does not fit: %s", error)
             return error
+        finally:
+            self._catching_up_since = None
         return None
+
+    @property
+    def lmdb_hangs(self) -> bool:
+        """LMDB has been catching up for so long that the disk is slow now, whatever it was before. From any thread."""
+        since = self._catching_up_since
+        return since is not None and self._now() - since > HANGS_SECONDS
 
     def _catch_up_with_all(self) -> StoreFull | None:
         """The same until LMDB has all that is in the journal by now: the first time may be for what is older."""
@@ -305,7 +317,8 @@ class StoreWriter:
         self._progress = progress
         self._handed_over: SimpleQueue[Item] = SimpleQueue()
         self._waiter: Waiter | None = None
-        self._steps = CommitSteps(store, progress, deleted, self._tell, self._handed_over.empty).run()
+        self._commit_steps = CommitSteps(store, progress, deleted, self._tell, self._handed_over.empty)
+        self._steps = self._commit_steps.run()
         self._token = trio.lowlevel.current_trio_token()
         self._thread = threading.Thread(target=self._run, name="leveret-committer", daemon=True)
 
@@ -330,7 +343,9 @@ class StoreWriter:
         """
         now = self._now()
         alone, rare = self._is_alone(batch), self._is_rare(batch, now)
-        if not (alone or (loop_busy and rare)) or batch.deleted_queues or not self._store.commit_to_journal(batch):
+        if not (alone or (loop_busy and rare)) or batch.deleted_queues or self._commit_steps.lmdb_hangs:
+            return False
+        if not self._store.commit_to_journal(batch):
             return False
         if (seconds := self._now() - now) > SLOW_SECONDS:
             self._not_before = now + SLOW_FACTOR * seconds

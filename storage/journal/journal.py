@@ -134,14 +134,14 @@ class Journal:
 
     def release_reserve(self) -> bool:
         """Give that room to a full disk. False when that was done already."""
-        with self._turning:
-            return self._file is not None and self._file.release_reserve()
+        file = self._file
+        return file is not None and file.release_reserve()
 
     def restore_reserve(self) -> None:
         """Take the room again, if the disk has it."""
-        with self._turning:
-            if self._file is not None:
-                self._file.restore_reserve()
+        file = self._file
+        if file is not None:
+            file.restore_reserve()
 
     # What LMDB lacks
 

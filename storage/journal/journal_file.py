@@ -154,10 +154,14 @@ class JournalFile:
         return released
 
     def restore_reserve(self) -> None:
-        """Take the reserve again, if the disk has room."""
+        """Take the reserve again, if the disk has room. Records may be written meanwhile, and the file let go of."""
         try:
-            synced_files.allocate(self._descriptor, self.size * (1 + RESERVE))
-            os.fsync(self._descriptor)
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                synced_files.allocate(descriptor, self.size * (1 + RESERVE))
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
             self.reserved = True
         except OSError:
             release_reserve(self._path.parent, self.size)  # a part of it would only be in the way

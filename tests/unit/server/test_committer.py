@@ -268,6 +268,28 @@ async def test_a_lone_publisher_goes_on_while_lmdb_catches_up(directory: Path, m
         assert len(at.core.store.read(queue, 0, 0, 1 << 63, 100, 1 << 20)) == batches
 
 
+async def test_beside_an_lmdb_that_hangs_the_loop_writes_nothing(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk was quick before; now it would hold up everybody's heartbeats."""
+    monkeypatch.setattr(store_writer, "QUICK_WRITES_MIN", 0)
+    monkeypatch.setattr(store_writer, "HANGS_SECONDS", 0.0)
+    async with desk(directory, journal_bytes=1 << 20) as at, trio.open_nursery() as nursery:
+        lmdb = HeldLmdb(monkeypatch)
+        with trio.fail_after(30):
+            at.publish(b"1")
+            await at.waiter.count(1)
+            nursery.start_soon(at.committer.catch_up)
+            await trio.to_thread.run_sync(lmdb.begun.wait)
+            at.publish(b"2")
+            assert at.waiter.told == [1]
+            lmdb.open.set()
+            await at.waiter.count(2)
+            await at.committer.catch_up()
+            at.publish(b"3")
+            assert at.waiter.told == [1, 2, 3]
+
+
 async def test_nobody_adds_to_a_full_batch_that_is_held_open(directory: Path) -> None:
     """A large transaction is one batch; who publishes meanwhile waits for the end of it."""
     async with desk(directory) as at:
