@@ -55,8 +55,6 @@ class Promises:
         self.behind: Callable[[], bool] = bool
         """The disk is so far behind that even little has to wait."""
         self._waiting: list[Copy] = []
-        self._put: list[Copy] = []
-        self._put_at = 0
         self.counts: Counter[str] = Counter()
         self.stream = StreamPromises()
         self.mortal: list[Copy] = []
@@ -103,12 +101,7 @@ class Promises:
                     copy.ready_by = max(copy.ready_by, self.now + RELEASE_AFTER_FULL)
 
     def disk_is_behind(self) -> None:
-        """Dead letters, and what quorum queues get back, wait for the disk, which has enough to do now.
-
-        Of those of this event the first may have made it so, and the others wait.
-        """
-        for copy in self._put_now():
-            self._let_wait(copy)
+        """Dead letters, and what quorum queues get back, wait for the disk, which has enough to do now."""
         for copy in self._still_waiting():
             copy.ready_by = self.now + RELEASE
 
@@ -126,19 +119,10 @@ class Promises:
         """What puts a copy into its queue writes, and waits while the disk is full or far behind, or others wait."""
         full = self.behind() or (self._full_at and self.now <= self._full_at + TOLERANCE)
         if full or any(other.line is copy.line and self.now <= other.ready_by for other in self._still_waiting()):
-            self._let_wait(copy)
-        else:
-            self._put, self._put_at = [*self._put_now(), copy], self.event
-
-    def _put_now(self) -> list[Copy]:
-        """What was put into its queue by this event, as it seemed."""
-        return [copy for copy in self._put if not (copy.waits or copy.fate)] if self._put_at == self.event else []
-
-    def _let_wait(self, copy: Copy) -> None:
-        self._waiting.append(copy)
-        copy.waits, copy.ready_by = True, self.now + RELEASE
-        if copy.is_letter:  # of what comes back, nothing but the return is still to be written
-            self._came_with(copy, NEVER)
+            self._waiting.append(copy)
+            copy.waits, copy.ready_by = True, self.now + RELEASE
+            if copy.is_letter:  # of what comes back, nothing but the return is still to be written
+                self._came_with(copy, NEVER)
 
     # Queues
 
