@@ -180,13 +180,8 @@ class Journal:
     def turn_back(self) -> None:
         """LMDB could not take what the turn has left to it: it is given all there is the next time."""
         with self._turning, self._lock:
-            if self._turned is None:
-                return
-            both = UnappliedWrites()
-            for writes in (self._turned, self._writes):
-                if writes.batches:
-                    both.add(writes.sealed())
-            self._writes, self._turned = both, None
+            if self._turned is not None:
+                self._writes, self._turned = self._whole(), None
 
     def turned_applied(self) -> None:
         """LMDB has what the turn has left to it."""
@@ -196,10 +191,17 @@ class Journal:
             if self._file is not None:
                 self._file.release_turned()
 
-    def unapplied(self, batch: SealedBatch | None = None) -> SealedBatch:
-        """All that LMDB lacks as one batch, and one more that was not taken."""
-        unapplied = [writes.sealed() for writes in (self._turned, self._writes) if writes and writes.batches]
-        return reduce(merged, [*unapplied, batch] if batch else unapplied or [self._writes.sealed()])
+    def unapplied(self) -> SealedBatch:
+        """All that LMDB lacks, as one batch."""
+        return self._whole().sealed()
+
+    def _whole(self) -> UnappliedWrites:
+        """What the turn has left to LMDB, and what came after it, together."""
+        whole = UnappliedWrites()
+        for writes in (self._turned, self._writes):
+            if writes is not None and writes.batches:
+                whole.add(writes.sealed())
+        return whole
 
     def view(self, queue_id: int, lane: int, after: int, before: int) -> LaneView | None:
         """What a reader of a lane between two positions, both exclusive, has to know; None where LMDB has it all.

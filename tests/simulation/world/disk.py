@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from storage.batch import SealedBatch
 from storage.batch_removals import removals
+from storage.journal.unapplied_writes import merged
 from storage.messages.message_store import MessageStore
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreFull
@@ -156,7 +157,7 @@ class SizedStore:
         """Write a batch. Raises as the store does."""
         if self.commit_to_journal(batch):
             return
-        pages = _pages(self.journal.unapplied(batch))
+        pages = _pages(merged(self.journal.unapplied(), batch) if self.journal.ahead else batch)
         if not any(lane.puts for lane in batch.lanes):
             self._disk.pages_of_removals = _PAGES_OF_ANY_COMMIT + pages
         with self._whole_or_not(pages):
