@@ -68,6 +68,13 @@ class HeldLmdb:
         self._write = LmdbWriter.write
         patch.setattr(LmdbWriter, "write", lambda *arguments: self._held_write(*arguments))
 
+    async def begin(self, at: Desk, nursery: trio.Nursery) -> None:
+        """Have LMDB catch up with a first batch, and return when it is held at that."""
+        at.publish(b"1")
+        await at.waiter.count(1)
+        nursery.start_soon(at.committer.catch_up)
+        await trio.to_thread.run_sync(self.begun.wait)
+
     def _held_write(self, writer: LmdbWriter, batch: SealedBatch, applied: int) -> None:
         self.begun.set()
         assert self.open.wait(30), "nobody opened it"
@@ -229,10 +236,7 @@ async def test_clients_with_much_to_do_wait_for_lmdb(directory: Path, monkeypatc
 
         lmdb = HeldLmdb(monkeypatch)
         with trio.fail_after(30):
-            at.publish(b"1")
-            await at.waiter.count(1)
-            nursery.start_soon(at.committer.catch_up)
-            await trio.to_thread.run_sync(lmdb.begun.wait)
+            await lmdb.begin(at, nursery)
             await at.committer.lmdb_at_rest()  # nobody waits
             at.publish(b"2")
             at.committer.waiting[2] = trio.current_time()
@@ -250,10 +254,7 @@ async def test_a_lone_publisher_goes_on_while_lmdb_catches_up(directory: Path, m
     async with desk(directory, journal_bytes=8 * PAGE_BYTES) as at, trio.open_nursery() as nursery:
         lmdb = HeldLmdb(monkeypatch)
         with trio.fail_after(30):
-            at.publish(b"1")
-            await at.waiter.count(1)
-            nursery.start_soon(at.committer.catch_up)
-            await trio.to_thread.run_sync(lmdb.begun.wait)
+            await lmdb.begin(at, nursery)
             batches = 1
             while len(at.waiter.told) == batches:
                 batches += 1
@@ -277,10 +278,7 @@ async def test_beside_an_lmdb_that_hangs_the_loop_writes_nothing(
     async with desk(directory, journal_bytes=1 << 20) as at, trio.open_nursery() as nursery:
         lmdb = HeldLmdb(monkeypatch)
         with trio.fail_after(30):
-            at.publish(b"1")
-            await at.waiter.count(1)
-            nursery.start_soon(at.committer.catch_up)
-            await trio.to_thread.run_sync(lmdb.begun.wait)
+            await lmdb.begin(at, nursery)
             at.publish(b"2")
             assert at.waiter.told == [1]
             lmdb.open.set()
