@@ -292,31 +292,38 @@ class QuorumQueue(OrderedQueue):
         if self.deleted:
             self.out.remove(entries)
             return
-        limited = self.delivery_limit is not None
-        first = abandoned or limited
-        ready = not limited or self.arguments.dead_letter_exchange is None
+        limit = self.delivery_limit
         take_back = partial(self._take_back, abandoned=abandoned)
-        self.clearing.take_in(entries, take_back, writes=limited or not first, first=first, ready=ready)
+        if limit is None:
+            self.clearing.take_in(entries, take_back, writes=not abandoned, first=abandoned, ready=True)
+            return
+        if back := [entry for entry in entries if entry.deliveries <= limit]:
+            self.clearing.take_in(back, take_back, writes=False, first=True, ready=True)
+        if exhausted := [entry for entry in entries if entry.deliveries > limit]:
+            self.clearing.take_in(exhausted, self._drop_some, writes=True, first=False, ready=False)
 
     def _take_back(self, entries: Sequence[Entry], *, abandoned: bool) -> int:
-        if self.arguments.dead_letter_exchange is not None:  # one dead letter in a step: it may be copied very often
-            first = next((at for at, entry in enumerate(entries, 1) if self.exhausted(entry)), None)
-            entries = entries[:first]
+        self._leave_holders(entries, abandoned=abandoned)
+        if abandoned or self.delivery_limit is not None:
+            self.give_back(entries)
+        else:
+            self._put_at_the_end(entries)
+        return len(entries)
+
+    def _drop_some(self, entries: Sequence[Entry]) -> int:
+        if self.arguments.dead_letter_exchange is not None:
+            entries = entries[:1]  # one dead letter in a step: it may be copied very often
+        self._leave_holders(entries, abandoned=False)
+        for entry in entries:
+            self.drop_exhausted(entry)
+        return len(entries)
+
+    def _leave_holders(self, entries: Sequence[Entry], *, abandoned: bool) -> None:
         if self.events is not None:
             self.events.requeued(entries, abandoned=abandoned)
         self.out.remove(entries)
-        returned = []
         for entry in entries:
             entry.conceal()
-            if self.exhausted(entry):
-                self.drop_exhausted(entry)
-            else:
-                returned.append(entry)
-        if abandoned or self.delivery_limit is not None:
-            self.give_back(returned)
-        else:
-            self._put_at_the_end(returned)
-        return len(entries)
 
     @property
     def may_time_out(self) -> bool:

@@ -253,10 +253,16 @@ def test_dead_letters_in_line_outlast_a_purge_and_end_with_their_queue(core: Cor
     assert core.queue_named("dead").messages == sent < COUNT
 
 
-@pytest.mark.parametrize("kind", ["classic", "quorum"])
-def test_a_purge_drops_what_one_frame_has_given_back(core: Core, sessions: SessionLayer, kind: str) -> None:
+@pytest.mark.parametrize(
+    "arguments",
+    [{"queue_type": "classic"}, {"queue_type": "quorum"}, {"queue_type": "quorum", "delivery_limit": 3, **LETTERS}],
+    ids=["classic", "quorum", "quorum with a delivery limit"],
+)
+def test_a_purge_drops_what_one_frame_has_given_back(
+    core: Core, sessions: SessionLayer, arguments: dict[str, Any]
+) -> None:
     """RabbitMQ deals with the whole frame first, so all of it is ready then."""
-    queue, client = core.queue(queue_type=kind), sessions.connect()
+    queue, client = core.queue(**arguments), sessions.connect()
     count = PORTION_BYTES // RETURN_BYTES + 1000
     for _ in range(count):
         queue.publish(SMALL)
