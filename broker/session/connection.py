@@ -145,6 +145,11 @@ class Connection(ChannelConnection):
         """The client does not read its output."""
         return self.output.pending > UNREAD_OUTPUTS * self.settings.output_bytes_max
 
+    @property
+    def waits_to_be_read(self) -> bool:
+        """What the client has sent waits, held or unread, until it reads its output, and for no alarm."""
+        return self.write_blocked or (self.output.pending >= self.settings.output_bytes_max and not self.blocked)
+
     def hold(self, size: int) -> None:
         """Count what is held for this connection, in bytes."""
         self.held_bytes += size

@@ -39,7 +39,7 @@ def is_silent(hearer: Hearer, interval: float, now: float, late: float, unread: 
     hearer.last_received += late
     if now - hearer.last_received > 2 * interval:
         before, hearer.lay_unread = hearer.lay_unread, unread()
-        if hearer.lay_unread > (before if hearer.connection.write_blocked else 0):
+        if hearer.lay_unread > (before if hearer.connection.waits_to_be_read else 0):
             hearer.last_received = now
     return now - hearer.last_received > 2 * interval
 

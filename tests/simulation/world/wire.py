@@ -139,7 +139,7 @@ class SimulatedSocket:
         if self.closed or not interval or self.connection.phase is not Phase.OPEN:
             return
         if heartbeats.is_silent(self, interval, now, late, self._unread):
-            if now - self.said_at <= 2 * interval or (self._sending and not self.connection.write_blocked):
+            if now - self.said_at <= 2 * interval or (self._sending and not self.connection.waits_to_be_read):
                 raise Broken(f"a client was cut off that has spoken {now - self.said_at:g} s ago")
             self.connection.ended = True
             self._ended()
