@@ -94,6 +94,8 @@ class Channel:
         self.limbo: list[Copy] = []
         """Settled by a client whose word the broker has not taken in yet."""
         self.at_fault = False
+        self.may_be_refused = False
+        """What it has committed was for a queue that may refuse it."""
         self.purging_since = 0
         """When a purge was handled that has not been answered; 0 if there is none."""
         self.rolled_back_at = 0
@@ -299,8 +301,10 @@ class Client:
         world = self.world
         group = self.transactions[channel] = Group(world.process.batch)
         publications, channel.sent = channel.sent, []
+        named = world.promises.named
+        reached = {name for publication in publications for name in publication.reached | publication.perhaps}
+        channel.may_be_refused = any(named[name].recipe.overflow for name in reached if name in named)
         for publication in publications:
-            named = world.promises.named
             certain, perhaps = publication.reached - publication.perhaps, publication.perhaps
             world.promises.published(publication, [named[name] for name in sorted(certain) if name in named], group)
             world.promises.strayed(publication, [named[name] for name in sorted(perhaps) if name in named])

@@ -43,6 +43,7 @@ FOUND_ONCE = {
     (2695897509, 519): "an acknowledgement that lay unread in a pause was counted before the broker had read it",
     (2695897623, 445): "what a client gave back behind publishes that outlasted their alarm was counted at once",
     (1228925026, 45): "a purge left what one frame had given back to a quorum queue with a delivery limit",
+    (1746520529, 225): "a transaction that reached a full queue, by a binding that was on its way, was refused",
     (1746520694, 403): "a client that was gone was not given up: what lay unread waited for it to read its answers",
     (2695897842, 1): "a message was missed that had not reached the disk, as another of its transaction had",
 }

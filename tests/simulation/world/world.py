@@ -431,6 +431,9 @@ class World:
         if channel is not None and "larger than the room" in text and self._cramped_at >= client.line.said_since:
             self.counts["too large"] += 1
             return
+        if channel is not None and "partial tx completion" in text and channel.may_be_refused:
+            self.counts["committed in part"] += 1
+            return
         if channel is not None and "timed out" in text:
             oldest = min([self.times.now, *channel.out_since.values()])
             if self.times.now - oldest >= CONSUMER_TIMEOUT:
