@@ -57,6 +57,8 @@ def apply(path: Path, steps: Sequence[Migration] | None = None) -> None:
         return
     _refuse_foreign(path, len(steps))
     with closing(sqlite3.connect(path, isolation_level=None, timeout=BUSY_SECONDS)) as connection:
+        # Without a file of memory shared with others, for which a full disk may have no room after a crash.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
         version = _version(connection)
         _refuse_newer(path, version, len(steps))
         if version < len(steps):

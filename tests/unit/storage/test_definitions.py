@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from harness.brokers.full_disk import no_file_larger_than
 from storage.definitions import definition_changes as changes
 from storage.definitions.definition_changes import Change, Definitions, DeleteQueue, PutExchange, PutQueue, PutVhost
 from storage.definitions.definition_statements import STATEMENTS
@@ -140,6 +142,16 @@ def test_the_sequence_remembers_the_highest_id_and_is_never_lowered(store: Defin
 
 
 # Transactions.
+
+
+def test_a_start_after_a_crash_needs_no_room_on_the_disk(store: DefinitionStore, path: Path, tmp_path: Path) -> None:
+    store.commit([PutVhost(VHOST)])
+    crashed = tmp_path / "crashed"
+    crashed.mkdir()
+    for file in (path, path.with_name(path.name + "-wal")):
+        shutil.copy(file, crashed)
+    with no_file_larger_than(0), DefinitionStore.open(crashed / path.name) as again:
+        assert VHOST in again.load().vhosts
 
 
 def test_a_full_disk_is_told_apart_and_the_store_goes_on(store: DefinitionStore) -> None:

@@ -28,6 +28,18 @@ def tables(path: Path) -> set[str]:
     return {name for (name,) in query(path, "SELECT name FROM sqlite_schema WHERE type = 'table'")}
 
 
+def change_and_crash(path: Path, sql: str) -> None:
+    """Change the file as a process does that is killed then: what has changed is in the write-ahead log alone."""
+    log = path.with_name(path.name + "-wal")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(sql)
+        connection.commit()
+        left = {file: file.read_bytes() for file in (path, log)}
+    for file, data in left.items():
+        file.write_bytes(data)
+
+
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "definitions.sqlite"
@@ -55,11 +67,8 @@ def test_a_new_file_is_complete_and_leaves_nothing_beside_it(path: Path) -> None
 def test_what_is_missing_is_run_and_a_copy_is_kept_first(path: Path) -> None:
     """Which holds what is only in the write-ahead log."""
     apply(path)
-    with closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("INSERT INTO vhosts VALUES ('v', '', '[]', '')")
-        connection.commit()
-        apply(path, [*migrations(), SECOND])
+    change_and_crash(path, "INSERT INTO vhosts VALUES ('v', '', '[]', '')")
+    apply(path, [*migrations(), SECOND])
     assert query(path, "SELECT name FROM colours") == [("hazel",)]
     assert query(path, "PRAGMA user_version") == [(NEXT,)]
     copy = path.with_name(path.name + f".before-{SECOND.name}")
@@ -83,12 +92,9 @@ def test_a_failing_migration_leaves_the_schema_before_it(path: Path) -> None:
     assert contents(path.parent) == before
     other = path.with_name("other.sqlite")
     apply(other)
-    with closing(sqlite3.connect(other)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA user_version = 9")
-        connection.commit()
-        with pytest.raises(MigrationError, match="has schema 9"):  # in the write-ahead log alone
-            apply(other)
+    change_and_crash(other, "PRAGMA user_version = 9")
+    with pytest.raises(MigrationError, match="has schema 9"):
+        apply(other)
 
 
 @pytest.mark.parametrize("foreign", [b"", b"not a database", b"SQLite format 3\0" + bytes(84)])
