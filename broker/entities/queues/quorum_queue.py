@@ -300,7 +300,8 @@ class QuorumQueue(OrderedQueue):
         if back := [entry for entry in entries if entry.deliveries <= limit]:
             self.clearing.take_in(back, take_back, writes=False, first=True, ready=True)
         if exhausted := [entry for entry in entries if entry.deliveries > limit]:
-            self.clearing.take_in(exhausted, self._drop_some, writes=True, first=False, ready=False)
+            drop = partial(self._drop_some, abandoned=abandoned)
+            self.clearing.take_in(exhausted, drop, writes=True, first=False, ready=False)
 
     def _take_back(self, entries: Sequence[Entry], *, abandoned: bool) -> int:
         self._leave_holders(entries, abandoned=abandoned)
@@ -310,10 +311,10 @@ class QuorumQueue(OrderedQueue):
             self._put_at_the_end(entries)
         return len(entries)
 
-    def _drop_some(self, entries: Sequence[Entry]) -> int:
+    def _drop_some(self, entries: Sequence[Entry], *, abandoned: bool) -> int:
         if self.arguments.dead_letter_exchange is not None:
             entries = entries[:1]  # one dead letter in a step: it may be copied very often
-        self._leave_holders(entries, abandoned=False)
+        self._leave_holders(entries, abandoned=abandoned)
         for entry in entries:
             self.drop_exhausted(entry)
         return len(entries)

@@ -153,6 +153,20 @@ def refused(client: Client) -> Story:
 
 
 @story
+def left_behind_too_often(client: Client) -> Story:
+    declare(client, "brittle", queue_type="quorum", delivery_limit=0)
+    deposit(client, b"1", key="brittle")
+    client.open_channel(2)
+    client.send(get("brittle"), channel=2)
+    client.expect_message(BasicGetOk, channel=2)
+    client.close_channel(2)
+    events = yield
+    assert shown(events, "msg_id", "reason") == (
+        "publish 1, route 1, confirm 1, deliver 1, requeue 1 abandoned, drop 1 delivery_limit"
+    )
+
+
+@story
 def deaths(client: Client) -> Story:
     declare(client, "dead")
     declare(client, "q", dead_letter_exchange="", dead_letter_routing_key="dead", max_length=2)
