@@ -30,14 +30,13 @@ def tables(path: Path) -> set[str]:
 
 def change_and_crash(path: Path, sql: str) -> None:
     """Change the file as a process does that is killed then: what has changed is in the write-ahead log alone."""
-    log = path.with_name(path.name + "-wal")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(sql)
         connection.commit()
-        left = {file: file.read_bytes() for file in (path, log)}
-    for file, data in left.items():
-        file.write_bytes(data)
+        left = contents(path.parent)
+    for name, data in left.items():
+        path.with_name(name).write_bytes(data)
 
 
 @pytest.fixture
