@@ -29,8 +29,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
-from operator import attrgetter
 from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple, final
@@ -43,9 +41,9 @@ PAGE_BYTES = 4096
 MAGIC = b"LvJ1"
 NAME = "journal"
 
-_HEADER = struct.Struct(">4s16sQQII")
-_CHECKSUM = struct.Struct(">I")
-_PAYLOAD_AT = _HEADER.size + _CHECKSUM.size
+HEADER = struct.Struct(">4s16sQQII")
+CHECKSUM = struct.Struct(">I")
+PAYLOAD_AT = HEADER.size + CHECKSUM.size
 _ZEROED_BYTES = 1 << 20
 """So much is written when the file is made: the first writes into what is only allocated take twice as long."""
 RESERVE = 2
@@ -60,20 +58,6 @@ class JournalWrite(NamedTuple):
 
     size: int
     seconds: float
-
-
-class JournalRecord(NamedTuple):
-    """A record that was read back."""
-
-    number: int
-    payload: memoryview
-
-
-class JournalContents(NamedTuple):
-    """What a start finds: the records of one boot, in order; and whether one among them is missing."""
-
-    records: list[JournalRecord]
-    damaged: bool
 
 
 @final
@@ -100,7 +84,7 @@ class JournalFile:
 
     def fits(self, payload_bytes: int) -> bool:
         """Is there room for one more record?"""
-        return self._place(_PAYLOAD_AT + payload_bytes) is not None
+        return self._place(PAYLOAD_AT + payload_bytes) is not None
 
     def _place(self, size: int) -> int | None:
         """Where the next record of so many bytes goes: behind the last one, or at the start; never over a needed one.
@@ -108,23 +92,23 @@ class JournalFile:
         What is needed lies between the oldest record and the last one, or from the oldest on and up to the last one.
         """
         if self._at < self._oldest:
-            return self._at if self._at + _pages(size) < self._oldest else None
+            return self._at if self._at + pages(size) < self._oldest else None
         if self._at + size <= self.size:
             return self._at
-        return 0 if _pages(size) < self._oldest else None
+        return 0 if pages(size) < self._oldest else None
 
     def append(self, number: int, payload: bytes) -> JournalWrite:
         """Write a record that fits, and return when it is on disk. Raises OSError: then it may be there or not."""
-        at = self._place(_PAYLOAD_AT + len(payload))
+        at = self._place(PAYLOAD_AT + len(payload))
         assert at is not None, f"a record of {len(payload)} bytes does not fit"
-        head = _HEADER.pack(MAGIC, self._store, self._boot, number, len(payload), crc32(payload))
-        parts = head + _CHECKSUM.pack(crc32(head)), payload
+        head = HEADER.pack(MAGIC, self._store, self._boot, number, len(payload), crc32(payload))
+        parts = head + CHECKSUM.pack(crc32(head)), payload
         began = perf_counter()
         written = os.pwritev(self._descriptor, parts, at)
-        if written < _PAYLOAD_AT + len(payload):
+        if written < PAYLOAD_AT + len(payload):
             synced_files.write_all(self._descriptor, b"".join(parts)[written:], at + written)
-        size = _PAYLOAD_AT + len(payload)
-        self._at = at + _pages(size)
+        size = PAYLOAD_AT + len(payload)
+        self._at = at + pages(size)
         seconds = perf_counter() - began
         self.quick_writes = self.quick_writes + 1 if seconds < QUICK_SECONDS else 0
         return JournalWrite(size, seconds)
@@ -178,48 +162,6 @@ def release_reserve(directory: Path, size: int) -> bool:
     return True
 
 
-def read_journal(directory: Path, uuid: bytes, boot: int, after: int | None) -> JournalContents:
-    """The records that a boot has written since the one numbered `after`. Raises OSError.
-
-    Where that number is lost, those that follow each other up to the last: to give LMDB again what it has changes
-    nothing, where what came after it is given again as well.
-    """
-    try:
-        data = memoryview((directory / NAME).read_bytes())
-    except FileNotFoundError:
-        return JournalContents([], False)
-    records = sorted(_whole_records(data, uuid, boot), key=attrgetter("number"))
-    if after is None:
-        last = records[-1].number if records else 0
-        records = [record for at, record in enumerate(records, 1 - len(records)) if record.number == last + at]
-    else:
-        records = [record for record in records if record.number > after]
-    return JournalContents(records, bool(records) and records[-1].number != (after or 0) + len(records))
-
-
-def _whole_records(data: memoryview, uuid: bytes, boot: int) -> Iterator[JournalRecord]:
-    """Those of a boot, wherever they are."""
-    at = 0
-    while at < len(data):
-        record = _record(data, at, uuid, boot)
-        if record is not None:
-            yield record
-        at += PAGE_BYTES if record is None else _pages(_PAYLOAD_AT + len(record.payload))
-
-
-def _record(data: memoryview, at: int, uuid: bytes, boot: int) -> JournalRecord | None:
-    """The record at a place, None unless a whole one of this store and boot is there."""
-    head = data[at : at + _HEADER.size]
-    if len(data) < at + _PAYLOAD_AT or head[:4] != MAGIC:
-        return None
-    _magic, store, of_boot, number, size, checksum = _HEADER.unpack(head)
-    (head_checksum,) = _CHECKSUM.unpack_from(data, at + _HEADER.size)
-    if head_checksum != crc32(head) or (store, of_boot) != (uuid, boot):
-        return None
-    payload = data[at + _PAYLOAD_AT : at + _PAYLOAD_AT + size]
-    return JournalRecord(number, payload) if crc32(payload) == checksum and len(payload) == size else None
-
-
 def _make(path: Path, size: int) -> None:
     """Have a file there with room for `size` bytes of records. Those in it are of earlier boots, and count no more."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -239,5 +181,6 @@ def _make(path: Path, size: int) -> None:
     synced_files.sync_directory(path.parent)
 
 
-def _pages(size: int) -> int:
+def pages(size: int) -> int:
+    """So many bytes as whole pages."""
     return -(-size // PAGE_BYTES) * PAGE_BYTES

@@ -12,7 +12,8 @@ import lmdb
 
 from storage.commit_failures import FailureClassifier
 from storage.journal.journal import Journal
-from storage.journal.journal_file import NAME, read_journal
+from storage.journal.journal_file import NAME
+from storage.journal.journal_reader import read_journal
 from storage.journal.journal_records import decode_batch
 from storage.journal.unapplied_writes import UnappliedWrites
 from storage.messages.keys import APPLIED, POSITION_END

@@ -11,9 +11,10 @@ import lmdb
 from broker.server.committer import Committer
 from storage import synced_files
 from storage.batch import SealedBatch
-from storage.journal import journal, journal_file
+from storage.journal import journal, journal_file, journal_reader
 from storage.journal.journal import Journal
-from storage.journal.journal_file import JournalFile, JournalRecord
+from storage.journal.journal_file import JournalFile
+from storage.journal.journal_reader import JournalRecord
 from storage.journal.journal_records import encode_batch
 from storage.messages import lane_reader, lmdb_environment
 from storage.messages.keys import IDENTITY
@@ -189,12 +190,12 @@ def committed_past_a_batch_without_room(patch: Patch) -> None:
 @mistake("I2", Simulation(1))
 def journal_of_an_earlier_boot(patch: Patch) -> None:
     """Take records over whatever boot has written them."""
-    record = journal_file._record
+    record = journal_reader._record
 
     def record_of_any_boot(data: memoryview, at: int, uuid: bytes, boot: int) -> JournalRecord | None:
         return next((found for of in range(boot, 0, -1) if (found := record(data, at, uuid, of))), None)
 
-    patch(journal_file, "_record", record_of_any_boot)
+    patch(journal_reader, "_record", record_of_any_boot)
 
 
 @mistake("I2", Simulation(2))
