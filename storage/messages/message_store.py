@@ -185,16 +185,17 @@ class MessageStore:
         Raises StoreFailed when the outcome is unknown.
         """
         if not self.commit_to_journal(batch):
-            with self.io.commit(batch):
-                self.catch_up(batch)
+            began = time.perf_counter()
+            self.catch_up(batch)
+            self.io.committed(batch, began)
 
     def commit_to_journal(self, batch: SealedBatch) -> bool:
         """Commit a batch by the journal alone: on disk, and LMDB gets it with `catch_up`. False if it has to be now."""
-        with self.io.commit(batch) as measured:
-            measured.counts = self.journal.take(batch)
-            if measured.counts:
-                self.io.journaled(self.journal.last_write, measured)
-        return measured.counts
+        began = time.perf_counter()
+        if not self.journal.take(batch):
+            return False
+        self.io.journaled(batch, began, self.journal.last_write)
+        return True
 
     def catch_up(self, batch: SealedBatch | None = None) -> None:
         """Have LMDB take over in one commit what the journal has. Raises as `commit` does.

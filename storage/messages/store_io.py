@@ -84,29 +84,25 @@ class StoreIo:
                 self.written_bytes += self._last_size
                 self.writes += after[1] - before[1]
 
-    @contextmanager
-    def commit(self, batch: SealedBatch) -> Iterator[_Commit]:
-        """Measure a batch's commit; one that fails, or is said not to count, counts nowhere."""
-        commit, began = _Commit(), perf_counter()
-        yield commit
-        if commit.counts:
-            self.commits += 1
-            self.last_commit_seconds = perf_counter() - began
-            messages = sum(len(lane.puts) for lane in batch.lanes)
-            write = commit.write
-            sync, size = (self._last_sync, self._last_size) if write is None else (write.seconds, write.size)
-            self.recent.append(CommitFigures(messages, self.last_commit_seconds, sync, size))
+    def committed(self, batch: SealedBatch, began: float) -> None:
+        """A commit of a batch, which began at this time, went to LMDB by the transaction measured last."""
+        self._count_commit(batch, began, self._last_sync, self._last_size)
 
-    def journaled(self, write: JournalWrite, commit: _Commit) -> None:
-        """A commit has written a record into the journal, or nothing, where no record was needed."""
-        commit.write = write
-        if not write.size:
-            return
-        with self._adding:
-            self.writes += 1
-            self.written_bytes += write.size
-            self.syncs += 1
-            self.sync_seconds += write.seconds
+    def journaled(self, batch: SealedBatch, began: float, write: JournalWrite) -> None:
+        """The same by a record in the journal, or by nothing, where no record was needed."""
+        if write.size:
+            with self._adding:
+                self.writes += 1
+                self.written_bytes += write.size
+                self.syncs += 1
+                self.sync_seconds += write.seconds
+        self._count_commit(batch, began, write.seconds, write.size)
+
+    def _count_commit(self, batch: SealedBatch, began: float, sync_seconds: float, size: int | None) -> None:
+        self.commits += 1
+        self.last_commit_seconds = perf_counter() - began
+        messages = sum(len(lane.puts) for lane in batch.lanes)
+        self.recent.append(CommitFigures(messages, self.last_commit_seconds, sync_seconds, size))
 
     def read(self, seconds: float, messages: int, size: int) -> None:
         """Messages were read back, their bodies and headers of so many bytes."""
@@ -127,16 +123,6 @@ class StoreIo:
 _sums = attrgetter(*IoSums._fields)
 
 
-class _Commit:
-    """Whether what was measured was a commit, and what it has written into the journal; None: it went to LMDB."""
-
-    __slots__ = ("counts", "write")
-
-    def __init__(self) -> None:
-        self.counts = True
-        self.write: JournalWrite | None = None
-
-
 class _Transaction:
     """When one transaction began, and when there was nothing left to do but commit it: seconds."""
 
@@ -154,13 +140,14 @@ class _ThreadWrites:
     """Bytes and calls that the present thread has written, as Linux counts them: less than a microsecond to ask."""
 
     def __init__(self) -> None:
-        self._thread = 0
+        self._asked_for = 0
+        """The thread whose writes the open file counts."""
         self._descriptor: int | None = None
         self._open()  # a broker that has written nothing yet has as many descriptors as one that has
 
     def look(self) -> tuple[int, int] | None:
         """Both so far; None where the system does not say."""
-        if self._thread != threading.get_ident():
+        if self._asked_for != threading.get_ident():
             self._open()
         if self._descriptor is None:
             return None
@@ -169,7 +156,7 @@ class _ThreadWrites:
 
     def _open(self) -> None:
         self.close()
-        self._thread = threading.get_ident()
+        self._asked_for = threading.get_ident()
         try:
             self._descriptor = os.open("/proc/thread-self/io", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -179,4 +166,4 @@ class _ThreadWrites:
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
-            self._thread = 0
+            self._asked_for = 0
