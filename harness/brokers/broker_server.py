@@ -67,9 +67,9 @@ class TrioClock(HandClock):
 class BrokerServer:
     """A server without listeners. `settings` and `limits` hold for the clients that come after they were set.
 
-    The processor time of its turns is counted in `turn_seconds`, which only a test moves on, and no turn is cut short
-    for the time that it takes: a machine that is busy or collects garbage adds no pause to what a test measures with
-    trio's autojump clock.
+    Each of its turns takes `turn_seconds` of processor time, which only a test sets, and none is cut short for the time
+    that it takes: a machine that is busy or collects garbage adds no pause to what a test measures with trio's autojump
+    clock.
     """
 
     def __init__(self, core: Core, wakeup: Wakeup, nursery: trio.Nursery, session: SessionSettings) -> None:
@@ -81,7 +81,7 @@ class BrokerServer:
         self.registry = Registry(broker, session)
         self.disk_full: list[bool] = []
         self.reclaimed: list[int] = []
-        self.turn_seconds = 0.0
+        self.turn_seconds = self._processor_seconds = 0.0
         self.engine = Engine(
             broker,
             self.core.store,
@@ -90,12 +90,16 @@ class BrokerServer:
             lazy_flush_seconds=0.01,
             on_full=self.disk_full.append,
             on_reclaimed=self.reclaimed.extend,
-            turn_clock=lambda: self.turn_seconds,
+            turn_clock=self._turn_clock,
         )
         self.committer = self.engine.committer
         self.limits = TransportSettings(handshake_timeout=10.0)
         self.transports: list[Transport] = []
         self.clients: list[ServerClient] = []
+
+    def _turn_clock(self) -> float:
+        self._processor_seconds += self.turn_seconds
+        return self._processor_seconds
 
     def client(self, security: Security | None = None) -> ServerClient:
         """A client that has connected and said nothing yet; with `security` it is TLS that the broker expects."""

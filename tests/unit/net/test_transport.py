@@ -20,7 +20,6 @@ from broker.server.net.heartbeats import beat_forever
 from broker.server.net.tls_context import Security
 from broker.server.net.transport import CLOSE_SECONDS, RECEIVE_BYTES
 from broker.session.connection import DISCARD_SECONDS
-from broker.session.input.incoming_frames import IncomingFrames
 from broker.session.session_settings import SessionSettings
 from broker.wire.frames import HEARTBEAT, PROTOCOL_HEADER, method_frame
 from broker.wire.methods import (
@@ -323,30 +322,23 @@ async def test_a_consumer_that_does_not_read_is_given_no_more_than_fits(server: 
 # Greedy writers
 
 
-async def test_after_a_long_turn_others_have_several(
-    mock_clock: trio.testing.MockClock, server: BrokerServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_after_a_long_turn_others_have_several(mock_clock: trio.testing.MockClock, server: BrokerServer) -> None:
     """Time stands still here, so whoever has to wait waits until it is moved on."""
     slow, other = await server.connect(), await server.connect()
-    turns, receive = [0], IncomingFrames.receive
-
-    def receive_slowly(frames: IncomingFrames, data: bytes) -> None:
-        if data == HEARTBEAT:
-            turns[0] += 1
-            server.turn_seconds += 1.1 * LONG_TURN_SECONDS
-        receive(frames, data)
-
-    monkeypatch.setattr(IncomingFrames, "receive", receive_slowly)
+    turns, long = server.engine.turn_seconds, 1.1 * LONG_TURN_SECONDS
+    server.turn_seconds = long
     await slow.say(HEARTBEAT)
     await trio.testing.wait_all_tasks_blocked()
+    server.turn_seconds = 0.0
     await slow.say(HEARTBEAT)
     for _ in range(5):
         await other.ask(queue_declare("q"))
     await trio.testing.wait_all_tasks_blocked()
-    assert turns == [1], "the second is not obeyed yet"
+    assert turns.total == pytest.approx(long)
+    server.turn_seconds = long
     mock_clock.jump(1.0)
     await trio.testing.wait_all_tasks_blocked()
-    assert turns == [2]
+    assert turns.total == pytest.approx(2 * long), "the second was obeyed only now"
 
 
 FLOOD, FLOOD_BYTES = 300, 100_000

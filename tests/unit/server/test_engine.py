@@ -96,6 +96,7 @@ async def test_messages_that_cannot_be_read_are_reported_and_no_longer_counted(
     assert "1 messages of queue 'q' cannot be read and were set aside" in caplog.text
 
 
+@pytest.mark.pure_core("it follows Python's lines")
 async def test_no_report_of_damage_is_lost_between_two_threads(server: BrokerServer) -> None:
     """The committer may find damage between any two lines of what tells of damage that was found before."""
     queue, store, lines = server.core.queue("q"), server.core.store, set[int]()
