@@ -161,15 +161,19 @@ class CommitSteps:
 
         Nothing of a batch is held while waiting for the next one. Ends after END. Raises as `MessageStore.commit` does.
         """
-        goes_on = True
-        while goes_on:
-            seconds = self._seconds_to_catch_up()
-            if seconds == 0:
-                self._catch_up()
-                continue
-            self._reclaim()
-            goes_on = yield from self._do((yield seconds))
+        while (yield from self._do_next()):
+            pass
         self._catch_up_with_all()
+
+    def _do_next(self) -> Generator[float | None, Item | None, bool]:
+        """Do what is due, or else what is handed over next. False at the end."""
+        seconds = self._seconds_to_catch_up()
+        if seconds == 0:
+            self._catch_up()
+            return True
+        self._reclaim()
+        item = yield seconds
+        return (yield from self._do(item))
 
     def _seconds_to_catch_up(self) -> float | None:
         """How long LMDB may still lack something; None where it lacks nothing."""
@@ -320,15 +324,15 @@ class StoreWriter:
         self._commit_steps = CommitSteps(store, progress, deleted, self._tell, self._handed_over.empty)
         self._steps = self._commit_steps.run()
         self._token = trio.lowlevel.current_trio_token()
-        self._thread = threading.Thread(target=self._run, name="leveret-committer", daemon=True)
+        self._committing = threading.Thread(target=self._run, name="leveret-committer", daemon=True)
 
     def start(self) -> None:
         """Begin."""
-        self._thread.start()
+        self._committing.start()
 
     def join(self) -> None:
         """Wait for the thread to end: END was handed over."""
-        self._thread.join()
+        self._committing.join()
 
     def hand_over(self, item: Item) -> None:
         """Have a batch committed, or something done, behind what was handed over before."""

@@ -64,8 +64,12 @@ class LaneView(NamedTuple):
 
     def over(self, stored: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
         """The live messages, ascending, where `stored` is what LMDB has of them."""
-        kept = (self._counted(message) for message in stored if self.keeps(message.position))
-        return merge(kept, map(self._counted, map(_message, self.puts.items())), key=_stored_position)
+        return merge(self._kept(stored), map(self._counted, map(_message, self.puts.items())), key=_stored_position)
+
+    def _kept(self, stored: Iterable[StoredMessage]) -> Iterator[StoredMessage]:
+        for message in stored:
+            if self.keeps(message.position):
+                yield self._counted(message)
 
     def over_waiting(self, stored: Iterable[WaitingMessage]) -> list[WaitingMessage]:
         """The same for delayed messages."""

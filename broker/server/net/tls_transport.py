@@ -11,6 +11,8 @@ from __future__ import annotations
 import logging
 import socket
 import ssl
+from collections.abc import Callable
+from typing import cast
 
 import trio
 
@@ -52,6 +54,7 @@ class SecureTransport(Transport):
         self._security = security
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = security.context.wrap_bio(self._incoming, self._outgoing, server_side=True)
+        self._read_into = cast("Callable[[int, memoryview], int]", self._tls.read)  # without a buffer it gives bytes
         self._take = self._seal
         self._early = b""
         self._over = False
@@ -142,7 +145,7 @@ class SecureTransport(Transport):
     def _open_piece(self, end: int) -> int:
         while not self._over:
             try:
-                read = int(self._tls.read(RECEIVE_BYTES, _opened[end:]))
+                read = self._read_into(RECEIVE_BYTES, _opened[end:])
             except ssl.SSLWantReadError:
                 break
             except ssl.SSLZeroReturnError:

@@ -224,7 +224,8 @@ class Transport:
                 if self._busy:
                     data = self._socket.recv(min(RECEIVE_BYTES + self.frames.missing, LARGE_RECEIVE_BYTES))
                 else:
-                    data = bytes(_view[: self._socket.recv_into(_buffer)])
+                    size = self._socket.recv_into(_buffer)
+                    data = bytes(_view[:size])
             except BlockingIOError:
                 continue
             except OSError:
