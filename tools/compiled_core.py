@@ -22,12 +22,24 @@ CORE = (
     "broker/wire",
     "broker/entities",
     "broker/session",
+    "broker/server/engine.py",
+    "broker/server/committer.py",
+    "broker/server/next_pass.py",
+    "broker/server/store_writer.py",
+    "broker/server/net/transport.py",
+    "broker/server/net/tls_transport.py",
+    "storage/batch.py",
+    "storage/journal/journal.py",
+    "storage/journal/journal_file.py",
+    "storage/journal/journal_records.py",
+    "storage/journal/unapplied_writes.py",
+    "storage/messages/store_io.py",
     "broker/testing/event_history.py",
     "broker/testing/faults/faulty_confirms.py",
     "broker/testing/faults/faulty_frames.py",
-    "storage/batch.py",
 )
-"""What decides and never waits. Those of `broker/testing` derive from its classes, which only compiled ones can."""
+"""What each message passes from the socket to the journal, and back. What of `broker/testing` is here derives
+from its classes, which only compiled classes can."""
 NOT_COPIED = (
     ".git",
     ".venv",

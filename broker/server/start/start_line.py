@@ -21,7 +21,7 @@ NAMES_SHOWN = 10
 MEBIBYTE = 1 << 20
 
 CORE = "pure" if str(method.__file__).endswith(".py") else "compiled"
-"""Whether what decides and never waits is run by Python's interpreter, or compiled as in wheels for one platform."""
+"""Whether what each message passes is run by Python's interpreter, or compiled as in wheels for one platform."""
 
 
 def log_started(
