@@ -56,6 +56,25 @@ NewWriter = Callable[[MessageStore, Progress, dict[int, None]], Writer]
 """Makes what takes the steps of commits."""
 
 
+class Changes:
+    """What happens again and again, and costs nothing while nobody waits for it."""
+
+    def __init__(self) -> None:
+        self._next: trio.Event | None = None
+
+    def next(self) -> trio.Event:
+        """Set when it happens the next time."""
+        if self._next is None:
+            self._next = trio.Event()
+        return self._next
+
+    def happened(self) -> None:
+        """It has happened."""
+        if self._next is not None:
+            self._next.set()
+            self._next = None
+
+
 class Committer:
     """Commits batches in order, in a thread, and notifies the broker when each is on disk.
 
@@ -86,7 +105,9 @@ class Committer:
         """How long something has waited for each batch that is on disk: seconds, to be taken from the left end."""
         self._last = self._stored_up_to = 0
         self._error: Exception | None = None
-        self._changed = trio.Event()
+        self._failed = trio.Event()
+        self._changes = Changes()
+        """A batch is on disk, or there is no room, or there is again."""
         self.deleted: dict[int, None] = {}
         self._writer = writer(store, self, self.deleted)
         self.line = trio.Lock()
@@ -149,7 +170,7 @@ class Committer:
     async def room(self, *, confirmed: bool) -> None:
         """Return when a publisher, one with confirms or one without, may go on."""
         while self.crowded(confirmed=confirmed):
-            await self._changed.wait()
+            await self._changes.next().wait()
 
     def crowded(self, *, confirmed: bool) -> bool:
         """The disk is so far behind that such a publisher has to wait."""
@@ -164,7 +185,7 @@ class Committer:
         takes 5 ms alone took 30, and no other client got a confirm meanwhile. The next commit ends the wait.
         """
         while self._store.catching_up and self.waiting and self._error is None:
-            await self._changed.wait()
+            await self._changes.next().wait()
 
     async def flush(self) -> None:
         """Return when everything gathered is on disk, or is not going to be: the disk is full, or a commit failed."""
@@ -185,7 +206,7 @@ class Committer:
         return gathered and self._error is None
 
     async def _commit_some(self) -> None:
-        changed = self._changed
+        changed = self._changes.next()
         self.start_commit(lazily=True)  # the batch may be on disk when this returns
         await changed.wait()
 
@@ -204,8 +225,8 @@ class Committer:
 
     async def watch(self) -> None:
         """Wait for a commit to fail, and raise its error."""
-        while self._error is None:
-            await self._changed.wait()
+        await self._failed.wait()
+        assert self._error is not None
         raise self._error
 
     # Called by the thread
@@ -215,7 +236,7 @@ class Committer:
         self._stored_up_to = batch.number
         self._end_waits(batch.number)
         self._broker.stored(batch)
-        self._notify()
+        self._changes.happened()
         self._on_stored()
 
     def _end_waits(self, number: int) -> None:
@@ -235,7 +256,7 @@ class Committer:
         self._broker.background_work.disk_moved()  # what makes room need not wait for the disk any more
         self._on_full(full)
         self.start_commit()
-        self._notify()
+        self._changes.happened()
 
     def reclaimed(self, queue_ids: list[int]) -> None:
         """Nothing is left of deleted queues."""
@@ -247,8 +268,5 @@ class Committer:
         """A commit failed, and the thread has ended."""
         log.critical("cannot write messages to disk, stopping without another confirm: %s", error)
         self._error = error
-        self._notify()
-
-    def _notify(self) -> None:
-        self._changed.set()
-        self._changed = trio.Event()
+        self._failed.set()
+        self._changes.happened()

@@ -31,15 +31,12 @@ class Pulse:
     def gather(self) -> None:
         """Have everything that was noted so far in the histograms."""
         measurements = self._measurements
-        while self._commits:
-            figures = self._commits.popleft()
-            measurements.commit_messages.observe(figures.messages)
-            measurements.commit_seconds.observe(figures.seconds)
-            measurements.sync_seconds.observe(figures.sync_seconds)
-            if figures.size is not None:
-                measurements.commit_bytes.observe(figures.size)
-        while self._waits:
-            measurements.confirm_seconds.observe(self._waits.popleft())
+        commits = [self._commits.popleft() for _ in range(len(self._commits))]
+        measurements.commit_messages.observe_all([commit.messages for commit in commits])
+        measurements.commit_seconds.observe_all([commit.seconds for commit in commits])
+        measurements.sync_seconds.observe_all([commit.sync_seconds for commit in commits])
+        measurements.commit_bytes.observe_all([commit.size for commit in commits if commit.size is not None])
+        measurements.confirm_seconds.observe_all([self._waits.popleft() for _ in range(len(self._waits))])
 
     async def run(self) -> None:
         """Beat for ever."""

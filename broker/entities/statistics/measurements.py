@@ -3,7 +3,7 @@ message."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 20_000, 50_000)
@@ -29,6 +29,17 @@ class Histogram:
         """One more value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
+
+    def observe_all(self, values: list[float]) -> None:
+        """Many more values, which are sorted here: that costs less than to find the place of each."""
+        values.sort()
+        counted = 0
+        for place, bound in enumerate(self.bounds):
+            no_larger = bisect_right(values, bound)
+            self.counts[place] += no_larger - counted
+            counted = no_larger
+        self.counts[-1] += len(values) - counted
+        self.total += sum(values)
 
 
 class Measurements:

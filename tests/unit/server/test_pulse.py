@@ -19,10 +19,14 @@ BODY = b"x" * 1000
 
 
 def test_values_are_counted_up_to_the_bound_that_they_reach() -> None:
-    histogram = Histogram((1, 10))
-    for value in (0, 1, 2, 10, 11):
-        histogram.observe(value)
-    assert (histogram.counts, histogram.total) == ([2, 2, 1], 24)
+    """One after the other, or all at once: in whatever order."""
+    values = (11.0, 0.0, 1.0, 10.0, 2.0, 1.0)
+    one_by_one, at_once = Histogram((1, 10)), Histogram((1, 10))
+    for value in values:
+        one_by_one.observe(value)
+    at_once.observe_all(list(values))
+    for histogram in (one_by_one, at_once):
+        assert (histogram.counts, histogram.total) == ([3, 2, 1], 25)
 
 
 async def test_commits_and_waits_are_measured_once_each(tmp_path: Path) -> None:
