@@ -154,7 +154,7 @@ dist: $(TEST_STAMP)
 	$(BIN)/python -m tools.try_distributions dist/*
 
 wheel: $(TEST_STAMP)
-	for n in $(MINORS); do for python in python3.$$n "$$HOME"/.pyenv/versions/3.$$n.*/bin/python3; do \
+	for n in $(MINORS); do for python in "$$(command -v python3.$$n)" "$$HOME"/.pyenv/versions/3.$$n.*/bin/python3; do \
 		"$$python" -c "import sys, venv; sys.exit(sys.version_info[:2] != (3, $$n))" 2>/dev/null || continue; \
 		rm -rf build/wheel && HATCH_BUILD_HOOK_ENABLE_CUSTOM=true $(BIN)/python -m pip --python "$$python" wheel --quiet \
 			--disable-pip-version-check --no-deps --wheel-dir build/wheel . && \
