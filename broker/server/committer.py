@@ -57,22 +57,22 @@ NewWriter = Callable[[MessageStore, Progress, dict[int, None]], Writer]
 
 
 class Changes:
-    """What happens again and again, and costs nothing while nobody waits for it."""
+    """What happens again and again, and costs nothing while nobody waits for it: while it is not `awaited`."""
 
     def __init__(self) -> None:
-        self._next: trio.Event | None = None
+        self.awaited: trio.Event | None = None
 
     def next(self) -> trio.Event:
         """Set when it happens the next time."""
-        if self._next is None:
-            self._next = trio.Event()
-        return self._next
+        if self.awaited is None:
+            self.awaited = trio.Event()
+        return self.awaited
 
     def happened(self) -> None:
         """It has happened."""
-        if self._next is not None:
-            self._next.set()
-            self._next = None
+        if self.awaited is not None:
+            self.awaited.set()
+            self.awaited = None
 
 
 class Committer:

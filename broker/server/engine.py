@@ -13,7 +13,7 @@ from time import thread_time
 import trio
 
 from broker.entities.vhosts.broker import Broker, Pace
-from broker.server.committer import CommitLimits, Committer, NewWriter
+from broker.server.committer import Changes, CommitLimits, Committer, NewWriter
 from broker.server.store_writer import StoreWriter
 from storage.messages.message_store import MessageStore
 
@@ -56,24 +56,16 @@ class Activity:
     """Whether anything happens: where nothing does, nothing has to be looked at again and again.
 
     Tasks that look at something every second or so `pause` in between: an idle broker wakes up for none of them.
-    `count` grows with each turn that ends, which wakes those by whom it is `awaited`.
+    `count` grows with each turn that ends, which is one of the `turns`.
     """
 
     def __init__(self) -> None:
         self.count = 0
-        self.awaited: trio.Event | None = None
-
-    def wake(self) -> None:
-        """Something has happened, and somebody waits for it."""
-        if self.awaited is not None:
-            self.awaited.set()
-            self.awaited = None
+        self.turns = Changes()
 
     async def anything(self) -> None:
         """Sleep until something happens."""
-        if self.awaited is None:
-            self.awaited = trio.Event()
-        await self.awaited.wait()
+        await self.turns.next().wait()
 
     async def pause(self, seconds: float) -> None:
         """Sleep so long, and then, if nothing has happened meanwhile, until something does."""
@@ -123,8 +115,8 @@ class Engine:
         turn = self.broker.turn
         turn.end()
         self.activity.count += 1
-        if self.activity.awaited is not None:
-            self.activity.wake()
+        if self.activity.turns.awaited is not None:
+            self.activity.turns.happened()
         batches = self.broker.batches
         if batches.current.waiters and batches.current.number not in self.committer.waiting:
             self.committer.waiting[batches.current.number] = trio.current_time()

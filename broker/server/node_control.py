@@ -62,10 +62,10 @@ class NodeControl:
 
     def look_around(self) -> None:
         """Have alarms as they must be now."""
-        if self._activity.awaited is not None:
+        if self._activity.turns.awaited is not None:
             self._resources.check_memory()
             self._resources.check_disk()
-            self._activity.wake()
+            self._activity.turns.happened()
 
     def settings(self) -> dict[str, Any]:
         """The settings by section, without secrets."""
