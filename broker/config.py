@@ -201,6 +201,7 @@ class Store(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     lazy_bytes_max: Positive = 4 * MEBIBYTE
     lazy_flush_milliseconds: Positive = 10
     journal_bytes: Count = 4 * MEBIBYTE
+    accept_loss: bool = False
 
 
 class Events(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

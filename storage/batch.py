@@ -18,6 +18,9 @@ from typing import Final, NamedTuple, Protocol
 COUNTER_BITS: Final = 40
 """How many low bits of a position (or of a body id) count within one boot."""
 
+OFFSET_STRIDE: Final = 1 << 31
+"""A stream of a restored backup leaves out as many offsets at least; nothing else leaves out as many."""
+
 TRANSIENT_QUEUE: Final = 1 << 63
 """Queue ids from here up belong to queues that end with the process; the store drops their records at start."""
 

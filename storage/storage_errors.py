@@ -19,6 +19,13 @@ class StoreCorrupt(StoreError):
     """Bytes on disk are not what was written."""
 
 
+class StoreIncomplete(StoreError):
+    """Something that was on disk is missing: a journal, or a part of it, or the file of another moment is there.
+
+    Nothing was changed. The loss has to be accepted, or the file brought back.
+    """
+
+
 class StoreFull(StoreError):
     """The disk is full. Nothing of the batch was written; the same batch may be committed again later."""
 

@@ -1,10 +1,9 @@
-"""`leveret status|ping|check|backup|export|import|...`: look after a broker."""
+"""`leveret status|ping|export|import|...`: look after a broker."""
 
 from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -38,33 +37,6 @@ def ping(target: Target) -> None:
     """Exit with 0 when a broker runs here and answers within five seconds, else with 1: for health checks."""
     target.ask("ping", timeout_seconds=PING_SECONDS)
     click.echo("pong")
-
-
-@click.command()
-@targeted
-@json_option
-def check(target: Target, as_json: bool) -> None:
-    """Verify the stores of a stopped broker: checksums, counters, leftovers.
-
-    Exit code 0 when all is well, 1 when something was found; nothing is changed either way.
-    """
-    report = target.run_stopped("check")
-    show_tree(report, as_json)
-    if report["problems"]:
-        sys.exit(1)
-
-
-@click.command()
-@targeted
-@click.argument("directory", type=click.Path(path_type=Path))
-def backup(target: Target, directory: Path) -> None:
-    """Copy both stores, consistent with each other, into the new DIRECTORY; a running broker goes on.
-
-    The copy is a data directory: `leveret serve --data-dir DIRECTORY` runs on it.
-    """
-    # The broker has a working directory of its own.
-    target.run("backup", directory=str(directory.absolute()), timeout_seconds=None)
-    done("backup in {}", str(directory.absolute()))
 
 
 @click.group(cls=Commands)

@@ -64,13 +64,18 @@ class Target:
         except PermissionError as error:
             raise AnotherUsers(self.directory) from error
 
+    def refuse_another_users(self) -> None:
+        """Raise AnotherUsers where root is not the owner: that user's broker could not write what root makes."""
+        if os.geteuid() == 0 and _owner(self.directory) != 0:
+            raise AnotherUsers(self.directory)
+
     def run_stopped(self, command: str, **arguments: object) -> Any:
         """Carry out a command on the stores of a stopped broker. Raises AdministrationError and storage errors.
 
         Root does so on its own stores only: another user's broker could not write the files that root makes in them.
         """
-        if command != "check" and os.geteuid() == 0 and _owner(self.directory) != 0:
-            raise AnotherUsers(self.directory)
+        if command != "check":
+            self.refuse_another_users()
         from broker.server.offline.offline_commands import run
 
         return run(self.config, command, arguments)

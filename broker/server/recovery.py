@@ -10,8 +10,9 @@ from __future__ import annotations
 import json
 import logging
 from base64 import urlsafe_b64encode
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +35,7 @@ from broker.server import directory_lock
 from broker.server.definition_writer import DefinitionLog
 from broker.session.login.passwords import SHA256, hash_password
 from broker.wire.field_tables import Table, decode_table, encode_table
-from storage.batch import LaneState
+from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneState
 from storage.definitions import features
 from storage.definitions.definition_changes import (
     BindingRow,
@@ -57,16 +58,22 @@ from storage.definitions.definition_changes import (
     UserRow,
     VhostRow,
 )
-from storage.definitions.definition_store import DefinitionsFull, DefinitionStore
+from storage.definitions.definition_store import BACKUP, DefinitionsFull, DefinitionStore
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
+from storage.messages.origin import Origin
 from storage.space import ballast
+from storage.storage_errors import StoreIncompatible, StoreIncomplete
 
 log = logging.getLogger("leveret.recovery")
 
 DEFINITIONS_FILE = "definitions.sqlite"
 MESSAGES_DIRECTORY = "messages"
+RESTORING = "restoring"
+"""The subdirectory in which a restore makes everything."""
 _COMPLETE = "message_store"
+_ORPHANS = "orphans"
+"""Metadata: ids of queues whose messages no definition names, as a JSON list, that were accepted as lost."""
 _NO_ARGUMENTS = encode_table({})
 
 
@@ -78,17 +85,36 @@ class Stores(NamedTuple):
     lock: int
 
 
-def open_stores(directory: Path, lock: int | None = None, journal_bytes: int = 0, *, recorded: bool = False) -> Stores:
+def open_stores(
+    directory: Path,
+    lock: int | None = None,
+    journal_bytes: int = 0,
+    *,
+    recorded: bool = False,
+    accept_loss: bool = False,
+    known_boot: int = 0,
+) -> Stores:
     """Open both stores, making them where nothing is yet. Raises StoreError, having touched nothing it cannot use.
 
     `lock`: of the directory, where the caller holds it already. `journal_bytes`: the size of the journal, 0: none.
-    `recorded`: events of this boot are logged.
+    `recorded`: events of this boot are logged; `known_boot`: the last boot that the event log tells of. Raises
+    StoreIncomplete where something is missing that was on disk, unless that is accepted.
     """
     lock = directory_lock.lock(directory) if lock is None else lock
+    if (directory / RESTORING).exists():
+        raise StoreIncomplete(
+            f"a restore into {directory} was cut short: repeat it, `leveret restore BACKUP --replace`"
+        )
     fresh = not lmdb_environment.exists(directory / MESSAGES_DIRECTORY)
+    origin = lmdb_environment.origin_of(directory / MESSAGES_DIRECTORY)
+    open_definitions = partial(
+        DefinitionStore.open, directory / DEFINITIONS_FILE, create=fresh, accept_loss=accept_loss
+    )
     with ExitStack() as undo:
-        definitions = undo.enter_context(_open_definitions(directory, create=fresh))
-        complete = _COMPLETE in definitions.metadata()
+        definitions = undo.enter_context(_with_ballast(directory, open_definitions))
+        metadata = definitions.metadata()
+        _refuse_half_a_backup(directory, origin, metadata.get(BACKUP, b""))
+        complete = _COMPLETE in metadata
         messages = undo.enter_context(
             MessageStore.open(
                 directory / MESSAGES_DIRECTORY,
@@ -96,26 +122,45 @@ def open_stores(directory: Path, lock: int | None = None, journal_bytes: int = 0
                 create=not complete,
                 journal_bytes=journal_bytes,
                 recorded=recorded,
+                accept_loss=accept_loss,
+                known_boot=known_boot,
             )
         )
         marks = [] if complete else [SetMetadata(_COMPLETE, b"created")]
-        if journal_bytes and not features.used(features.JOURNAL, definitions.metadata()):
-            marks.append(features.uses(features.JOURNAL))
+        if journal_bytes and not features.used(features.CHAINED_JOURNAL, metadata):
+            marks.append(features.uses(features.CHAINED_JOURNAL))
+        if metadata.get(BACKUP):
+            marks.append(SetMetadata(BACKUP, b""))
         if marks:
             definitions.commit(marks)
+        if metadata.get(BACKUP):
+            messages.forget_backup()
         definitions.lift_queue_id(messages.highest_queue_id())
         undo.pop_all()
         return Stores(definitions, messages, lock)
 
 
-def _open_definitions(directory: Path, *, create: bool) -> DefinitionStore:
+def _with_ballast(directory: Path, open_definitions: Callable[[], DefinitionStore]) -> DefinitionStore:
     """On a full disk with what the ballast gives: consumers can make room only in a running broker."""
     try:
-        return DefinitionStore.open(directory / DEFINITIONS_FILE, create=create)
+        return open_definitions()
     except DefinitionsFull:
         if not ballast.release(directory / MESSAGES_DIRECTORY):
             raise
-        return DefinitionStore.open(directory / DEFINITIONS_FILE, create=create)
+        return open_definitions()
+
+
+def _refuse_half_a_backup(directory: Path, origin: Origin, backup: bytes) -> None:
+    """Raise StoreIncompatible where one file is of a backup that was not opened yet, and the other is not.
+
+    A first start on a backup that ended half-way has opened the messages: they know which backup they are of.
+    """
+    if backup == (origin.backup if origin.pending else b"") or (backup and backup == origin.backup):
+        return
+    raise StoreIncompatible(
+        f"{directory / MESSAGES_DIRECTORY} and {directory / DEFINITIONS_FILE} are not of the same backup: put all "
+        "files of one there, by `leveret restore`"
+    )
 
 
 class Recovered(NamedTuple):
@@ -140,7 +185,7 @@ def recover(
 ) -> Recovered:
     """Bring back everything durable. New stores begin with the default virtual host and, if wanted, its user."""
     found = _with_defaults(config, stores, default_user=default_user)
-    lanes = stores.messages.lanes()
+    lanes = _with_offsets(stores.messages.lanes(), found, stores.messages.origin)
     limits = config.limits
     highest_queue_id = max(found.queue_id_sequence, stores.messages.highest_queue_id())
     definition_log = DefinitionLog(stores.definitions, highest_queue_id, pace.wake, recorder)
@@ -162,8 +207,9 @@ def recover(
         events=event_settings(config),
     )
     broker.parameters.everywhere.setdefault(CLUSTER_ID, _cluster_id(stores.definitions.uuid))
+    _refuse_orphans(stores, found, lanes, accept_loss=config.store.accept_loss)
     bring_back(broker, found, lanes)
-    _sweep(stores, found, lanes)
+    stores.messages.delete_queues(found.tombstones)
     return Recovered(broker, definition_log, found.tombstones, found.metadata.get(UNFINISHED_IMPORT, b""))
 
 
@@ -177,6 +223,25 @@ def bring_back(broker: Broker, found: Definitions, lanes: Mapping[int, Mapping[i
         _restore_queue(broker.vhosts[queue.vhost], queue, lanes.get(queue.id, {}))
     for binding in found.bindings:
         _restore_binding(broker.vhosts[binding.vhost], binding)
+
+
+def _with_offsets(
+    lanes: dict[int, dict[int, LaneState]], found: Definitions, origin: Origin
+) -> dict[int, dict[int, LaneState]]:
+    """The lanes, of which streams from a restored backup go on above all offsets that were given out since."""
+    if origin.timeline:
+        for queue in found.queues:
+            offset = origin.first_offset(queue.id)
+            if offset and _is_stream(queue):
+                state = lanes.setdefault(queue.id, {}).setdefault(0, LaneState())
+                if state.delivered_up_to >> COUNTER_BITS == 0:
+                    state.delivered_up_to = max(state.delivered_up_to, offset)
+    return lanes
+
+
+def _is_stream(queue: QueueRow) -> bool:
+    given = _table(queue.arguments).get("x-queue-type")
+    return given is not None and given.value == b"stream"
 
 
 def event_settings(config: Config) -> EventSettings | None:
@@ -259,12 +324,33 @@ def _restore_binding(vhost: VHost, row: BindingRow) -> None:
     vhost.bindings.add(binding, _table(row.arguments))
 
 
-def _sweep(stores: Stores, found: Definitions, lanes: dict[int, dict[int, LaneState]]) -> None:
-    stores.messages.delete_queues(found.tombstones)
+def _refuse_orphans(
+    stores: Stores, found: Definitions, lanes: Mapping[int, Mapping[int, LaneState]], *, accept_loss: bool
+) -> None:
+    """Raise StoreIncomplete where messages are of queues that no definition names: the definitions are older.
+
+    Where that is accepted they stay as they are, and are named no more.
+    """
     named = {queue.id for queue in found.queues} | {exchange.queue_id for exchange in found.exchanges}
-    orphans = lanes.keys() - named - found.tombstones
-    if orphans:
-        log.warning("the message store holds queues that no definition names; kept as they are: %s", sorted(orphans))
+    known = {int(number) for number in json.loads(found.metadata.get(_ORPHANS, b"[]"))}
+    orphans = {
+        queue_id: sum(state.messages for state in states.values())
+        for queue_id, states in lanes.items()
+        if queue_id < TRANSIENT_QUEUE and queue_id not in named | found.tombstones | known
+    }
+    if not any(orphans.values()):
+        return
+    what = (
+        f"{stores.definitions.path} is of an earlier moment than the messages: it does not name "
+        f"{len(orphans)} queues, which hold {sum(orphans.values())} messages (ids {sorted(orphans)[:10]})"
+    )
+    if not accept_loss:
+        raise StoreIncomplete(
+            f"{what}: bring the file back as the last broker left it, or do without them by `leveret recover "
+            "--accept-loss` or store.accept_loss = true"
+        )
+    log.error("%s; the loss is accepted", what)
+    stores.definitions.commit([SetMetadata(_ORPHANS, json.dumps(sorted(known | orphans.keys())).encode())])
 
 
 def _table(encoded: bytes) -> Table:

@@ -43,6 +43,7 @@ from broker.server.server import Listeners, Server
 from broker.server.shovels import shovel_host
 from broker.server.start.readiness import Readiness, url
 from broker.server.start.start_line import log_started
+from storage.events.left_over import highest_boot
 from storage.storage_errors import StoreError
 
 if TYPE_CHECKING:
@@ -88,7 +89,11 @@ async def _serve(config: Config, readiness: Readiness) -> int:
     try:
         with _starting():
             stores = recovery.open_stores(
-                directory, journal_bytes=config.store.journal_bytes, recorded=config.events.enabled
+                directory,
+                journal_bytes=config.store.journal_bytes,
+                recorded=config.events.enabled,
+                accept_loss=config.store.accept_loss,
+                known_boot=highest_boot(config.events_directory, config.identity.shown_cluster_name),
             )
         keep_private(directory)
         resource_alarms.warn_of_network_file_system(directory)

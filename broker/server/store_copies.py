@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -20,6 +21,7 @@ from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, Stores
 from storage import synced_files
 from storage.messages import lmdb_environment
 from storage.messages.backup import backup as copy_messages
+from storage.messages.origin import BACKUP_BYTES
 
 
 class StoreCopies:
@@ -66,8 +68,9 @@ def _copy(stores: Stores, directory: Path) -> None:
         shutil.rmtree(fresh, ignore_errors=True)  # what a backup that was cut short has left
         fresh.mkdir(mode=0o700)
         try:
-            copy_messages(stores.messages, fresh / MESSAGES_DIRECTORY)
-            stores.definitions.backup(fresh / DEFINITIONS_FILE)
+            backup_id = secrets.token_bytes(BACKUP_BYTES)
+            copy_messages(stores.messages, fresh / MESSAGES_DIRECTORY, backup_id)
+            stores.definitions.backup(fresh / DEFINITIONS_FILE, backup_id)
             fresh.rename(directory)
             synced_files.sync_directory(directory.parent)
         except BaseException:

@@ -11,6 +11,7 @@ last commit when the power fails. The file is locked exclusively: no other proce
 from __future__ import annotations
 
 import asyncio
+import logging
 import sqlite3
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
@@ -20,16 +21,25 @@ from typing import Any, Self, TypeVar
 import aiosqlite
 
 from migrations.apply import MigrationError, apply
-from storage import synced_files
+from storage import high_water, synced_files
 from storage.definitions import features
-from storage.definitions.definition_changes import Change, Definitions
+from storage.definitions.definition_changes import Change, Definitions, SetMetadata
 from storage.definitions.definition_statements import TABLES, Row, rows, select, steps
-from storage.storage_errors import StoreError
+from storage.high_water import HighWater, read_high_water
+from storage.storage_errors import StoreError, StoreIncomplete
+
+log = logging.getLogger("leveret.definitions")
 
 Result = TypeVar("Result")
 
 FULL_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 """How SQLite says that the disk is full: in so many words, or by failing to grow its shared memory file."""
+
+HIGH_WATER = "definitions.end"
+CHANGES = "changes"
+"""In the metadata: how many transactions have changed something, 8 bytes."""
+BACKUP = "backup"
+"""In the metadata of a backup that was not opened yet: its id, which its messages have, too."""
 
 BUSY_SECONDS = 1.0
 """How long to wait for another process that has the file open before giving up."""
@@ -62,16 +72,23 @@ class DefinitionStore:
         self.path = path
         self.uuid = b""
         """Identity shared with the message store; 16 bytes."""
+        self._changes = 0
+        """How many transactions have changed something."""
+        self._high_water: HighWater | None = None
+        """Made with the first change."""
+        self._is_backup = False
+        """The file is a backup that was not opened before."""
         self._closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="leveret-definitions", daemon=True)
 
     @classmethod
-    def open(cls, path: Path, *, create: bool = True) -> Self:
+    def open(cls, path: Path, *, create: bool = True, accept_loss: bool = False) -> Self:
         """Open the file at `path`, bringing it to the newest schema; its directory must exist.
 
         With `create=False` a missing file is an error. Raises DefinitionsError, having touched nothing, when the
-        file is foreign, newer than this program, in use by another process or unreadable.
+        file is foreign, newer than this program, in use by another process or unreadable; and StoreIncomplete when
+        changes are missing that were there, unless that loss is accepted.
         """
         if not create and not path.exists():
             raise DefinitionsError(
@@ -83,6 +100,7 @@ class DefinitionStore:
             store._thread.start()
             store._call(store._connect)
             _refuse_unknown_features(store)
+            store._count_on(accept_loss=accept_loss)
         except BaseException as error:
             if not store._closed:
                 store._stop_loop()
@@ -90,6 +108,41 @@ class DefinitionStore:
                 raise _translated(path, error) from error
             raise
         return store
+
+    def _count_on(self, *, accept_loss: bool) -> None:
+        """Go on counting changes where the file and its high-water mark are. Raises StoreIncomplete."""
+        metadata, reached = self.metadata(), read_high_water(self._high_water_path)
+        self._changes = int.from_bytes(metadata.get(CHANGES, b""), "big")
+        self._is_backup = bool(metadata.get(BACKUP))
+        if self._is_backup or reached is None or reached.owner != self.uuid or reached.number <= self._changes:
+            return
+        missing = (
+            f"{self.path} is of an earlier moment, or its -wal is missing: "
+            f"it lacks the last {reached.number - self._changes} changes"
+        )
+        if not accept_loss:
+            self.close()
+            raise StoreIncomplete(
+                f"{missing}; bring both files back as the last broker left them, or do without these changes by "
+                "`leveret recover --accept-loss` or store.accept_loss = true"
+            )
+        log.error("%s; the loss is accepted", missing)
+        self._changes = reached.number
+
+    @property
+    def _high_water_path(self) -> Path:
+        return self.path.with_name(HIGH_WATER)
+
+    def _note_changes(self) -> None:
+        """Note the number of changes where it outlives the process. Whoever cannot be told is not waited for."""
+        try:
+            if self._high_water is None:
+                if self._is_backup:
+                    high_water.forget(self._high_water_path)
+                self._high_water = HighWater(self._high_water_path)
+            self._high_water.note(self.uuid, 0, self._changes)
+        except OSError as error:
+            log.warning("%s; how far the definitions go is not noted", error)
 
     def __enter__(self) -> Self:
         return self
@@ -117,11 +170,14 @@ class DefinitionStore:
         """Never give a queue id up to `highest` again: the message store knows it. Raises as `commit` does."""
         self._call(self._lift_queue_id, highest)
 
-    def backup(self, path: Path) -> None:
-        """Write a consistent, synced copy to `path`, which must not exist. Raises DefinitionsError."""
+    def backup(self, path: Path, backup_id: bytes) -> None:
+        """Write a consistent, synced copy to `path`, which must not exist, with the backup's id.
+
+        Raises DefinitionsError.
+        """
         if path.exists():
             raise DefinitionsError(f"{path}: exists already; a backup does not overwrite")
-        self._call(self._backup, path)
+        self._call(self._backup, path, backup_id)
 
     def close(self) -> None:
         """Close the file; everything committed is on disk already. Closing again does nothing."""
@@ -132,6 +188,8 @@ class DefinitionStore:
             asyncio.run_coroutine_threadsafe(self._connection.close(), self._loop).result()
         finally:
             self._stop_loop()
+            if self._high_water is not None:
+                self._high_water.close()
 
     # Every coroutine below runs on the store's own loop.
 
@@ -194,13 +252,16 @@ class DefinitionStore:
         return max((int(number) for (number,) in found if number is not None), default=0)
 
     async def _commit(self, changes: Sequence[Change]) -> None:
-        prepared = steps(changes)
+        number = self._changes + 1
+        prepared = steps((*changes, SetMetadata(CHANGES, number.to_bytes(8, "big"))))
 
         async def run() -> None:
             for step in prepared:
                 await self._connection.executemany(step.sql, step.parameters)
 
         await self._transaction(run)
+        self._changes = number
+        self._note_changes()
 
     async def _lift_queue_id(self, highest: int) -> None:
         if await self._queue_id_sequence() >= highest:
@@ -224,12 +285,15 @@ class DefinitionStore:
                     await self._connection.execute("ROLLBACK")
                 raise
 
-    async def _backup(self, path: Path) -> None:
+    async def _backup(self, path: Path, backup_id: bytes) -> None:
         async with self._lock:
             # The copying is done by our connection's thread, the target was opened by another.
             target = await _connection(path, check_same_thread=False)
             try:
                 await self._connection.backup(target)
+                for step in steps([SetMetadata(BACKUP, backup_id)]):
+                    await target.executemany(step.sql, step.parameters)
+                await target.commit()
             finally:
                 await target.close()
             for synced in (path, path.parent):

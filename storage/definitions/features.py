@@ -16,7 +16,9 @@ QUORUM_QUEUES = "quorum queues"
 PRIORITIES = "priorities"
 DELAYED_MESSAGES = "delayed messages"
 JOURNAL = "journal"
-KNOWN = frozenset({STREAMS, QUORUM_QUEUES, PRIORITIES, DELAYED_MESSAGES, JOURNAL})
+"""In its first format, which is read once."""
+CHAINED_JOURNAL = "chained journal"
+KNOWN = frozenset({STREAMS, QUORUM_QUEUES, PRIORITIES, DELAYED_MESSAGES, JOURNAL, CHAINED_JOURNAL})
 
 _KEY = "feature."
 

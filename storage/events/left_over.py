@@ -11,6 +11,8 @@ from leveret_spark.events.segment_format import (
     Block,
     SegmentError,
     SegmentName,
+    node_name,
+    parse_name,
     parse_unsealed,
     sealed_segments,
 )
@@ -27,6 +29,15 @@ def seal_left_over(directory: Path, node: str) -> None:
     segments, tails = _found(directory, node, parse_unsealed), _found(directory, node, parse_tail)
     for boot in sorted({name.boot for name, _ in (*segments, *tails)}):
         _seal(directory, node, boot, segments, [path for name, path in tails if name.boot == boot])
+
+
+def highest_boot(directory: Path, node: str) -> int:
+    """The highest boot of a node that anything in a directory tells of; 0 for none. Raises OSError."""
+    if not directory.is_dir():
+        return 0
+    names = [path.name for path in directory.iterdir()]
+    found = (parse(name) for name in names for parse in (parse_name, parse_unsealed, parse_tail))
+    return max((name.boot for name in found if name is not None and name.node == node_name(node)), default=0)
 
 
 def _found(directory: Path, node: str, parse: Callable[[str], SegmentName | None]) -> Found:

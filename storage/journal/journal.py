@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import logging
+import secrets
+import time
 from functools import reduce
 from pathlib import Path
 from threading import Lock
 from typing import final
 
 from storage.batch import SealedBatch
+from storage.high_water import HighWater
 from storage.journal.journal_file import JournalFile, JournalWrite
+from storage.journal.journal_mark import CLOSED, OPEN, SALT_BYTES, JournalMark, JournalPosition
 from storage.journal.journal_records import encode_batch
 from storage.journal.unapplied_writes import LaneView, UnappliedWrites, merged
 
 log = logging.getLogger("leveret.journal")
 
 NOTHING_WRITTEN = JournalWrite(0, 0.0)
+HIGH_WATER = "journal.end"
 
 BATCH_BYTES_MAX = 1 << 20
 """A larger batch goes to LMDB at once: beside writing so much, the second flush costs little."""
@@ -33,39 +38,55 @@ class Journal:
 
     One thread at a time takes batches, and one gives LMDB what it lacks; any may look at a lane. What LMDB is given is
     what was taken before a *turn*; what is taken after it waits for the next one.
+
+    Each batch has a number, ascending by one, also those that LMDB takes at once. The first of a boot is such a one:
+    with it LMDB gets the journal's salt, before there is a record.
     """
 
-    def __init__(self, file: JournalFile | None) -> None:
+    def __init__(self, file: JournalFile | None, high_water: HighWater | None = None, boot: int = 0) -> None:
         self._file = file
+        self._high_water = high_water
+        self._boot = boot
+        self._marked = False
+        """LMDB's mark names this journal."""
+        self._salt, self._size = (file.salt, file.size) if file is not None else (bytes(SALT_BYTES), 0)
         self._lock = Lock()
         """Held while what LMDB lacks is changed or looked at."""
         self._turning = Lock()
         """Held while a batch is taken, and at a turn: a batch is on disk and noted before a turn, or after it."""
         self._writes = UnappliedWrites()
         self._turned: UnappliedWrites | None = None
-        self._turned_number = 0
         self.number = 0
-        """Of the last record."""
+        """Of the last batch."""
+        self._turned_position = self._position = JournalPosition(0, 0, 0) if file is None else file.position(0)
         self.first_since_turn = True
         """The batch that was taken last was."""
         self.last_write = NOTHING_WRITTEN
         """What the last batch that was taken has cost."""
 
     @classmethod
-    def open(cls, directory: Path, uuid: bytes, boot: int, size: int) -> Journal:
-        """The journal of this boot, of `size` bytes; 0: none. On a disk without room for it there is none either."""
-        if not size:
-            return cls(None)
-        try:
-            return cls(JournalFile(directory, uuid, boot, size))
-        except OSError as error:
-            log.warning("%s; messages are committed without a journal, until the next start", error)
-            return cls(None)
+    def open(cls, directory: Path, boot: int, size: int) -> Journal:
+        """The journal of this boot, of `size` bytes; 0: none. On a disk without room for it there is none either.
+
+        LMDB must have what is in the file already, and a mark that says so.
+        """
+        high_water = _high_water(directory)
+        file = None
+        if size:
+            try:
+                file = JournalFile(directory, secrets.token_bytes(SALT_BYTES), boot, size)
+            except OSError as error:
+                log.warning("%s; messages are committed without a journal, until the next start", error)
+        journal = cls(file, high_water, boot)
+        journal._note_high_water()
+        return journal
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Let go of the files."""
         if self._file is not None:
             self._file.close()
+        if self._high_water is not None:
+            self._high_water.close()
 
     def take(self, batch: SealedBatch) -> bool:
         """Have a batch on disk. False, and nothing was done, where LMDB has to take it, and what it lacks, at once.
@@ -78,13 +99,13 @@ class Journal:
 
     def _take(self, batch: SealedBatch) -> bool:
         file, writes = self._file, self._writes
-        if file is None or not file.reserved or batch.bytes > BATCH_BYTES_MAX:
+        if file is None or not self._marked or not file.reserved or batch.bytes > BATCH_BYTES_MAX:
             return False
         if writes.bytes > file.size or self._much_stays:
             return False
         payload = encode_batch(batch)
         self.last_write = NOTHING_WRITTEN
-        if payload and not self._append(payload):
+        if payload and not self._append(file, payload):
             return False
         self.first_since_turn = not writes.batches
         with self._lock:
@@ -96,19 +117,30 @@ class Journal:
         writes = self._writes
         return writes.staying > STAYING_MESSAGES_MAX or writes.staying_bytes > STAYING_BYTES_MAX
 
-    def _append(self, payload: bytes) -> bool:
-        assert self._file is not None
-        if not self._file.fits(len(payload)):
+    def _append(self, file: JournalFile, payload: bytes) -> bool:
+        if not file.fits(len(payload)):
             return False
-        self.number += 1
+        number = self.number + 1
         try:
-            self.last_write = self._file.append(self.number, payload)
+            self.last_write = file.append(number, payload)
         except OSError as error:
             log.warning("%s; messages are committed without the journal, until the next start", error)
-            self._file.close()
+            file.close()
             self._file = None
             return False
+        self.number, self._position = number, file.position(number)
+        self._note_high_water()
         return True
+
+    def _note_high_water(self) -> None:
+        """Note the last number where it outlives the process. Whoever cannot be told is not waited for."""
+        if self._high_water is not None:
+            try:
+                self._high_water.note(self._salt, self._boot, self.number)
+            except OSError as error:
+                log.warning("%s; how far the journal goes is not noted, until the next start", error)
+                self._high_water.close()
+                self._high_water = None
 
     @property
     def quick_writes(self) -> int:
@@ -117,12 +149,18 @@ class Journal:
         return 0 if file is None else file.quick_writes
 
     def begin_boot(self, boot: int) -> None:
-        """Forget everything: another boot begins, and what LMDB holds is all there is."""
+        """Forget everything: another boot begins, and what LMDB holds is all there is. Its mark names no journal yet.
+
+        Raises OSError.
+        """
         with self._lock:
             self._writes, self._turned = UnappliedWrites(), None
-        self.number = 0
+        self.number, self._boot, self._marked = 0, boot, False
         if self._file is not None:
-            self._file.begin_boot(boot)
+            self._salt = secrets.token_bytes(SALT_BYTES)
+            self._file.begin(self._salt, boot)
+            self._position = self._turned_position = self._file.position(0)
+        self._note_high_water()
 
     # The reserve
 
@@ -167,15 +205,36 @@ class Journal:
                 if self._writes.batches:
                     with self._lock:
                         self._turned, self._writes = self._writes, UnappliedWrites()
-                self._turned_number = self.number
+                self._turned_position = self._position._replace(number=self.number)
                 if self._file is not None:
                     self._file.turn()
             return self._turned is not None
 
-    def turned(self, batch: SealedBatch | None = None) -> tuple[SealedBatch, int]:
-        """What the turn has left to LMDB, as one batch with one more that was not taken; its last record's number."""
+    def turned(self, batch: SealedBatch | None = None) -> tuple[SealedBatch, JournalMark | None]:
+        """What the turn has left to LMDB, as one batch with one more that was not taken; and the mark to be set then.
+
+        None where there was no journal in this boot.
+        """
         turned = [self._turned.sealed()] if self._turned else []
-        return reduce(merged, [*turned, batch] if batch else turned), self._turned_number
+        return reduce(merged, [*turned, batch] if batch else turned), self._mark(direct=batch is not None)
+
+    def _mark(self, *, direct: bool) -> JournalMark | None:
+        """The mark of a commit that gives LMDB what the turn has left to it, and, if `direct`, one more batch."""
+        if not self._size:
+            return None
+        position = self._turned_position
+        if direct:
+            position = position._replace(number=position.number + 1)
+        # With a batch that was not taken LMDB has everything, and a file that was given up is not needed any more.
+        state = CLOSED if direct and self._file is None else OPEN
+        return JournalMark(state, self._salt, self._size, position, _milliseconds())
+
+    def closing_mark(self) -> JournalMark | None:
+        """The mark that says that LMDB has everything; None where it has not, or its mark names no journal."""
+        if self.ahead or not self._marked:
+            return None
+        position = self._position._replace(number=self.number)
+        return JournalMark(CLOSED, self._salt, self._size, position, _milliseconds())
 
     def turn_back(self) -> None:
         """LMDB could not take what the turn has left to it: it is given all there is the next time."""
@@ -183,11 +242,16 @@ class Journal:
             if self._turned is not None:
                 self._writes, self._turned = self._whole(), None
 
-    def turned_applied(self) -> None:
-        """LMDB has what the turn has left to it."""
+    def turned_applied(self, mark: JournalMark | None) -> None:
+        """LMDB has what the turn has left to it, and the mark that went with it."""
         with self._turning:
             with self._lock:
                 self._turned = None
+            if mark is not None:
+                self._marked = True
+                if mark.position.number > self.number:
+                    self.number = mark.position.number
+                    self._note_high_water()
             if self._file is not None:
                 self._file.release_turned()
 
@@ -214,3 +278,15 @@ class Journal:
         if earlier is None or later is None:
             return earlier or later
         return earlier.then(later)
+
+
+def _high_water(directory: Path) -> HighWater | None:
+    try:
+        return HighWater(directory / HIGH_WATER)
+    except OSError as error:
+        log.warning("%s; how far the journal goes is not noted, until the next start", error)
+        return None
+
+
+def _milliseconds() -> int:
+    return time.time_ns() // 1_000_000

@@ -4,24 +4,26 @@ LMDB flushes a commit twice, and its transaction is most of what a small batch c
 file that is allocated already takes the disk half as long. So a batch goes to the journal, which makes it durable; LMDB
 gets it later, together with others.
 
-Records lie one behind the other, each from the beginning of a page, so that no write touches a page of an earlier one.
-Behind the last place the first is next, as far as LMDB has what is there: while it catches up with what is older, new
-records go on. When it has all of them the journal begins anew at its start.
+The first page says whose journal it is. Behind it the records lie in a ring, each directly behind the one before and
+from the beginning of a page, so that no write touches a page of an earlier one. A record that reaches the end of the
+ring goes on at its start.
 
-    magic        4 bytes    "LvJ1"
-    store        16 bytes   the store's UUID
-    boot         8 bytes    in which it was written
-    number       8 bytes    ascending by one from record to record, wherever that is written
-    size         4 bytes    of the payload
-    checksum     4 bytes    CRC32 of the payload
+    head of the file, and of a record:
+    magic        4 bytes    "LvJ2"
+    kind         4 bytes    1: head of the file, 2: a batch of messages
+    salt         16 bytes   random, drawn anew each time a journal is opened for writing
+    number       8 bytes    of the batch, ascending by one; of the head of the file: the boot
+    previous     4 bytes    checksum of the record before, CRC32 of the salt in the first one
+    size         4 bytes    of the payload; of the head of the file: pages of the ring
+    payload      4 bytes    CRC32 of the payload
     checksum     4 bytes    CRC32 of the 44 bytes above
     payload                 a batch, see `journal_records`
 
-All numbers are big-endian. LMDB has the number of the last record that it needs no more. A start looks for whole
-records at every page, and gives LMDB those that have higher numbers, in their order. If one is missing among them, that
-was not a write cut short by a crash, since the next is written only after it: bytes have gone bad.
+All numbers are big-endian. What counts as a record is known before it is read: LMDB's mark (`journal_mark`) names the
+salt, the place, the number and the checksum of the record before. So nothing is searched for, and a record of another
+boot, of an earlier round or inside a message is none. The salt is nowhere but here and in LMDB.
 
-Behind the records the file has a reserve, twice as large. It is cut off when the disk is full, so that LMDB has room
+Behind the ring the file has a reserve, twice as large. It is cut off when the disk is full, so that LMDB has room
 for what is in the journal, whatever becomes of the rest of the disk.
 """
 
@@ -36,18 +38,23 @@ from typing import NamedTuple, final
 from zlib_ng.zlib_ng import crc32
 
 from storage import synced_files
+from storage.journal.journal_mark import JournalPosition
 
 PAGE_BYTES = 4096
-MAGIC = b"LvJ1"
+MAGIC = b"LvJ2"
 NAME = "journal"
+FILE, BATCH = 1, 2
+"""Kinds of heads. A release that does not know a kind refuses the journal."""
 
-HEADER = struct.Struct(">4s16sQQII")
+HEADER = struct.Struct(">4sI16sQIII")
 CHECKSUM = struct.Struct(">I")
 PAYLOAD_AT = HEADER.size + CHECKSUM.size
-_ZEROED_BYTES = 1 << 20
+RING_AT = PAGE_BYTES
+"""Where the ring begins in the file."""
+_ZEROED_BYTES = 8 << 20
 """So much is written when the file is made: the first writes into what is only allocated take twice as long."""
 RESERVE = 2
-"""How many times as large as the room for records the reserve is: LMDB writes more than the messages themselves."""
+"""How many times as large as the ring the reserve is: LMDB writes more than the messages themselves."""
 
 QUICK_SECONDS = 0.001
 """A write that takes less is quick."""
@@ -64,19 +71,30 @@ class JournalWrite(NamedTuple):
 class JournalFile:
     """The file of one boot, open for writing. One thread at a time.
 
-    `quick_writes` is how many of the latest writes, in a row, were quick.
+    `quick_writes` is how many of the latest writes, in a row, were quick. `at` is where the next record begins in the
+    ring, `previous` the checksum of the last one. Needed is what was written since the last `release_turned`.
     """
 
-    def __init__(self, directory: Path, uuid: bytes, boot: int, size: int) -> None:
-        """Make the file if need be, with room for `size` bytes of records. Raises OSError, also on a full disk."""
+    def __init__(self, directory: Path, salt: bytes, boot: int, size: int) -> None:
+        """Make the file if need be, with a ring of `size` bytes, whole pages of it, and have its head on disk.
+
+        Nothing that is in it may be needed any more. Raises OSError, also on a full disk.
+        """
         self._path = directory / NAME
-        self.size = size
+        self.size = max(size // PAGE_BYTES, 1) * PAGE_BYTES
         self.reserved = True
-        self._store, self._boot = uuid, boot
-        self._at = self._oldest = self._turned_at = 0
         self.quick_writes = 0
-        _make(self._path, size)
+        _make(self._path, self.size)
         self._descriptor = os.open(self._path, os.O_RDWR | os.O_DSYNC | os.O_CLOEXEC)
+        self.begin(salt, boot)
+
+    def begin(self, salt: bytes, boot: int) -> None:
+        """Begin anew under another salt: what is there counts no more. Raises OSError."""
+        self.salt = salt
+        self.at = self._needed = self._turned = 0
+        self.previous = crc32(salt)
+        ring_pages = self.size // PAGE_BYTES
+        synced_files.write_all(self._descriptor, _head(FILE, salt, boot, self.previous, ring_pages, 0), 0)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -84,53 +102,45 @@ class JournalFile:
 
     def fits(self, payload_bytes: int) -> bool:
         """Is there room for one more record?"""
-        return self._place(PAYLOAD_AT + payload_bytes) is not None
-
-    def _place(self, size: int) -> int | None:
-        """Where the next record of so many bytes goes: behind the last one, or at the start; never over a needed one.
-
-        What is needed lies between the oldest record and the last one, or from the oldest on and up to the last one.
-        """
-        if self._at < self._oldest:
-            return self._at if self._at + pages(size) < self._oldest else None
-        if self._at + size <= self.size:
-            return self._at
-        return 0 if pages(size) < self._oldest else None
+        return self._needed + pages(PAYLOAD_AT + payload_bytes) <= self.size
 
     def append(self, number: int, payload: bytes) -> JournalWrite:
         """Write a record that fits, and return when it is on disk. Raises OSError: then it may be there or not."""
-        at = self._place(PAYLOAD_AT + len(payload))
-        assert at is not None, f"a record of {len(payload)} bytes does not fit"
-        head = HEADER.pack(MAGIC, self._store, self._boot, number, len(payload), crc32(payload))
-        parts = head + CHECKSUM.pack(crc32(head)), payload
-        began = perf_counter()
-        written = os.pwritev(self._descriptor, parts, at)
-        if written < PAYLOAD_AT + len(payload):
-            synced_files.write_all(self._descriptor, b"".join(parts)[written:], at + written)
+        assert self.fits(len(payload)), f"a record of {len(payload)} bytes does not fit"
+        head = _head(BATCH, self.salt, number, self.previous, len(payload), crc32(payload))
         size = PAYLOAD_AT + len(payload)
-        self._at = at + pages(size)
+        began = perf_counter()
+        if self.at + size <= self.size:
+            written = os.pwritev(self._descriptor, (head, payload), RING_AT + self.at)
+            if written < size:
+                synced_files.write_all(self._descriptor, (head + payload)[written:], RING_AT + self.at + written)
+        else:
+            self._append_around_the_end(head + payload)
+        taken = pages(size)
+        self.at = (self.at + taken) % self.size
+        self._needed += taken
+        (self.previous,) = CHECKSUM.unpack_from(head, HEADER.size)
         seconds = perf_counter() - began
         self.quick_writes = self.quick_writes + 1 if seconds < QUICK_SECONDS else 0
         return JournalWrite(size, seconds)
 
+    def _append_around_the_end(self, record: bytes) -> None:
+        before = self.size - self.at
+        synced_files.write_all(self._descriptor, record[:before], RING_AT + self.at)
+        synced_files.write_all(self._descriptor, record[before:], RING_AT)
+
+    def position(self, number: int) -> JournalPosition:
+        """The place behind the last record, under the number of the last batch."""
+        return JournalPosition(number, self.at, self.previous)
+
     def turn(self) -> None:
         """LMDB is given what is there now; the records that follow are needed after that."""
-        self._turned_at = self._at
+        self._turned = self._needed
 
     def release_turned(self) -> None:
         """LMDB has every record from before the turn."""
-        if self._at == self._turned_at:
-            self.rewind()
-        self._oldest = self._turned_at
-
-    def rewind(self) -> None:
-        """Begin anew: LMDB has every record."""
-        self._at = self._oldest = self._turned_at = 0
-
-    def begin_boot(self, boot: int) -> None:
-        """Begin anew, in another boot: what is there counts no more."""
-        self._boot = boot
-        self.rewind()
+        self._needed -= self._turned
+        self._turned = 0
 
     def release_reserve(self) -> bool:
         """Cut the reserve off. False when that was done already, or cannot be done."""
@@ -142,7 +152,7 @@ class JournalFile:
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
             try:
-                synced_files.allocate(descriptor, self.size * (1 + RESERVE))
+                synced_files.allocate(descriptor, file_bytes(self.size))
                 os.fsync(descriptor)
             finally:
                 os.close(descriptor)
@@ -152,26 +162,41 @@ class JournalFile:
 
 
 def release_reserve(directory: Path, size: int) -> bool:
-    """Leave only `size` bytes of a journal, all of what may hold records. False where there are no more."""
+    """Leave only the ring of a journal, which has `size` bytes. False where there is no more."""
     try:
-        if (directory / NAME).stat().st_size <= size:
+        if (directory / NAME).stat().st_size <= RING_AT + size:
             return False
-        os.truncate(directory / NAME, size)
+        os.truncate(directory / NAME, RING_AT + size)
     except OSError:
         return False
     return True
 
 
+def file_bytes(size: int) -> int:
+    """The file's length with a ring of `size` bytes and its reserve."""
+    return RING_AT + size * (1 + RESERVE)
+
+
+def pages(size: int) -> int:
+    """So many bytes as whole pages."""
+    return -(-size // PAGE_BYTES) * PAGE_BYTES
+
+
+def _head(kind: int, salt: bytes, number: int, previous: int, size: int, checksum: int) -> bytes:
+    head = HEADER.pack(MAGIC, kind, salt, number, previous, size, checksum)
+    return head + CHECKSUM.pack(crc32(head))
+
+
 def _make(path: Path, size: int) -> None:
-    """Have a file there with room for `size` bytes of records. Those in it are of earlier boots, and count no more."""
+    """Have a file there with a ring of `size` bytes. What is in it is of earlier boots, and counts no more."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        whole = size * (1 + RESERVE)
+        whole = file_bytes(size)
         if os.fstat(descriptor).st_size == whole:
             return
         os.ftruncate(descriptor, 0)
         synced_files.allocate(descriptor, whole)
-        synced_files.write_all(descriptor, bytes(min(size, _ZEROED_BYTES)), 0)
+        synced_files.write_all(descriptor, bytes(min(RING_AT + size, _ZEROED_BYTES)), 0)
         os.fsync(descriptor)
     except OSError:
         os.ftruncate(descriptor, 0)
@@ -179,8 +204,3 @@ def _make(path: Path, size: int) -> None:
     finally:
         os.close(descriptor)
     synced_files.sync_directory(path.parent)
-
-
-def pages(size: int) -> int:
-    """So many bytes as whole pages."""
-    return -(-size // PAGE_BYTES) * PAGE_BYTES

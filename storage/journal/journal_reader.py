@@ -1,15 +1,34 @@
-"""What a start reads of the journal: whole records, in order of their numbers. `journal_file` has the layout."""
+"""What a start reads of the journal: the records behind LMDB's mark, in order. `journal_file` has the layout.
+
+A record counts if it lies where the one before ends, names the mark's salt and the next number, and carries the
+checksum of the one before. The first that does not is where the journal ends: a crash has cut short what was being
+written, and nobody had a confirm for it. Unless something shows that more was written: a head of a later record, or
+the high-water mark. Then batches are lost, and the start has to be refused.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
 from zlib_ng.zlib_ng import crc32
 
-from storage.journal.journal_file import CHECKSUM, HEADER, MAGIC, NAME, PAGE_BYTES, PAYLOAD_AT, pages
+from storage.high_water import Reached
+from storage.journal.journal_file import (
+    BATCH,
+    CHECKSUM,
+    FILE,
+    HEADER,
+    MAGIC,
+    NAME,
+    PAGE_BYTES,
+    PAYLOAD_AT,
+    RING_AT,
+    pages,
+)
+from storage.journal.journal_mark import JournalMark, JournalPosition
+from storage.storage_errors import StoreIncompatible
 
 
 class JournalRecord(NamedTuple):
@@ -19,50 +38,182 @@ class JournalRecord(NamedTuple):
     payload: memoryview
 
 
+class LostBatches(NamedTuple):
+    """Batches that were written and cannot be read: from `first` to `last`, which is below it if no more is known.
+
+    `reason` names the file. `since`: when LMDB was last given something, in UTC; empty where that is not known.
+    """
+
+    first: int
+    last: int
+    reason: str
+    since: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """The loss for an operator."""
+        if self.last > self.first:
+            what = f"batches {self.first} to {self.last} at least are lost"
+        elif self.last == self.first:
+            what = f"batch {self.first} at least is lost"
+        else:
+            what = f"batches from {self.first} on may be lost"
+        return f"{self.reason}; {what}{f', committed after {self.since}' if self.since else ''}"
+
+
 class JournalContents(NamedTuple):
-    """What a start finds: the records of one boot, in order; and whether one among them is missing."""
+    """The records that LMDB lacks, in order, and the place behind them.
+
+    Where some are lost, `records` has those before them and the whole ones behind them.
+    """
 
     records: list[JournalRecord]
-    damaged: bool
+    position: JournalPosition
+    lost: LostBatches | None
 
 
-def read_journal(directory: Path, uuid: bytes, boot: int, after: int | None) -> JournalContents:
-    """The records that a boot has written since the one numbered `after`. Raises OSError.
+class JournalHead(NamedTuple):
+    """The head of the file, or of a record, as `journal_file` has it."""
 
-    Where that number is lost, those that follow each other up to the last: to give LMDB again what it has changes
-    nothing, where what came after it is given again as well.
+    kind: int
+    salt: bytes
+    number: int
+    previous: int
+    size: int
+    payload_checksum: int
+    checksum: int
+
+
+def read_journal(directory: Path, mark: JournalMark, reached: Reached | None) -> JournalContents:
+    """Read what the journal has behind a mark that needs it. Raises OSError, and StoreIncompatible.
+
+    `reached`: the high-water mark, if there is one.
     """
+    path = directory / NAME
+    known = reached.number if reached is not None and reached.owner == mark.salt else 0
     try:
-        data = memoryview((directory / NAME).read_bytes())
+        data = path.read_bytes()
     except FileNotFoundError:
-        return JournalContents([], False)
-    records = sorted(_whole_records(data, uuid, boot), key=attrgetter("number"))
-    if after is None:
-        last = records[-1].number if records else 0
-        records = [record for at, record in enumerate(records, 1 - len(records)) if record.number == last + at]
+        return _all_lost(mark, known, f"{path} is missing")
+    problem = _wrong_file(path, data, mark)
+    if problem:
+        return _all_lost(mark, known, problem)
+    ring = _Ring(data, mark)
+    records, position = _chain(ring, mark.position)
+    later = {head.number: at for at, head in ring.heads() if head.number > position.number + 1}
+    last, is_cut = max((position.number, known, *later)), len(data) < RING_AT + mark.size
+    if last == position.number and not is_cut:
+        return JournalContents(records, position, None)
+    if is_cut:
+        reason = f"{path} is cut short at {len(data)} bytes: it had {RING_AT + mark.size} at least"
     else:
-        records = [record for record in records if record.number > after]
-    return JournalContents(records, bool(records) and records[-1].number != (after or 0) + len(records))
+        reason = f"{path} is damaged at {RING_AT + position.at}, or it or data.mdb is of an earlier moment"
+    return _with_later(ring, records, position, later, LostBatches(position.number + 1, last, reason, mark.moment))
 
 
-def _whole_records(data: memoryview, uuid: bytes, boot: int) -> Iterator[JournalRecord]:
-    """Those of a boot, wherever they are."""
-    at = 0
-    while at < len(data):
-        record = _record(data, at, uuid, boot)
-        if record is not None:
-            yield record
-        at += PAGE_BYTES if record is None else pages(PAYLOAD_AT + len(record.payload))
+def read_head(directory: Path) -> JournalHead | None:
+    """The head of a journal's file, None where there is none that can be read."""
+    try:
+        with (directory / NAME).open("rb") as file:
+            head = _head(file.read(PAYLOAD_AT), 0)
+    except OSError:
+        return None
+    return head if head is not None and head.kind == FILE else None
 
 
-def _record(data: memoryview, at: int, uuid: bytes, boot: int) -> JournalRecord | None:
-    """The record at a place, None unless a whole one of this store and boot is there."""
+def _all_lost(mark: JournalMark, known: int, reason: str) -> JournalContents:
+    """Nothing can be read. That LMDB has everything cannot be known: the high-water mark may be too low."""
+    number = mark.position.number
+    return JournalContents([], mark.position, LostBatches(number + 1, max(number, known), reason, mark.moment))
+
+
+def _wrong_file(path: Path, data: bytes, mark: JournalMark) -> str:
+    """Why a file is not the mark's journal; empty where it is."""
+    if not data[:RING_AT].strip(b"\0"):
+        return f"{path} is empty: its first page holds nothing"
+    head = _head(data, 0)
+    if head is None or head.kind != FILE:
+        return f"{path} is damaged: its first page is no head of a journal"
+    if head.salt != mark.salt:
+        return f"{path} and data.mdb do not belong together: one is of another boot or another data directory"
+    return ""
+
+
+class _Ring:
+    """The ring of a journal that was read, as a mark describes it."""
+
+    def __init__(self, data: bytes, mark: JournalMark) -> None:
+        self._data = data
+        self.size = mark.size
+        self._salt = mark.salt
+
+    def head(self, at: int) -> JournalHead | None:
+        """The head of a batch's record at a place, None where there is none of this salt.
+
+        Raises StoreIncompatible for a record of a kind that this release does not know.
+        """
+        head = _head(self._data, RING_AT + at)
+        if head is None or head.salt != self._salt:
+            return None
+        if head.kind != BATCH:
+            raise StoreIncompatible(f"the journal has records of kind {head.kind}: use the newer Leveret that wrote it")
+        return head
+
+    def payload(self, at: int, head: JournalHead) -> memoryview | None:
+        """The payload of a record, which may go on at the start of the ring; None where it fails its checksum."""
+        if PAYLOAD_AT + head.size > self.size:
+            return None
+        begin, end = at + PAYLOAD_AT, at + PAYLOAD_AT + head.size
+        whole = memoryview(self._data)[RING_AT + begin : RING_AT + min(end, self.size)]
+        if end > self.size:
+            whole = memoryview(bytes(whole) + self._data[RING_AT : RING_AT + end - self.size])
+        return whole if crc32(whole) == head.payload_checksum else None
+
+    def heads(self) -> Iterator[tuple[int, JournalHead]]:
+        """Every head of the salt, at any page. Nobody but the journal's writer knows the salt."""
+        needle, end = MAGIC + BATCH.to_bytes(4, "big") + self._salt, RING_AT + self.size
+        found = self._data.find(needle, RING_AT, end)
+        while found >= 0:
+            at = found - RING_AT
+            if at % PAGE_BYTES == 0 and (head := self.head(at)) is not None:
+                yield at, head
+            found = self._data.find(needle, found + 1, end)
+
+
+def _chain(ring: _Ring, position: JournalPosition) -> tuple[list[JournalRecord], JournalPosition]:
+    """The records that follow each other behind a place, and the place behind the last of them."""
+    records: list[JournalRecord] = []
+    number, at, previous = position
+    while (head := ring.head(at)) is not None and (head.number, head.previous) == (number + 1, previous):
+        payload = ring.payload(at, head)
+        if payload is None:
+            break
+        records.append(JournalRecord(head.number, payload))
+        number, previous = head.number, head.checksum
+        at = (at + pages(PAYLOAD_AT + head.size)) % ring.size
+    return records, JournalPosition(number, at, previous)
+
+
+def _with_later(
+    ring: _Ring, records: list[JournalRecord], position: JournalPosition, later: dict[int, int], lost: LostBatches
+) -> JournalContents:
+    """The contents of a damaged journal: what is whole behind the damage belongs to it."""
+    for number, at in sorted(later.items()):
+        head = ring.head(at)
+        payload = None if head is None else ring.payload(at, head)
+        if head is not None and payload is not None:
+            records.append(JournalRecord(number, payload))
+            position = JournalPosition(number, (at + pages(PAYLOAD_AT + head.size)) % ring.size, head.checksum)
+    return JournalContents(records, position, lost)
+
+
+def _head(data: bytes, at: int) -> JournalHead | None:
+    """The head at a place of a file, None unless a whole one is there."""
     head = data[at : at + HEADER.size]
     if len(data) < at + PAYLOAD_AT or head[:4] != MAGIC:
         return None
-    _magic, store, of_boot, number, size, checksum = HEADER.unpack(head)
-    (head_checksum,) = CHECKSUM.unpack_from(data, at + HEADER.size)
-    if head_checksum != crc32(head) or (store, of_boot) != (uuid, boot):
+    (checksum,) = CHECKSUM.unpack_from(data, at + HEADER.size)
+    if checksum != crc32(head):
         return None
-    payload = data[at + PAYLOAD_AT : at + PAYLOAD_AT + size]
-    return JournalRecord(number, payload) if crc32(payload) == checksum and len(payload) == size else None
+    _magic, kind, salt, number, previous, size, payload_checksum = HEADER.unpack(head)
+    return JournalHead(kind, salt, number, previous, size, payload_checksum, checksum)

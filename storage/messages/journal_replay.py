@@ -3,83 +3,238 @@
 from __future__ import annotations
 
 import logging
-import shutil
+import struct
+import time
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
 import lmdb
 
+from storage.batch import SealedBatch
 from storage.commit_failures import FailureClassifier
-from storage.journal.journal import Journal
-from storage.journal.journal_file import NAME
-from storage.journal.journal_reader import read_journal
+from storage.high_water import Reached, read_high_water
+from storage.journal.first_format import read_first_format
+from storage.journal.journal import HIGH_WATER, Journal
+from storage.journal.journal_file import NAME, PAGE_BYTES
+from storage.journal.journal_mark import CLOSED, NO_BATCH_YET, OPEN, JournalMark, JournalPosition
+from storage.journal.journal_reader import JournalContents, JournalRecord, LostBatches, read_head, read_journal
 from storage.journal.journal_records import decode_batch
 from storage.journal.unapplied_writes import UnappliedWrites
-from storage.messages.keys import APPLIED, POSITION_END
+from storage.messages.keys import FIRST_FORMAT_APPLIED, JOURNAL_MARK, POSITION_END
 from storage.messages.lmdb_writer import LmdbWriter
+from storage.messages.origin import read_origin
 from storage.messages.records import Identity, NumberInBoot
 from storage.space.store_space import StoreSpace
-from storage.storage_errors import StoreCorrupt, StoreError
+from storage.storage_errors import StoreCorrupt, StoreError, StoreIncomplete
 
 log = logging.getLogger("leveret.journal")
 
+_UNFIT = (struct.error, OverflowError, ValueError, TypeError, LookupError)
+"""What applying a batch raises that no broker has written."""
+
 
 class Left(NamedTuple):
-    """What a journal has that LMDB lacks. `problems` are sentences for an operator."""
+    """What a journal has that LMDB lacks: batches in order, and the mark that goes with them.
 
-    writes: UnappliedWrites
-    number: int
-    """Of the last record."""
-    problems: list[str]
+    `lost` says what cannot be read; then batches behind that are among the others. `ring_bytes`: how much of the file
+    may hold records, None where that is not known.
+    """
+
+    batches: list[SealedBatch]
+    mark: JournalMark
+    lost: LostBatches | None
+    ring_bytes: int | None
+
+    @property
+    def writes(self) -> UnappliedWrites:
+        """All batches, as one."""
+        writes = UnappliedWrites()
+        for batch in self.batches:
+            writes.add(batch)
+        return writes
 
 
 def left_in_journal(directory: Path, environment: lmdb.Environment, identity: Identity) -> Left:
-    """Read what is to be given to LMDB, and write nothing. A damaged record is passed over. Raises StoreError."""
-    with environment.begin() as txn:
-        after = _applied(txn, identity.boot)
+    """Read what is to be given to LMDB, and write nothing. Raises StoreError."""
     try:
-        contents = read_journal(directory, identity.uuid, identity.boot, after)
+        with environment.begin() as txn:
+            record, applied, origin = txn.get(JOURNAL_MARK), txn.get(FIRST_FORMAT_APPLIED), read_origin(txn)
+        if origin.pending:
+            return NOTHING_LEFT
+        if (lost := _of_an_earlier_boot(directory, identity)) is not None:
+            return NOTHING_LEFT._replace(lost=lost)
+        if record is None:
+            return _left_in_first_format(directory, identity, applied)
+        try:
+            mark = JournalMark.decode(record)
+        except StoreCorrupt as error:
+            return _left_without_mark(directory, identity, str(error))
+        return _left_behind(directory, identity, mark)
     except OSError as error:
         raise StoreError(f"{directory / NAME} cannot be read ({error}): see that this user may") from error
-    left = Left(UnappliedWrites(), contents.records[-1].number if contents.records else after or 0, [])
-    if contents.damaged:
-        left.problems.append(f"{directory / NAME} is damaged: the batches that were in that place are lost")
+
+
+NOTHING_LEFT = Left([], NO_BATCH_YET, None, None)
+
+
+def known_boot(directory: Path) -> int:
+    """The highest boot that the files beside data.mdb name; 0 for none."""
+    reached, head = read_high_water(directory / HIGH_WATER), read_head(directory)
+    return max(0 if reached is None else reached.boot, 0 if head is None else head.number)
+
+
+def _of_an_earlier_boot(directory: Path, identity: Identity) -> LostBatches | None:
+    known = known_boot(directory)
+    if known <= identity.boot:
+        return None
+    data = directory / "data.mdb"
+    reason = f"{data} is of an earlier moment, boot {identity.boot}, than the journal beside it, boot {known}"
+    return LostBatches(1, 0, reason)
+
+
+def _left_behind(directory: Path, identity: Identity, mark: JournalMark) -> Left:
+    """What there is behind LMDB's mark. Without one that needs a journal that must be nothing."""
+    reached = read_high_water(directory / HIGH_WATER)
+    if mark.needs_journal:
+        contents = read_journal(directory, mark, reached)
+        return _decoded(contents, mark._replace(position=contents.position), mark.size)
+    lost = _older_than(directory, identity, mark, reached)
+    return Left([], mark, lost, mark.size)
+
+
+def _older_than(directory: Path, identity: Identity, mark: JournalMark, reached: Reached | None) -> LostBatches | None:
+    """Batches that the high-water mark knows, and LMDB does not, although it says that it has everything."""
+    if reached is None or reached.boot != identity.boot:
+        return None
+    same = mark.state != CLOSED or reached.owner == mark.salt
+    if same and reached.number <= mark.position.number:
+        return None
+    reason = f"{directory / 'data.mdb'} is of an earlier moment than {directory / HIGH_WATER}"
+    return LostBatches(mark.position.number + 1, reached.number, reason)
+
+
+def _decoded(contents: JournalContents, mark: JournalMark, ring_bytes: int | None) -> Left:
+    batches, lost = [], contents.lost
     for record in contents.records:
         try:
-            left.writes.add(decode_batch(record.payload, record.number))
+            batches.append(decode_batch(record.payload, record.number))
         except StoreCorrupt as error:
-            left.problems.append(str(error))
-    return left
+            lost = lost or LostBatches(record.number, record.number, str(error))
+    return Left(batches, mark, lost, ring_bytes)
 
 
-def replay(directory: Path, environment: lmdb.Environment, classifier: FailureClassifier, identity: Identity) -> bool:
-    """Have LMDB catch up with what a boot has left. True if some of it was damaged: lanes have to be counted again.
+def _left_in_first_format(directory: Path, identity: Identity, applied: bytes | None) -> Left:
+    """What a release before the chain has left: found as it would have found it."""
+    after = _applied(applied, identity.boot)
+    contents = read_first_format(directory, identity.uuid, identity.boot, after)
+    last = contents.records[-1].number if contents.records else after or 0
+    lost = None
+    if contents.damaged:
+        first = _first_missing((after or 0) + 1, contents.records)
+        lost = LostBatches(first, first, f"{directory / NAME} is damaged")
+    found = JournalContents(contents.records, JournalPosition(last, 0, 0), lost)
+    # From the commit on that takes this over nothing in this file counts.
+    return _decoded(found, NO_BATCH_YET._replace(state=CLOSED), contents.end or None)
 
-    A damaged journal is kept beside the other, for inspection. Raises as `LmdbWriter.write` does, and StoreError.
+
+def _left_without_mark(directory: Path, identity: Identity, damage: str) -> Left:
+    """What is to be had where LMDB's mark is damaged: the last records of this boot's journal that follow each other.
+
+    To give LMDB again what it has changes nothing, where what came after it is given again as well.
     """
-    left = left_in_journal(directory, environment, identity)
-    for problem in left.problems:
-        log.error("%s", problem)
-    if left.problems:
-        shutil.copyfile(directory / NAME, directory / f"{NAME}.damaged")
-    if left.writes.batches:
-        with closing(StoreSpace(directory, environment, Journal(None))) as space:
-            writer = LmdbWriter(environment, classifier, space, identity.boot, POSITION_END)
-            with closing(writer):
-                writer.write(left.writes.sealed(), left.number)
-    return bool(left.problems)
+    head = read_head(directory)
+    reason = f"{directory / 'data.mdb'}: {damage}"
+    if head is None or head.number != identity.boot:
+        return Left([], NO_BATCH_YET._replace(state=CLOSED), LostBatches(1, 0, reason), None)
+    mark = JournalMark(OPEN, head.salt, head.size * PAGE_BYTES, JournalPosition(0, 0, head.previous), 0)
+    contents = read_journal(directory, mark, None)
+    records = contents.records
+    last = records[-1].number if records else 0
+    run = [record for at, record in enumerate(records, 1 - len(records)) if record.number == last + at]
+    found = JournalContents(run, contents.position, LostBatches(last + 1, last, reason))
+    return _decoded(found, mark._replace(position=contents.position), mark.size)
 
 
-def _applied(txn: lmdb.Transaction[bytes], boot: int) -> int | None:
+def _first_missing(first: int, records: list[JournalRecord]) -> int:
+    return next((number for number, record in enumerate(records, first) if record.number != number), first)
+
+
+def _applied(record: bytes | None, boot: int) -> int | None:
     """The number of the boot's last record that LMDB has, None where that cannot be read."""
-    record = txn.get(APPLIED)
+    if record is None:
+        return 0
     try:
-        applied = (
-            NumberInBoot(0, 0)
-            if record is None
-            else NumberInBoot.decode(record, "the mark of what the journal has given to LMDB")
-        )
+        applied = NumberInBoot.decode(record, "the mark of what the journal has given to LMDB")
     except StoreCorrupt:
         return None
     return applied.number if applied.boot == boot else 0
+
+
+def replay(
+    directory: Path,
+    environment: lmdb.Environment,
+    classifier: FailureClassifier,
+    identity: Identity,
+    left: Left,
+    *,
+    accept_loss: bool,
+) -> LostBatches | None:
+    """Have LMDB catch up with what a boot has left; the loss that was accepted, after which lanes have to be counted.
+
+    Raises as `LmdbWriter.write` does; StoreIncomplete, with nothing changed, where something is lost and that is not
+    to be accepted.
+    """
+    if left.lost is not None and not accept_loss:
+        raise StoreIncomplete(refusal(left.lost))
+    if not left.batches:
+        return left.lost
+    with closing(StoreSpace(directory, environment, Journal(None))) as space:
+        with closing(LmdbWriter(environment, classifier, space, identity.boot, POSITION_END)) as writer:
+            try:
+                writer.write(left.writes.sealed(), left.mark)
+                return left.lost
+            except _UNFIT as error:
+                numbers = [batch.number for batch in left.batches]
+                unfit = LostBatches(numbers[0], numbers[-1], f"a batch of the journal cannot be applied ({error})")
+                if not accept_loss:
+                    raise StoreIncomplete(refusal(unfit)) from error
+            return _apply_one_by_one(writer, left)
+
+
+def _apply_one_by_one(writer: LmdbWriter, left: Left) -> LostBatches | None:
+    """Give LMDB each batch that it takes. Where one has failed as a part of all, none of them was applied."""
+    lost = left.lost
+    for batch in left.batches:
+        writes = UnappliedWrites()
+        writes.add(batch)
+        try:
+            writer.write(writes.sealed(), None)
+        except _UNFIT as error:
+            reason = f"a batch of the journal cannot be applied ({error})"
+            lost = lost or LostBatches(batch.number, batch.number, reason)
+    return lost
+
+
+def refusal(lost: LostBatches) -> str:
+    """The line of a start that does not go on."""
+    return (
+        f"{lost.sentence}: bring the file back as the last broker left it, or do without what is lost by "
+        "`leveret recover --accept-loss` or store.accept_loss = true, which set it aside"
+    )
+
+
+def set_aside(directory: Path, kind: str) -> list[Path]:
+    """Rename the journal and its high-water mark, so that nobody takes them for this store's; where they are now."""
+    moment, kept = time.strftime("%Y%m%dT%H%M%S", time.gmtime()), []
+    for name in (NAME, HIGH_WATER):
+        path = directory / name
+        if path.exists():
+            kept.append(path.rename(_free_name(directory / f"{name}.{kind}-{moment}")))
+    return kept
+
+
+def _free_name(path: Path) -> Path:
+    """The name, or one like it under which there is nothing."""
+    candidates = (path.with_name(f"{path.name}-{number}") for number in range(2, 1 << 30))
+    return path if not path.exists() else next(found for found in candidates if not found.exists())

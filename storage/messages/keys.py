@@ -14,7 +14,10 @@ Everything lives in LMDB's one unnamed database. The kinds, with their values:
     C queue lane first           a stream's segment that is closed: nothing is added to it any more
     X queue lane position        the raw bytes of what failed its checksum
     E                            the last event of the event log that was recorded before the last commit
-    J                            the last record of the journal that is in LMDB
+    M                            which journal goes with it, and how far LMDB has it
+    J                            the same in the journal's first format
+    O                            the backup that the store was restored from
+    A boot                       batches whose loss was accepted when that boot began
 """
 
 from __future__ import annotations
@@ -33,7 +36,10 @@ DELETION = b"D"
 CLOSED_SEGMENT = b"C"
 SET_ASIDE = b"X"
 LAST_EVENT = b"E"
-APPLIED = b"J"
+JOURNAL_MARK = b"M"
+FIRST_FORMAT_APPLIED = b"J"
+ORIGIN = b"O"
+ACCEPTED_LOSS = b"A"
 
 POSITION_END = (1 << 64) - 1
 """No message has a position this high."""

@@ -11,17 +11,20 @@ import fcntl
 import os
 import resource
 import shutil
+import struct
 import time
 from pathlib import Path
 
 import lmdb
 
 from storage import synced_files
+from storage.journal.journal_mark import NO_BATCH_YET
 from storage.lock_file import flocked, lock_file
-from storage.messages.keys import IDENTITY
+from storage.messages.keys import IDENTITY, JOURNAL_MARK
+from storage.messages.origin import NEVER_RESTORED, Origin, read_origin
 from storage.messages.records import Identity
 from storage.space import free_pages
-from storage.storage_errors import StoreCorrupt, StoreError, StoreIncompatible, StoreLocked
+from storage.storage_errors import StoreCorrupt, StoreError, StoreIncompatible, StoreIncomplete, StoreLocked
 
 MAP_BYTES = 1 << 40
 """Address space, not disk space: the free disk is the limit. Where `ulimit -v` allows less, half of that is taken."""
@@ -119,6 +122,7 @@ def create(directory: Path, uuid: bytes) -> None:
     with lmdb.Environment(str(fresh), map_size=address_space()) as environment:
         with environment.begin(write=True) as txn:
             txn.put(IDENTITY, Identity(uuid, 0).encode())
+            txn.put(JOURNAL_MARK, NO_BATCH_YET.encode())
         environment.sync(True)
     synced_files.sync_file(fresh / "data.mdb")
     synced_files.sync_directory(fresh)
@@ -132,6 +136,7 @@ def check_identity(directory: Path, uuid: bytes | None) -> Identity:
         raise StoreIncompatible(f"{directory} does not exist: name the data directory of a broker")
     if not (directory / "data.mdb").is_file():
         raise StoreIncompatible(f"{directory} holds files but no message store: choose another directory")
+    _refuse_cut_short(directory / "data.mdb")
     try:
         with open_environment(directory, readonly=True) as environment, environment.begin(buffers=True) as txn:
             record = txn.get(IDENTITY)
@@ -150,6 +155,36 @@ def check_identity(directory: Path, uuid: bytes | None) -> Identity:
             "put the two files of one broker together again"
         )
     return identity
+
+
+def origin_of(directory: Path) -> Origin:
+    """A store's origin, read before it is opened; that of a new one where none is. Raises as `check_identity` does."""
+    if not exists(directory):
+        return NEVER_RESTORED
+    check_identity(directory, None)
+    with open_environment(directory, readonly=True) as environment, environment.begin() as txn:
+        return read_origin(txn)
+
+
+def _refuse_cut_short(data: Path) -> None:
+    """Raise StoreIncomplete where pages in use lie behind the end of the file: LMDB would end the process.
+
+    The file may end before the last page that has a number: LMDB does not write those that the same transaction took
+    and freed.
+    """
+    with data.open("rb") as file:
+        root, size = free_pages.read_root(file.fileno()), data.stat().st_size
+        if root is None or size >= (root.last_page + 1) * root.page_bytes:
+            return
+        try:
+            missing = set(range(size // root.page_bytes, root.last_page + 1)) - free_pages.listed_pages(file.fileno())
+        except (struct.error, IndexError):  # the list itself is among them
+            missing = {root.last_page}
+    if missing:
+        raise StoreIncomplete(
+            f"{data} is cut short at {size} bytes: pages up to {root.last_page} are in use; bring the file back, or "
+            "restore a backup with `leveret restore`"
+        )
 
 
 def live_bytes(environment: lmdb.Environment) -> int:

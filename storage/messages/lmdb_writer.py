@@ -15,14 +15,16 @@ import lmdb
 
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, SealedBatch, SealedLane
 from storage.commit_failures import FailureClassifier, retry_once
+from storage.journal.journal_mark import JournalMark
 from storage.messages import reclaim, stream_index
 from storage.messages.batch_writer import Changes, CorruptRecord
-from storage.messages.keys import APPLIED, IDENTITY, LANE, LAST_EVENT, lane_key
+from storage.messages.keys import IDENTITY, JOURNAL_MARK, LANE, LAST_EVENT, ORIGIN, lane_key
+from storage.messages.origin import Origin
 from storage.messages.records import Identity, NumberInBoot, encode_counters
 from storage.messages.segments import TRANSIENT
 from storage.messages.store_io import StoreIo
 from storage.space.store_space import StoreSpace
-from storage.storage_errors import StoreError, StoreFull
+from storage.storage_errors import StoreCutShort, StoreError, StoreFailed, StoreFull
 
 RECLAIM_WITH_COMMIT = 16
 """How many dead records a commit clears away on its way, so that a busy store gets rid of them too."""
@@ -47,6 +49,8 @@ class LmdbWriter:
         self._boot = boot
         self._above = above
         self.io = StoreIo()
+        self.failed = False
+        """A transaction failed, and its outcome is unknown."""
         self.corrupt: deque[CorruptRecord] = deque()
         self.set_aside: dict[tuple[int, int, int], CorruptRecord] = {}
         self.set_aside_done = 0
@@ -67,15 +71,15 @@ class LmdbWriter:
         """Let go of what the system is asked by."""
         self.io.close()
 
-    def write(self, batch: SealedBatch, applied: int) -> None:
-        """Write a batch, all of it or nothing, and sync it: with it LMDB has the journal up to record `applied`.
+    def write(self, batch: SealedBatch, mark: JournalMark | None) -> None:
+        """Write a batch, all of it or nothing, and sync it: with it LMDB has as much of the journal as `mark` says.
 
-        With 0 it has as much of the journal as before.
+        None: as much as before.
 
         Raises StoreFull when nothing was written and the same batch may be tried again: the file is as large as before.
         Raises StoreFailed when the outcome is unknown.
         """
-        marked, self._reclaiming = retry_once(lambda: self._write(batch, applied))
+        marked, self._reclaiming = retry_once(lambda: self._write(batch, mark))
         self._marked.update(marked)
         self._remember(batch)
 
@@ -95,6 +99,14 @@ class LmdbWriter:
             return False
         self._reclaiming = self._step(lambda changes: reclaim.step(changes, budget_records))
         return self._reclaiming
+
+    def write_mark(self, mark: JournalMark) -> None:
+        """Set the journal's mark alone. Raises as `write` does."""
+        self._step(lambda changes: changes.txn.put(JOURNAL_MARK, mark.encode()))
+
+    def write_origin(self, origin: Origin) -> None:
+        """Write where the store comes from. Raises as `write` does."""
+        self._step(lambda changes: changes.txn.put(ORIGIN, origin.encode()))
 
     def write_identity(self, identity: Identity) -> None:
         """Write next to nothing: what the commit before has freed is free for others only after one more."""
@@ -133,11 +145,12 @@ class LmdbWriter:
         A variable of the frame that raises it would be a cycle, which holds the batch until Python looks for cycles.
         """
         failure = self._classifier.classify(error)
+        self.failed |= isinstance(failure, StoreFailed) and not isinstance(failure, StoreCutShort)
         if isinstance(failure, StoreFull):
             self._space.cut_back()
         return failure
 
-    def _write(self, batch: SealedBatch, applied: int) -> tuple[list[tuple[int, int]], bool]:
+    def _write(self, batch: SealedBatch, mark: JournalMark | None) -> tuple[list[tuple[int, int]], bool]:
         """Commit a batch: the lanes that were marked as holding transient messages, and whether more is to reclaim."""
         with self._writing() as changes:
             marked = [(lane.queue_id, lane.lane) for lane in batch.lanes if self._write_lane(changes, lane)]
@@ -151,8 +164,8 @@ class LmdbWriter:
                 reclaim.delete_queue(changes, queue_id)
             if batch.last_event:
                 changes.txn.put(LAST_EVENT, NumberInBoot(self._boot, batch.last_event).encode())
-            if applied:
-                changes.txn.put(APPLIED, NumberInBoot(self._boot, applied).encode())
+            if mark is not None:
+                changes.txn.put(JOURNAL_MARK, mark.encode())
             reclaiming = self._reclaiming or bool(batch.purges or batch.deleted_queues)
             if reclaiming:
                 reclaiming = reclaim.step(changes, RECLAIM_WITH_COMMIT)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import os
 import time
-import uuid as uuids
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
-from functools import partial
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple, TypeVar, final
+from typing import NamedTuple, final
 
 import lmdb
 
@@ -27,22 +25,29 @@ from storage.batch import (
     WaitingMessage,
 )
 from storage.batch_removals import removals
-from storage.commit_failures import FailureClassifier, retry_once
-from storage.journal.journal import Journal
-from storage.journal.journal_file import release_reserve
-from storage.messages import journal_replay, lmdb_environment, reclaim, stream_index
+from storage.journal.journal_mark import NO_BATCH_YET
+from storage.messages import lmdb_environment, reclaim, stream_index
 from storage.messages.journal_replay import left_in_journal
 from storage.messages.key_lookup import records
-from storage.messages.keys import APPLIED, DELETION, IDENTITY, LANE, LAST_EVENT, SEGMENT, lane_of, number_key, number_of
+from storage.messages.keys import (
+    ACCEPTED_LOSS,
+    DELETION,
+    IDENTITY,
+    JOURNAL_MARK,
+    LANE,
+    LAST_EVENT,
+    ORIGIN,
+    lane_of,
+    number_key,
+    number_of,
+)
 from storage.messages.lane_reader import LaneReader
 from storage.messages.lmdb_writer import LmdbWriter
-from storage.messages.records import Identity, NumberInBoot, decode_counters
+from storage.messages.origin import NEVER_RESTORED
+from storage.messages.records import Identity, Loss, NumberInBoot, decode_counters
 from storage.messages.start_repair import repair
-from storage.space import ballast
-from storage.space.store_space import StoreSpace
-from storage.storage_errors import StoreCorrupt, StoreError, StoreFull, StoreIncompatible
-
-Result = TypeVar("Result")
+from storage.messages.store_opening import Opened, Opening, highest_queue_id, open_directory
+from storage.storage_errors import StoreCorrupt, StoreError, StoreIncompatible
 
 
 class StoreStatistics(NamedTuple):
@@ -64,29 +69,26 @@ class MessageStore:
     meanwhile. The store takes those records out of their lanes with its next commit and keeps their bytes; the queue
     has to subtract them from its counters.
     `space` is its room on the disk, `journal` what is in front of LMDB, `io` counts what is written and read.
-    `catching_up` is True while LMDB takes over what the journal has.
+    `catching_up` is True while LMDB takes over what the journal has. `lost` are the batches whose loss this start has
+    accepted; `origin` the backup that the store was restored from.
     """
 
-    def __init__(
-        self,
-        directory: Path,
-        environment: lmdb.Environment,
-        identity: Identity,
-        journal: Journal,
-        classifier: FailureClassifier,
-        space: StoreSpace,
-        lock: int,
-    ) -> None:
+    def __init__(self, directory: Path, opened: Opened, lock: int) -> None:
+        environment, identity = opened.environment, opened.identity
         self.directory = directory
         self.uuid = identity.uuid
         self.boot = identity.boot
-        self.streams = stream_index.Streams(environment, journal)
+        self.origin = opened.origin
+        self.lost = opened.lost
+        self.journal = opened.journal
+        self.space = opened.space
+        self.streams = stream_index.Streams(environment, opened.journal)
         self._environment = environment
-        self.journal = journal
-        self._classifier = classifier
-        self.space = space
+        self._classifier = opened.classifier
         self._lock = lock
-        self._lmdb = LmdbWriter(environment, classifier, space, identity.boot, identity.boot << COUNTER_BITS)
+        self._lmdb = LmdbWriter(
+            environment, opened.classifier, opened.space, identity.boot, identity.boot << COUNTER_BITS
+        )
         self.catching_up = False
         self.corrupt = self._lmdb.corrupt
         self.io = self._lmdb.io
@@ -106,17 +108,21 @@ class MessageStore:
         create: bool = True,
         journal_bytes: int = 0,
         recorded: bool = False,
+        accept_loss: bool = False,
+        known_boot: int = 0,
     ) -> MessageStore:
         """Open the store in a directory, or make it there; count the boot, and sync that before returning.
 
         `store_uuid` (16 bytes) must be the store's owner. Messages that end with their boot are dead from here
         on. With `journal_bytes` of 0 no journal is written; what is in one is taken over. A boot of which no events are
-        `recorded` forgets the last event. Raises StoreLocked, StoreIncompatible and StoreCorrupt, each before anything
-        was changed; StoreFull; and StoreError when the system refuses.
+        `recorded` forgets the last event. With `accept_loss` a start goes on without what is missing of the journal.
+        The boot's number is above `known_boot`, which others know. Raises StoreLocked, StoreIncompatible, StoreCorrupt
+        and StoreIncomplete, each before anything was changed; StoreFull; and StoreError when the system refuses.
         """
         lock = lmdb_environment.lock(directory)
+        opening = Opening(store_uuid, compact, create, journal_bytes, recorded, accept_loss, known_boot)
         try:
-            return _open(directory, lock, store_uuid, journal_bytes, compact=compact, create=create, recorded=recorded)
+            return cls(directory, open_directory(directory, opening), lock)
         except (OSError, lmdb.Error) as error:
             os.close(lock)
             raise StoreError(
@@ -127,7 +133,14 @@ class MessageStore:
             raise
 
     def close(self) -> None:
-        """Let go of the store. Nothing is left to write: what was committed is on disk."""
+        """Let go of the store. What was committed is on disk; LMDB notes, if it has all of it, that it has.
+
+        Where that cannot be noted, the next start looks into the journal and finds nothing that LMDB lacks.
+        """
+        mark = self.journal.closing_mark()
+        if mark is not None and not self._lmdb.failed:
+            with suppress(StoreError):
+                self._lmdb.write_mark(mark)
         self._environment.close()
         self.journal.close()
         self._lmdb.close()
@@ -157,8 +170,13 @@ class MessageStore:
 
     def highest_queue_id(self) -> int:
         """The highest id of a durable queue that has left anything here; 0 for none."""
-        with self._environment.begin() as txn:
-            return max(_highest_number(txn, kind) for kind in (LANE, SEGMENT, DELETION))
+        with self._environment.begin(buffers=True) as txn:
+            return highest_queue_id(txn)
+
+    def accepted_losses(self) -> dict[int, Loss]:
+        """The batches whose loss was accepted, by the boot that began without them. Raises StoreCorrupt."""
+        with self._environment.begin(buffers=True) as txn:
+            return {number_of(key): Loss.decode(value) for key, value in records(txn, ACCEPTED_LOSS)}
 
     def pending_deletions(self) -> set[int]:
         """Durable queues that were deleted and still have records here."""
@@ -207,14 +225,15 @@ class MessageStore:
         if not journal.turn(everything=batch is not None) and batch is None:
             return
         self.catching_up = True
+        writes, mark = journal.turned(batch)
         try:
-            self._lmdb.write(*journal.turned(batch))
+            self._lmdb.write(writes, mark)
         except StoreError:
             journal.turn_back()
             raise
         finally:
             self.catching_up = False
-        journal.turned_applied()
+        journal.turned_applied(mark)
 
     def take_away(self) -> None:
         """Have LMDB take away what the journal says is gone, and nothing else: that makes room. Raises as `commit`.
@@ -223,7 +242,7 @@ class MessageStore:
         """
         taken = removals(self.journal.unapplied())
         if not taken.empty:
-            self._lmdb.write(taken, 0)
+            self._lmdb.write(taken, None)
 
     def reclaim(self, budget_records: int = 256) -> bool:
         """Clear away some of what is dead, in a commit of its own. True while more remains; raises as `commit` does."""
@@ -248,14 +267,16 @@ class MessageStore:
                 copied.begin(buffers=True) as found,
                 self._environment.begin(write=True, buffers=True) as txn,
             ):
-                if left_in_journal(directory, copied, copy).writes.batches:
+                left = left_in_journal(directory, copied, copy)
+                if left.batches or left.lost is not None:
                     raise StoreIncompatible(
                         f"{directory} is of a broker that was killed: start and stop one there first"
                     )
                 txn.drop(everything, delete=False)
                 txn.cursor().putmulti(found.cursor(), append=True)
-                for of_its_boot in (LAST_EVENT, APPLIED):
-                    txn.delete(of_its_boot)
+                txn.delete(LAST_EVENT)
+                txn.put(JOURNAL_MARK, NO_BATCH_YET.encode())
+                txn.put(ORIGIN, self.origin.encode())
                 txn.put(IDENTITY, Identity(self.uuid, boot).encode())
                 repair(txn, boot, recount=False)
                 reclaim.begin_boot(txn, boot)
@@ -264,6 +285,11 @@ class MessageStore:
         self.boot, self.last_event = boot, None
         self.journal.begin_boot(boot)
         self._lmdb.begin_boot(boot)
+
+    def forget_backup(self) -> None:
+        """The definitions have been opened as well: from now on both are no backup any more. Raises as `commit`."""
+        self.origin = self.origin._replace(backup=NEVER_RESTORED.backup)
+        self._lmdb.write_origin(self.origin)
 
     # Reading: any thread
 
@@ -338,80 +364,9 @@ class MessageStore:
                 self.corrupt.append(record)
 
 
-def _open(
-    directory: Path,
-    lock: int,
-    uuid: bytes | None,
-    journal_bytes: int,
-    *,
-    compact: bool,
-    create: bool,
-    recorded: bool,
-) -> MessageStore:
-    """Open the store that a lock is held of."""
-    if not lmdb_environment.exists(directory):
-        if not create:
-            raise StoreIncompatible(f"{directory} does not exist, although it should: restore it from a backup")
-        lmdb_environment.create(directory, uuid or uuids.uuid4().bytes)
-    identity = lmdb_environment.check_identity(directory, uuid)
-    lmdb_environment.cut_back(directory)
-    if compact:
-        lmdb_environment.compact_if_worth_it(directory)
-    with ExitStack() as undo:
-        environment = undo.enter_context(lmdb_environment.open_environment(directory))
-        classifier = undo.enter_context(closing(FailureClassifier(directory)))
-        with_ballast = partial(_with_ballast, directory, journal_bytes)
-        damaged = with_ballast(partial(journal_replay.replay, directory, environment, classifier, identity))
-        identity = identity._replace(boot=identity.boot + 1)
-        with_ballast(partial(_count_boot, environment, classifier, identity, recount=damaged, recorded=recorded))
-        journal = undo.enter_context(closing(Journal.open(directory, identity.uuid, identity.boot, journal_bytes)))
-        space = undo.enter_context(closing(StoreSpace(directory, environment, journal)))
-        store = MessageStore(directory, environment, identity, journal, classifier, space, lock)
-        space.restore_ballast()
-        undo.pop_all()
-        return store
-
-
-def _with_ballast(directory: Path, journal_bytes: int, write: Callable[[], Result]) -> Result:
-    """Write, on a full disk with what journal and ballast give: consumers can make room only in a running broker."""
-    for release in (partial(release_reserve, directory, journal_bytes), partial(ballast.release, directory)):
-        try:
-            return retry_once(write)
-        except StoreFull:
-            release()
-    return retry_once(write)
-
-
-def _count_boot(
-    environment: lmdb.Environment,
-    classifier: FailureClassifier,
-    identity: Identity,
-    *,
-    recount: bool,
-    recorded: bool,
-) -> None:
-    try:
-        with environment.begin(write=True, buffers=True) as txn:
-            txn.put(IDENTITY, identity.encode())
-            if not recorded:
-                # With the record of an earlier boot it would look as if nothing had happened in this one.
-                txn.delete(LAST_EVENT)
-            repair(txn, identity.boot, recount=recount)
-            reclaim.begin_boot(txn, identity.boot)
-    except lmdb.Error as error:
-        raise classifier.classify(error) from error
-
-
 def _last_event(txn: lmdb.Transaction[memoryview]) -> NumberInBoot | None:
     record = txn.get(LAST_EVENT)
     try:
         return None if record is None else NumberInBoot.decode(record, "the last event")
     except StoreCorrupt:
         return None
-
-
-def _highest_number(txn: lmdb.Transaction[bytes], kind: bytes) -> int:
-    cursor = txn.cursor()
-    found = cursor.set_range(number_key(kind, TRANSIENT_QUEUE))
-    found = cursor.prev() if found else cursor.last()
-    return number_of(cursor.key()) if found and cursor.key().startswith(kind) else 0

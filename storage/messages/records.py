@@ -28,6 +28,7 @@ _DELIVERIES = struct.Struct(">HI")
 _SWEEP = struct.Struct(">QQQ")
 _CLOSED = struct.Struct(">QQQ")
 _NUMBER_IN_BOOT = struct.Struct(">QQ")
+_LOSS = struct.Struct(">QQQ")
 
 MAGIC = b"leveret\x00"
 
@@ -251,3 +252,21 @@ class NumberInBoot(NamedTuple):
     def decode(cls, data: bytes | memoryview, what: str) -> NumberInBoot:
         """Raises StoreCorrupt, which says what it is the record of."""
         return cls(*_unpack(_NUMBER_IN_BOOT, unframe(data, what), what))
+
+
+class Loss(NamedTuple):
+    """Batches whose loss was accepted at a start, the first and the last; and when, in wall-clock milliseconds."""
+
+    first: int
+    last: int
+    time: int
+
+    def encode(self) -> bytes:
+        """The record's bytes."""
+        return frame(_LOSS.pack(*self))
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> Loss:
+        """Read the record. Raises StoreCorrupt."""
+        what = "an accepted loss"
+        return cls(*_unpack(_LOSS, unframe(data, what), what))

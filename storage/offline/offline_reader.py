@@ -7,6 +7,7 @@ is mended and nothing is written: what a start would put right is shown as it li
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import tempfile
@@ -45,6 +46,8 @@ from storage.storage_errors import StoreCorrupt, StoreError
 
 if TYPE_CHECKING:
     from storage.batch import LaneCounters
+
+log = logging.getLogger("leveret.journal")
 
 JOURNALS = ("", "-wal")
 """Endings of the files that SQLite keeps definitions in."""
@@ -103,7 +106,10 @@ class StoppedStore:
                 undo.callback(os.close, held)
             self.identity = lmdb_environment.check_identity(directory, None)
             self._environment = undo.enter_context(lmdb_environment.open_environment(directory, readonly=True))
-            self._journal = left_in_journal(directory, self._environment, self.identity).writes
+            left = left_in_journal(directory, self._environment, self.identity)
+            self._journal = left.writes
+            if left.lost is not None:
+                log.warning("%s; shown is what there is", left.lost.sentence)
             self._txn = undo.enter_context(self._environment.begin(buffers=True))
             self._open = undo.pop_all()
         self.deleted = {number_of(key) for key, _value in records(self._txn, DELETION)} | set(self._journal.deleted)

@@ -14,13 +14,16 @@ from storage.messages import lmdb_environment
 from storage.messages.journal_replay import left_in_journal
 from storage.messages.key_lookup import lanes_with_segments, records
 from storage.messages.keys import (
-    APPLIED,
+    ACCEPTED_LOSS,
     BODY,
     CLOSED_SEGMENT,
     DELETION,
+    FIRST_FORMAT_APPLIED,
     IDENTITY,
+    JOURNAL_MARK,
     LANE,
     LAST_EVENT,
+    ORIGIN,
     POSITION_END,
     REFERENCES,
     SEGMENT,
@@ -56,7 +59,10 @@ KINDS = (
     SET_ASIDE,
     CLOSED_SEGMENT,
     LAST_EVENT,
-    APPLIED,
+    JOURNAL_MARK,
+    FIRST_FORMAT_APPLIED,
+    ORIGIN,
+    ACCEPTED_LOSS,
 )
 
 _FRAMED = {
@@ -105,7 +111,8 @@ def verify(directory: Path) -> Report:
             left = left_in_journal(directory, environment, identity)
             with environment.begin(buffers=True) as txn:
                 report = _survey(txn)
-        report.problems += left.problems
+        if left.lost is not None:
+            report.problems.append(left.lost.sentence)
         report.journaled = left.writes.batches
         report.queue_ids |= {queue_id for queue_id, _lane in left.writes.places()}
         return report

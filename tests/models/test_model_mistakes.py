@@ -12,6 +12,7 @@ import pytest
 from broker.entities.scheduling.invariants import BrokenInvariant
 from harness.brokers.broker_core import Core
 from harness.clients.session_client import SessionLayer
+from storage.storage_errors import StoreError
 from tests.models import test_limits_model, test_queue_model, test_store_model
 from tests.planted.mistake import Model
 from tests.planted.planted_catalogue import CATALOGUE, found_by
@@ -57,7 +58,7 @@ def fails(walk: Callable[[int], None], seed: int) -> bool:
     """A walk of this seed finds something."""
     try:
         walk(seed)
-    except (AssertionError, BrokenInvariant, lmdb.Error):
+    except (AssertionError, BrokenInvariant, StoreError, lmdb.Error):
         return True
     return False
 

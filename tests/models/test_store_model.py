@@ -32,7 +32,7 @@ QUEUES = (1, 2, 300, TRANSIENT_QUEUE + 1)
 LANES = (0, 5)
 BODY_IDS = (1, 2, 3)
 SIZES = (0, 10, 700, 5000)
-JOURNAL_PAGES_MIN = 16
+JOURNAL_PAGES_MIN = 8
 
 
 class Held(NamedTuple):

@@ -11,12 +11,14 @@ import lmdb
 from broker.server.committer import Committer
 from storage import synced_files
 from storage.batch import SealedBatch
-from storage.journal import journal, journal_file, journal_reader
+from storage.journal import journal, journal_file
 from storage.journal.journal import Journal
-from storage.journal.journal_file import JournalFile
-from storage.journal.journal_reader import JournalRecord
+from storage.journal.journal_file import PAGE_BYTES, PAYLOAD_AT, JournalFile, pages
+from storage.journal.journal_mark import OPEN, JournalMark, JournalPosition
+from storage.journal.journal_reader import read_head, read_journal
 from storage.journal.journal_records import encode_batch
-from storage.messages import lane_reader, lmdb_environment
+from storage.messages import journal_replay, lane_reader, lmdb_environment
+from storage.messages.journal_replay import Left
 from storage.messages.keys import IDENTITY
 from storage.messages.lmdb_writer import LmdbWriter
 from storage.messages.message_store import MessageStore
@@ -159,13 +161,17 @@ class _WithoutSync:
 @mistake("I1", Simulation(5))
 def journal_begun_anew_too_early(patch: Patch) -> None:
     """Write over what is left to LMDB before it has got that."""
-    patch(JournalFile, "turn", JournalFile.rewind)
+
+    def turn(file: JournalFile) -> None:
+        file._needed = 0
+
+    patch(JournalFile, "turn", turn)
 
 
 @mistake("I1", Model("store"))
 def journal_written_over_what_is_needed(patch: Patch) -> None:
-    """Go on at the start of the journal where it ends, whatever LMDB has of what is there."""
-    patch(JournalFile, "_place", lambda file, size: file._at if file._at + size <= file.size else 0)
+    """Go round in the journal, whatever LMDB has of what is there."""
+    patch(JournalFile, "fits", lambda file, payload_bytes: pages(PAYLOAD_AT + payload_bytes) <= file.size)
 
 
 @mistake("I1", Simulation(413))
@@ -189,20 +195,30 @@ def committed_past_a_batch_without_room(patch: Patch) -> None:
 
 @mistake("I2", Simulation(1))
 def journal_of_an_earlier_boot(patch: Patch) -> None:
-    """Take records over whatever boot has written them."""
-    record = journal_reader._record
+    """Take the records of the file over, whatever boot has written them, and whether LMDB needs them or not."""
+    left_behind = journal_replay._left_behind
 
-    def record_of_any_boot(data: memoryview, at: int, uuid: bytes, boot: int) -> JournalRecord | None:
-        return next((found for of in range(boot, 0, -1) if (found := record(data, at, uuid, of))), None)
+    def of_any_boot(directory: Path, identity: Identity, mark: JournalMark) -> Left:
+        head = read_head(directory)
+        if head is None or mark.needs_journal:
+            return left_behind(directory, identity, mark)
+        begin = JournalPosition(0, 0, head.previous)
+        contents = read_journal(directory, JournalMark(OPEN, head.salt, head.size * PAGE_BYTES, begin, 0), None)
+        return journal_replay._decoded(contents._replace(lost=None), mark, mark.size)
 
-    patch(journal_reader, "_record", record_of_any_boot)
+    patch(journal_replay, "_left_behind", of_any_boot)
 
 
 @mistake("I2", Simulation(2))
 def journal_taken_over_twice(patch: Patch) -> None:
-    """Do not note in LMDB what of the journal it has."""
-    write = LmdbWriter.write
-    patch(LmdbWriter, "write", lambda writer, batch, applied: write(writer, batch, 0))
+    """Do not note in LMDB what of the journal it has, but for the first time in a boot."""
+    write, noted = LmdbWriter.write, set[bytes]()
+
+    def write_and_note_once(writer: LmdbWriter, batch: SealedBatch, mark: JournalMark | None) -> None:
+        write(writer, batch, None if mark is None or mark.salt in noted else mark)
+        noted.update([] if mark is None else [mark.salt])
+
+    patch(LmdbWriter, "write", write_and_note_once)
 
 
 @mistake("I2", Simulation(1))

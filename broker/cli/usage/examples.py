@@ -79,6 +79,8 @@ EXAMPLES = {
     "test": "test -- npm test",
     "testing": "testing clock/step seconds=3600",
     "backup": "backup /var/backups/leveret-monday",
+    "restore": "restore /var/backups/leveret-monday --replace",
+    "recover": "recover --accept-loss",
     "check": "check --data-dir /var/backups/leveret-monday",
     "inspect": "inspect --queue orders --limit 20",
     "archive": "archive --queue orders --out orders-parquet",

@@ -18,9 +18,19 @@ def check(directory: Path) -> dict[str, Any]:
     Raises StoreLocked while a broker runs, and StoreError when a store cannot be read at all.
     """
     with directory_lock.for_command(directory):
-        definitions = verify_definitions(directory / DEFINITIONS_FILE)
-        messages = verify(directory / MESSAGES_DIRECTORY)
-        identity = lmdb_environment.check_identity(directory / MESSAGES_DIRECTORY, None)
+        return _checked(directory)
+
+
+def problems_of(directory: Path) -> list[str]:
+    """What is wrong with stores that the caller has for itself: sentences for an operator. Raises StoreError."""
+    problems: list[str] = _checked(directory)["problems"]
+    return problems
+
+
+def _checked(directory: Path) -> dict[str, Any]:
+    definitions = verify_definitions(directory / DEFINITIONS_FILE)
+    messages = verify(directory / MESSAGES_DIRECTORY)
+    identity = lmdb_environment.check_identity(directory / MESSAGES_DIRECTORY, None)
     problems = [*definitions.problems, *messages.problems]
     if identity.uuid != definitions.uuid:
         problems.append("the two stores belong to different brokers: put the files of one broker together again")

@@ -20,6 +20,7 @@ from broker.server.engine import Wakeup
 from broker.server.offline.offline_check import check
 from broker.server.recovery import DEFINITIONS_FILE, Stores
 from broker.server.server import Server
+from storage.events.left_over import highest_boot
 
 
 def run(config: Config, command: str, arguments: Mapping[str, object]) -> object:
@@ -38,7 +39,12 @@ def run(config: Config, command: str, arguments: Mapping[str, object]) -> object
 async def _run(config: Config, directory: Path, command: str, arguments: Mapping[str, object]) -> object:
     os.umask(0o077)
     with directory_lock.for_command(directory) as lock:
-        stores = recovery.open_stores(directory, lock)
+        stores = recovery.open_stores(
+            directory,
+            lock,
+            accept_loss=config.store.accept_loss,
+            known_boot=highest_boot(config.events_directory, config.identity.shown_cluster_name),
+        )
         try:
             return await _carry_out(config, stores, command, arguments)
         finally:

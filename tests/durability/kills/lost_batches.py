@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 from storage.definitions.definition_store import DefinitionStore
-from storage.journal.journal_file import MAGIC, NAME, PAGE_BYTES
+from storage.high_water import HighWater, read_high_water
+from storage.journal.journal import HIGH_WATER
+from storage.journal.journal_file import HEADER, MAGIC, NAME, PAGE_BYTES, RING_AT
 from storage.messages.journal_replay import Left, left_in_journal
 from storage.messages.lmdb_environment import check_identity, open_environment
 
@@ -13,21 +16,30 @@ Place = tuple[str, int]
 """A queue, and a position in it."""
 
 BATCHES = 5
-NUMBER_AT = slice(28, 36)
-"""Where a record of the journal has its number."""
 
 
 def lose_last_batches(data: Path) -> set[Place]:
-    """Take the last batches out of a killed broker's journal: the messages that would be there otherwise."""
+    """Take the last batches out of a killed broker's journal: the messages that would be there otherwise.
+
+    A disk that lies has lost the high-water mark with them, else the start would be refused.
+    """
     path, before = data / "messages", _left(data)
     with (path / NAME).open("r+b") as file:
-        for at in range(0, file.seek(0, 2), PAGE_BYTES):
+        for at in range(RING_AT, file.seek(0, 2), PAGE_BYTES):
             file.seek(at)
-            page = file.read(NUMBER_AT.stop)
-            if page.startswith(MAGIC) and int.from_bytes(page[NUMBER_AT], "big") > before.number - BATCHES:
+            head = file.read(HEADER.size)
+            if head.startswith(MAGIC) and HEADER.unpack(head)[3] > before.mark.position.number - BATCHES:
                 file.seek(at)
                 file.write(bytes(len(MAGIC)))
+    _forget(path, before.mark.position.number - BATCHES)
     return _put(data, before) - _put(data, _left(data))
+
+
+def _forget(path: Path, number: int) -> None:
+    reached = read_high_water(path / HIGH_WATER)
+    if reached is not None:
+        with closing(HighWater(path / HIGH_WATER)) as high_water:
+            high_water.note(reached.owner, reached.boot, min(reached.number, number))
 
 
 def _left(data: Path) -> Left:

@@ -187,7 +187,8 @@ def test_metadata_is_kept(store: DefinitionStore) -> None:
     assert len(store.uuid) == 16
     assert store.load().metadata == {"store_uuid": store.uuid}
     store.commit([changes.SetMetadata("clean", b"1"), changes.SetMetadata("clean", b"2")])
-    assert store.metadata() == reopened(store).metadata == {"store_uuid": store.uuid, "clean": b"2"}
+    counted = {"changes": (1).to_bytes(8, "big")}
+    assert store.metadata() == reopened(store).metadata == {"store_uuid": store.uuid, "clean": b"2", **counted}
 
 
 # Opening, closing, copying.
@@ -206,7 +207,7 @@ def test_a_start_after_a_crash_needs_no_room_on_the_disk(store: DefinitionStore,
 def test_a_backup_overwrites_nothing_and_a_closed_store_says_so(store: DefinitionStore, tmp_path: Path) -> None:
     (tmp_path / "copy.sqlite").write_text("precious")
     with pytest.raises(DefinitionsError, match="exists already"):
-        store.backup(tmp_path / "copy.sqlite")
+        store.backup(tmp_path / "copy.sqlite", bytes(16))
     assert (tmp_path / "copy.sqlite").read_text() == "precious"
     store.close()
     store.close()

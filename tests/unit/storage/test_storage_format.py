@@ -37,7 +37,9 @@ def hexadecimal(text: str) -> tuple[bytes, bytes]:
 
 def test_every_kind_of_record_is_described() -> None:
     described = set(
-        re.findall(r"^\| `(\w)`(?: queue| body)?(?: lane)?(?: first| position)? \|", PAGE.read_text(), re.MULTILINE)
+        re.findall(
+            r"^\| `(\w)`(?: queue| body| boot)?(?: lane)?(?: first| position)? \|", PAGE.read_text(), re.MULTILINE
+        )
     )
     known = {value.decode() for name, value in vars(keys).items() if name.isupper() and isinstance(value, bytes)}
     assert described == known == {kind.decode() for kind in KINDS}

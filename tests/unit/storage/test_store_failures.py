@@ -383,11 +383,11 @@ def test_a_backup_is_a_store_of_its_own(path: Path, tmp_path: Path) -> None:
         sealed = writer.seal()
         store.commit(sealed)
         store.commit(sealed)
-        backup(store, copy)
+        backup(store, copy, bytes(16))
         writer.put(1, b"later")
         writer.flush()
         with pytest.raises(StoreError, match="exists already"):
-            backup(store, copy)
+            backup(store, copy, bytes(16))
         with MessageStore.open(copy) as copied:
             assert copied.uuid == store.uuid
             assert bodies(copied, 1) == [b"a", b"b"]

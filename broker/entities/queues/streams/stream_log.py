@@ -20,7 +20,7 @@ from broker.entities.queues.ready_messages import Window
 from broker.entities.queues.streams.stream_retention import Segment, Segments
 from broker.wire.field_tables import Field
 from broker.wire.properties import body_size, decode_properties, encode_header
-from storage.batch import COUNTER_BITS, PERSISTENT, ClosedSegment, History, Purge, StoredMessage
+from storage.batch import COUNTER_BITS, OFFSET_STRIDE, PERSISTENT, ClosedSegment, History, Purge, StoredMessage
 
 OFFSET_HEADER = "x-stream-offset"
 FILTER_HEADER = "x-stream-filter-value"
@@ -147,14 +147,20 @@ class StreamLog:
         self.stored = up_to + 1
 
     def restore(self) -> None:
-        """Begin with what the store says is there."""
+        """Begin with what the store says is there; where the next offset is far above, with a gap before it."""
         closed, last = self._store.history()
         state = self._store.state
         end, time = (0, 0) if last is None else (last[0] + 1, last[1])
+        go_on_at = end
         if state.delivered_up_to >> COUNTER_BITS == 0:  # else the counters were damaged, and this is no offset
-            end = max(end, state.delivered_up_to)
-        self.segments.restore((Segment(*segment[2:]) for segment in closed), state.floor, end, state.bytes, time)
-        self.next = self.stored = self.tail_first = end
+            go_on_at = max(end, state.delivered_up_to)
+        if go_on_at - end < OFFSET_STRIDE:
+            end = go_on_at
+        stored = Segment(state.floor, end, state.bytes, time)
+        self.segments.restore((Segment(*segment[2:]) for segment in closed), stored, state.messages)
+        if end < go_on_at and (rest := self.segments.go_on_at(go_on_at)) is not None:
+            self._store.close(rest)
+        self.next = self.stored = self.tail_first = go_on_at
 
     def end(self) -> int:
         """Let everything go from memory. RabbitMQ says of every stream that is deleted that it had no messages."""

@@ -115,7 +115,7 @@ class Readers(Consumers):
         if start.kind == "first":
             return log.first
         if start.kind == "last":
-            return max(log.first, log.next - 1)
+            return max(log.first, log.segments.last)
         if start.kind == "offset":
             return max(log.first, start.value)
         if start.kind == "next":

@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from broker.entities.arguments.stream_arguments import StreamArguments
+from storage.batch import OFFSET_STRIDE
 
 MESSAGE_BYTES = 64
 """What a message counts beside its body."""
@@ -54,6 +55,12 @@ class Segments:
         return self._closed[0].first if self._closed else self._open.first
 
     @property
+    def last(self) -> int:
+        """The offset of the last message; where there is none, the one before the next."""
+        is_empty = self._open.end == self._open.first
+        return (self._closed[-1] if self._closed and is_empty else self._open).end - 1
+
+    @property
     def last_time(self) -> int:
         """When the last message was published."""
         return self._open.last_time
@@ -63,14 +70,28 @@ class Segments:
         """The next message belongs to another segment."""
         return self._open.end > self._open.first and self._open.size >= self._rules.segment_bytes
 
-    def restore(self, closed: Iterable[Segment], first: int, end: int, size_bytes: int, last_time: int) -> None:
-        """Begin with what is stored: offsets from `first` on and before `end`, of so many bytes of bodies."""
+    def restore(self, closed: Iterable[Segment], stored: Segment, messages: int) -> None:
+        """Begin with what is stored: so many messages between two offsets.
+
+        A closed segment whose record is missing counts as a part of the next one. A gap as long as a restore of a
+        backup leaves is no part of any.
+        """
+        first, end = stored.first, stored.end
         for segment in closed:
             if first < segment.end <= end:
-                self._close(segment._replace(first=first))
+                self._close(segment if segment.first - first >= OFFSET_STRIDE else segment._replace(first=first))
                 first = segment.end
-        rest = size_bytes - sum(segment.bytes for segment in self._closed)
-        self._open = Segment(first, end, max(0, rest), last_time)
+        size_bytes = max(0, stored.bytes - sum(segment.bytes for segment in self._closed))
+        messages -= sum(segment.end - segment.first for segment in self._closed)
+        if end - first - messages >= OFFSET_STRIDE:
+            first = end - messages
+        self._open = Segment(first, end, size_bytes, stored.last_time)
+
+    def go_on_at(self, offset: int) -> Segment | None:
+        """Leave out the offsets before this one; the segment that is closed by that, if it holds something."""
+        closed = self.close() if self._open.end > self._open.first else None
+        self._open = self._open._replace(first=offset, end=offset)
+        return closed
 
     def add(self, size_bytes: int, time: int) -> None:
         """A message comes to the segment that is being written."""
@@ -94,9 +115,10 @@ class Segments:
         return dropped
 
     def check(self) -> None:
-        """Raise AssertionError unless each segment begins where the one before it ends."""
+        """Raise AssertionError unless each segment begins where the one before it ends, or far above."""
         segments = [*self._closed, self._open]
-        assert all(before.end == after.first for before, after in pairwise(segments)), f"segments: {segments}"
+        gaps = [after.first - before.end for before, after in pairwise(segments)]
+        assert all(gap == 0 or gap >= OFFSET_STRIDE for gap in gaps), f"segments: {segments}"
         assert all(segment.first <= segment.end for segment in segments), f"segments: {segments}"
         size = sum(segment.size for segment in self._closed)
         assert self._closed_size == size, f"closed segments have {size} bytes, {self._closed_size} are counted"

@@ -1,0 +1,86 @@
+"""`leveret backup|restore|check|recover`: copies of a data directory, and what is wrong with one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from broker.cli.table_output import counted, done, show_tree
+from broker.cli.target_broker import Target, json_option, targeted
+
+
+@click.command()
+@targeted
+@json_option
+def check(target: Target, as_json: bool) -> None:
+    """Verify the stores of a stopped broker: checksums, counters, leftovers.
+
+    Exit code 0 when all is well, 1 when something was found; nothing is changed either way.
+    """
+    report = target.run_stopped("check")
+    show_tree(report, as_json)
+    if report["problems"]:
+        sys.exit(1)
+
+
+@click.command()
+@targeted
+@click.argument("directory", type=click.Path(path_type=Path))
+def backup(target: Target, directory: Path) -> None:
+    """Copy both stores, consistent with each other, into the new DIRECTORY; a running broker goes on.
+
+    `leveret restore DIRECTORY` brings it back.
+    """
+    # The broker has a working directory of its own.
+    target.run("backup", directory=str(directory.absolute()), timeout_seconds=None)
+    done("backup in {}", str(directory.absolute()))
+
+
+@click.command()
+@targeted
+@click.option("--replace", is_flag=True, help="Also where there is data: it is kept in a directory beside the new.")
+@click.argument("backup", type=click.Path(path_type=Path))
+def restore(target: Target, replace: bool, backup: Path) -> None:
+    """Have the data directory of a stopped broker hold what BACKUP holds.
+
+    The backup is checked first. Numbers that the broker gives out, positions of messages, offsets of streams, numbers
+    of events, go on above all that were given out after the backup was made.
+    """
+    target.refuse_another_users()
+    from broker.server.offline.restore_backup import restore as restore_backup
+
+    restored = restore_backup(target.config, backup, replace=replace)
+    done(
+        "{}, {} restored into {} (boot {})",
+        counted(restored.queues, "queue"),
+        counted(restored.messages, "message"),
+        str(target.directory.absolute()),
+        str(restored.boot),
+    )
+    if restored.replaced is not None:
+        done("what was there is in {}; delete it when it is not needed", str(restored.replaced.absolute()))
+
+
+@click.command()
+@targeted
+@click.option("--accept-loss", is_flag=True, help="Go on without what is missing; damaged files are kept beside.")
+def recover(target: Target, accept_loss: bool) -> None:
+    """Say what is missing in a stopped broker's data directory, because of which it does not start.
+
+    With --accept-loss the broker starts without it. Exit code 0 when nothing is missing any more, else 1.
+    """
+    target.refuse_another_users()
+    from broker.server.offline import accept_loss as offline
+
+    if accept_loss:
+        lost = offline.accept_loss(target.config)
+        done("{}; the broker can be started", lost or "nothing is missing of the journal")
+        return
+    problems = offline.missing(target.config)
+    for problem in problems:
+        done("{}", problem)
+    if problems:
+        sys.exit(1)
+    done("nothing is missing")

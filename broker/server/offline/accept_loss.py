@@ -1,0 +1,37 @@
+"""`leveret recover`: what is missing in a stopped broker's data directory, and going on without it."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from broker.config import Config
+from broker.server import directory_lock, recovery
+from broker.server.engine import Wakeup
+from broker.server.offline.offline_check import problems_of
+from storage.events.left_over import highest_boot
+
+
+def missing(config: Config) -> list[str]:
+    """What a start finds damaged or missing: sentences for an operator. Changes nothing. Raises as `check` does."""
+    with directory_lock.for_command(config.server.directory):
+        return problems_of(config.server.directory)
+
+
+def accept_loss(config: Config) -> str:
+    """Open the stores without what is missing; the batches that are lost, as a sentence, empty where none are.
+
+    Raises StoreLocked and StoreError.
+    """
+    accepting = msgspec.structs.replace(config, store=msgspec.structs.replace(config.store, accept_loss=True))
+    os.umask(0o077)
+    with directory_lock.for_command(config.server.directory) as lock:
+        events = highest_boot(config.events_directory, config.identity.shown_cluster_name)
+        stores = recovery.open_stores(config.server.directory, lock, accept_loss=True, known_boot=events)
+        try:
+            recovery.recover(accepting, stores, Wakeup().pace)
+            return "" if stores.messages.lost is None else stores.messages.lost.sentence
+        finally:
+            stores.definitions.close()
+            stores.messages.close()

@@ -1,0 +1,152 @@
+"""`leveret restore`: have a data directory hold what a backup holds, as a new timeline.
+
+Everything is made in a subdirectory, checked and opened there, and only then exchanged for what was there before, which
+is kept in another subdirectory. A data directory may be the root of a volume, so nothing is renamed over it. While the
+subdirectory is there a start is refused: a restore that was cut short is to be repeated.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from broker.admin.protocol import AdministrationError
+from broker.config import Config
+from broker.server import directory_lock
+from broker.server.offline.offline_check import problems_of
+from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, RESTORING, open_stores
+from storage import synced_files
+from storage.definitions.definition_store import HIGH_WATER
+from storage.events.left_over import highest_boot
+from storage.lock_file import BROKER, is_locked
+from storage.messages import lmdb_environment
+from storage.messages.journal_replay import known_boot
+from storage.storage_errors import StoreError, StoreLocked
+
+STORE_FILES = (
+    DEFINITIONS_FILE,
+    f"{DEFINITIONS_FILE}-wal",
+    f"{DEFINITIONS_FILE}-shm",
+    HIGH_WATER,
+    MESSAGES_DIRECTORY,
+)
+EVENTS = "events"
+
+
+class Restored(NamedTuple):
+    """The outcome: what the directory holds now, the boot it begins with, and where the old files are, if any."""
+
+    queues: int
+    messages: int
+    boot: int
+    replaced: Path | None
+
+
+def restore(config: Config, backup: Path, *, replace: bool) -> Restored:
+    """Restore a backup into the data directory of the settings.
+
+    Raises AdministrationError `not_found` and `already_exists`, StoreLocked while a broker or a command uses either
+    directory, StoreError for a backup that is damaged, and OSError; then what was there is as it was.
+    """
+    directory = config.server.directory
+    _refuse_no_backup(backup)
+    os.umask(0o077)
+    synced_files.make_directory(directory)
+    with directory_lock.for_command(directory):
+        old = [directory / name for name in (*STORE_FILES, EVENTS) if (directory / name).exists()]
+        if old and not replace:
+            raise AdministrationError(
+                "already_exists", f"{directory} holds a broker's data: --replace keeps it in a directory beside the new"
+            )
+        fresh = directory / RESTORING
+        shutil.rmtree(fresh, ignore_errors=True)
+        known = max(_known_boot(directory), highest_boot(config.events_directory, config.identity.shown_cluster_name))
+        try:
+            restored = _prepare(backup, fresh, known)
+        except BaseException:
+            shutil.rmtree(fresh, ignore_errors=True)
+            raise
+        return restored._replace(replaced=_exchange(directory, fresh, old))
+
+
+def _refuse_no_backup(backup: Path) -> None:
+    for name in (DEFINITIONS_FILE, MESSAGES_DIRECTORY):
+        if not (backup / name).exists():
+            raise AdministrationError("not_found", f"{backup} is no backup: it has no {name}")
+    if is_locked(backup / BROKER):
+        raise StoreLocked(f"{backup} is in use by a broker: make a backup of it with `leveret backup`")
+
+
+def _prepare(backup: Path, fresh: Path, known: int) -> Restored:
+    """Copy, check and open a backup in a directory of its own: from then on it is a timeline of its own."""
+    fresh.mkdir(mode=0o700)
+    for name in STORE_FILES:
+        source = backup / name
+        if source.is_dir():
+            (fresh / name).mkdir(mode=0o700)
+            for part in _store_parts(source):
+                _copy(part, fresh / name / part.name)
+        elif source.exists():
+            _copy(source, fresh / name)
+    problems = problems_of(fresh)
+    if problems:
+        more = f" (and {len(problems) - 1} more: leveret check --data-dir {backup})" if len(problems) > 1 else ""
+        raise StoreError(f"{backup} is damaged: {problems[0]}{more}")
+    boot = lmdb_environment.check_identity(fresh / MESSAGES_DIRECTORY, None).boot
+    stores = open_stores(fresh, known_boot=max(known, boot + 1))
+    try:
+        queues, lanes = len(stores.definitions.load().queues), stores.messages.lanes()
+        messages = sum(state.messages for states in lanes.values() for state in states.values())
+        return Restored(queues, messages, stores.messages.boot, None)
+    finally:
+        stores.definitions.close()
+        stores.messages.close()
+        os.close(stores.lock)
+
+
+def _store_parts(messages: Path) -> Iterator[Path]:
+    """The files of a message store but the ballast, which the start makes, and LMDB's table of readers."""
+    return (part for part in sorted(messages.iterdir()) if part.is_file() and part.name not in ("ballast", "lock.mdb"))
+
+
+def _copy(source: Path, target: Path) -> None:
+    shutil.copyfile(source, target)
+    target.chmod(0o600)
+    synced_files.sync_file(target)
+
+
+def _known_boot(directory: Path) -> int:
+    """The highest boot that what is there now tells of, as far as it can be read."""
+    messages, boot = directory / MESSAGES_DIRECTORY, known_boot(directory / MESSAGES_DIRECTORY)
+    with suppress(StoreError, OSError):
+        boot = max(boot, lmdb_environment.check_identity(messages, None).boot)
+    return boot
+
+
+def _exchange(directory: Path, fresh: Path, old: list[Path]) -> Path | None:
+    """Move what was there into a directory of its own, and the new into its place; where the old is now."""
+    for path in (*fresh.rglob("*"), fresh):
+        if path.is_dir():
+            synced_files.sync_directory(path)
+    synced_files.sync_directory(directory)
+    replaced = None
+    if old:
+        replaced = directory / time.strftime("replaced-%Y%m%dT%H%M%S", time.gmtime())
+        while replaced.exists():
+            replaced = replaced.with_name(f"{replaced.name}x")
+        replaced.mkdir(mode=0o700)
+        for path in old:
+            path.rename(replaced / path.name)
+        synced_files.sync_directory(replaced)
+    for name in STORE_FILES:
+        if (fresh / name).exists():
+            (fresh / name).rename(directory / name)
+    synced_files.sync_directory(directory)
+    shutil.rmtree(fresh)
+    synced_files.sync_directory(directory)
+    return replaced

@@ -1,0 +1,91 @@
+"""The journal as releases before the chain wrote it, "LvJ1": read once, when such a store is opened the first time.
+
+    magic        4 bytes    "LvJ1"
+    store        16 bytes   the store's UUID
+    boot         8 bytes    in which it was written
+    number       8 bytes    ascending by one from record to record, from 1 in each boot
+    size         4 bytes    of the payload
+    checksum     4 bytes    CRC32 of the payload
+    checksum     4 bytes    CRC32 of the 44 bytes above
+    payload                 a batch, see `journal_records`
+
+Records begin at multiples of 4,096 bytes, from 0 on. LMDB has the number of the last record that it needs no more, of
+a boot; whole records with higher numbers are searched for at every page.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from zlib_ng.zlib_ng import crc32
+
+from storage.journal.journal_file import NAME, PAGE_BYTES, pages
+from storage.journal.journal_reader import JournalRecord
+
+MAGIC = b"LvJ1"
+
+_HEADER = struct.Struct(">4s16sQQII")
+_CHECKSUM = struct.Struct(">I")
+_PAYLOAD_AT = _HEADER.size + _CHECKSUM.size
+
+
+class FirstFormatContents(NamedTuple):
+    """The records of one boot, in order; whether one among them is missing; where the last one in the file ends."""
+
+    records: list[JournalRecord]
+    damaged: bool
+    end: int
+
+
+def read_first_format(directory: Path, uuid: bytes, boot: int, after: int | None) -> FirstFormatContents:
+    """The records that a boot has written since the one numbered `after`. Raises OSError.
+
+    Where that number is lost, those that follow each other up to the last: to give LMDB again what it has changes
+    nothing, where what came after it is given again as well.
+    """
+    try:
+        data = memoryview((directory / NAME).read_bytes())
+    except FileNotFoundError:
+        return FirstFormatContents([], False, 0)
+    found = sorted(_whole_records(data, uuid, boot), key=attrgetter("number"))
+    records, end = found, max((at + pages(_PAYLOAD_AT + len(payload)) for _number, payload, at in found), default=0)
+    if after is None:
+        last = records[-1].number if records else 0
+        records = [record for at, record in enumerate(records, 1 - len(records)) if record.number == last + at]
+    else:
+        records = [record for record in records if record.number > after]
+    damaged = bool(records) and records[-1].number != (after or 0) + len(records)
+    return FirstFormatContents([JournalRecord(each.number, each.payload) for each in records], damaged, end)
+
+
+class _Record(NamedTuple):
+    number: int
+    payload: memoryview
+    at: int
+
+
+def _whole_records(data: memoryview, uuid: bytes, boot: int) -> Iterator[_Record]:
+    """Those of a boot, wherever they are."""
+    at = 0
+    while at < len(data):
+        record = _record(data, at, uuid, boot)
+        if record is not None:
+            yield record
+        at += PAGE_BYTES if record is None else pages(_PAYLOAD_AT + len(record.payload))
+
+
+def _record(data: memoryview, at: int, uuid: bytes, boot: int) -> _Record | None:
+    """The record at a place, None unless a whole one of this store and boot is there."""
+    head = data[at : at + _HEADER.size]
+    if len(data) < at + _PAYLOAD_AT or head[:4] != MAGIC:
+        return None
+    _magic, store, of_boot, number, size, checksum = _HEADER.unpack(head)
+    (head_checksum,) = _CHECKSUM.unpack_from(data, at + _HEADER.size)
+    if head_checksum != crc32(head) or (store, of_boot) != (uuid, boot):
+        return None
+    payload = data[at + _PAYLOAD_AT : at + _PAYLOAD_AT + size]
+    return _Record(number, payload, at) if crc32(payload) == checksum and len(payload) == size else None

@@ -1,0 +1,204 @@
+"""The way from a directory to an open store: the journal of the boot before is taken over, and a boot begins.
+
+Nothing is written before everything was looked at, and nothing of the journal is cut, made anew or written over before
+LMDB has what it holds. So a start that is refused, or ends half-way, can be repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid as uuids
+from collections.abc import Callable
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import lmdb
+
+from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE
+from storage.commit_failures import FailureClassifier, retry_once
+from storage.journal.journal import Journal
+from storage.journal.journal_file import release_reserve
+from storage.journal.journal_mark import NO_BATCH_YET
+from storage.journal.journal_reader import LostBatches
+from storage.messages import journal_replay, lmdb_environment, reclaim
+from storage.messages.journal_replay import Left
+from storage.messages.key_lookup import records
+from storage.messages.keys import (
+    ACCEPTED_LOSS,
+    DELETION,
+    FIRST_FORMAT_APPLIED,
+    IDENTITY,
+    JOURNAL_MARK,
+    LANE,
+    LAST_EVENT,
+    ORIGIN,
+    SEGMENT,
+    number_key,
+    number_of,
+)
+from storage.messages.origin import Origin, first_boot, next_offset, read_origin
+from storage.messages.records import Identity, Loss, decode_counters
+from storage.messages.start_repair import repair
+from storage.space import ballast
+from storage.space.store_space import StoreSpace
+from storage.storage_errors import StoreCorrupt, StoreFull, StoreIncompatible, StoreIncomplete
+
+log = logging.getLogger("leveret.journal")
+
+Result = TypeVar("Result")
+
+
+class Opening(NamedTuple):
+    """How a store is opened: see `MessageStore.open`."""
+
+    uuid: bytes | None
+    compact: bool
+    create: bool
+    journal_bytes: int
+    recorded: bool
+    accept_loss: bool
+    known_boot: int
+
+
+class Opened(NamedTuple):
+    """What an open store is made of."""
+
+    environment: lmdb.Environment
+    identity: Identity
+    origin: Origin
+    journal: Journal
+    classifier: FailureClassifier
+    space: StoreSpace
+    lost: LostBatches | None
+
+
+def open_directory(directory: Path, opening: Opening) -> Opened:
+    """Open the store that a lock is held of. Raises as `MessageStore.open` does, and OSError and lmdb.Error."""
+    if not lmdb_environment.exists(directory):
+        if not opening.create:
+            raise StoreIncompatible(f"{directory} does not exist, although it should: restore it from a backup")
+        lmdb_environment.create(directory, opening.uuid or uuids.uuid4().bytes)
+    identity = lmdb_environment.check_identity(directory, opening.uuid)
+    left = _left_by_the_boot_before(directory, identity, accept_loss=opening.accept_loss)
+    lmdb_environment.cut_back(directory)
+    if opening.compact:
+        lmdb_environment.compact_if_worth_it(directory)
+    with ExitStack() as undo:
+        environment = undo.enter_context(lmdb_environment.open_environment(directory))
+        classifier = undo.enter_context(closing(FailureClassifier(directory)))
+        with_room = partial(_with_room, directory, left.ring_bytes)
+        replay = partial(journal_replay.replay, accept_loss=opening.accept_loss)
+        lost = with_room(partial(replay, directory, environment, classifier, identity, left))
+        begin = partial(_begin_boot, directory, environment, classifier, identity, opening, lost)
+        begun, origin = with_room(begin)
+        _set_aside(directory, lost, is_new_timeline=origin.timeline == begun.boot)
+        journal = undo.enter_context(closing(Journal.open(directory, begun.boot, opening.journal_bytes)))
+        space = undo.enter_context(closing(StoreSpace(directory, environment, journal)))
+        space.restore_ballast()
+        undo.pop_all()
+        return Opened(environment, begun, origin, journal, classifier, space, lost)
+
+
+def _left_by_the_boot_before(directory: Path, identity: Identity, *, accept_loss: bool) -> Left:
+    """Read the journal. Raises StoreIncomplete where something of it is lost, and that is not accepted."""
+    with lmdb_environment.open_environment(directory, readonly=True) as environment:
+        left = journal_replay.left_in_journal(directory, environment, identity)
+    if left.lost is not None and not accept_loss:
+        raise StoreIncomplete(journal_replay.refusal(left.lost))
+    return left
+
+
+def _with_room(directory: Path, ring_bytes: int | None, write: Callable[[], Result]) -> Result:
+    """Write, on a full disk with what reserve and ballast give: consumers can make room only in a running broker."""
+    releases = [partial(ballast.release, directory)]
+    if ring_bytes is not None:
+        releases.insert(0, partial(release_reserve, directory, ring_bytes))
+    for release in releases:
+        try:
+            return retry_once(write)
+        except StoreFull:
+            release()
+    return retry_once(write)
+
+
+def _begin_boot(
+    directory: Path,
+    environment: lmdb.Environment,
+    classifier: FailureClassifier,
+    identity: Identity,
+    opening: Opening,
+    lost: LostBatches | None,
+) -> tuple[Identity, Origin]:
+    """Count the boot. From here on nothing in the journal is needed."""
+    try:
+        with environment.begin(write=True, buffers=True) as txn:
+            begun, origin = _next_boot(directory, txn, identity, opening.known_boot)
+            txn.put(IDENTITY, begun.encode())
+            txn.put(JOURNAL_MARK, NO_BATCH_YET.encode())
+            txn.delete(FIRST_FORMAT_APPLIED)
+            if not opening.recorded:
+                # With the record of an earlier boot it would look as if nothing had happened in this one.
+                txn.delete(LAST_EVENT)
+            if lost is not None:
+                loss = Loss(lost.first, max(lost.last, lost.first), time.time_ns() // 1_000_000)
+                txn.put(number_key(ACCEPTED_LOSS, begun.boot), loss.encode())
+            repair(txn, begun.boot, recount=lost is not None)
+            reclaim.begin_boot(txn, begun.boot)
+    except lmdb.Error as error:
+        raise classifier.classify(error) from error
+    return begun, origin
+
+
+def _next_boot(
+    directory: Path, txn: lmdb.Transaction[memoryview], identity: Identity, known_boot: int
+) -> tuple[Identity, Origin]:
+    """The identity of the boot that begins, and the store's origin, which is put if it is another one."""
+    origin = read_origin(txn)
+    known = max(known_boot, journal_replay.known_boot(directory))
+    if known <= identity.boot and not origin.pending:
+        return identity._replace(boot=identity.boot + 1), origin
+    boot = first_boot(identity.boot, known)
+    offset = next_offset(max(origin.offset, _highest_offset(txn)), boot)
+    origin = Origin(False, origin.backup, boot, highest_queue_id(txn), offset)
+    txn.put(ORIGIN, origin.encode())
+    return identity._replace(boot=boot), origin
+
+
+def _set_aside(directory: Path, lost: LostBatches | None, *, is_new_timeline: bool) -> None:
+    """Keep a journal that is damaged or not this store's under another name, and name it in the log.
+
+    Not before LMDB says that nothing of it is needed. If the process ends in between, it is not kept.
+    """
+    if lost is not None:
+        log.error("%s; the loss is accepted", lost.sentence)
+    if is_new_timeline:
+        log.warning("%s was restored, or is of an earlier moment: numbers go on above all known ones", directory)
+    if lost is not None or is_new_timeline:
+        for path in journal_replay.set_aside(directory, "set-aside" if lost is None else "damaged"):
+            log.warning("%s is kept to be looked at; delete it when it is not needed", path)
+
+
+def _highest_offset(txn: lmdb.Transaction[memoryview]) -> int:
+    """An offset that no stream has reached. Positions in other queues are above all offsets, or 0."""
+    highest = 0
+    for _key, value in records(txn, LANE):
+        with suppress(StoreCorrupt):
+            end = decode_counters(value).delivered_up_to
+            highest = max(highest, end if end >> COUNTER_BITS == 0 else 0)
+    return highest
+
+
+def highest_queue_id(txn: lmdb.Transaction[memoryview]) -> int:
+    """The highest id of a durable queue that has left anything; 0 for none."""
+    return max(_highest_number(txn, kind) for kind in (LANE, SEGMENT, DELETION))
+
+
+def _highest_number(txn: lmdb.Transaction[memoryview], kind: bytes) -> int:
+    cursor = txn.cursor()
+    found = cursor.set_range(number_key(kind, TRANSIENT_QUEUE))
+    found = cursor.prev() if found else cursor.last()
+    key = bytes(cursor.key()) if found else b""
+    return number_of(key) if key.startswith(kind) else 0
