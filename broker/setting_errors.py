@@ -62,6 +62,8 @@ def expected(keys: list[str], settings: type) -> str:
 def _described(kind: Any) -> str:
     """What a value of this msgspec type looks like, for a person."""
     name = type(kind).__name__
+    if name == "Metadata":
+        return str(kind.extra_json_schema["description"])
     if name == "LiteralType":
         return " or ".join(f'"{value}"' for value in kind.values)
     if name in ("IntType", "FloatType"):
