@@ -30,6 +30,13 @@ Count = Annotated[int, Meta(ge=0)]
 Positive = Annotated[int, Meta(ge=1)]
 Seconds = Annotated[float, Meta(gt=0)]
 Text = Annotated[str, Meta(min_length=1)]
+HostName = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\*|(\*\.)?[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*)$",
+        description='a host\'s name without scheme and port, "*.example.com" or "*"',
+    ),
+]
 PathPrefix = Annotated[str, Meta(pattern="^(/[^/?#]+)*$")]
 Mechanisms = Annotated[tuple[Literal["PLAIN", "AMQPLAIN", "EXTERNAL"], ...], Meta(min_length=1)]
 
@@ -108,6 +115,7 @@ class Management(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     rates_mode: Literal["none", "basic", "detailed"] = "basic"
     cors_allow_origins: tuple[str, ...] = ()
     cors_max_age_seconds: Count = 1800
+    host_names: tuple[HostName, ...] = ()
 
     @property
     def addresses(self) -> list[Address]:

@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-SECRETS = ("password", "key_password")
-"""Settings whose values are secret: never shown or logged."""
+from broker.credentials import SECRETS, without_credentials
 
 # What msgspec says names a path such as `$.limits.channel_max`; people think in TOML keys and want to see the
 # value that they wrote and what would have been right. So its message is only used to find the place.
@@ -35,7 +34,7 @@ def place_of(message: str) -> list[str]:
 
 
 def _shown(value: object) -> str:
-    return msgspec.json.encode(value, enc_hook=str).decode()
+    return msgspec.json.encode(without_credentials(value), enc_hook=str).decode()
 
 
 def _suggest(section: list[str], name: str, settings: type) -> str:
@@ -62,6 +61,8 @@ def expected(keys: list[str], settings: type) -> str:
 def _described(kind: Any) -> str:
     """What a value of this msgspec type looks like, for a person."""
     name = type(kind).__name__
+    if name == "Metadata":
+        return str(kind.extra_json_schema["description"])
     if name == "LiteralType":
         return " or ".join(f'"{value}"' for value in kind.values)
     if name in ("IntType", "FloatType"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import click
@@ -10,6 +11,7 @@ from broker.admin.protocol import AdministrationError
 from broker.cli.table_output import show_rows
 from broker.cli.target_broker import Target, json_option, targeted
 from broker.cli.usage.command_groups import meant
+from broker.credentials import without_credentials
 
 
 class Listing(NamedTuple):
@@ -19,6 +21,13 @@ class Listing(NamedTuple):
     columns: tuple[str, ...]
     in_vhost: bool = True
     running_only: bool = False
+    secret: bool = False
+    """Values may have credentials, which are not shown."""
+
+    def rows(self, carry_out: Callable[..., Any], **arguments: object) -> list[dict[str, Any]]:
+        """What a way to have commands carried out answers, as it may be shown."""
+        found: list[dict[str, Any]] = carry_out(self.command, **arguments)
+        return without_credentials(found) if self.secret else found
 
 
 LISTINGS = {
@@ -44,8 +53,8 @@ LISTINGS = {
     "operator-policies": Listing(
         "list_operator_policies", ("vhost", "name", "pattern", "apply-to", "definition", "priority")
     ),
-    "parameters": Listing("list_parameters", ("vhost", "component", "name", "value")),
-    "global-parameters": Listing("list_global_parameters", ("name", "value"), False),
+    "parameters": Listing("list_parameters", ("vhost", "component", "name", "value"), secret=True),
+    "global-parameters": Listing("list_global_parameters", ("name", "value"), False, secret=True),
     "topic-permissions": Listing("list_topic_permissions", ("vhost", "user", "exchange", "write", "read")),
     "listeners": Listing("list_listeners", ("interface", "port", "protocol", "purpose"), False, True),
     "alarms": Listing("list_alarms", ("node", "resource"), False, True),
@@ -94,7 +103,7 @@ def show(target: Target, kind: str, columns: tuple[str, ...], vhost: str | None,
     if wanted:
         arguments["columns"] = [*wanted, "vhost"] if narrowed else list(wanted)
     try:
-        rows = carry_out(chosen.command, **arguments)
+        rows = chosen.rows(carry_out, **arguments)
     except AdministrationError as error:
         if error.kind != "invalid":
             raise

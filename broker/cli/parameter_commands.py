@@ -28,7 +28,10 @@ def global_parameter() -> None:
 @click.argument("name")
 @click.argument("value")
 def set_parameter(target: Target, vhost: str, component: str, name: str, value: str) -> None:
-    """Set the parameter NAME of COMPONENT to VALUE, in JSON; components are operator_policy, shovel, vhost-limits."""
+    """Set the parameter NAME of COMPONENT to VALUE, in JSON; components are operator_policy, shovel, vhost-limits.
+
+    With - for VALUE it is read from standard input: so a password in it is in no process list.
+    """
     target.run("set_parameter", vhost=vhost, component=component, name=name, value=json_value(value))
     done("parameter {} of {} is set", name, component)
 
@@ -49,7 +52,10 @@ def clear_parameter(target: Target, vhost: str, component: str, name: str) -> No
 @vhost_option
 @json_option
 def list_parameters(target: Target, vhost: str, as_json: bool) -> None:
-    """List the parameters of the virtual host; policies have a list of their own."""
+    """List the parameters of the virtual host, without passwords; policies have a list of their own.
+
+    `leveret export definitions` has values as they were set.
+    """
     show(target, "parameters", (), vhost, as_json)
 
 
@@ -58,7 +64,7 @@ def list_parameters(target: Target, vhost: str, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("value")
 def set_global_parameter(target: Target, name: str, value: str) -> None:
-    """Set the parameter NAME to VALUE, in JSON."""
+    """Set the parameter NAME to VALUE, in JSON; with - it is read from standard input."""
     target.run("set_global_parameter", name=name, value=json_value(value))
     done("global parameter {} is set", name)
 
@@ -76,7 +82,7 @@ def clear_global_parameter(target: Target, name: str) -> None:
 @targeted
 @json_option
 def list_global_parameters(target: Target, as_json: bool) -> None:
-    """List the parameters of the whole broker."""
+    """List the parameters of the whole broker, without passwords."""
     show(target, "global-parameters", (), None, as_json)
 
 

@@ -41,7 +41,7 @@ def report(target: Target) -> None:
         show_tree(target.ask(command), False)
     for kind, listing in LISTINGS.items():
         _section(kind.replace("-", " ").capitalize())
-        rows = target.ask(listing.command, columns=list(listing.columns))
+        rows = listing.rows(target.ask, columns=list(listing.columns))
         cells = [[text(row[column]) for column in listing.columns] for row in rows]
         for line in aligned([list(listing.columns), *cells]):
             click.echo(line)

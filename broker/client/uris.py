@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from broker.credentials import without_credentials
+
 AMQP_PORT, AMQPS_PORT = 5672, 5671
 HEARTBEAT_SECONDS = 10
 CONNECT_SECONDS = 60.0
@@ -23,7 +25,8 @@ _VERIFY = ("verify_peer", "verify_none")
 
 
 class UriError(Exception):
-    """A text that is no AMQP URI; the message is the reason as RabbitMQ shows it, in Erlang's notation."""
+    """A text that is no AMQP URI; the message is the reason as RabbitMQ shows it, in Erlang's notation, but without
+    credentials."""
 
 
 class Tls(NamedTuple):
@@ -35,6 +38,10 @@ class Tls(NamedTuple):
     key_password: str = ""
     verify: bool = True
     name: str | None = None
+
+    def __repr__(self) -> str:
+        """Without the key's password, wherever it is printed."""
+        return f"Tls(name={self.name!r}, verify={self.verify})"
 
 
 class Endpoint(NamedTuple):
@@ -53,13 +60,17 @@ class Endpoint(NamedTuple):
     connect_seconds: float = CONNECT_SECONDS
     mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
 
+    def __repr__(self) -> str:
+        """Without the password, wherever it is printed."""
+        return f"Endpoint(uri={self.uri!r})"
+
 
 def parse(uri: str) -> Endpoint:
     """Read a URI. Raises UriError."""
     try:
         return _parse(uri)
     except UriError as error:
-        raise UriError(f'{{{error},"{uri}"}}') from None
+        raise UriError(f'{{{error},"{without_credentials(uri)}"}}') from None
 
 
 def _parse(uri: str) -> Endpoint:
@@ -101,7 +112,7 @@ def _vhost(path: str | None) -> str:
     if path is None:
         return "/"
     if "/" in path[1:]:
-        raise UriError(f'{{invalid_vhost,"{path[1:]}"}}')
+        raise UriError(f'{{invalid_vhost,"{path[1:].rpartition("@")[2]}"}}')
     return _unescaped(path[1:])
 
 
@@ -117,7 +128,8 @@ def _number(query: list[tuple[str, str]], wanted: str, default: int) -> int:
     try:
         return int(value)
     except ValueError:
-        shown = ",".join(f'{{"{name}","{given}"}}' for name, given in query)
+        hidden = without_credentials([{name: given} for name, given in query])
+        shown = ",".join(f'{{"{name}","{given}"}}' for pair in hidden for name, given in pair.items())
         reason = f'{{not_an_integer,"{value}"}}'
         raise UriError(f'{{invalid_amqp_params_parameter,{wanted},"{value}",[{shown}],{reason}}}') from None
 

@@ -59,6 +59,11 @@ class Account:
         """The user sees everybody's connections, and the node."""
         return not self.tags.isdisjoint((ADMINISTRATOR, MONITORING))
 
+    @property
+    def reads_parameters(self) -> bool:
+        """The user may read parameters as they were set, with the passwords in them."""
+        return not self.tags.isdisjoint((ADMINISTRATOR, POLICYMAKER))
+
     def sees(self, vhost: str) -> bool:
         """The user sees what is in a virtual host."""
         return self.administrates or self.enters(vhost)

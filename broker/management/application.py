@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Set
-from urllib.parse import urlsplit
 
 import trio
 from starlette.middleware.cors import CORSMiddleware
@@ -26,6 +25,7 @@ from broker.management.answers import Problem, bad_request, empty, not_found, pr
 from broker.management.call import Call, Management, names_of, visitor_of
 from broker.management.resources import Operation, Resource
 from broker.management.routes.route_table import RESOURCES
+from broker.management.same_site import assert_same_site
 from broker.management.web_page import WebPage
 from broker.session.direct_session import Refused
 from broker.wire.constants import ReplyCode
@@ -90,19 +90,8 @@ class Endpoint:
         if not takes(request, self._resource.ranges):
             raise Problem(406)
         if method in CHANGES:
-            self._assert_same_site(request)
+            assert_same_site(request.headers, self._api.settings.cors_origins)
         return operation
-
-    def _assert_same_site(self, request: Request) -> None:
-        """Browsers send a user's credentials with what other sites have them ask, and say which site it was."""
-        origin = request.headers.get("origin", "")
-        allowed = self._api.settings.cors_origins
-        if not origin or origin in allowed or "*" in allowed:
-            return
-        if urlsplit(origin).netloc != request.headers.get("host"):
-            raise Problem(
-                403, "forbidden", "a change that another site's page asks for (management.cors_allow_origins)"
-            )
 
     def _admitted(self, request: Request, tag: Tag | None) -> Account:
         """The user whose request it is, who may make it. Raises Problem 400, 401 or 429."""

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from broker.admin.protocol import AdministrationError, ask, connected
 from broker.client.link import Enter, Entered
@@ -111,7 +111,7 @@ class There:
 
     def __init__(self, amqp: Endpoint, management: str) -> None:
         self._amqp = amqp
-        self._url = urlsplit(management)
+        self._url = _split(management)
         self.name = f"{amqp.host}:{amqp.port}"
         user, password = amqp.user or "guest", amqp.password or "guest"
         if self._url.username is not None:
@@ -173,6 +173,18 @@ class There:
     @property
     def _port(self) -> int:
         return self._url.port or (443 if self._url.scheme == "https" else 15672)
+
+
+def _split(management: str) -> SplitResult:
+    """A URL taken apart; a complaint never quotes it, for it may hold a password."""
+    try:
+        url = urlsplit(management)
+        usable = url.scheme in ("http", "https") and url.hostname is not None and url.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        raise AdministrationError("invalid", "the URL of the management API cannot be read: expected http://host:15672")
+    return url
 
 
 def _connection(scheme: str, host: str, port: int) -> HTTPConnection:

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 import msgspec
 
 from broker.config import Config, ConfigError, Origin, Translated
+from broker.credentials import SECRETS, without_credentials
 from broker.rabbitmq_conf.conf_keys import ROWS, Row
 from broker.rabbitmq_conf.conf_lines import Line, read_lines
 from broker.rabbitmq_conf.conf_values import RootPath, Unfit
-from broker.setting_errors import SECRETS
 
 log = logging.getLogger("leveret.config")
 
@@ -80,4 +80,4 @@ def _value(row: Row, line: Line, root: Path) -> Any:
 
 
 def _shown(row: Row, line: Line) -> str:
-    return "something else" if row.setting.split(".")[1] in SECRETS else line.value
+    return "something else" if row.setting.split(".")[1] in SECRETS else without_credentials(line.value)

@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from broker import logs
-from broker.admin.definitions.change_events import without_credentials
 from broker.config import Config
+from broker.credentials import without_credentials
 from broker.server import resource_alarms
 from broker.server.engine import Activity
 from broker.server.event_log import Events
@@ -20,10 +20,8 @@ from broker.server.net.tls_context import Security
 from broker.server.resource_alarms import ResourceWatch
 from broker.session.login import certificate_names
 from broker.session.registry import Registry
-from broker.setting_errors import SECRETS
 from broker.wire.amqp_errors import DecodeError
 
-HIDDEN = "(hidden)"
 PURPOSES = {
     "amqp": "AMQP 0-9-1",
     "amqp/ssl": "AMQP 0-9-1 over TLS",
@@ -69,12 +67,8 @@ class NodeControl:
 
     def settings(self) -> dict[str, Any]:
         """The settings by section, without secrets."""
-        sections: dict[str, dict[str, Any]] = msgspec.to_builtins(self._config)
-        sections["shovels"] = {name: without_credentials(value) for name, value in sections["shovels"].items()}
-        return {
-            section: {name: HIDDEN if name in SECRETS and value else value for name, value in settings.items()}
-            for section, settings in sections.items()
-        }
+        sections: dict[str, Any] = without_credentials(msgspec.to_builtins(self._config))
+        return sections
 
     def listeners(self) -> list[dict[str, Any]]:
         """Where clients come in."""

@@ -214,5 +214,5 @@ class Caller:
 
 def request(path: str, method: str = "GET", *lines: str, user: str = GUEST) -> bytes:
     """A request as bytes."""
-    head = [f"{method} {path} HTTP/1.1", "Host: broker", *(": ".join(item) for item in basic(user).items()), *lines]
+    head = [f"{method} {path} HTTP/1.1", "Host: localhost", *(": ".join(item) for item in basic(user).items()), *lines]
     return "\r\n".join([*head, "", ""]).encode()

@@ -1,6 +1,6 @@
 """Mistakes that let one client have what belongs to all: turns without end, memory and connections without bound.
 
-And one that cuts off clients which are there.
+One lets a page of another site in, and one cuts off clients which are there.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from broker.config import Config
+from broker.management.host_names import HostNames
 from broker.server import server
 from broker.server.http.http_connection import HttpConnection
 from broker.server.net import heartbeats
@@ -51,6 +52,16 @@ def slow_readers_stay(patch: Patch) -> None:
         await connection._stream.send_all(data)
 
     patch(HttpConnection, "send_all", send_all)
+
+
+@mistake("a page of another site gets nothing by its own name", Process("tests/unit/http/test_other_sites.py"))
+def any_name_answered(patch: Patch) -> None:
+    """Answer on loopback to whatever name a browser was led by."""
+
+    async def known(names: HostNames, name: str) -> bool:
+        return True
+
+    patch(HostNames, "known", known)
 
 
 @mistake("a client whose bytes lie unread stays", Process("tests/durability/faults/test_pauses.py"), Simulation(3))

@@ -6,10 +6,10 @@ A change is looked at before it takes effect: whether a user is new, and what it
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from broker.credentials import without_credentials
 from broker.entities.arguments.erlang_terms import Atom, Term, printed
 from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.event_exchange import INTERNAL
@@ -41,7 +41,6 @@ from storage.definitions.definition_changes import (
 )
 
 _LIMITS = {"name": LIMITS}
-_USER_INFORMATION = re.compile("://[^/?#]*@")
 
 
 class Event(NamedTuple):
@@ -231,17 +230,6 @@ def _delete_global_parameter(broker: Broker, changes: Sequence[DeleteGlobalParam
 
 def _parameter(vhost: str, component: str, name: str, value: object) -> dict[str, Any]:
     return {**_cleared(vhost, component, name), "value": without_credentials(value)}
-
-
-def without_credentials(value: object) -> object:
-    """Upstreams and shovels are parameters, and have URIs with passwords."""
-    if isinstance(value, str):
-        return _USER_INFORMATION.sub("://", value)
-    if isinstance(value, list):
-        return [without_credentials(item) for item in value]
-    if isinstance(value, dict):
-        return {name: without_credentials(item) for name, item in value.items()}
-    return value
 
 
 def _cleared(vhost: str, component: str, name: str) -> dict[str, Any]:

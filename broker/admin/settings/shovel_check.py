@@ -1,4 +1,7 @@
-"""What is wrong with a shovel's definition, in the words of RabbitMQ's plugin (`rabbit_shovel_parameters`, 3.10.8)."""
+"""What is wrong with a shovel's definition, in the words of RabbitMQ's plugin (`rabbit_shovel_parameters`, 3.10.8).
+
+Values are shown without credentials: at a start the words go into the log.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ from typing import Any
 
 from broker.admin.erlang_notation import pairs, term
 from broker.client import uris
+from broker.credentials import without_credentials
 
 NAME_BYTES_MAX = 255
 Check = Callable[[str, Any], list[str]]
@@ -69,7 +73,7 @@ def _anywhere(vhost: str) -> str:
 def problems(name: str, value: Any, may_enter: MayEnter) -> list[str]:
     """Everything that is wrong with a definition, in RabbitMQ's order; empty where nothing is."""
     if not isinstance(value, Mapping) and value != []:
-        return [f"{name} not a list {term(value)}"]
+        return [f"{name} not a list {_shown(value)}"]
     given = dict(value)
     found = [problem for key in ("src-protocol", "dest-protocol") for problem in _protocol(key, given.get(key))]
     return found or [*_contradictions(given), *_in_turn(name, given, _checks(may_enter))]
@@ -97,7 +101,7 @@ def _contradictions(given: Mapping[str, Any]) -> Iterator[str]:
 def _in_turn(name: str, given: Mapping[str, Any], checks: Mapping[str, Check]) -> list[str]:
     """What is not known comes first, then what is wrong, the last key first."""
     unknown = {key: given[key] for key in sorted(given.keys() - checks.keys())}
-    found = [f"Unrecognised terms {pairs(unknown)} in {name}"] if unknown else []
+    found = [f"Unrecognised terms {pairs(without_credentials(unknown))} in {name}"] if unknown else []
     for key in reversed(list(checks)):
         if key in given:
             found += checks[key](key, given[key])
@@ -143,15 +147,15 @@ def _anything(key: str, value: Any) -> list[str]:
 
 def _number(key: str, value: Any) -> list[str]:
     fits = isinstance(value, int | float) and not isinstance(value, bool)
-    return [] if fits else [f"{key} should be a number, actually was {term(value)}"]
+    return [] if fits else [f"{key} should be a number, actually was {_shown(value)}"]
 
 
 def _text(key: str, value: Any) -> list[str]:
-    return [] if isinstance(value, str) else [f"{key} should be binary, actually was {term(value)}"]
+    return [] if isinstance(value, str) else [f"{key} should be binary, actually was {_shown(value)}"]
 
 
 def _flag(key: str, value: Any) -> list[str]:
-    return [] if isinstance(value, bool) else [f"{key} should be boolean, actually was {term(value)}"]
+    return [] if isinstance(value, bool) else [f"{key} should be boolean, actually was {_shown(value)}"]
 
 
 def _queue_name(key: str, value: Any) -> list[str]:
@@ -165,7 +169,7 @@ def _one_of(*options: str) -> Check:
     def check(key: str, value: Any) -> list[str]:
         if not isinstance(value, str) or value in options:
             return _text(key, value)
-        return [f"{key} should be one of {term(list(options))}, actually was {term(value)}"]
+        return [f"{key} should be one of {term(list(options))}, actually was {_shown(value)}"]
 
     return check
 
@@ -175,7 +179,7 @@ def _delete_after(key: str, value: Any) -> list[str]:
     if number or value in ("never", "queue-length"):
         return []
     expected = 'a number greater than or equal to 0, "never" or "queue-length"'
-    return [f"{key} should be {expected}, actually was {term(value)}"]
+    return [f"{key} should be {expected}, actually was {_shown(value)}"]
 
 
 def _known(names: tuple[str, ...]) -> Check:
@@ -188,7 +192,7 @@ def _properties(key: str, value: Any) -> list[str]:
 
 def _table(key: str, value: Any, checks: Mapping[str, Check]) -> list[str]:
     if not isinstance(value, Mapping) and value != []:
-        return [f"{key} not a list {term(value)}"]
+        return [f"{key} not a list {_shown(value)}"]
     return _in_turn(key, dict(value), checks)
 
 
@@ -196,13 +200,17 @@ def _uri(may_enter: MayEnter) -> Check:
     def check(key: str, value: Any) -> list[str]:
         if not isinstance(value, str):
             if not isinstance(value, list):
-                return [f"{key} should be list, actually was {term(value)}"]
+                return [f"{key} should be list, actually was {_shown(value)}"]
             return next((found for each in value if (found := check(key, each))), [] if value else [f"{key} is empty"])
         try:
             endpoint = uris.parse(value)
         except uris.UriError as error:
-            return [f'"{value}" not a valid URI: {error}']
+            return [f'"{without_credentials(value)}" not a valid URI: {error}']
         refused = "" if endpoint.host else may_enter(endpoint.vhost)
         return [refused] if refused else []
 
     return check
+
+
+def _shown(value: Any) -> str:
+    return term(without_credentials(value))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import click
 
@@ -32,8 +32,11 @@ CHANNEL = 1
 
 
 def endpoint(broker: Mapping[str, str]) -> Endpoint:
-    """Where the options of a command lead, and as which user. Raises OSError for a file that cannot be read."""
-    place = urlsplit(broker.get("uri", ""))
+    """Where the options of a command lead, and as which user.
+
+    Raises OSError for a file that cannot be read, AdministrationError for a URI that is none.
+    """
+    place = _split(broker["uri"]) if "uri" in broker else urlsplit("")
     secure = "tls" in broker or place.scheme == "amqps"
     host = broker.get("host") or place.hostname or "127.0.0.1"
     port = int(broker.get("port") or place.port or (AMQPS_PORT if secure else AMQP_PORT))
@@ -50,6 +53,19 @@ def endpoint(broker: Mapping[str, str]) -> Endpoint:
         Tls(broker.get("tlsCaFile", ""), name=host) if secure else None,
         heartbeat=0,
     )
+
+
+def _split(uri: str) -> SplitResult:
+    """A URI taken apart; a complaint never quotes it, for it may hold a password."""
+    try:
+        place = urlsplit(uri)
+        usable = place.scheme in ("amqp", "amqps") and place.hostname is not None and place.port != 0
+    except ValueError:
+        usable = False
+    if not usable:
+        form = "amqp://user@host:port/vhost or amqps://, with %2F for a slash in a name"
+        raise AdministrationError("invalid", f"the URI cannot be read: expected {form}")
+    return place
 
 
 @contextmanager

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import click
 
+from broker.cli.jobs.amqp_options import PASSWORD
 from broker.cli.jobs.progress import progress
 from broker.cli.table_output import aligned, counted, show_tree, text
 from broker.cli.target_broker import Target, json_option, targeted
@@ -39,7 +41,8 @@ def migrate(
     """Move definitions and messages of a running RabbitMQ, or another Leveret, into this broker; or of this one there.
 
     Messages are acknowledged at their source when they are confirmed by their target, in order, with properties and
-    headers as they are. It may be killed and run again. What has no meaning on the other side is listed at the end.
+    headers as they are. A password that the URI lacks is that of LEVERET_PASSWORD: so it is in no process
+    list. It may be killed and run again. What has no meaning on the other side is listed at the end.
     """
     # Imported here: no other command needs what moves messages.
     from broker.client.uris import UriError, parse
@@ -54,6 +57,8 @@ def migrate(
         raise click.UsageError(f"expected a URI such as amqp://user:password@host, got {error}") from error
     if endpoint.host is None or endpoint.vhost not in ("/", ""):
         raise click.UsageError("expected a URI with a host and without a virtual host: --vhost chooses some")
+    if endpoint.user and endpoint.password is None:
+        endpoint = endpoint._replace(password=os.environ.get(PASSWORD))
     here, there = Here(target.directory), There(endpoint, management)
     migration = Migration(there, here, vhosts, window) if source else Migration(here, there, vhosts, window)
     began = time.monotonic()

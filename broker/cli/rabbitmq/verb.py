@@ -31,6 +31,8 @@ class Call:
         self.node: str = options.get("node") or place.node
         self.vhost: str = options.get("vhost", "/")
         self.timeout: float | None = options.get("timeout")
+        self.conceals = False
+        """Passwords in what is listed are hidden: it goes into a report, which is shown to others."""
         self._conversation: Conversation | None = None
         self._open = ExitStack()
 

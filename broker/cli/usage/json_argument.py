@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import click
 
+from broker.credentials import without_credentials
+
 
 def json_value(text: str) -> Any:
-    """What an argument in JSON says. Raises click.UsageError."""
+    """What an argument in JSON says, or with `-` standard input, so that it is in no process list.
+
+    Raises click.UsageError.
+    """
+    given = sys.stdin.read() if text == "-" else text
     try:
-        return json.loads(text)
+        return json.loads(given)
     except (ValueError, RecursionError) as error:
-        raise click.UsageError(f"expected a value in JSON, got {text}") from error
+        raise click.UsageError(f"expected a value in JSON, got {without_credentials(given)}") from error
 
 
 def json_object(text: str, what: str, example: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from broker.admin.administration import Administration
 from broker.config import Config
 from broker.management.application import application
 from broker.management.call import Management, ManagementSettings
+from broker.management.host_names import HostNames
 from broker.management.rows.node_row import node_figures
 from broker.management.segment_files import SegmentFiles
 from broker.management.statistics.history import History
@@ -36,18 +37,21 @@ class HttpServices:
         history = History(registry, partial(node_figures, administration), rates_mode=settings.rates_mode)
         nursery.start_soon(history.run)
         self.management = Management(registry, administration, segments, settings, history)
-        self._management = WebServer(config.http, self._answer, nursery)
+        self._names = HostNames(config.management.host_names, socket.gethostname())
         self._application = application(self.management)
+        self._management = WebServer(config.http, self._names.guarded(self._answer), nursery)
         self._per_object_by_default = config.prometheus.return_per_object_metrics
         self._metrics: Application | None = None
-        self._prometheus = WebServer(config.http, self._answer_scrape, nursery)
+        self._prometheus = WebServer(config.http, self._names.guarded(self._answer_scrape), nursery)
 
     def listen_management(self, listener: socket.socket, security: Security | None) -> None:
         """Serve the API and the web page on a socket."""
+        self._names.listen_on(*listener.getsockname()[:2])
         self._management.listen(listener, security)
 
     def listen_prometheus(self, listener: socket.socket, security: Security | None) -> None:
         """Serve metrics on a socket."""
+        self._names.listen_on(*listener.getsockname()[:2])
         self._prometheus.listen(listener, security)
 
     async def _answer(self, scope: Message, receive: Receive, send: Send) -> None:

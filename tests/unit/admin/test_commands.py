@@ -363,7 +363,7 @@ def test_every_listing_has_its_columns(tenant: Tenant, tell: Tell) -> None:
     client.ask(consume("q", "tag", arguments={"x-priority": 3}))
     deposit(client, b"one", key="q")
     client.expect_message(BasicDeliver)
-    for kind, (command, columns, in_vhost, _) in LISTINGS.items():
+    for kind, (command, columns, in_vhost, *_) in LISTINGS.items():
         rows = tell(command, columns=list(columns), **({"vhost": vhost} if in_vhost else {}))
         assert rows or kind in ("alarms", "certificates", "shovels"), kind
         assert all(set(columns) <= row.keys() for row in rows), kind

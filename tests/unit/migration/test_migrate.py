@@ -6,6 +6,7 @@ By hand against a RabbitMQ 3.10.8, both ways: bench/RESULTS.md.
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -153,6 +154,17 @@ def test_messages_come_over_as_they_are(here: BrokerProcess, other: BrokerProces
     exchanges = {row["name"] for row in target.tell("list_exchanges")}
     assert "logs" in exchanges
     assert not any(name.startswith("leveret.migrate") for name in exchanges)
+
+
+def test_a_password_that_is_in_no_process_list(here: BrokerProcess, other: BrokerProcess) -> None:
+    """Where the URI has a user alone; without a user guest's is meant."""
+    words = [word.replace("guest:guest@", "guest@") for word in line(here, other, "--from", "--definitions-only")]
+    environment = {**os.environ, "LEVERET_PASSWORD": "wrong"}
+    command = [sys.executable, "-m", "broker", *words]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=30, check=False)
+    assert (ended.returncode, "answers 401" in ended.stderr) == (1, True), ended
+    environment["LEVERET_PASSWORD"] = "guest"
+    subprocess.run(command, cwd=ROOT, env=environment, timeout=30, check=True)
 
 
 @pytest.mark.parametrize("way", ["--from", "--to"])

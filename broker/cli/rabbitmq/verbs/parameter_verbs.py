@@ -15,6 +15,7 @@ from broker.cli.rabbitmq.line_options import Option
 from broker.cli.rabbitmq.outcomes import DATA, UNAVAILABLE, Listed, Outcome, Refusal, Shown, bad_argument
 from broker.cli.rabbitmq.verb import Call, Verb, generally_refused
 from broker.cli.rabbitmq.verbs.vhost_verbs import no_vhost, parsed_json, sorted_json
+from broker.credentials import without_credentials
 
 POLICY_COLUMNS = ("vhost", "name", "pattern", "apply-to", "definition", "priority")
 
@@ -87,8 +88,14 @@ def _set_parameter(call: Call) -> Outcome:
 
 
 def _list_parameters(call: Call) -> Outcome:
-    rows = _in_text(call.ask("list_parameters", vhost=call.vhost), "value")
+    rows = _in_text(_listed(call, "list_parameters", vhost=call.vhost), "value")
     return Listed(("component", "name", "value"), rows, streamed=False)
+
+
+def _listed(call: Call, command: str, **arguments: object) -> Any:
+    """Rows with values as they were set, credentials included: scripts read them, as from RabbitMQ."""
+    rows = call.ask(command, **arguments)
+    return without_credentials(rows) if call.conceals else rows
 
 
 def _set_global_parameter(call: Call) -> Outcome:
@@ -97,7 +104,7 @@ def _set_global_parameter(call: Call) -> Outcome:
 
 
 def _list_global_parameters(call: Call) -> Outcome:
-    return Listed(("name", "value"), _in_text(call.ask("list_global_parameters"), "value"), streamed=False)
+    return Listed(("name", "value"), _in_text(_listed(call, "list_global_parameters"), "value"), streamed=False)
 
 
 def _set_cluster_name(call: Call) -> Outcome:

@@ -1,4 +1,4 @@
-"""The report: what other verbs show, one after the other."""
+"""The report: what other verbs show, one after the other, without passwords."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def _report(call: Call) -> Outcome:
 
 
 def _parts(call: Call) -> Iterator[str]:
+    call.conceals = True
     vhosts = [row["name"] for row in call.ask("list_vhosts", columns=["name"])]
     for name in _OF_NODE:
         yield from _part(call, name)

@@ -8,6 +8,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from broker.credentials import without_credentials
 from broker.entities.vhosts.parameters import SHOVEL
 from broker.management.access import Tag
 from broker.management.answers import empty, in_json, not_found
@@ -58,11 +59,13 @@ def _shown(call: Call, row: Mapping[str, Any], vhosts: set[str]) -> bool:
 
 
 async def show_shovel(call: Call) -> Response:
-    """What a dynamic shovel was set to, as RabbitMQ 3.13 shows it."""
+    """What a dynamic shovel was set to, as RabbitMQ 3.13 shows it; who may not read parameters sees no password."""
     vhost, name = call.vhost.name, call.names["name"]
     value = call.broker.parameters.of_vhosts.get((vhost, SHOVEL, name))
     if value is None:
         raise not_found()
+    if not call.account.reads_parameters:
+        value = without_credentials(value)
     return in_json(call.chosen({"value": value, "vhost": vhost, "component": SHOVEL, "name": name}))
 
 
