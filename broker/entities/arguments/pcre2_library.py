@@ -142,7 +142,7 @@ def engine(heap_kibibytes_max: int) -> Engine:
 
 def _compiled(engine: Engine, pattern: bytes, options: int = 0) -> int:
     code, position = _CODE(), _SIZE()
-    found: int = engine.library.pcre2_compile_8(
+    found: int | None = engine.library.pcre2_compile_8(
         pattern, len(pattern), options, ctypes.byref(code), ctypes.byref(position), None
     )
     if not found:
