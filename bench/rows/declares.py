@@ -1,4 +1,4 @@
-"""Durable declarations: how many syncs each costs, how clients share them, and a start with ten thousand queues."""
+"""Durable declarations: how many syncs each costs, how clients share them, and ten thousand queues under policies."""
 
 from __future__ import annotations
 
@@ -19,10 +19,14 @@ QUEUES = 10_000
 ALONE = 1_000
 CLIENTS = 16
 RESTARTS = 3
+ORDINARY = [rf"^bench\.alone\.{number}[0-9]+$" for number in range(100)]
+WORST = ["(.|..)+[!?]"] * 10
+"""Given up on each of the names."""
 
 
 def declares(wanted: Wanted) -> None:
-    """One client, then sixteen, each waiting for every answer; then restarts with all that was declared."""
+    """One client, then sixteen, each waiting for every answer; then restarts with all that was declared, and with
+    policies that compare each name."""
     if wanted.target is not None:
         _both(wanted, wanted.target, None)
         return
@@ -32,7 +36,9 @@ def declares(wanted: Wanted) -> None:
         counter.flush()
         with own_broker(LD_PRELOAD=str(syncs), SYNCS_FILE=counter.name) as broker:
             _both(wanted, target_of(broker), Path(counter.name))
-            _restart(broker)
+            _restart(broker, "restart with these queues")
+            _set_policies(broker, "ordinary", ORDINARY)
+            _set_policies(broker, "worst", WORST)
 
 
 def _both(wanted: Wanted, target: Target, counter: Path | None) -> None:
@@ -83,13 +89,27 @@ def _count(counter: Path | None) -> int:
     return 0 if counter is None else int.from_bytes(counter.read_bytes(), "little")
 
 
-def _restart(broker: BrokerProcess) -> None:
+def _set_policies(broker: BrokerProcess, kind: str, patterns: list[str]) -> None:
+    """Policies beside those that are there, and restarts with them."""
+    started, cpu = time.monotonic(), cpu_seconds(broker.pid)
+    for number, pattern in enumerate(patterns):
+        policy = {"pattern": pattern, "apply_to": "queues", "priority": number, "definition": {"max-length": 1_000_000}}
+        broker.tell("set_policy", vhost="/", name=f"{kind} {number}", **policy)
+    report(
+        f"{len(patterns)} {kind} policies over these queues",
+        ms_each=round((time.monotonic() - started) / len(patterns) * 1e3),
+        cpu_ms_each=round((cpu_seconds(broker.pid) - cpu) / len(patterns) * 1e3),
+    )
+    _restart(broker, f"restart with the {kind} policies, too")
+
+
+def _restart(broker: BrokerProcess, row: str) -> None:
     seconds = []
     for _ in range(RESTARTS):
         broker.kill()
         seconds.append(seconds_to_ready(broker))
     report(
-        "restart with these queues",
+        row,
         ready_s=median(seconds),
         ready_s_worst=max(seconds),
         rss_anon_mib=mib(own_memory(broker.pid)),

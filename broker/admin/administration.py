@@ -162,8 +162,8 @@ class Administration:
         if exchange is not None:
             for key, headers, by in events_of(self.broker, changes):
                 exchange.publish(key, headers, by or self.by)
-        for change in changes:
-            take_effect(self.broker, change, self.by)
+        for holds in [take_effect(self.broker, change, self.by) for change in changes]:
+            await self.settled(holds)
 
     async def settled(self, future: Future[T]) -> T:
         """The outcome of a change on its way to disk, once it is there."""

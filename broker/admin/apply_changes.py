@@ -11,8 +11,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from broker.entities.arguments.name_patterns import compiled
+from broker.entities.arguments.name_patterns import NamePattern
 from broker.entities.arguments.policies import Policy
+from broker.entities.scheduling.future import Future
 from broker.entities.vhosts.broker import Broker
 from broker.entities.vhosts.event_exchange import INTERNAL
 from broker.entities.vhosts.users import Permission, TopicPermission, User
@@ -40,19 +41,22 @@ from storage.definitions.definition_changes import (
 )
 
 
-def take_effect(broker: Broker, change: Change, by: str = INTERNAL) -> None:
+def take_effect(broker: Broker, change: Change, by: str = INTERNAL) -> Future[None]:
     """Have a change that is on disk hold for the broker at once. Changes that memory knows nothing of do nothing.
 
-    `by` is the user that makes it: events of the queues and exchanges that go with a virtual host name it.
+    A policy of many queues holds for all of them some turns later, when the future is settled. `by` is the user that
+    makes the change: events of the queues and exchanges that go with a virtual host name it.
     """
     if isinstance(change, DeleteVhost):
         _delete_vhost(broker, change, by)
         broker.users.changed()
-        return
+        return _HOLDS
     effect = _EFFECTS.get(type(change))
-    if effect is not None:
-        effect(broker, change)
-        broker.users.changed()
+    if effect is None:
+        return _HOLDS
+    holds = effect(broker, change)
+    broker.users.changed()
+    return _HOLDS if holds is None else holds
 
 
 def _put_vhost(broker: Broker, change: PutVhost) -> None:
@@ -113,14 +117,14 @@ def _delete_vhost_limit(broker: Broker, change: DeleteVhostLimit) -> None:
     broker.user_limits.vhosts.get(change.vhost, {}).pop(change.name, None)
 
 
-def _put_policy(broker: Broker, change: PutPolicy) -> None:
+def _put_policy(broker: Broker, change: PutPolicy) -> Future[None]:
     row = change.row
-    policy = Policy(row.name, compiled(row.pattern), row.apply_to, json.loads(row.definition), row.priority)
-    broker.vhosts[row.vhost].policy_application.put(policy, operator=row.operator)
+    policy = Policy(row.name, NamePattern(row.pattern), row.apply_to, json.loads(row.definition), row.priority)
+    return broker.vhosts[row.vhost].policy_application.put(policy, operator=row.operator)
 
 
-def _delete_policy(broker: Broker, change: DeletePolicy) -> None:
-    broker.vhosts[change.vhost].policy_application.remove(change.name, operator=change.operator)
+def _delete_policy(broker: Broker, change: DeletePolicy) -> Future[None]:
+    return broker.vhosts[change.vhost].policy_application.remove(change.name, operator=change.operator)
 
 
 def _put_parameter(broker: Broker, change: PutParameter) -> None:
@@ -140,7 +144,8 @@ def _delete_global_parameter(broker: Broker, change: DeleteGlobalParameter) -> N
     broker.parameters.everywhere.pop(change.name, None)
 
 
-_EFFECTS: dict[type[Any], Callable[[Broker, Any], None]] = {
+_HOLDS: Future[None] = Future.resolved(None)
+_EFFECTS: dict[type[Any], Callable[[Broker, Any], Future[None] | None]] = {
     PutVhost: _put_vhost,
     PutUser: _put_user,
     DeleteUser: _delete_user,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeVar
 from starlette.responses import Response
 
 from broker.admin.short_steps import in_steps, mapped, pause_if_due
-from broker.entities.arguments.name_patterns import InvalidPattern, PatternError, compiled
+from broker.entities.arguments.name_patterns import NamePattern, PatternError
 from broker.management.answers import JsonAnswer, JsonArray, Problem, bad_request, encoded
 from broker.management.columns import ABSENT, Columns
 
@@ -105,9 +105,9 @@ async def _filtered(things: Sequence[T], page: Page, name: Callable[[T], str]) -
         wanted = page.name.lower()
         return list(compress(things, await mapped(lambda thing: wanted in name(thing).lower(), things)))
     try:
-        pattern = compiled("(?i)" + page.name)
+        pattern = NamePattern("(?i)" + page.name)
         return list(compress(things, await mapped(lambda thing: pattern.search(name(thing)), things, at_once=1)))
-    except (InvalidPattern, PatternError):
+    except PatternError:
         raise bad_request("Pagination parameters are invalid") from None
 
 

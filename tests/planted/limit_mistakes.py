@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from broker.entities.arguments import name_patterns
 from broker.entities.messages.message import Entry, Message
 from broker.entities.queues.ordered_queue import ClassicQueue, OrderedQueue
 from broker.entities.queues.queue import Queue
@@ -21,6 +22,17 @@ TIME_TO_LIVE = "message-ttl and expiration"
 def time_by_the_wall_clock(patch: Patch) -> None:
     """Ask the wall clock what time it is, whoever sets it."""
     patch(SteadyClock, "now", lambda steady: int(clock.time.time() * 1000))
+
+
+@mistake("regular expressions are given up", Process("tests/security/hostile/test_hostile_patterns.py"))
+def patterns_without_a_limit(patch: Patch) -> None:
+    """Search a name with a pattern for a million steps at each place in it."""
+    search = name_patterns.NamePattern.search
+
+    def search_on(pattern: name_patterns.NamePattern, name: str, steps_max: int = 0) -> bool:
+        return search(pattern, name, 1_000_000 * (len(name) + 1))
+
+    patch(name_patterns.NamePattern, "search", search_on)
 
 
 @mistake(LENGTH, Model("limits"))

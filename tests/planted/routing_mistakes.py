@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.entities.arguments import policies
+from broker.entities.arguments import policy_matching
 from broker.entities.exchanges.exchange_types import Headers
 from broker.entities.exchanges.topic_trie import TopicTrie
 from broker.entities.queues.consumers import Consumer, Consumers
@@ -65,18 +65,15 @@ def policy_for_new_queues_alone(patch: Patch) -> None:
 def weakest_policy_wins(patch: Patch) -> None:
     """Have the policy of the lowest priority in force."""
 
-    def weakest(of: Any, kind: str, name: str) -> Any:
-        return min((each for each in of if each.applies(kind, name)), key=lambda each: each.priority, default=None)
-
-    patch(policies, "_strongest", weakest)
+    patch(policy_matching, "_weakness", lambda policy: policy.priority)
 
 
 @mistake("policies", Simulation(1))
 def operator_policy_ignored(patch: Patch) -> None:
     """Go by what users say alone."""
-    match = policies.Policies.match
+    match = policy_matching.Policies.match
 
-    def match_users(known: policies.Policies, kind: str, name: str) -> Any:
+    def match_users(known: policy_matching.Policies, kind: str, name: str) -> Any:
         return match(known, kind, name)._replace(operator=None)
 
-    patch(policies.Policies, "match", match_users)
+    patch(policy_matching.Policies, "match", match_users)

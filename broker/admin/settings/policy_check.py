@@ -11,7 +11,7 @@ from typing import Any
 
 from broker.admin.erlang_notation import pairs, term
 from broker.admin.protocol import ValidationFailed
-from broker.entities.arguments.name_patterns import InvalidPattern, compiled
+from broker.entities.arguments.name_patterns import InvalidPattern, NamePattern
 from broker.entities.arguments.policies import APPLY_TO, Policy
 from broker.entities.arguments.stream_arguments import SEGMENT_BYTES_MAX
 
@@ -33,7 +33,7 @@ def checked(
     if not isinstance(pattern, str):
         problems.append(f"pattern should be a binary but was {term(pattern)}")
     try:
-        read = compiled(pattern if isinstance(pattern, str) else "")
+        read = NamePattern(pattern if isinstance(pattern, str) else "")
     except InvalidPattern as error:
         why = f'{{"{error.reason}",{error.position}}}'
         problems.append(f"pattern should be regular expression but is invalid: {why}")

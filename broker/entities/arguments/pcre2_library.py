@@ -1,5 +1,9 @@
 """PCRE2 by the system's library: patterns are compiled once, and searched in bounded steps and memory.
 
+A limit of PCRE2 holds for each place of a text at which a match could begin. So that it holds for a search, a pattern
+is compiled as one that begins at the first place and passes over whatever stands before the match. Where that cannot
+be done, each place has its part of the limit.
+
 Linux distributions have `libpcre2-8`, because grep, git and SELinux are linked with it; where it is missing, patterns
 that need it are refused with the names of its packages. One thread may use this at a time.
 """
@@ -7,13 +11,25 @@ that need it are refused with the names of its packages. One thread may use this
 from __future__ import annotations
 
 import ctypes
+import re
 from functools import cache
-from typing import NamedTuple
 
 LIBRARY = "libpcre2-8.so.0"
 MISSING = "libpcre2-8 is not installed (Debian: libpcre2-8-0; Alpine, Fedora, Arch: pcre2)"
 NO_MATCH = -1
 MESSAGE_BYTES = 256
+ANCHORED = 0x80000000
+"""As an option: a match begins at the first place of a text or not at all."""
+INFO_ALL_OPTIONS, INFO_FIRST_CODE_TYPE, INFO_SIZE = 0, 6, 22
+AT_LINES = 2
+"""As the type of the first code: a match begins at the first place or after a line's end, as with `.*` in front."""
+SMALL_BYTES = 256
+"""Size of a compiled pattern up to which it has all its steps. What happens between two steps is bounded by the size:
+some 250 zero-width items, 250 ns. Larger ones have fewer steps, in proportion."""
+
+_BEFORE, _AFTER = b"(?s:.*?)(?:", b")"
+_OF_THE_WHOLE = re.compile(rb"\(\*|\(\?(?:R|[+-]?0)|\\g[<'][+-]?0")
+"""Verbs, and recursion into the whole pattern, mean something else when more stands before them."""
 
 _POINTER, _SIZE, _NUMBER, _CODE, _TEXT = (
     ctypes.c_void_p,
@@ -28,6 +44,7 @@ FUNCTIONS = {
     "match_context_create": (_POINTER, _POINTER),
     "set_match_limit": (_CODE, _POINTER, _NUMBER),
     "set_heap_limit": (_CODE, _POINTER, _NUMBER),
+    "pattern_info": (_CODE, _POINTER, _NUMBER, _POINTER),
     "match_data_create": (_POINTER, _NUMBER, _POINTER),
     "match": (_CODE, _POINTER, _TEXT, _SIZE, _SIZE, _NUMBER, _POINTER, _POINTER),
     "get_error_message": (_CODE, _CODE, _TEXT, _SIZE),
@@ -43,12 +60,20 @@ class Pcre2Error(Exception):
         self.position = position
 
 
-class Engine(NamedTuple):
+class Engine:
     """The library, and what a search works with: limits, and memory that is kept for the next one."""
 
-    library: ctypes.CDLL
-    limits: int
-    memory: int
+    def __init__(self, library: ctypes.CDLL, limits: int, memory: int) -> None:
+        self.library = library
+        self.limits = limits
+        self.memory = memory
+        self._steps_max = 0
+
+    def limit(self, steps_max: int) -> None:
+        """Have searches end after so many steps from one place."""
+        if steps_max != self._steps_max:
+            self.library.pcre2_set_match_limit_8(self.limits, steps_max)
+            self._steps_max = steps_max
 
 
 class Expression:
@@ -57,31 +82,50 @@ class Expression:
     def __init__(self, pattern: bytes, engine: Engine) -> None:
         """Raises Pcre2Error."""
         self._engine = engine
-        self._code: int = 0
-        code, position = _CODE(), _SIZE()
-        found = engine.library.pcre2_compile_8(
-            pattern, len(pattern), 0, ctypes.byref(code), ctypes.byref(position), None
-        )
-        if not found:
-            raise Pcre2Error(_message(engine, code.value), position.value)
-        self._code = found
+        self._code = _compiled(engine, pattern)
+        self._from_one_place = bool(self._information(INFO_ALL_OPTIONS, _NUMBER()) & ANCHORED)
+        self._from_lines = False
+        if not self._from_one_place and _OF_THE_WHOLE.search(pattern) is None:
+            self._from_lines = self._information(INFO_FIRST_CODE_TYPE, _NUMBER()) == AT_LINES
+            if not self._from_lines:
+                self._begin_at_one_place(pattern)
+        self._size = self._information(INFO_SIZE, _SIZE())
 
     def __del__(self) -> None:
-        if self._code:
+        if getattr(self, "_code", 0):
             self._engine.library.pcre2_code_free_8(self._code)
 
-    def search(self, text: bytes) -> bool:
-        """Whether it is found anywhere. Raises Pcre2Error when it is given up."""
-        library, limits, memory = self._engine
-        found: int = library.pcre2_match_8(self._code, text, len(text), 0, 0, memory, limits)
+    def search(self, text: bytes, steps_max: int) -> bool:
+        """Whether it is found anywhere, in so many steps at most. Raises Pcre2Error when it is given up."""
+        engine = self._engine
+        if self._size > SMALL_BYTES:
+            steps_max = max(1, steps_max * SMALL_BYTES // self._size)
+        if not self._from_one_place:
+            places = len(text.splitlines()) if self._from_lines else len(text)
+            steps_max = max(1, steps_max // (places + 1))
+        engine.limit(steps_max)
+        found: int = engine.library.pcre2_match_8(self._code, text, len(text), 0, 0, engine.memory, engine.limits)
         if found < NO_MATCH:
-            raise Pcre2Error(_message(self._engine, found))
+            raise Pcre2Error(_message(engine, found))
         return found != NO_MATCH
+
+    def _begin_at_one_place(self, pattern: bytes) -> None:
+        """Compile it so, unless something in it takes what stands behind it for its own, as a comment does."""
+        try:
+            code = _compiled(self._engine, _BEFORE + pattern + _AFTER, ANCHORED)
+        except Pcre2Error:
+            return
+        self._engine.library.pcre2_code_free_8(self._code)
+        self._code, self._from_one_place = code, True
+
+    def _information(self, what: int, number: ctypes.c_uint32 | ctypes.c_size_t) -> int:
+        self._engine.library.pcre2_pattern_info_8(self._code, what, ctypes.byref(number))
+        return number.value
 
 
 @cache
-def engine(steps_max: int, heap_kibibytes_max: int) -> Engine:
-    """PCRE2 with these limits on each search. Raises Pcre2Error when the system has none."""
+def engine(heap_kibibytes_max: int) -> Engine:
+    """PCRE2 with this limit on the memory of a search. Raises Pcre2Error when the system has none."""
     try:
         library = ctypes.CDLL(LIBRARY)
     except OSError:
@@ -92,9 +136,18 @@ def engine(steps_max: int, heap_kibibytes_max: int) -> Engine:
     limits, memory = library.pcre2_match_context_create_8(None), library.pcre2_match_data_create_8(1, None)
     if not limits or not memory:
         raise MemoryError("PCRE2 was given no memory")
-    library.pcre2_set_match_limit_8(limits, steps_max)
     library.pcre2_set_heap_limit_8(limits, heap_kibibytes_max)
     return Engine(library, limits, memory)
+
+
+def _compiled(engine: Engine, pattern: bytes, options: int = 0) -> int:
+    code, position = _CODE(), _SIZE()
+    found: int | None = engine.library.pcre2_compile_8(
+        pattern, len(pattern), options, ctypes.byref(code), ctypes.byref(position), None
+    )
+    if not found:
+        raise Pcre2Error(_message(engine, code.value), position.value)
+    return found
 
 
 def _message(engine: Engine, code: int) -> str:

@@ -9,16 +9,13 @@ first by name.
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from broker.entities.arguments.name_patterns import NamePattern, PatternError
+from broker.entities.arguments.name_patterns import NamePattern
 from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS, QueueArguments, parse
 from broker.entities.arguments.queue_types import CLASSIC, QUORUM, STREAM, type_of
 from broker.wire.field_tables import Table
-
-log = logging.getLogger("leveret.policies")
 
 EXCHANGE = "exchange"
 """What a policy may apply to, beside the types of queue."""
@@ -82,17 +79,9 @@ class Policy(NamedTuple):
     definition: Mapping[str, Any]
     priority: int
 
-    def applies(self, kind: str, name: str) -> bool:
-        """Whether it could be in force for an entity of this kind and name."""
-        return kind in APPLY_TO[self.apply_to] and UNSUPPORTED[kind].isdisjoint(self.definition) and self._matches(name)
-
-    def _matches(self, name: str) -> bool:
-        """A policy whose pattern is given up does not apply, as in RabbitMQ."""
-        try:
-            return self.pattern.search(name)
-        except PatternError as error:
-            log.error("policy '%s' is not applied: %s", self.name, error)
-            return False
+    def is_for(self, kind: str) -> bool:
+        """Whether it could be in force for an entity of this kind, if the name agrees."""
+        return kind in APPLY_TO[self.apply_to] and UNSUPPORTED[kind].isdisjoint(self.definition)
 
 
 class InForce(NamedTuple):
@@ -111,29 +100,6 @@ class InForce(NamedTuple):
 
 
 NONE_IN_FORCE = InForce()
-
-
-class Policies:
-    """The policies of one virtual host by name; operator policies have names of their own."""
-
-    def __init__(self) -> None:
-        self.ordinary: dict[str, Policy] = {}
-        self.operator: dict[str, Policy] = {}
-
-    def of(self, *, operator: bool) -> dict[str, Policy]:
-        """One of the two kinds, by name."""
-        return self.operator if operator else self.ordinary
-
-    def match(self, kind: str, name: str) -> InForce:
-        """The policies in force for an entity."""
-        if not self.ordinary and not self.operator:
-            return NONE_IN_FORCE
-        return InForce(_strongest(self.ordinary.values(), kind, name), _strongest(self.operator.values(), kind, name))
-
-
-def _strongest(policies: Iterable[Policy], kind: str, name: str) -> Policy | None:
-    applying = (policy for policy in policies if policy.applies(kind, name))
-    return min(applying, key=lambda policy: (-policy.priority, policy.name), default=None)
 
 
 def effective(declared: Table, in_force: InForce) -> QueueArguments:

@@ -1,15 +1,19 @@
-"""Policies taking effect: on entities as they appear, and at once on those that are there when a policy changes.
+"""Policies taking effect: on entities as they appear, and on those that are there when a policy changes.
 
 Nothing is asked of policies when messages come and go. What holds for a queue or an exchange is worked out when
-its policies change, and put where the declaration's arguments were.
+its policies change, and put where the declaration's arguments were. Of many entities a portion is done in each turn;
+others have their turns in between, and one has its old policies or all of its new ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from broker.entities.arguments.policies import EXCHANGE, InForce, Policies, Policy, alternate, effective
+from broker.entities.arguments.policies import EXCHANGE, InForce, Policy, alternate, effective
+from broker.entities.arguments.policy_matching import Policies
+from broker.entities.scheduling.background_work import MESSAGE_BYTES
+from broker.entities.scheduling.future import Future
 from broker.entities.vhosts import queue_expiry
 
 if TYPE_CHECKING:
@@ -20,29 +24,41 @@ if TYPE_CHECKING:
     from broker.entities.vhosts.vhost_context import VHostContext
 
 
+_Changes = dict[tuple[bool, str], Policy | None]
+"""Policies that have changed, operator policies or not, by name; None is one that is gone."""
+
+
 class PolicyApplication:
     """Applies the policies of one virtual host to its entities. `expire` ends a queue unused for its `expires`."""
 
     def __init__(
-        self, context: VHostContext, routing: Routing, bindings: Bindings, expire: Callable[[Queue], object]
+        self,
+        vhost: str,
+        context: VHostContext,
+        routing: Routing,
+        bindings: Bindings,
+        expire: Callable[[Queue], object],
     ) -> None:
         self._context = context
         self._routing = routing
         self._bindings = bindings
         self._expire = expire
-        self.policies = Policies()
+        self.policies = Policies(vhost)
+        self._waiting: _Changes = {}
+        """Policies that have changed since the walk over the entities began that is under way."""
+        self._walk: Future[None] = Future.resolved(None)
+        self._next_walk: Future[None] | None = None
 
-    def put(self, policy: Policy, *, operator: bool) -> None:
-        """Have a policy hold from now on, in the place of the one of its name."""
-        known = self.policies.of(operator=operator)
-        before, known[policy.name] = known.get(policy.name, policy), policy
-        self._changed(before, policy)
+    def put(self, policy: Policy, *, operator: bool) -> Future[None]:
+        """Have a policy hold from now on, in the place of the one of its name; settled once it does everywhere."""
+        self.policies.kind(operator=operator).put(policy)
+        return self._changed(policy.name, policy, operator=operator)
 
-    def remove(self, name: str, *, operator: bool) -> None:
-        """Have a policy hold no longer; one that is not there is no error."""
-        policy = self.policies.of(operator=operator).pop(name, None)
-        if policy is not None:
-            self._changed(policy)
+    def remove(self, name: str, *, operator: bool) -> Future[None]:
+        """Have a policy hold no longer, settled once it does so nowhere; one that is not there is no error."""
+        if self.policies.kind(operator=operator).remove(name) is None:
+            return Future.resolved(None)
+        return self._changed(name, None, operator=operator)
 
     def exchange_appears(self, exchange: Exchange) -> None:
         """Apply policies to an exchange that was declared or recovered."""
@@ -53,14 +69,45 @@ class PolicyApplication:
         _apply_to_queue(queue, self.policies.match(queue.type.name, queue.name))
         self._start_expiry(queue)
 
-    def _changed(self, *versions: Policy) -> None:
-        """Match again what a policy has applied to, and what it applies to now."""
-        for exchange in list(self._routing.exchanges.values()):
-            if any(policy.applies(EXCHANGE, exchange.name) for policy in versions):
+    def _changed(self, name: str, policy: Policy | None, *, operator: bool) -> Future[None]:
+        """Match again what a policy has applied to, and what it applies to now. Changes that come while this is being
+        done wait for its end, and are then done together."""
+        self._waiting[operator, name] = policy
+        if self._walk.done:
+            return self._begin_walk()
+        if self._next_walk is None:
+            self._next_walk = self._walk.chain(lambda _: self._begin_walk())
+        return self._next_walk
+
+    def _begin_walk(self) -> Future[None]:
+        changes, self._waiting, self._next_walk = self._waiting, {}, None
+        self._walk = self._context.background_work.begin(self._match_all(changes))
+        return self._walk
+
+    def _match_all(self, changes: _Changes) -> Iterator[int | None]:
+        """An entity with each step. Those that are gone by then are left alone; new ones are matched as they appear."""
+        exchanges, queues = self._routing.exchanges, self._routing.queues
+        for exchange in list(exchanges.values()):
+            concerned = exchanges.get(exchange.name) is exchange and self._concerns(changes, exchange, EXCHANGE)
+            if concerned:
                 self._match_exchange(exchange)
-        for queue in list(self._routing.queues.values()):
-            if any(policy.applies(queue.type.name, queue.name) for policy in versions):
+            yield None if concerned else MESSAGE_BYTES
+        for queue in list(queues.values()):
+            concerned = queues.get(queue.name) is queue and self._concerns(changes, queue, queue.type.name)
+            if concerned:
                 self._match_queue(queue)
+            yield None if concerned else MESSAGE_BYTES
+
+    def _concerns(self, changes: _Changes, entity: Queue | Exchange, kind: str) -> bool:
+        """Whether one of the policies has been in force for an entity, or could be."""
+        in_force = (entity.policies.policy, entity.policies.operator)
+        for (operator, name), policy in changes.items():
+            held = in_force[operator]
+            if held is not None and held.name == name:
+                return True
+            if policy is not None and self.policies.kind(operator=operator).applies(policy, kind, entity.name):
+                return True
+        return False
 
     def _match_exchange(self, exchange: Exchange) -> None:
         before = exchange.alternate

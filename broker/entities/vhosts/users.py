@@ -9,6 +9,9 @@ from typing import NamedTuple
 from broker.entities.arguments.name_patterns import compiled
 from broker.entities.scheduling.cache_epoch import CacheEpoch
 
+GIVEN_UP_MAX = 1000
+"""So many patterns that were given up are logged; more are an attack on the log."""
+
 _Wanted = Callable[[str, str], bool]
 
 
@@ -47,10 +50,12 @@ class Users:
         self.permissions: dict[tuple[str, str], Permission] = {}
         self.topic_permissions: dict[tuple[str, str, str], TopicPermission] = {}
         self.cache_epoch = cache_epoch
+        self._given_up: set[tuple[str, str, str]] = set()
 
     def changed(self) -> None:
         """Cached decisions no longer hold."""
         self.cache_epoch.advance()
+        self._given_up.clear()
 
     def may_enter(self, user: str, vhost: str) -> bool:
         """The user has permissions of some kind in the virtual host."""
@@ -73,6 +78,14 @@ class Users:
             getattr(permission, action).replace("{username}", re.escape(user)).replace("{vhost}", re.escape(vhost))
         )
         return matches(pattern, key)
+
+    def first_given_up(self, user: str, vhost: str, action: str) -> bool:
+        """Whether a pattern of this user is given up for the first time since something changed; for the log."""
+        if len(self._given_up) >= GIVEN_UP_MAX:
+            return False
+        before = len(self._given_up)
+        self._given_up.add((user, vhost, action))
+        return len(self._given_up) > before
 
     def forget_user(self, user: str) -> None:
         """Remove a user with everything permitted to it."""

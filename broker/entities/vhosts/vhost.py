@@ -75,7 +75,7 @@ class VHost:
         self._churn = context.statistics.churn
         self._owned: dict[object, dict[Queue, None]] = {}
         self.bindings = Bindings(name, context, self.routing, self.delete_exchange)
-        self.policy_application = PolicyApplication(context, self.routing, self.bindings, self.delete_queue)
+        self.policy_application = PolicyApplication(name, context, self.routing, self.bindings, self.delete_queue)
         self._definitions = context.definitions
         self._queue_context = QueueContext(
             name,

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from functools import partial
 
-from broker.entities.arguments.name_patterns import PatternError
+from broker.entities.arguments.name_patterns import STEPS_MAX, PatternError
 from broker.entities.exchanges.exchange import Exchange
 from broker.entities.vhosts.users import Users
 from broker.wire.amqp_errors import ChannelException
@@ -76,10 +76,23 @@ class Access:
             if allowed():
                 return
         except PatternError as error:
-            fields = {"user": self.user, "vhost": self.vhost}
-            log.warning("user '%s', vhost '%s': %s", self.user, self.vhost, error, extra=fields)
+            self._log_once(action, error)
             why = ": the permission's regular expression was given up"
         raise ChannelException(ReplyCode.ACCESS_REFUSED, f"{named}access to {what} refused for user '{self.user}'{why}")
+
+    def _log_once(self, action: str, error: PatternError) -> None:
+        """Whoever is refused by a pattern that takes too long may try again for ever."""
+        if self.users.first_given_up(self.user, self.vhost, action):
+            log.warning(
+                "user '%s', vhost '%s': %s is refused: %s; the limit is %d steps. Begin the pattern with ^ and repeat "
+                "nothing that repeats. This is logged once",
+                self.user,
+                self.vhost,
+                action,
+                error,
+                STEPS_MAX,
+                extra={"user": self.user, "vhost": self.vhost},
+            )
 
     def _check(self, action: str, kind: str, name: str) -> None:
         if self._known != self.cache_epoch.number:

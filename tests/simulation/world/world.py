@@ -214,7 +214,7 @@ class World:
     def policies_there(self) -> frozenset[str]:
         """The names of the policies that hold now."""
         policies = self.process.broker.vhosts["/"].policy_application.policies
-        return frozenset((*policies.ordinary, *policies.operator))
+        return frozenset((*policies.of(operator=False), *policies.of(operator=True)))
 
     def change_policy(self, name: str) -> None:
         """Set a policy, or clear it if it is set; nothing, while that is on its way already."""

@@ -13,10 +13,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.entities.arguments.name_patterns import compiled
-from broker.entities.arguments.policies import EXCHANGE, InForce, Policies, Policy, effective
+from broker.entities.arguments.policies import EXCHANGE, InForce, Policy, effective
+from broker.entities.arguments.policy_matching import GIVEN_UP_MAX, LONG_SEARCHES, Policies
 from broker.entities.arguments.queue_arguments import EXPIRY_MAX_MILLISECONDS
 from broker.entities.queues.clearing import CHUNK_BYTES
-from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES
+from broker.entities.scheduling.background_work import MESSAGE_BYTES, PORTION_BYTES, PORTION_STEPS
 from broker.wire.field_tables import from_python
 from harness.brokers.broker_core import Core, Reader, message
 
@@ -48,21 +49,64 @@ def impose(core: Core, made: Policy, *, operator: bool = False) -> None:
 )
 def test_a_policy_applies_where_kind_keys_and_name_agree(apply_to: str, kinds: set[str]) -> None:
     """Keys that a kind of queue does not know are asserted on the wire; exchanges know them all."""
+    applies = Policies("v").ordinary.applies
     for kind in (EXCHANGE, "classic", "quorum", "stream"):
-        applies = kind in kinds
-        assert policy(pattern="b", apply_to=apply_to, max_length_bytes=1).applies(kind, "abc") == applies
-        assert not policy(pattern="z", apply_to=apply_to, max_length_bytes=1).applies(kind, "abc")
-        assert policy(apply_to=apply_to, max_age="1m").applies(kind, "q") == (applies and kind in (EXCHANGE, "stream"))
+        expected = kind in kinds
+        assert applies(policy(pattern="b", apply_to=apply_to, max_length_bytes=1), kind, "abc") == expected
+        assert not applies(policy(pattern="z", apply_to=apply_to, max_length_bytes=1), kind, "abc")
+        for_streams = policy(apply_to=apply_to, max_age="1m")
+        assert applies(for_streams, kind, "q") == (expected and kind in (EXCHANGE, "stream"))
 
 
 @given(st.lists(st.tuples(st.sampled_from("abcd"), st.sampled_from(["", "x"]), st.integers(-2, 2))))
 def test_what_holds_is_the_strongest_of_what_applies(made: list[tuple[str, str, int]]) -> None:
     """Of equals the first by name."""
-    policies = Policies()
-    policies.ordinary = {name: policy(name, pattern, "all", priority) for name, pattern, priority in made}
-    applying = [each for each in policies.ordinary.values() if each.pattern.pattern == ""]
+    policies = Policies("v")
+    for name, pattern, priority in made:
+        policies.ordinary.put(policy(name, pattern, "all", priority))
+    applying = [each for each in policies.of(operator=False).values() if each.pattern.pattern == ""]
     strongest = min(applying, key=lambda each: (-each.priority, each.name), default=None)
     assert policies.match("classic", "q") == InForce(strongest, None)
+
+
+SLOW = "(a|aa)+$"
+"""Given up on a name of 250 times `a` and something else."""
+LONG = "a" * 250
+
+
+PATIENT = "(a|aa){8}x|y$"
+PATIENTLY = "a" * 12 + "y"
+"""A name and a pattern that is found in it, but not in a short search."""
+
+
+def test_few_policies_of_a_name_get_a_long_search_the_strongest_first() -> None:
+    """And whatever becomes of them, a policy whose pattern is an ordinary one is found."""
+    policies, found = Policies("v"), policy("found", "^a{30}", priority=-1)
+    for number in range(3 * LONG_SEARCHES):
+        policies.ordinary.put(policy(f"slow {number}", SLOW, priority=number))
+    policies.ordinary.put(found)
+    assert policies.match("classic", f"{LONG}!") == InForce(found, None)
+    for stronger, holds in ((LONG_SEARCHES - 1, True), (LONG_SEARCHES, False)):
+        patient = policy("patient", PATIENT, priority=3 * LONG_SEARCHES - 1 - stronger)
+        policies.ordinary.put(patient)
+        assert (policies.match("classic", PATIENTLY).policy is patient) is holds
+
+
+def test_a_policy_that_has_come_to_nothing_often_gets_no_long_search(caplog: pytest.LogCaptureFixture) -> None:
+    """Until it is set again. What takes few steps is found for ever. The log says so once."""
+    policies, worn = Policies("v"), policy("worn", f"b{SLOW}|{PATIENT}")
+    policies.ordinary.put(worn)
+    assert policies.match("classic", PATIENTLY).policy is worn
+    for number in range(GIVEN_UP_MAX):
+        assert policies.match("classic", f"b{LONG}{number}!").policy is None
+    assert policies.match("classic", PATIENTLY).policy is None
+    assert policies.match("classic", f"b{LONG}").policy is worn
+    said = [record.getMessage() for record in caplog.records]
+    assert len(said) == 1
+    assert "policy 'worn' of vhost 'v' is not applied to a name: regular expression 'b(a|aa)+$|" in said[0]
+    assert "match limit exceeded; the limit is 10000 steps" in said[0]
+    policies.ordinary.put(worn)
+    assert policies.match("classic", PATIENTLY).policy is worn
 
 
 # Merging
@@ -116,6 +160,34 @@ def test_many_messages_too_many_go_in_turns(core: Core) -> None:
     reader = Reader()
     last = [reader.get(core.queue_named("q")) for _ in range(4)]
     assert last == [b"%d" % number for number in (count - 3, count - 2, count - 1)] + [None]
+
+
+def test_many_queues_get_a_policy_in_portions(core: Core) -> None:
+    """Changes that come meanwhile are not lost, nor are queues that come; what is gone stays gone."""
+    queues = [core.queue(f"q{number}", durable=False) for number in range(3 * PORTION_STEPS)]
+    application = core.vhost.policy_application
+    first = application.put(policy(max_length=1), operator=False)
+    have = [sum(queue.arguments.max_length == 1 for queue in queues)]
+    second = [
+        application.put(policy("operator's", "5$", max_length=0), operator=True),
+        application.put(policy(max_length=2), operator=False),
+    ]
+    new, gone = core.queue("new", durable=False), queues.pop()
+    core.vhost.delete_queue(gone)
+    assert (new.arguments.max_length, gone.arguments.max_length) == (2, None)
+    while not all(future.done for future in (first, *second)):
+        assert not second[0].done
+        core.advance(1)
+        have.append(sum(queue.arguments.max_length is not None for queue in queues))
+    assert first.done
+    assert max(after - before for before, after in pairwise([0, *have])) <= PORTION_STEPS
+    for queue in (*queues, new):
+        assert queue.arguments.max_length == (0 if queue.name.endswith("5") else 2)
+    removed = application.remove("p", operator=False)
+    while not removed.done:
+        core.advance(1)
+    assert {queue.arguments.max_length for queue in queues} == {0, None}
+    assert gone.policies == InForce()
 
 
 @pytest.mark.parametrize(
