@@ -14,9 +14,11 @@ import asyncio
 import logging
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, Self, TypeVar
+from urllib.parse import quote
 
 import aiosqlite
 
@@ -38,6 +40,8 @@ FULL_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 HIGH_WATER = "definitions.end"
 CHANGES = "changes"
 """In the metadata: how many transactions have changed something, 8 bytes."""
+BASE = "base"
+"""In the metadata: how many changes the file itself had at the start, without its -wal, 8 bytes."""
 BACKUP = "backup"
 """In the metadata of a backup that was not opened yet: its id, which its messages have, too."""
 
@@ -74,6 +78,8 @@ class DefinitionStore:
         """Identity shared with the message store; 16 bytes."""
         self._changes = 0
         """How many transactions have changed something."""
+        self._in_file = _changes_without_wal(path)
+        self._base = 0
         self._high_water: HighWater | None = None
         """Made with the first change."""
         self._is_backup = False
@@ -111,15 +117,13 @@ class DefinitionStore:
 
     def _count_on(self, *, accept_loss: bool) -> None:
         """Go on counting changes where the file and its high-water mark are. Raises StoreIncomplete."""
-        metadata, reached = self.metadata(), read_high_water(self._high_water_path)
-        self._changes = int.from_bytes(metadata.get(CHANGES, b""), "big")
+        metadata = self.metadata()
+        self._changes = _number(metadata, CHANGES)
+        self._base = self._changes if self._in_file is None else self._in_file
         self._is_backup = bool(metadata.get(BACKUP))
-        if self._is_backup or reached is None or reached.owner != self.uuid or reached.number <= self._changes:
+        missing = self._missing(_number(metadata, BASE))
+        if not missing:
             return
-        missing = (
-            f"{self.path} is of an earlier moment, or its -wal is missing: "
-            f"it lacks the last {reached.number - self._changes} changes"
-        )
         if not accept_loss:
             self.close()
             raise StoreIncomplete(
@@ -127,7 +131,18 @@ class DefinitionStore:
                 "`leveret recover --accept-loss` or store.accept_loss = true"
             )
         log.error("%s; the loss is accepted", missing)
-        self._changes = reached.number
+        reached = read_high_water(self._high_water_path)
+        self._changes = max(self._changes, 0 if reached is None else reached.number)
+
+    def _missing(self, base: int) -> str:
+        """Changes that were in the file or its -wal, and are not: a sentence, empty where none are known of."""
+        if self._in_file is not None and self._in_file < base:
+            return f"{self.path} is of an earlier moment than its -wal: it has {self._in_file} changes, not {base}"
+        reached = read_high_water(self._high_water_path)
+        if self._is_backup or reached is None or reached.owner != self.uuid or reached.number <= self._changes:
+            return ""
+        lacking = reached.number - self._changes
+        return f"{self.path} is of an earlier moment, or its -wal is missing: it lacks the last {lacking} changes"
 
     @property
     def _high_water_path(self) -> Path:
@@ -253,7 +268,8 @@ class DefinitionStore:
 
     async def _commit(self, changes: Sequence[Change]) -> None:
         number = self._changes + 1
-        prepared = steps((*changes, SetMetadata(CHANGES, number.to_bytes(8, "big"))))
+        counted = SetMetadata(CHANGES, number.to_bytes(8, "big")), SetMetadata(BASE, self._base.to_bytes(8, "big"))
+        prepared = steps((*changes, *counted))
 
         async def run() -> None:
             for step in prepared:
@@ -296,8 +312,31 @@ class DefinitionStore:
                 await target.commit()
             finally:
                 await target.close()
-            for synced in (path, path.parent):
+            # Copied over later definitions, it replaces their -wal, too, which SQLite would apply to the older file.
+            wal = path.with_name(f"{path.name}-wal")
+            wal.touch(mode=0o600)
+            for synced in (path, wal, path.parent):
                 synced_files.sync_file(synced)
+
+
+def _number(metadata: Mapping[str, bytes], key: str) -> int:
+    return int.from_bytes(metadata.get(key, b""), "big")
+
+
+def _changes_without_wal(path: Path) -> int | None:
+    """How many changes the file itself has; None where it has no -wal, or cannot be read without it.
+
+    SQLite applies a -wal to whatever file lies beside it.
+    """
+    wal = path.with_name(f"{path.name}-wal")
+    if not path.exists() or not wal.exists() or not wal.stat().st_size:
+        return None
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?immutable=1", uri=True)) as connection:
+            found = connection.execute("SELECT value FROM metadata WHERE key = ?", (CHANGES,)).fetchall()
+    except sqlite3.Error:
+        return None
+    return int.from_bytes(found[0][0], "big") if found else 0
 
 
 def _refuse_unknown_features(store: DefinitionStore) -> None:

@@ -137,6 +137,8 @@ def test_half_of_a_backup_is_refused(fresh_broker: BrokerProcess, tmp_path: Path
     shutil.copytree(fresh_broker.data_dir, kept := tmp_path / "kept", ignore=shutil.ignore_patterns("*.sock"))
     for name in ("messages/data.mdb", "definitions.sqlite"):
         shutil.copyfile(backup / name, fresh_broker.data_dir / name)
+        if name == "definitions.sqlite":
+            (fresh_broker.data_dir / "definitions.sqlite-wal").unlink()
         assert "not of the same backup" in refusal(fresh_broker)
         shutil.rmtree(fresh_broker.data_dir)
         shutil.copytree(kept, fresh_broker.data_dir)
@@ -275,6 +277,42 @@ def test_images_of_records_in_messages(fresh_broker: BrokerProcess) -> None:
     assert drain(client, "hostile") == bodies
     client.close()
     assert held(fresh_broker) == [WARM, *numbered(MESSAGES)]
+
+
+@pytest.mark.parametrize("ended", ["stopped", "killed"])
+def test_a_backup_that_is_copied_over_a_killed_broker(fresh_broker: BrokerProcess, tmp_path: Path, ended: str) -> None:
+    """SQLite would apply the later -wal to the older file."""
+    publish(fresh_broker, b"1")
+    backup = tmp_path / "backup"
+    assert leveret(fresh_broker.data_dir, "backup", str(backup)).returncode == 0
+    client = Client.connect(fresh_broker.address)
+    client.ask(queue_declare("later", durable=True))
+    deposit(client, b"2", key="later", properties=PERSISTENT)
+    client.close()
+    if ended == "killed":
+        fresh_broker.kill()
+    else:
+        fresh_broker.stop()
+    shutil.copytree(backup, fresh_broker.data_dir, dirs_exist_ok=True)
+    fresh_broker.start()
+    assert [row["name"] for row in fresh_broker.tell("list_queues", vhost="/")] == ["q"]
+    publish(fresh_broker, b"3")
+    fresh_broker.kill_and_restart()
+    assert held(fresh_broker) == [b"1", b"3"]
+
+
+def test_an_earlier_definitions_file_beside_a_later_wal(fresh_broker: BrokerProcess, tmp_path: Path) -> None:
+    fresh_broker.stop()
+    shutil.copyfile(fresh_broker.data_dir / "definitions.sqlite", earlier := tmp_path / "earlier")
+    fresh_broker.start()
+    publish(fresh_broker, b"1")
+    fresh_broker.restart()
+    client = Client.connect(fresh_broker.address)
+    client.ask(queue_declare("q2", durable=True))
+    client.close()
+    fresh_broker.kill()
+    shutil.copyfile(earlier, fresh_broker.data_dir / "definitions.sqlite")
+    assert "is of an earlier moment than its -wal" in refusal(fresh_broker)
 
 
 def test_definitions_of_an_earlier_moment(fresh_broker: BrokerProcess, tmp_path: Path) -> None:

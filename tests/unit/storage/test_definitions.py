@@ -187,7 +187,7 @@ def test_metadata_is_kept(store: DefinitionStore) -> None:
     assert len(store.uuid) == 16
     assert store.load().metadata == {"store_uuid": store.uuid}
     store.commit([changes.SetMetadata("clean", b"1"), changes.SetMetadata("clean", b"2")])
-    counted = {"changes": (1).to_bytes(8, "big")}
+    counted = {"changes": (1).to_bytes(8, "big"), "base": bytes(8)}
     assert store.metadata() == reopened(store).metadata == {"store_uuid": store.uuid, "clean": b"2", **counted}
 
 
