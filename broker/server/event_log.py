@@ -15,7 +15,16 @@ from contextlib import contextmanager
 import trio
 
 from broker.config import Config
-from broker.entities.queues.events.event_recording import BOOT, QUEUED, SNAPSHOT, STOP, Recorder, name_bytes, steps
+from broker.entities.queues.events.event_recording import (
+    BOOT,
+    LOSS,
+    QUEUED,
+    SNAPSHOT,
+    STOP,
+    Recorder,
+    name_bytes,
+    steps,
+)
 from broker.entities.queues.queue import Queue
 from broker.entities.queues.streams.stream_queue import Stream
 from broker.entities.vhosts.broker import Broker
@@ -47,11 +56,17 @@ class Events:
         self.recorder.flush()
 
     def _record_boot(self, logged: NumberInBoot | None, committed: NumberInBoot | None) -> None:
-        """`idle` says that boots behind the last logged one, if there were any, have left nothing on disk."""
+        """Record the boot before, and what was lost and accepted since: batches, by number in their boot.
+
+        `idle` says that boots behind the last logged one, if there were any, have left nothing on disk.
+        """
         before = logged or NumberInBoot(0, 0)
         known = committed.number if committed is not None and committed.boot == before.boot else 0
         idle = committed is not None and committed.boot <= before.boot
         self.recorder.add(BOOT, 1, name_bytes(self.node), before.boot, before.number, known, int(idle))
+        for boot, loss in self._store.accepted.items():
+            if boot > before.boot:
+                self.recorder.add(LOSS, 1, loss.first, loss.last)
 
     async def run(self, broker: Broker) -> None:
         """Record what is queued, and hand over what gathers, until cancelled."""

@@ -37,6 +37,7 @@ from broker.session.login.passwords import SHA256, hash_password
 from broker.wire.field_tables import Table, decode_table, encode_table
 from storage.batch import COUNTER_BITS, TRANSIENT_QUEUE, LaneState
 from storage.definitions import features
+from storage.definitions.change_count import BACKUP
 from storage.definitions.definition_changes import (
     BindingRow,
     Change,
@@ -58,7 +59,7 @@ from storage.definitions.definition_changes import (
     UserRow,
     VhostRow,
 )
-from storage.definitions.definition_store import BACKUP, DefinitionsFull, DefinitionStore
+from storage.definitions.definition_store import DefinitionsFull, DefinitionStore
 from storage.messages import lmdb_environment
 from storage.messages.message_store import MessageStore
 from storage.messages.origin import Origin

@@ -62,6 +62,7 @@ KINDS = {
     5: "declare",
     6: "bind",
     7: "unbind",
+    8: "loss",
     10: "publish",
     11: "route",
     12: "confirm",
@@ -206,6 +207,7 @@ class _Runs:
             5: self._declare,
             6: self._bound(6),
             7: self._bound(7),
+            8: self._loss,
             10: self._publish,
             11: self._route,
             **{kind: self._numbers(kind) for kind in (12, 13, 14)},
@@ -236,6 +238,9 @@ class _Runs:
 
     def _stop(self, ts: int, complete: int, *_: Any) -> None:
         self._runs.append(Run(2, ts, 1, detail=json.dumps({"complete": bool(complete)})))
+
+    def _loss(self, ts: int, first: int, last: int, *_: Any) -> None:
+        self._runs.append(Run(8, ts, 1, detail=json.dumps({"first_batch": first, "last_batch": last})))
 
     def _declare(self, ts: int, vhost: bytes, queue: bytes, kind: str, durable: int, levels: int, *_: Any) -> None:
         detail = json.dumps({"type": kind, "durable": bool(durable), "max_priority": levels})

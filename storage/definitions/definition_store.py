@@ -14,20 +14,18 @@ import asyncio
 import logging
 import sqlite3
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
-from urllib.parse import quote
 
 import aiosqlite
 
 from migrations.apply import MigrationError, apply
-from storage import high_water, synced_files
+from storage import synced_files
 from storage.definitions import features
+from storage.definitions.change_count import BACKUP, ChangeCount
 from storage.definitions.definition_changes import Change, Definitions, SetMetadata
 from storage.definitions.definition_statements import TABLES, Row, rows, select, steps
-from storage.high_water import HighWater, read_high_water
 from storage.storage_errors import StoreError, StoreIncomplete
 
 log = logging.getLogger("leveret.definitions")
@@ -36,14 +34,6 @@ Result = TypeVar("Result")
 
 FULL_CODES = frozenset({sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_SHMSIZE})
 """How SQLite says that the disk is full: in so many words, or by failing to grow its shared memory file."""
-
-HIGH_WATER = "definitions.end"
-CHANGES = "changes"
-"""In the metadata: how many transactions have changed something, 8 bytes."""
-BASE = "base"
-"""In the metadata: how many changes the file itself had at the start, without its -wal, 8 bytes."""
-BACKUP = "backup"
-"""In the metadata of a backup that was not opened yet: its id, which its messages have, too."""
 
 BUSY_SECONDS = 1.0
 """How long to wait for another process that has the file open before giving up."""
@@ -76,14 +66,7 @@ class DefinitionStore:
         self.path = path
         self.uuid = b""
         """Identity shared with the message store; 16 bytes."""
-        self._changes = 0
-        """How many transactions have changed something."""
-        self._in_file = _changes_without_wal(path)
-        self._base = 0
-        self._high_water: HighWater | None = None
-        """Made with the first change."""
-        self._is_backup = False
-        """The file is a backup that was not opened before."""
+        self._count = ChangeCount(path)
         self._closed = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="leveret-definitions", daemon=True)
@@ -106,7 +89,7 @@ class DefinitionStore:
             store._thread.start()
             store._call(store._connect)
             _refuse_unknown_features(store)
-            store._count_on(accept_loss=accept_loss)
+            _refuse_older(store, accept_loss=accept_loss)
         except BaseException as error:
             if not store._closed:
                 store._stop_loop()
@@ -114,50 +97,6 @@ class DefinitionStore:
                 raise _translated(path, error) from error
             raise
         return store
-
-    def _count_on(self, *, accept_loss: bool) -> None:
-        """Go on counting changes where the file and its high-water mark are. Raises StoreIncomplete."""
-        metadata = self.metadata()
-        self._changes = _number(metadata, CHANGES)
-        self._base = self._changes if self._in_file is None else self._in_file
-        self._is_backup = bool(metadata.get(BACKUP))
-        missing = self._missing(_number(metadata, BASE))
-        if not missing:
-            return
-        if not accept_loss:
-            self.close()
-            raise StoreIncomplete(
-                f"{missing}; bring both files back as the last broker left them, or do without these changes by "
-                "`leveret recover --accept-loss` or store.accept_loss = true"
-            )
-        log.error("%s; the loss is accepted", missing)
-        reached = read_high_water(self._high_water_path)
-        self._changes = max(self._changes, 0 if reached is None else reached.number)
-
-    def _missing(self, base: int) -> str:
-        """Changes that were in the file or its -wal, and are not: a sentence, empty where none are known of."""
-        if self._in_file is not None and self._in_file < base:
-            return f"{self.path} is of an earlier moment than its -wal: it has {self._in_file} changes, not {base}"
-        reached = read_high_water(self._high_water_path)
-        if self._is_backup or reached is None or reached.owner != self.uuid or reached.number <= self._changes:
-            return ""
-        lacking = reached.number - self._changes
-        return f"{self.path} is of an earlier moment, or its -wal is missing: it lacks the last {lacking} changes"
-
-    @property
-    def _high_water_path(self) -> Path:
-        return self.path.with_name(HIGH_WATER)
-
-    def _note_changes(self) -> None:
-        """Note the number of changes where it outlives the process. Whoever cannot be told is not waited for."""
-        try:
-            if self._high_water is None:
-                if self._is_backup:
-                    high_water.forget(self._high_water_path)
-                self._high_water = HighWater(self._high_water_path)
-            self._high_water.note(self.uuid, 0, self._changes)
-        except OSError as error:
-            log.warning("%s; how far the definitions go is not noted", error)
 
     def __enter__(self) -> Self:
         return self
@@ -203,8 +142,7 @@ class DefinitionStore:
             asyncio.run_coroutine_threadsafe(self._connection.close(), self._loop).result()
         finally:
             self._stop_loop()
-            if self._high_water is not None:
-                self._high_water.close()
+            self._count.close()
 
     # Every coroutine below runs on the store's own loop.
 
@@ -267,17 +205,14 @@ class DefinitionStore:
         return max((int(number) for (number,) in found if number is not None), default=0)
 
     async def _commit(self, changes: Sequence[Change]) -> None:
-        number = self._changes + 1
-        counted = SetMetadata(CHANGES, number.to_bytes(8, "big")), SetMetadata(BASE, self._base.to_bytes(8, "big"))
-        prepared = steps((*changes, *counted))
+        prepared = steps((*changes, *self._count.next()))
 
         async def run() -> None:
             for step in prepared:
                 await self._connection.executemany(step.sql, step.parameters)
 
         await self._transaction(run)
-        self._changes = number
-        self._note_changes()
+        self._count.committed()
 
     async def _lift_queue_id(self, highest: int) -> None:
         if await self._queue_id_sequence() >= highest:
@@ -319,32 +254,24 @@ class DefinitionStore:
                 synced_files.sync_file(synced)
 
 
-def _number(metadata: Mapping[str, bytes], key: str) -> int:
-    return int.from_bytes(metadata.get(key, b""), "big")
-
-
-def _changes_without_wal(path: Path) -> int | None:
-    """How many changes the file itself has; None where it has no -wal, or cannot be read without it.
-
-    SQLite applies a -wal to whatever file lies beside it.
-    """
-    wal = path.with_name(f"{path.name}-wal")
-    if not path.exists() or not wal.exists() or not wal.stat().st_size:
-        return None
-    try:
-        with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?immutable=1", uri=True)) as connection:
-            found = connection.execute("SELECT value FROM metadata WHERE key = ?", (CHANGES,)).fetchall()
-    except sqlite3.Error:
-        return None
-    return int.from_bytes(found[0][0], "big") if found else 0
-
-
 def _refuse_unknown_features(store: DefinitionStore) -> None:
     found = features.unknown(store.metadata())
     if found:
         store.close()
         used = f"{store.path}: the store uses {', '.join(found)}, which this release does not know"
         raise DefinitionsError(f"{used}: use the newer Leveret that wrote it")
+
+
+def _refuse_older(store: DefinitionStore, *, accept_loss: bool) -> None:
+    missing = store._count.go_on(store.metadata())
+    if missing and not accept_loss:
+        store.close()
+        raise StoreIncomplete(
+            f"{missing}; bring both files back as the last broker left them, or do without these changes by "
+            "`leveret recover --accept-loss` or store.accept_loss = true"
+        )
+    if missing:
+        log.error("%s; the loss is accepted", missing)
 
 
 async def _connection(path: Path, **options: Any) -> aiosqlite.Connection:

@@ -27,10 +27,8 @@ from storage.batch import (
 from storage.batch_removals import removals
 from storage.journal.journal_mark import NO_BATCH_YET
 from storage.messages import lmdb_environment, reclaim, stream_index
-from storage.messages.journal_replay import left_in_journal
 from storage.messages.key_lookup import records
 from storage.messages.keys import (
-    ACCEPTED_LOSS,
     DELETION,
     IDENTITY,
     JOURNAL_MARK,
@@ -44,9 +42,10 @@ from storage.messages.keys import (
 from storage.messages.lane_reader import LaneReader
 from storage.messages.lmdb_writer import LmdbWriter
 from storage.messages.origin import NEVER_RESTORED
-from storage.messages.records import Identity, Loss, NumberInBoot, decode_counters
-from storage.messages.start_repair import repair
-from storage.messages.store_opening import Opened, Opening, highest_queue_id, open_directory
+from storage.messages.records import Identity, NumberInBoot, decode_counters
+from storage.messages.start.journal_replay import left_in_journal
+from storage.messages.start.start_repair import repair
+from storage.messages.start.store_opening import Opened, Opening, highest_queue_id, open_directory
 from storage.storage_errors import StoreCorrupt, StoreError, StoreIncompatible
 
 
@@ -70,7 +69,8 @@ class MessageStore:
     has to subtract them from its counters.
     `space` is its room on the disk, `journal` what is in front of LMDB, `io` counts what is written and read.
     `catching_up` is True while LMDB takes over what the journal has. `lost` are the batches whose loss this start has
-    accepted; `origin` the backup that the store was restored from.
+    accepted, `accepted` all accepted losses by the boot that began without them; `origin` is the backup that the store
+    was restored from.
     """
 
     def __init__(self, directory: Path, opened: Opened, lock: int) -> None:
@@ -80,6 +80,7 @@ class MessageStore:
         self.boot = identity.boot
         self.origin = opened.origin
         self.lost = opened.lost
+        self.accepted = opened.accepted
         self.journal = opened.journal
         self.space = opened.space
         self.streams = stream_index.Streams(environment, opened.journal)
@@ -172,11 +173,6 @@ class MessageStore:
         """The highest id of a durable queue that has left anything here; 0 for none."""
         with self._environment.begin(buffers=True) as txn:
             return highest_queue_id(txn)
-
-    def accepted_losses(self) -> dict[int, Loss]:
-        """The batches whose loss was accepted, by the boot that began without them. Raises StoreCorrupt."""
-        with self._environment.begin(buffers=True) as txn:
-            return {number_of(key): Loss.decode(value) for key, value in records(txn, ACCEPTED_LOSS)}
 
     def pending_deletions(self) -> set[int]:
         """Durable queues that were deleted and still have records here."""

@@ -26,7 +26,6 @@ from storage.definitions.definition_store import DefinitionStore
 from storage.journal.unapplied_writes import NOTHING, LaneView
 from storage.messages import lmdb_environment
 from storage.messages.batch_writer import CorruptRecord
-from storage.messages.journal_replay import left_in_journal
 from storage.messages.key_lookup import lanes_with_segments, records
 from storage.messages.keys import (
     DELETION,
@@ -42,6 +41,7 @@ from storage.messages.keys import (
 from storage.messages.lane_reader import LaneReader, read_sweep
 from storage.messages.records import decode_counters
 from storage.messages.segments import Segment
+from storage.messages.start.journal_replay import left_in_journal
 from storage.storage_errors import StoreCorrupt, StoreError
 
 if TYPE_CHECKING:

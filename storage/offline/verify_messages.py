@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from storage.batch import TRANSIENT_QUEUE
 from storage.messages import lmdb_environment
-from storage.messages.journal_replay import left_in_journal
 from storage.messages.key_lookup import lanes_with_segments, records
 from storage.messages.keys import (
     ACCEPTED_LOSS,
@@ -41,6 +40,7 @@ from storage.messages.lane_reader import LaneReader
 from storage.messages.records import NumberInBoot, Settled, decode_counters, decode_number, unframe
 from storage.messages.segment_count import count_lane
 from storage.messages.segments import ENTRY, Segment
+from storage.messages.start.journal_replay import left_in_journal
 from storage.storage_errors import StoreCorrupt
 
 if TYPE_CHECKING:

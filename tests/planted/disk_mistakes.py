@@ -17,12 +17,13 @@ from storage.journal.journal_file import PAGE_BYTES, PAYLOAD_AT, JournalFile, pa
 from storage.journal.journal_mark import OPEN, JournalMark, JournalPosition
 from storage.journal.journal_reader import read_head, read_journal
 from storage.journal.journal_records import encode_batch
-from storage.messages import journal_replay, lane_reader, lmdb_environment
-from storage.messages.journal_replay import Left
+from storage.messages import lane_reader, lmdb_environment
 from storage.messages.keys import IDENTITY
 from storage.messages.lmdb_writer import LmdbWriter
 from storage.messages.message_store import MessageStore
 from storage.messages.records import Identity
+from storage.messages.start import journal_replay
+from storage.messages.start.journal_replay import Left
 from storage.space import free_pages
 from storage.space.store_space import StoreSpace
 from tests.planted.mistake import BrokerCrashes, Model, Patch, Process, Simulation, mistake

@@ -21,11 +21,11 @@ from broker.server import directory_lock
 from broker.server.offline.offline_check import problems_of
 from broker.server.recovery import DEFINITIONS_FILE, MESSAGES_DIRECTORY, RESTORING, open_stores
 from storage import synced_files
-from storage.definitions.definition_store import HIGH_WATER
+from storage.definitions.change_count import HIGH_WATER
 from storage.events.left_over import highest_boot
 from storage.lock_file import BROKER, is_locked
 from storage.messages import lmdb_environment
-from storage.messages.journal_replay import known_boot
+from storage.messages.start.journal_replay import known_boot
 from storage.storage_errors import StoreError, StoreLocked
 
 STORE_FILES = (

@@ -9,8 +9,8 @@ from storage.definitions.definition_store import DefinitionStore
 from storage.high_water import HighWater, read_high_water
 from storage.journal.journal import HIGH_WATER
 from storage.journal.journal_file import HEADER, MAGIC, NAME, PAGE_BYTES, RING_AT
-from storage.messages.journal_replay import Left, left_in_journal
 from storage.messages.lmdb_environment import check_identity, open_environment
+from storage.messages.start.journal_replay import Left, left_in_journal
 
 Place = tuple[str, int]
 """A queue, and a position in it."""

@@ -17,9 +17,9 @@ from storage.high_water import read_high_water
 from storage.journal.journal import HIGH_WATER
 from storage.journal.journal_file import HEADER, NAME, PAGE_BYTES, RING_AT
 from storage.messages import lmdb_environment
-from storage.messages.journal_replay import known_boot
 from storage.messages.keys import JOURNAL_MARK
 from storage.messages.message_store import MessageStore
+from storage.messages.start.journal_replay import known_boot
 from storage.offline.offline_reader import StoppedStore
 from storage.offline.verify_messages import verify
 from storage.storage_errors import StoreIncompatible, StoreIncomplete
@@ -134,7 +134,7 @@ def test_a_loss_that_is_accepted_is_named_and_kept_in_the_store(killed: Path, ca
     ):
         assert store.lost is not None
         assert (store.lost.first, store.lost.last) == (IN_LMDB + 1, len(BODIES))
-        (loss,) = store.accepted_losses().values()
+        (loss,) = store.accepted.values()
         assert (loss.first, loss.last) == (IN_LMDB + 1, len(BODIES))
     assert "batches 3 to 6 at least are lost, committed after" in caplog.text
 

@@ -26,7 +26,7 @@ from broker.entities.messages.message import Entry, Message
 from broker.entities.scheduling.turn import Turn
 from storage.batch import COUNTER_BITS
 
-BOOT, STOP, QUEUED, SNAPSHOT, DECLARE, BIND, UNBIND = 1, 2, 3, 4, 5, 6, 7
+BOOT, STOP, QUEUED, SNAPSHOT, DECLARE, BIND, UNBIND, LOSS = 1, 2, 3, 4, 5, 6, 7, 8
 PUBLISH, ROUTE, CONFIRM, NACK, RETURN = 10, 11, 12, 13, 14
 DELIVER, ACK, REJECT, REQUEUE = 20, 21, 22, 23
 EXPIRE, DROP, DEAD_LETTER, RELEASE, PURGE, DELETE = 24, 25, 26, 27, 28, 29

@@ -23,8 +23,7 @@ from storage.journal.journal import Journal
 from storage.journal.journal_file import release_reserve
 from storage.journal.journal_mark import NO_BATCH_YET
 from storage.journal.journal_reader import LostBatches
-from storage.messages import journal_replay, lmdb_environment, reclaim
-from storage.messages.journal_replay import Left
+from storage.messages import lmdb_environment, reclaim
 from storage.messages.key_lookup import records
 from storage.messages.keys import (
     ACCEPTED_LOSS,
@@ -41,7 +40,9 @@ from storage.messages.keys import (
 )
 from storage.messages.origin import Origin, first_boot, next_offset, read_origin
 from storage.messages.records import Identity, Loss, decode_counters
-from storage.messages.start_repair import repair
+from storage.messages.start import journal_replay
+from storage.messages.start.journal_replay import Left
+from storage.messages.start.start_repair import repair
 from storage.space import ballast
 from storage.space.store_space import StoreSpace
 from storage.storage_errors import StoreCorrupt, StoreFull, StoreIncompatible, StoreIncomplete
@@ -73,6 +74,7 @@ class Opened(NamedTuple):
     classifier: FailureClassifier
     space: StoreSpace
     lost: LostBatches | None
+    accepted: dict[int, Loss]
 
 
 def open_directory(directory: Path, opening: Opening) -> Opened:
@@ -99,7 +101,7 @@ def open_directory(directory: Path, opening: Opening) -> Opened:
         space = undo.enter_context(closing(StoreSpace(directory, environment, journal)))
         space.restore_ballast()
         undo.pop_all()
-        return Opened(environment, begun, origin, journal, classifier, space, lost)
+        return Opened(environment, begun, origin, journal, classifier, space, lost, _accepted(environment))
 
 
 def _left_by_the_boot_before(directory: Path, identity: Identity, *, accept_loss: bool) -> Left:
@@ -179,6 +181,16 @@ def _set_aside(directory: Path, lost: LostBatches | None, *, is_new_timeline: bo
     if lost is not None or is_new_timeline:
         for path in journal_replay.set_aside(directory, "set-aside" if lost is None else "damaged"):
             log.warning("%s is kept to be looked at; delete it when it is not needed", path)
+
+
+def _accepted(environment: lmdb.Environment) -> dict[int, Loss]:
+    """The batches whose loss was accepted, by the boot that began without them."""
+    found = {}
+    with environment.begin(buffers=True) as txn:
+        for key, value in records(txn, ACCEPTED_LOSS):
+            with suppress(StoreCorrupt):
+                found[number_of(key)] = Loss.decode(value)
+    return found
 
 
 def _highest_offset(txn: lmdb.Transaction[memoryview]) -> int:

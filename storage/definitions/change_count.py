@@ -1,0 +1,99 @@
+"""How many transactions have changed the definitions: what a start knows by it of a file of an earlier moment.
+
+The number is in the metadata, and goes up with each transaction. It is also noted beside the file, without a sync, as
+a high-water mark: a file that has less is older, or its -wal is missing. And each start notes in the metadata how many
+the file itself has, without its -wal: SQLite applies a -wal to whatever file lies beside it, also to an older one.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import final
+from urllib.parse import quote
+
+from storage import high_water
+from storage.definitions.definition_changes import SetMetadata
+from storage.high_water import HighWater, read_high_water
+
+log = logging.getLogger("leveret.definitions")
+
+HIGH_WATER = "definitions.end"
+CHANGES = "changes"
+"""In the metadata: how many transactions have changed something, 8 bytes."""
+BASE = "base"
+"""In the metadata: how many the file itself had at the start, without its -wal, 8 bytes."""
+BACKUP = "backup"
+"""In the metadata of a backup that was not opened yet: its id, which its messages have, too."""
+
+
+@final
+class ChangeCount:
+    """The count of one definitions file. To be made before SQLite opens the file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._in_file = _changes_without_wal(path)
+        self._owner = b""
+        self._number = self._base = 0
+        self._is_backup = False
+        self._high_water: HighWater | None = None
+        """Made with the first change."""
+
+    def go_on(self, metadata: Mapping[str, bytes]) -> str:
+        """Go on from what the file says; what is missing, as a sentence, empty where nothing is known to be."""
+        self._owner = metadata["store_uuid"]
+        self._number = _number(metadata, CHANGES)
+        self._base = self._number if self._in_file is None else self._in_file
+        self._is_backup = bool(metadata.get(BACKUP))
+        if self._in_file is not None and self._in_file < _number(metadata, BASE):
+            base = _number(metadata, BASE)
+            return f"{self._path} is of an earlier moment than its -wal: it has {self._in_file} changes, not {base}"
+        reached = read_high_water(self._path.with_name(HIGH_WATER))
+        if self._is_backup or reached is None or reached.owner != self._owner or reached.number <= self._number:
+            return ""
+        lacking, self._number = reached.number - self._number, reached.number
+        return f"{self._path} is of an earlier moment, or its -wal is missing: it lacks the last {lacking} changes"
+
+    def next(self) -> tuple[SetMetadata, SetMetadata]:
+        """What goes into the next transaction."""
+        number = self._number + 1
+        return SetMetadata(CHANGES, number.to_bytes(8, "big")), SetMetadata(BASE, self._base.to_bytes(8, "big"))
+
+    def committed(self) -> None:
+        """The transaction is on disk: note it where it outlives the process, if that can be done."""
+        self._number += 1
+        try:
+            if self._high_water is None:
+                path = self._path.with_name(HIGH_WATER)
+                if self._is_backup:
+                    high_water.forget(path)
+                self._high_water = HighWater(path)
+            self._high_water.note(self._owner, 0, self._number)
+        except OSError as error:
+            log.warning("%s; how far the definitions go is not noted", error)
+
+    def close(self) -> None:
+        """Let go of the high-water mark's file."""
+        if self._high_water is not None:
+            self._high_water.close()
+
+
+def _number(metadata: Mapping[str, bytes], key: str) -> int:
+    return int.from_bytes(metadata.get(key, b""), "big")
+
+
+def _changes_without_wal(path: Path) -> int | None:
+    """How many changes the file itself has; None where it has no -wal, or cannot be read without it."""
+    wal = path.with_name(f"{path.name}-wal")
+    if not path.exists() or not wal.exists() or not wal.stat().st_size:
+        return None
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path.absolute()))}?immutable=1", uri=True)) as connection:
+            found = connection.execute("SELECT value FROM metadata WHERE key = ?", (CHANGES,)).fetchall()
+    except sqlite3.Error:
+        return None
+    return int.from_bytes(found[0][0], "big") if found else 0
